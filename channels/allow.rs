@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 pub struct AllowList(Vec<String>);
 
 impl AllowList {
-    pub fn new(senders: Vec<String>) -> Self {
-        Self(senders)
+    pub fn new(senders: impl IntoIterator<Item: Into<String>>) -> Self {
+        Self(senders.into_iter().map(Into::into).collect())
     }
 
     pub fn is_empty(&self) -> bool {
@@ -58,7 +58,7 @@ mod tests {
             (&["ann"], "", false),
         ];
         for (list, sender, expected) in table {
-            let list = AllowList::new(list.iter().map(|s| (*s).to_owned()).collect());
+            let list = AllowList::new(list.iter().copied());
             assert_eq!(list.allows(sender), *expected, "{list:?} {sender:?}");
         }
     }

@@ -10,11 +10,10 @@ use std::sync::OnceLock;
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use rustix::fs::{Mode, OFlags};
-use sha2::{Digest, Sha256};
 
 use crate::message::{Attachment, SessionKey};
 use crate::sanitize::sanitize_line;
-use crate::text::hex;
+use crate::text::sha256_hex;
 
 /// The file with the removed part of a mail's text.
 const QUOTED: &str = "quoted.md";
@@ -117,7 +116,7 @@ impl AttachmentFolder {
 
 /// Returns the first hexadecimal digits of the SHA-256 of a text.
 fn hash(text: &str, digits: usize) -> String {
-    let mut hash = hex(&Sha256::digest(text.as_bytes()));
+    let mut hash = sha256_hex(&[text.as_bytes()]);
     hash.truncate(digits);
     hash
 }

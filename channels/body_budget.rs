@@ -5,13 +5,12 @@
 //! is exhausted, bodies of unauthenticated callers are ended, ordered by size times age: a small new body is the last.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::http_error::HttpError;
@@ -68,7 +67,7 @@ impl BodyBudget {
 
     /// Returns a share for a new body; it holds nothing yet.
     pub fn share(self: &Arc<Self>) -> BodyShare {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let id = state.next_id;
         state.next_id += 1;
         state.bodies.insert(id, Body { since: Instant::now(), held: 0, phase: Phase::Unproven, waker: None });
@@ -77,7 +76,7 @@ impl BodyBudget {
 
     /// Returns the number of bytes that all bodies hold.
     pub fn used(&self) -> u64 {
-        self.lock().used
+        self.state.lock().used
     }
 
     fn exhausted(&self) -> HttpError {
@@ -85,14 +84,13 @@ impl BodyBudget {
         let fault = HttpError::new(StatusCode::SERVICE_UNAVAILABLE, "body_budget", message);
         HttpError { retry_after: Some(RETRY_AFTER), ..fault }
     }
-
-    /// The state is consistent between any two statements, so a panic of another holder does no harm.
-    fn lock(&self) -> MutexGuard<'_, BodyBudgetState> {
-        self.state.lock()
-    }
 }
 
 impl BodyBudgetState {
+    fn phase(&self, id: u64) -> Phase {
+        self.bodies.get(&id).map_or(Phase::Ended, |body| body.phase)
+    }
+
     /// Ends bodies until `bytes` more fit into `limit` and some room is free. `of` is the body that needs them, and may be
     /// ended itself.
     fn make_room(&mut self, limit: u64, of: u64, bytes: u64) {
@@ -156,7 +154,7 @@ impl BodyShare {
     pub fn take(&self, bytes: usize) -> Result<(), HttpError> {
         let Entry { budget, id } = &*self.0;
         let bytes = bytes as u64;
-        let mut state = budget.lock();
+        let mut state = budget.state.lock();
         if state.used.saturating_add(bytes) > budget.limit && state.phase(*id) != Phase::Discarded {
             state.make_room(budget.limit, *id, bytes);
         }
@@ -176,7 +174,7 @@ impl BodyShare {
     /// Becomes ready when this body is ended to make room for others.
     pub fn poll_ended(&self, context: &Context<'_>) -> Poll<HttpError> {
         let Entry { budget, id } = &*self.0;
-        let mut state = budget.lock();
+        let mut state = budget.state.lock();
         if state.phase(*id) == Phase::Ended {
             return Poll::Ready(budget.exhausted());
         }
@@ -197,7 +195,7 @@ impl BodyShare {
     }
 
     fn change(&self, phase: Phase) {
-        let mut state = self.0.budget.lock();
+        let mut state = self.0.budget.state.lock();
         let Some(body) = state.bodies.get_mut(&self.0.id).filter(|body| body.phase != Phase::Ended) else { return };
         body.phase = phase;
         if phase == Phase::Discarded {
@@ -207,24 +205,12 @@ impl BodyShare {
     }
 }
 
-impl BodyBudgetState {
-    fn phase(&self, id: u64) -> Phase {
-        self.bodies.get(&id).map_or(Phase::Ended, |body| body.phase)
-    }
-}
-
 impl Drop for Entry {
     fn drop(&mut self) {
-        let mut state = self.budget.lock();
+        let mut state = self.budget.state.lock();
         if let Some(body) = state.bodies.remove(&self.id) {
             state.used -= body.held;
         }
-    }
-}
-
-impl fmt::Debug for BodyShare {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "BodyShare({})", self.0.id)
     }
 }
 
@@ -264,7 +250,7 @@ mod tests {
         assert_eq!(budget.used(), 800 + 10 + 390);
         assert_eq!(large.take(1).unwrap_err().status, 503);
         drop((large, old, small, proven, honest));
-        assert_eq!((budget.used(), budget.lock().bodies.len()), (0, 0));
+        assert_eq!((budget.used(), budget.state.lock().bodies.len()), (0, 0));
     }
 
     #[tokio::test(start_paused = true)]
@@ -308,7 +294,7 @@ mod tests {
                     2 => shares[at].discarded(),
                     _ => drop(shares[at].take(bytes)),
                 }
-                let held: u64 = budget.lock().bodies.values().map(|body| body.held).sum();
+                let held: u64 = budget.state.lock().bodies.values().map(|body| body.held).sum();
                 prop_assert_eq!(held, budget.used());
                 prop_assert!(held <= 100);
             }

@@ -46,9 +46,7 @@ pub fn escape_json(json: &str) -> Cow<'_, str> {
 /// must not move the cursor, rename the window, fill the clipboard or reverse the reading direction. Line feeds, tabs,
 /// joiners and combining characters stay.
 #[derive(Debug, Default)]
-pub struct Cleaner {
-    state: EscapeState,
-}
+pub struct Cleaner(EscapeState);
 
 #[derive(Clone, Copy, Debug, Default)]
 enum EscapeState {
@@ -68,12 +66,12 @@ impl Cleaner {
     }
 
     fn keeps(&mut self, c: char) -> bool {
-        let (next, keep) = match (self.state, c) {
+        let (next, keep) = match (self.0, c) {
             (_, '\x1b') => (EscapeState::Escape, false),
             (_, '\u{9b}') => (EscapeState::Sequence, false),
             (_, '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}') => (EscapeState::String(0), false),
             (_, '\n') => (EscapeState::Text, true),
-            (EscapeState::Text, c) => (EscapeState::Text, c == '\t' || !is_display_control(c)),
+            (EscapeState::Text, _) => (EscapeState::Text, true),
             (EscapeState::Escape, '[') => (EscapeState::Sequence, false),
             (EscapeState::Escape, ']' | 'P' | 'X' | '^' | '_') => (EscapeState::String(0), false),
             (EscapeState::Escape, ' '..='/') => (EscapeState::Escape, false),
@@ -86,7 +84,7 @@ impl Cleaner {
             }
             (EscapeState::String(passed), _) => (EscapeState::String(passed + 1), false),
         };
-        self.state = next;
+        self.0 = next;
         keep && (c == '\n' || c == '\t' || !is_display_control(c))
     }
 }

@@ -51,10 +51,19 @@ impl HttpError {
         Self { retry_after: Some(wait), ..Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", message) }
     }
 
-    /// The response to a refusal by the inbox. Errors of the disk stay in the log.
-    pub fn refused(refusal: &Refusal) -> Self {
+    /// Turns the error into a response that closes the connection, since the rest of the input cannot be trusted.
+    pub fn closing(self) -> Response {
+        let mut response = self.into_response();
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        response
+    }
+}
+
+impl From<Refusal> for HttpError {
+    /// Returns the response to a refusal by the inbox. Errors of the disk stay in the log.
+    fn from(refusal: Refusal) -> Self {
         let unavailable = StatusCode::SERVICE_UNAVAILABLE;
-        let (status, code, wait) = match refusal {
+        let (status, code, wait) = match &refusal {
             Refusal::SessionFull { retry_after, .. } => (StatusCode::TOO_MANY_REQUESTS, "session_full", retry_after),
             Refusal::InboxFull { retry_after, .. } => (unavailable, "inbox_full", retry_after),
             Refusal::OutboxFull { retry_after, .. } => (unavailable, "outbox_full", retry_after),
@@ -67,19 +76,6 @@ impl HttpError {
             Refusal::Invalid(message) => return Self::unprocessable(message.clone()),
         };
         Self { retry_after: Some(*wait), ..Self::new(status, code, refusal.to_string()) }
-    }
-
-    /// Turns the error into a response that closes the connection, since the rest of the input cannot be trusted.
-    pub fn closing(self) -> Response {
-        let mut response = self.into_response();
-        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-        response
-    }
-}
-
-impl From<Refusal> for HttpError {
-    fn from(refusal: Refusal) -> Self {
-        Self::refused(&refusal)
     }
 }
 
@@ -118,7 +114,7 @@ mod tests {
             (Refusal::Invalid("no".into()), 422, None),
         ];
         for (refusal, status, retry_after) in table {
-            let error = HttpError::refused(&refusal);
+            let error = HttpError::from(refusal.clone());
             assert!(!error.message.contains("/secret"));
             let response = error.into_response();
             assert_eq!(response.status().as_u16(), status, "{refusal:?}");

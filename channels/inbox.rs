@@ -106,7 +106,7 @@ pub enum MessageStatus {
 }
 
 /// The answer to a message.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reply {
     pub content: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -133,6 +133,21 @@ pub struct MessageState {
     /// The message was an answer: it is done, and the reply will be that of this message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continues: Option<Uuid>,
+}
+
+impl MessageState {
+    /// Returns the reply if the message is done or dead; `None` before.
+    pub fn final_reply(&self) -> Option<Reply> {
+        let lost = || Reply {
+            content: "This message could not be answered.".to_owned(),
+            error: Some(ErrorInfo { code: "dead".to_owned() }),
+        };
+        match self.status {
+            MessageStatus::Done => Some(self.reply.clone().unwrap_or_default()),
+            MessageStatus::Dead => Some(self.reply.clone().unwrap_or_else(lost)),
+            MessageStatus::Queued | MessageStatus::Running | MessageStatus::Waiting => None,
+        }
+    }
 }
 
 /// A message that was delivered, as far as the other side confirmed it.

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use crate::ids::new_id;
+
 /// The key of a conversation: `channel:chat_id` unless the message names another. Messages of a session are answered in the
 /// order of acceptance.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -286,4 +288,24 @@ pub struct OutboundMessage {
     pub error: Option<ErrorInfo>,
     /// When the message was put into the outbox.
     pub created_at: Timestamp,
+}
+
+impl OutboundMessage {
+    /// Creates a plain message of now, in the chat's own session, that answers none.
+    pub fn text(channel: &str, chat_id: &str, content: impl Into<String>) -> Self {
+        Self {
+            id: new_id(),
+            turn: new_id(),
+            channel: channel.to_owned(),
+            chat_id: chat_id.to_owned(),
+            session: SessionKey::of_chat(channel, chat_id),
+            content: content.into(),
+            in_reply_to: None,
+            attachments: Vec::new(),
+            metadata: Map::new(),
+            context: OutboundContext::default(),
+            error: None,
+            created_at: Timestamp::now(),
+        }
+    }
 }

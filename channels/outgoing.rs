@@ -9,11 +9,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::OFlags;
-use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::message::Attachment;
-use crate::text::hex;
+use crate::text::sha256_hex;
 
 /// The folder of the copies in a gateway's home.
 pub const FOLDER: &str = "outgoing";
@@ -119,7 +118,7 @@ impl OutgoingFiles {
 
 /// Returns what [`Attachment::digest`] is for these bytes.
 pub fn digest_of(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
+    sha256_hex(&[bytes])
 }
 
 #[cfg(test)]

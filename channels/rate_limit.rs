@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// How many events are allowed in how much time.
@@ -69,7 +69,7 @@ impl<K: Clone + Eq + Hash> RateLimiter<K> {
     /// The time until one more is allowed.
     pub fn check(&self, key: &K, quota: Quota) -> Result<(), Duration> {
         let now = Instant::now();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let key = state.slot(key, self.max_keys, now);
         allow(state.usages.get(&key).map_or(Duration::ZERO, |usage| usage.wait(quota, now)))
     }
@@ -80,7 +80,7 @@ impl<K: Clone + Eq + Hash> RateLimiter<K> {
     /// The time until one more is allowed; the event is not counted.
     pub fn take(&self, key: &K, quota: Quota) -> Result<(), Duration> {
         let now = Instant::now();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let key = state.slot(key, self.max_keys, now);
         let usage = state.usages.entry(key).or_default();
         allow(usage.wait(quota, now))?;
@@ -92,7 +92,7 @@ impl<K: Clone + Eq + Hash> RateLimiter<K> {
     /// and reserves nothing, if that time is after `deadline`.
     pub fn reserve(&self, key: &K, quota: Quota, deadline: Instant) -> Option<Reservation<'_, K>> {
         let now = Instant::now();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let key = state.slot(key, self.max_keys, now);
         let usage = state.usages.entry(key.clone()).or_default();
         let time = now + usage.wait(quota, now);
@@ -107,11 +107,7 @@ impl<K: Clone + Eq + Hash> RateLimiter<K> {
 impl<K> RateLimiter<K> {
     /// Returns the number of counts that are kept.
     pub fn key_count(&self) -> usize {
-        self.lock().usages.len()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, RateLimiterState<K>> {
-        self.state.lock()
+        self.state.lock().usages.len()
     }
 }
 
@@ -137,7 +133,7 @@ impl<K: Eq + Hash> Reservation<'_, K> {
     /// Counts the event as one that happens now, which is at `time` or later.
     pub fn commit(mut self) {
         self.is_committed = true;
-        let mut state = self.limiter.lock();
+        let mut state = self.limiter.state.lock();
         let usage = state.usages.entry(self.key.take()).or_default();
         usage.remove(self.quota, self.time);
         usage.add(self.quota, Instant::now());
@@ -147,7 +143,7 @@ impl<K: Eq + Hash> Reservation<'_, K> {
 impl<K: Eq + Hash> Drop for Reservation<'_, K> {
     fn drop(&mut self) {
         if !self.is_committed
-            && let Some(usage) = self.limiter.lock().usages.get_mut(&self.key)
+            && let Some(usage) = self.limiter.state.lock().usages.get_mut(&self.key)
         {
             usage.remove(self.quota, self.time);
         }

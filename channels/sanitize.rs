@@ -1,5 +1,7 @@
 //! Removes control characters and invisible characters from fields and texts.
 
+use crate::text::one_line_without;
+
 /// Marker lines by which the HTML renderer tells the quote stripper about structure. They are private use characters,
 /// which [`sanitize_text`] removes from all input.
 pub mod marker {
@@ -17,18 +19,7 @@ pub mod marker {
 /// Sanitizes one line: runs of white space and control characters become one space; invisible characters and changes of
 /// writing direction are removed.
 pub fn sanitize_line(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_whitespace() || c.is_control() {
-            if !out.is_empty() && !out.ends_with(' ') {
-                out.push(' ');
-            }
-        } else if !is_invisible(c) && !is_direction_mark(c) {
-            out.push(c);
-        }
-    }
-    out.truncate(out.trim_end().len());
-    out
+    one_line_without(text, |c| is_invisible(c) || is_direction_mark(c))
 }
 
 /// Sanitizes a text: lines end with `\n`, and no other control characters than line break and tab remain.
@@ -43,7 +34,9 @@ pub fn sanitize_text(text: &str) -> String {
             }
             '\n' | '\t' => out.push(c),
             '\u{2028}' | '\u{2029}' | '\u{85}' | '\u{b}' | '\u{c}' => out.push('\n'),
-            c if c.is_control() || is_invisible(c) || is_direction_override(c) => {}
+            // These two display text in another order than it is written.
+            '\u{202d}' | '\u{202e}' => {}
+            c if c.is_control() || is_invisible(c) => {}
             c => out.push(c),
         }
     }
@@ -61,11 +54,6 @@ pub fn truncate(text: &mut String, max: usize) -> bool {
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{34f}' | '\u{200b}' | '\u{2060}'..='\u{2064}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
         || marker::ALL.contains(&c)
-}
-
-/// Characters that display text in another order than it is written.
-fn is_direction_override(c: char) -> bool {
-    matches!(c, '\u{202d}' | '\u{202e}')
 }
 
 fn is_direction_mark(c: char) -> bool {

@@ -1,4 +1,4 @@
-//! Types of configuration values beyond TOML's own: durations, sizes and secrets.
+//! Types of configuration values beyond TOML's own: durations, sizes and secrets; and the faults of a channel's settings.
 
 use std::fmt;
 use std::str::FromStr;
@@ -145,6 +145,17 @@ impl fmt::Display for ByteSize {
 }
 
 string_setting!(ByteSize, "size");
+
+/// An invalid setting of a channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChannelFault {
+    /// The key in the channel's section.
+    pub key: &'static str,
+    /// Other keys that cause this fault. While one of them is invalid, this fault may not be real.
+    pub with: &'static [&'static str],
+    pub wrong: String,
+    pub allowed: String,
+}
 
 /// A value that is never shown: not in logs, errors, `config show` or model requests. Configuration writes it as
 /// `env:NAME`, `file:PATH`, `cred:NAME` or literally, and resolves it before it gets here.

@@ -2,6 +2,8 @@
 
 use std::any::Any;
 
+use sha2::{Digest, Sha256};
+
 /// A language that the program reads and writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Language {
@@ -12,8 +14,13 @@ pub enum Language {
 
 /// Returns a text as one line: each run of white space and control characters becomes a space, and invisible marks go.
 pub fn one_line(text: &str) -> String {
+    one_line_without(text, is_invisible)
+}
+
+/// Returns a text as one line like [`one_line`], without the characters that `is_removed` selects.
+pub(crate) fn one_line_without(text: &str, is_removed: impl Fn(char) -> bool) -> String {
     let mut line = String::with_capacity(text.len());
-    for c in text.chars().filter(|c| !is_invisible(*c)) {
+    for c in text.chars().filter(|c| !is_removed(*c)) {
         if !c.is_whitespace() && !c.is_control() {
             line.push(c);
         } else if !line.is_empty() && !line.ends_with(' ') {
@@ -75,13 +82,49 @@ pub fn thousands(number: u64) -> String {
 /// Returns `bytes` in hexadecimal, in lower case.
 pub fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits = |byte: &u8| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]].map(char::from);
-    bytes.iter().flat_map(digits).collect()
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        text.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
+    text
+}
+
+/// Returns the SHA-256 of all `parts` together in hexadecimal.
+pub(crate) fn sha256_hex(parts: &[&[u8]]) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update(part);
+    }
+    hex(&hash.finalize())
+}
+
+/// Replaces each `{}` by the next value, and `{0}`, `{1}` by the value at that index.
+pub fn fill(template: &str, values: &[&str]) -> String {
+    let mut filled = String::with_capacity(template.len() + 64);
+    let mut rest = template;
+    let mut next = 0;
+    while let Some((before, behind)) = rest.split_once('{') {
+        let Some((index, behind)) = behind.split_once('}') else { break };
+        filled.push_str(before);
+        let at = index.parse().unwrap_or(next);
+        next += 1;
+        filled.push_str(values.get(at).unwrap_or(&""));
+        rest = behind;
+    }
+    filled + rest
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn placeholders_are_replaced() {
+        assert_eq!(fill("a {} b {} c", &["1", "{}"]), "a 1 b {} c");
+        assert_eq!(fill("{1} and {0}", &["1", "2"]), "2 and 1");
+        assert_eq!(fill("{} {}", &["1"]), "1 ");
+    }
 
     #[test]
     fn a_text_becomes_one_visible_line() {

@@ -139,8 +139,8 @@ mod tests {
     #[test]
     fn senders_are_classified_by_the_lists() {
         let of = |owners: &[&str], trusted: &[&str], sender: &str| {
-            let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-            SenderLists { owners: owned(owners), trusted: AllowList::new(owned(trusted)) }.standing(sender)
+            let owners = owners.iter().map(|name| (*name).to_owned()).collect();
+            SenderLists { owners, trusted: AllowList::new(trusted.iter().copied()) }.standing(sender)
         };
         for (owners, trusted, sender, expected) in [
             (&[][..], &[][..], "ann", SenderListing::Unlisted),

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use crate::metrics::CacheCounts;
 
-/// SHA-256 of the normal form of a request.
+/// SHA-256 of a request as JSON.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CacheKey([u8; 32]);
 
@@ -39,20 +39,11 @@ struct CacheEntry<V> {
     ttl: Duration,
 }
 
-/// A result that is not shared.
-enum UncachedResult<V, E> {
-    Value(V),
-    Error(E),
-}
-
 impl CacheKey {
-    /// Returns the key of `value`; `kind` separates kinds of requests. The order of an object's keys does not matter.
+    /// Returns the key of `value`; `kind` separates kinds of requests. The order of an object's keys does not matter,
+    /// because a [`Value`] holds them sorted.
     pub fn of(kind: &str, value: &Value) -> Self {
-        let mut hasher = Sha256::new();
-        hasher.update(kind.as_bytes());
-        hasher.update([0]);
-        hash_value(&mut hasher, value);
-        Self(hasher.finalize().into())
+        Self(Sha256::digest(format!("{kind}\0{value}")).into())
     }
 }
 
@@ -88,12 +79,8 @@ impl<V: Clone + Send + Sync + 'static> ResultCache<V> {
         let made = async {
             match make.await {
                 Ok((value, Cacheability::Store)) => Ok(CacheEntry { value, ttl }),
-                Ok((value, Cacheability::Skip)) => {
-                    own = Some(UncachedResult::Value(value));
-                    Err(())
-                }
-                Err(error) => {
-                    own = Some(UncachedResult::Error(error));
+                unshared => {
+                    own = Some(unshared.map(|(value, _)| value));
                     Err(())
                 }
             }
@@ -102,8 +89,8 @@ impl<V: Clone + Send + Sync + 'static> ResultCache<V> {
             Ok(entry) if entry.is_fresh() => CacheLookup::Computed(entry.into_value().value),
             Ok(entry) => CacheLookup::Cached(entry.into_value().value),
             Err(_) => match own {
-                Some(UncachedResult::Value(value)) => CacheLookup::Computed(value),
-                Some(UncachedResult::Error(error)) => CacheLookup::Failed(error),
+                Some(Ok(value)) => CacheLookup::Computed(value),
+                Some(Err(error)) => CacheLookup::Failed(error),
                 None => CacheLookup::Uncached,
             },
         };
@@ -134,39 +121,6 @@ impl<V> Expiry<CacheKey, CacheEntry<V>> for PerEntryExpiry {
     }
 }
 
-/// Hashes the normal form: lengths before texts, keys in order, so that no two values have the same hash input.
-fn hash_value(hasher: &mut Sha256, value: &Value) {
-    let mut text = |mark: u8, text: &str| {
-        hasher.update([mark]);
-        hasher.update((text.len() as u64).to_le_bytes());
-        hasher.update(text.as_bytes());
-    };
-    match value {
-        Value::Null => hasher.update([0]),
-        Value::Bool(yes) => hasher.update([1, u8::from(*yes)]),
-        Value::Number(number) => text(2, &number.to_string()),
-        Value::String(string) => text(3, string),
-        Value::Array(list) => {
-            hasher.update([4]);
-            hasher.update((list.len() as u64).to_le_bytes());
-            for one in list {
-                hash_value(hasher, one);
-            }
-        }
-        Value::Object(table) => {
-            let mut keys: Vec<_> = table.iter().collect();
-            keys.sort_unstable_by_key(|(key, _)| *key);
-            hasher.update([5]);
-            hasher.update((keys.len() as u64).to_le_bytes());
-            for (key, one) in keys {
-                hasher.update((key.len() as u64).to_le_bytes());
-                hasher.update(key.as_bytes());
-                hash_value(hasher, one);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -193,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_hashes_of_the_normal_form() {
+    fn keys_differ_only_where_values_do() {
         let of = |value: Value| CacheKey::of("kind", &value);
         assert_eq!(of(json!({"a": 1, "b": {"c": 2, "d": 3}})), of(json!({"b": {"d": 3, "c": 2}, "a": 1})));
         let different = [

@@ -55,6 +55,10 @@ impl ChatMessage {
         Self::Assistant { content: content.into(), reasoning: None, tool_calls: Vec::new() }
     }
 
+    pub fn tool(call_id: impl Into<String>, name: impl Into<String>, content: impl Into<String>) -> Self {
+        Self::Tool { call_id: call_id.into(), name: name.into(), content: content.into(), images: Vec::new() }
+    }
+
     /// `user`, `assistant` or `tool`.
     pub fn role(&self) -> &'static str {
         match self {

@@ -29,7 +29,7 @@ pub use output::Output;
 pub use page::{OpenArgs, TokensCommand};
 pub use queue::{ApprovalsCommand, QueueCommand, QueueItem, RetryArgs};
 pub use sessions::{ExportFormat, SessionsCommand};
-pub use skills::SkillsCommand;
+pub use skills::{SkillInstallArgs, SkillsCommand};
 pub use state::{DoctorArgs, LogsArgs, ShownLevel, StatusArgs};
 pub use tools::{ModelsArgs, PromptArgs, ToolRunArgs, ToolsCommand};
 pub use trash::TrashCommand;
@@ -336,25 +336,13 @@ pub enum ChannelsCommand {
 pub enum ConfigCommand {
     /// Check the configuration, and print each fault with its line
     #[command(after_help = "Example:\n  daoyou config check")]
-    Check {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Check(Output),
     /// Show every setting and the source of its value; secrets stay hidden
     #[command(after_help = "Examples:\n  daoyou config show\n  daoyou config show --json | jq .config.agent")]
-    Show {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Show(Output),
     /// Print the path of the configuration file
     #[command(after_help = "Example:\n  daoyou config path")]
-    Path {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Path(Output),
 }
 
 #[derive(Clone, Debug, Subcommand)]

@@ -1,15 +1,9 @@
-//! The language of what daoyou itself says.
+//! The language of the texts that daoyou itself writes; a model answers in the user's.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A language of what daoyou itself says; the model answers in the user's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Locale {
-    #[default]
-    En,
-    Zh,
-}
+use crate::text::Language;
 
 /// `agent.locale`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -24,10 +18,10 @@ pub enum LocaleSetting {
 
 impl LocaleSetting {
     /// Returns the language that is meant.
-    pub fn resolve(self) -> Locale {
+    pub fn resolve(self) -> Language {
         match self {
-            Self::En => Locale::En,
-            Self::Zh => Locale::Zh,
+            Self::En => Language::En,
+            Self::Zh => Language::Zh,
             Self::Auto => of_environment(|name| std::env::var(name).ok()),
         }
     }
@@ -35,11 +29,11 @@ impl LocaleSetting {
 
 /// Returns the language of messages that the environment asks for, by the first of its variables that is set
 /// (POSIX, Environment Variables, section 8.2).
-fn of_environment(variable: impl Fn(&str) -> Option<String>) -> Locale {
+fn of_environment(variable: impl Fn(&str) -> Option<String>) -> Language {
     let set = |name| variable(name).filter(|value| !value.is_empty());
     match ["LC_ALL", "LC_MESSAGES", "LANG"].into_iter().find_map(set) {
-        Some(locale) if locale.to_ascii_lowercase().starts_with("zh") => Locale::Zh,
-        _ => Locale::En,
+        Some(locale) if locale.to_ascii_lowercase().starts_with("zh") => Language::Zh,
+        _ => Language::En,
     }
 }
 
@@ -50,17 +44,17 @@ mod tests {
     #[test]
     fn the_language_is_that_of_the_environment() {
         for (set, expected) in [
-            (&[("LANG", "zh_CN.UTF-8")][..], Locale::Zh),
-            (&[("LANG", "zh_TW")], Locale::Zh),
-            (&[("LANG", "zh_CN.UTF-8"), ("LC_ALL", "en_US.UTF-8")], Locale::En),
-            (&[("LANG", "en_US.UTF-8"), ("LC_MESSAGES", "zh_CN.UTF-8")], Locale::Zh),
-            (&[("LANG", "zh_CN.UTF-8"), ("LC_ALL", "")], Locale::Zh),
-            (&[("LANG", "C.UTF-8")], Locale::En),
-            (&[], Locale::En),
+            (&[("LANG", "zh_CN.UTF-8")][..], Language::Zh),
+            (&[("LANG", "zh_TW")], Language::Zh),
+            (&[("LANG", "zh_CN.UTF-8"), ("LC_ALL", "en_US.UTF-8")], Language::En),
+            (&[("LANG", "en_US.UTF-8"), ("LC_MESSAGES", "zh_CN.UTF-8")], Language::Zh),
+            (&[("LANG", "zh_CN.UTF-8"), ("LC_ALL", "")], Language::Zh),
+            (&[("LANG", "C.UTF-8")], Language::En),
+            (&[], Language::En),
         ] {
             let find = |name: &str| set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
             assert_eq!(of_environment(find), expected, "{set:?}");
         }
-        assert_eq!((LocaleSetting::En.resolve(), LocaleSetting::Zh.resolve()), (Locale::En, Locale::Zh));
+        assert_eq!((LocaleSetting::En.resolve(), LocaleSetting::Zh.resolve()), (Language::En, Language::Zh));
     }
 }

@@ -111,18 +111,19 @@ pub fn start(config: &LogConfig, file: Option<&Path>) -> anyhow::Result<LogLevel
     };
     let fields = format::debug_fn(write_field).delimited(" ");
     let plain = fmt::layer().with_writer(writer).fmt_fields(fields);
-    let json = EscapedJson(fmt::format().json().flatten_event(true));
+    // JSON itself leaves some characters as they are that control a terminal.
+    let json = MapFormat(fmt::format().json().flatten_event(true), |text, _| escape_json(text).into_owned());
     let started = match (config.format, journal) {
         (LogFormat::Json, false) => registry.with(plain.fmt_fields(JsonFields::new()).event_format(json)).try_init(),
         (LogFormat::Json, true) => {
-            registry.with(plain.fmt_fields(JsonFields::new()).event_format(PriorityPrefix(json))).try_init()
+            registry.with(plain.fmt_fields(JsonFields::new()).event_format(MapFormat(json, add_priority))).try_init()
         }
         (LogFormat::Text, false) => {
             let uses_colors = uses_colors(terminal, std::env::var("NO_COLOR").ok().as_deref());
             registry.with(plain.with_ansi(uses_colors)).try_init()
         }
         (LogFormat::Text, true) => {
-            let format = PriorityPrefix(fmt::format().without_time().with_ansi(false));
+            let format = MapFormat(fmt::format().without_time().with_ansi(false), add_priority);
             registry.with(plain.with_ansi(false).event_format(format)).try_init()
         }
     };
@@ -152,10 +153,10 @@ fn write_field(to: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> std::fm
     }
 }
 
-/// Escapes characters in JSON events that JSON itself leaves as they are.
-struct EscapedJson<F>(F);
+/// A format whose text of an event is changed by a function, which is given the level too.
+struct MapFormat<F>(F, fn(&str, Level) -> String);
 
-impl<S, N, F> FormatEvent<S, N> for EscapedJson<F>
+impl<S, N, F> FormatEvent<S, N> for MapFormat<F>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -164,25 +165,13 @@ where
     fn format_event(&self, context: &FmtContext<'_, S, N>, mut to: Writer<'_>, event: &Event<'_>) -> std::fmt::Result {
         let mut text = String::new();
         self.0.format_event(context, Writer::new(&mut text), event)?;
-        to.write_str(&escape_json(&text))
+        to.write_str(&(self.1)(&text, *event.metadata().level()))
     }
 }
 
 /// Prefixes each line of an event with its priority, as the journal expects (sd-daemon(3)). The journal adds the time.
-struct PriorityPrefix<F>(F);
-
-impl<S, N, F> FormatEvent<S, N> for PriorityPrefix<F>
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-    N: for<'a> FormatFields<'a> + 'static,
-    F: FormatEvent<S, N>,
-{
-    fn format_event(&self, context: &FmtContext<'_, S, N>, mut to: Writer<'_>, event: &Event<'_>) -> std::fmt::Result {
-        let mut text = String::new();
-        self.0.format_event(context, Writer::new(&mut text), event)?;
-        let priority = priority(*event.metadata().level());
-        text.lines().try_for_each(|line| writeln!(to, "{priority}{line}"))
-    }
+fn add_priority(text: &str, level: Level) -> String {
+    text.lines().map(|line| format!("{}{line}\n", priority(level))).collect()
 }
 
 /// Returns the syslog(3) priority of a level in the form of sd-daemon(3).

@@ -4,11 +4,8 @@ use serde_json::{Value, json};
 use toml::Table;
 
 use crate::support::gateway::Message;
-use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, config, until};
-
-fn setup(model: &Model) -> Setup {
-    Setup::new().model(model).hook(Hook::bearer("in"))
-}
+use crate::support::model::{system_of, tools_of};
+use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, until, write_file};
 
 /// Returns `[[routes]]` from pairs of a key and a value.
 fn routes(each: &[&[(&str, &str)]]) -> toml::Value {
@@ -17,14 +14,6 @@ fn routes(each: &[&[(&str, &str)]]) -> toml::Value {
         toml::Value::Table(pairs.collect::<Table>())
     };
     toml::Value::Array(each.iter().map(route).collect())
-}
-
-fn system(request: &Value) -> &str {
-    request["messages"][0]["content"].as_str().expect("a system prompt")
-}
-
-fn tools(request: &Value) -> Vec<&str> {
-    request["tools"].as_array().into_iter().flatten().filter_map(|tool| tool["function"]["name"].as_str()).collect()
 }
 
 /// Returns the last message of a request.
@@ -37,15 +26,13 @@ fn last(request: &Value) -> &str {
 }
 
 fn write(gateway: &Gateway, path: &str, text: &str) {
-    let path = gateway.home().join(path);
-    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-    std::fs::write(path, text).unwrap();
+    write_file(gateway.home().join(path), text);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_route_chooses_the_agent_with_its_prompt_tools_and_model() {
     let (model, other) = (Model::start().await, Model::start().await);
-    let setup = setup(&model)
+    let setup = Setup::scripted(&model)
         .hook(Hook::bearer("docs"))
         .set("providers.other.kind", "openai")
         .set("providers.other.api_key", "k")
@@ -61,13 +48,13 @@ async fn a_route_chooses_the_agent_with_its_prompt_tools_and_model() {
     gateway.wait_done("docs", &gateway.accept("docs", &message).await).await;
     gateway.ask("in", "c", "hello").await;
     let of_scribe = &other.requests()[0];
-    assert!(system(of_scribe).starts_with("You write documents.\nYour workspace is "), "{}", system(of_scribe));
-    assert!(!system(of_scribe).contains("You are daoyou"));
-    assert_eq!(tools(of_scribe), ["read_file", "edit_file"]);
+    assert!(system_of(of_scribe).starts_with("You write documents.\nYour workspace is "), "{}", system_of(of_scribe));
+    assert!(!system_of(of_scribe).contains("You are daoyou"));
+    assert_eq!(tools_of(of_scribe), ["read_file", "edit_file"]);
     assert_eq!((&of_scribe["model"], &of_scribe["temperature"]), (&json!("large"), &json!(0.25)));
     assert_eq!(of_scribe["max_tokens"], 321);
     let of_assistant = &model.requests()[0];
-    assert!(system(of_assistant).starts_with("You are daoyou") && tools(of_assistant).contains(&"exec"));
+    assert!(system_of(of_assistant).starts_with("You are daoyou") && tools_of(of_assistant).contains(&"exec"));
     assert!(of_assistant.get("temperature").is_none());
     let turns = gateway.json(&["turns", "list"]).await;
     let turn = turns.as_array().unwrap().iter().find(|turn| turn["session"] == "webhook:docs:c").unwrap();
@@ -82,7 +69,7 @@ async fn a_route_chooses_the_agent_with_its_prompt_tools_and_model() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_agent_of_a_session_is_chosen_and_survives_a_restart() {
     let model = Model::start().await;
-    let mut gateway = Gateway::start(setup(&model)).await;
+    let mut gateway = Gateway::start(Setup::scripted(&model)).await;
     assert!(gateway.ask("in", "c", "/agent").await.starts_with("Agent: assistant\n"));
     let unknown = gateway.ask("in", "c", "/agent explore").await;
     assert!(unknown.contains("Agent 'explore' not found. Did you mean explorer?"), "{unknown}");
@@ -91,13 +78,13 @@ async fn the_agent_of_a_session_is_chosen_and_survives_a_restart() {
     gateway.ask("in", "c", "hello").await;
     gateway.ask("in", "other", "hello").await;
     let requests = model.requests();
-    assert!(system(&requests[0]).starts_with("You explore code"), "{}", system(&requests[0]));
-    let offered = tools(&requests[0]);
+    assert!(system_of(&requests[0]).starts_with("You explore code"), "{}", system_of(&requests[0]));
+    let offered = tools_of(&requests[0]);
     assert!(offered.contains(&"grep") && offered.contains(&"repo_map") && offered.contains(&"git_log"), "{offered:?}");
     for tool in ["write_file", "edit_file", "exec", "message", "spawn", "remember", "cron", "find_tools"] {
         assert!(!offered.contains(&tool), "{tool}");
     }
-    assert!(system(&requests[1]).starts_with("You are daoyou"));
+    assert!(system_of(&requests[1]).starts_with("You are daoyou"));
     // What the agent has not cannot be called either.
     let call = Reply::tool("bash", &json!({"command": "touch x"}));
     model.on("try it", [call, Reply::text("no")]);
@@ -106,7 +93,7 @@ async fn the_agent_of_a_session_is_chosen_and_survives_a_restart() {
     assert!(told.contains("\"bash\" is not available in this turn"), "{told}");
     assert!(gateway.ask("in", "c", "/agent default").await.contains("usual agent"));
     gateway.ask("in", "c", "hello").await;
-    assert!(system(model.requests().last().unwrap()).starts_with("You are daoyou"));
+    assert!(system_of(model.requests().last().unwrap()).starts_with("You are daoyou"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -136,9 +123,9 @@ async fn only_the_owner_leaves_the_agent_of_a_route() {
     say("boss", "hello").await;
     let requests = model.requests();
     for request in &requests[..3] {
-        assert!(system(request).starts_with("You are the front desk.") && tools(request).is_empty());
+        assert!(system_of(request).starts_with("You are the front desk.") && tools_of(request).is_empty());
     }
-    assert!(system(&requests[3]).starts_with("You are a software engineer."));
+    assert!(system_of(&requests[3]).starts_with("You are a software engineer."));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -151,21 +138,21 @@ async fn a_sub_agent_is_of_the_named_agent_within_the_limits_of_its_maker() {
     model.on("build the door", [Reply::text("built")]);
     model.on("ask nobody", [spawn("x", "nobody"), Reply::text("done")]);
     let gateway = Gateway::start(
-        setup(&model)
+        Setup::scripted(&model)
             .set("agents.lead.prompt", "You lead.")
             .set("agents.lead.tools", vec!["spawn", "read_file", "exec"]),
     )
     .await;
     assert_eq!(gateway.ask("in", "c", "look around").await, "done");
     let request = &model.requests_about("find the door")[0];
-    assert!(system(request).starts_with("You explore code"));
-    assert!(!tools(request).contains(&"write_file") && tools(request).contains(&"grep"));
+    assert!(system_of(request).starts_with("You explore code"));
+    assert!(!tools_of(request).contains(&"write_file") && tools_of(request).contains(&"grep"));
     gateway.ask("in", "c", "/agent lead").await;
     gateway.ask("in", "c", "as the lead").await;
     let request = &model.requests_about("build the door")[0];
-    assert!(system(request).starts_with("You are a software engineer."));
+    assert!(system_of(request).starts_with("You are a software engineer."));
     // At depth 1 of 2 it may have sub-agents as well.
-    let mut offered = tools(request);
+    let mut offered = tools_of(request);
     offered.sort_unstable();
     assert_eq!(offered, ["exec", "read_file", "spawn"], "no more than the lead has");
     gateway.ask("in", "c", "ask nobody").await;
@@ -180,18 +167,19 @@ async fn a_narrowed_assistant_starts_nothing_that_may_do_more() {
     let spawn = Reply::tool("spawn", &json!({"task": "build the door", "agent": "coder", "wait": true}));
     model.on("as the assistant", [spawn, Reply::text("done")]);
     model.on("build the door", [Reply::text("built")]);
-    let narrowed = setup(&model).set("agents.assistant.tools", vec!["spawn", "read_file"]);
+    let narrowed = Setup::scripted(&model).set("agents.assistant.tools", vec!["spawn", "read_file"]);
     let gateway = Gateway::start(narrowed).await;
     assert_eq!(gateway.ask("in", "c", "as the assistant").await, "done");
     let request = &model.requests_about("build the door")[0];
-    let mut offered = tools(request);
+    let mut offered = tools_of(request);
     offered.sort_unstable();
     assert_eq!(offered, ["read_file", "spawn"]);
 
     let model = Model::start().await;
     let rules: toml::Value = toml::from_str("x = [{ pattern = \"*.env\", permission = \"deny\" }]").unwrap();
-    let bound =
-        setup(&model).set("agents.assistant.permissions.read", rules["x"].clone()).set("mcp.fs.command", vec!["true"]);
+    let bound = Setup::scripted(&model)
+        .set("agents.assistant.permissions.read", rules["x"].clone())
+        .set("mcp.fs.command", vec!["true"]);
     let gateway = Gateway::start(bound).await;
     for (call, arguments) in [
         ("mcp_read", json!({})),
@@ -216,7 +204,7 @@ async fn jobs_are_answered_by_their_agent() {
             Reply::text("scheduled"),
         ],
     );
-    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let sink = Sink::signed().await;
     let setup = Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink));
     let gateway = Gateway::start(setup).await;
     let add = ["cron", "add", "--name", "n", "--every", "12h", "--prompt", "review all", "--agent"];
@@ -230,20 +218,21 @@ async fn jobs_are_answered_by_their_agent() {
     assert_eq!(gateway.run(&["cron", "run", "n"]).await.code, Some(0));
     model.wait_requests(1).await;
     assert!(
-        system(&model.requests()[0]).starts_with("You are a translator.") && tools(&model.requests()[0]).is_empty()
+        system_of(&model.requests()[0]).starts_with("You are a translator.")
+            && tools_of(&model.requests()[0]).is_empty()
     );
     gateway.ask("in", "c", "schedule it").await;
     let jobs = gateway.json(&["cron", "list"]).await;
     let job = jobs.as_array().unwrap().iter().find(|job| job["agent"] == "reviewer").unwrap();
     gateway.run(&["cron", "run", job["id"].as_str().unwrap()]).await;
     until("the job's request", async || (!model.requests_about("tool job").is_empty()).then_some(())).await;
-    assert!(system(&model.requests_about("tool job")[0]).starts_with("You review code."));
+    assert!(system_of(&model.requests_about("tool job")[0]).starts_with("You review code."));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broken_profile_is_rejected_alone_and_others_answer() {
     let model = Model::start().await;
-    let mut gateway = Gateway::start(setup(&model)).await;
+    let mut gateway = Gateway::start(Setup::scripted(&model)).await;
     let good = "name: poet\nversion: 1\ndescription: Rhymes\nprompt:\n  file: poet.md\ntools: [list_files]\n";
     write(&gateway, "workspace/skills/poet/skill.yaml", good);
     write(&gateway, "workspace/skills/poet/poet.md", "You rhyme.");
@@ -260,10 +249,12 @@ async fn a_broken_profile_is_rejected_alone_and_others_answer() {
     assert_eq!((&shown["prompt"], &shown["tools"]), (&json!("You rhyme."), &json!(["list_dir"])));
     gateway.ask("in", "c", "/agent poet").await;
     gateway.ask("in", "c", "hello").await;
-    assert!(system(&model.requests()[0]).starts_with("You rhyme.") && tools(&model.requests()[0]) == ["list_dir"]);
+    assert!(
+        system_of(&model.requests()[0]).starts_with("You rhyme.") && tools_of(&model.requests()[0]) == ["list_dir"]
+    );
     // An agent of the configuration does not go without its broken profile.
     gateway.stop().await;
-    gateway.setup().clone_from(&setup(&model).set("agents.broken.description", "x"));
+    gateway.setup().clone_from(&Setup::scripted(&model).set("agents.broken.description", "x"));
     let check = gateway.run(&["config", "check"]).await;
     assert!(
         check.code == Some(78) && check.stderr.contains("agents.broken") && check.stderr.contains("no description"),
@@ -286,14 +277,14 @@ async fn what_is_wrong_with_an_agent_is_said_at_the_start() {
         ("agents.a.model", "nowhere/x", "agents.a.model: "),
         ("agents.a.workspace", "../x", "agents.a.workspace: \"../x\" leaves the workspace"),
     ] {
-        let mut gateway = Gateway::new(setup(&model).set(key, value));
+        let mut gateway = Gateway::new(Setup::scripted(&model).set(key, value));
         let check = gateway.run(&["config", "check"]).await;
         assert!(check.code == Some(78) && check.stderr.contains(expected), "{key} {value}: {check:?}");
         assert!(check.stderr.contains("config.toml:"), "the line: {check:?}");
         gateway.spawn();
         assert_eq!(gateway.wait_exit().await.code(), Some(78), "{key} {value}");
     }
-    let gateway = Gateway::new(setup(&model).set("routes", routes(&[&[("agent", "nobody")]])));
+    let gateway = Gateway::new(Setup::scripted(&model).set("routes", routes(&[&[("agent", "nobody")]])));
     let check = gateway.run(&["config", "check"]).await;
     assert!(check.code == Some(78) && check.stderr.contains("routes[0].agent: Agent 'nobody' not found"), "{check:?}");
 }
@@ -303,28 +294,28 @@ async fn a_turn_that_resumes_keeps_its_agent() {
     let model = Model::start().await;
     let gate = Gate::new();
     model.on("work", [Reply::tool("list_dir", &json!({"path": "."})), Reply::text("found").held_by(&gate)]);
-    let explores = setup(&model).set("routes", routes(&[&[("agent", "explorer")]]));
+    let explores = Setup::scripted(&model).set("routes", routes(&[&[("agent", "explorer")]]));
     let mut gateway = Gateway::start(explores).await;
     let id = gateway.accept("in", &Message::new("work").chat("c")).await;
     gate.wait_arrived(1).await;
     gateway.kill9().await;
     // The route of the chat changes meanwhile.
-    gateway.setup().clone_from(&setup(&model).set("routes", routes(&[&[("agent", "translator")]])));
+    gateway.setup().clone_from(&Setup::scripted(&model).set("routes", routes(&[&[("agent", "translator")]])));
     gate.open();
     gateway.up().await;
     assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "found");
     let requests = model.requests_about("work");
-    assert!(requests.len() >= 3 && requests.iter().all(|request| system(request) == system(&requests[0])));
-    assert!(system(&requests[0]).starts_with("You explore code"));
+    assert!(requests.len() >= 3 && requests.iter().all(|request| system_of(request) == system_of(&requests[0])));
+    assert!(system_of(&requests[0]).starts_with("You explore code"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_is_gone_is_one_clear_answer() {
     let model = Model::start().await;
-    let mut gateway = Gateway::start(setup(&model).set("agents.temp.prompt", "You help.")).await;
+    let mut gateway = Gateway::start(Setup::scripted(&model).set("agents.temp.prompt", "You help.")).await;
     gateway.ask("in", "c", "/agent temp").await;
     gateway.stop().await;
-    gateway.setup().clone_from(&setup(&model));
+    gateway.setup().clone_from(&Setup::scripted(&model));
     gateway.up().await;
     let said = gateway.ask("in", "c", "hello").await;
     assert!(said.contains("Agent 'temp' not found.") && said.contains("/agent default"), "{said}");
@@ -339,7 +330,7 @@ async fn a_template_is_put_in_the_place_of_the_message() {
     let template = "Files: {{ files | length }}. Before: {% for m in conversation_history %}[{{ m.role }}: {{ m.content }}]{% endfor %}\n\
                     Asked: {{ user_input }}";
     let gateway = Gateway::start(
-        setup(&model)
+        Setup::scripted(&model)
             .set("agents.form.prompt", template)
             .set("agents.form.rounds", 1)
             .set("routes", routes(&[&[("agent", "form")]])),
@@ -354,7 +345,7 @@ async fn a_template_is_put_in_the_place_of_the_message() {
         "{}",
         last(&requests[0])
     );
-    assert!(!system(&requests[0]).contains("Files:") && !system(&requests[0]).contains("You are daoyou"));
+    assert!(!system_of(&requests[0]).contains("Files:") && !system_of(&requests[0]).contains("You are daoyou"));
     assert!(
         last(&requests[2]).contains("Asked: two]") && last(&requests[2]).contains("\nAsked: three\n\n"),
         "{}",
@@ -364,7 +355,7 @@ async fn a_template_is_put_in_the_place_of_the_message() {
     let roles: Vec<_> =
         requests[2]["messages"].as_array().unwrap().iter().map(|one| one["role"].as_str().unwrap()).collect();
     assert_eq!(roles, ["system", "user", "assistant", "user"]);
-    assert_eq!(system(&requests[0]), system(&requests[2]), "what changes is behind what stays");
+    assert_eq!(system_of(&requests[0]), system_of(&requests[2]), "what changes is behind what stays");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -380,7 +371,7 @@ async fn permissions_narrow_files_and_commands() {
             ("permission".to_owned(), toml::Value::from(permission)),
         ]))
     };
-    let setup = setup(&model)
+    let setup = Setup::scripted(&model)
         .set("agents.docs.permissions.read", vec![rule("*.env", "deny")])
         .set("agents.docs.permissions.write", vec![rule("docs/**", "allow")])
         .set("routes", routes(&[&[("agent", "docs")]]));
@@ -389,7 +380,7 @@ async fn permissions_narrow_files_and_commands() {
     write(&gateway, "workspace/docs/a.md", "canary two");
     assert_eq!(gateway.ask("in", "c", "work").await, "done");
     let requests = model.requests();
-    assert!(!tools(&requests[0]).contains(&"exec"), "a command would obey no pattern");
+    assert!(!tools_of(&requests[0]).contains(&"exec"), "a command would obey no pattern");
     let results: Vec<_> = requests[1..].iter().map(last).collect();
     for (result, expected) in results.iter().zip([
         "permissions do not allow it",
@@ -410,13 +401,14 @@ async fn an_agent_with_its_own_folder_works_there() {
     let put = Reply::tool("write_file", &json!({"path": "x.txt", "content": "x"}));
     let up = Reply::tool("read_file", &json!({"path": "../a.txt"}));
     model.on("work", [put, up, Reply::text("done")]);
-    let setup = setup(&model).set("agents.lab.workspace", "lab").set("routes", routes(&[&[("agent", "lab")]]));
+    let setup =
+        Setup::scripted(&model).set("agents.lab.workspace", "lab").set("routes", routes(&[&[("agent", "lab")]]));
     let gateway = Gateway::start(setup).await;
     write(&gateway, "workspace/a.txt", "canary");
     assert_eq!(gateway.ask("in", "c", "work").await, "done");
     assert!(gateway.workspace().join("lab/x.txt").exists());
     let requests = model.requests();
-    assert!(system(&requests[0]).contains("workspace/lab."), "{}", system(&requests[0]));
+    assert!(system_of(&requests[0]).contains("workspace/lab."), "{}", system_of(&requests[0]));
     assert!(last(&requests[2]).contains("outside the workspace"), "{}", last(&requests[2]));
 }
 
@@ -428,7 +420,7 @@ async fn an_agent_knows_what_its_memory_allows() {
     model.on("keep the first", [remember, Reply::text("kept")]);
     model.on("keep the second", [own, Reply::text("kept")]);
     let gateway = Gateway::start(
-        setup(&model)
+        Setup::scripted(&model)
             .set("owner.identities", vec!["webhook:in:me"])
             .set("agents.own.memory", "own")
             .set("agents.none.memory", "none")
@@ -446,7 +438,7 @@ async fn an_agent_knows_what_its_memory_allows() {
         let request = model.requests().last().unwrap().clone();
         let text = request["messages"].to_string();
         assert_eq!((text.contains("heron"), text.contains("otter")), (heron, otter), "{chat}: {text}");
-        assert_eq!(tools(&request).contains(&"remember"), chat != "none", "{chat}");
+        assert_eq!(tools_of(&request).contains(&"remember"), chat != "none", "{chat}");
     }
 }
 
@@ -468,7 +460,7 @@ async fn a_lead_gathers_the_answers_of_its_team() {
             .set("agents.lead.tools", vec!["read_file"])
             .set("routes", routes(&[&[("agent", "lead")]]))
     };
-    let mut gateway = Gateway::start(team(setup(&model))).await;
+    let mut gateway = Gateway::start(team(Setup::scripted(&model))).await;
     let id = gateway.accept("in", &Message::new("open the door").chat("c")).await;
     gate.wait_arrived(2).await;
     gateway.kill9().await;
@@ -476,12 +468,17 @@ async fn a_lead_gathers_the_answers_of_its_team() {
     gateway.up().await;
     assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "all is done");
     let lead = &model.requests_about("open the door")[0];
-    assert!(system(lead).contains("You lead the agents below") && system(lead).contains("\n- explorer: Explores code"));
-    assert_eq!(tools(lead), ["read_file", "spawn"]);
+    assert!(
+        system_of(lead).contains("You lead the agents below")
+            && system_of(lead).contains("\n- explorer: Explores code")
+    );
+    assert_eq!(tools_of(lead), ["read_file", "spawn"]);
     let end = model.requests_about("open the door").last().unwrap()["messages"].to_string();
     assert!(end.contains("it is north") && end.contains("it is red"), "{end}");
     let painter = &model.requests_about("paint the door")[0];
-    assert!(system(painter).starts_with("You are a software engineer.") && tools(painter).contains(&"write_file"));
+    assert!(
+        system_of(painter).starts_with("You are a software engineer.") && tools_of(painter).contains(&"write_file")
+    );
     // Others than its own agents it cannot ask.
     let other = Reply::tool("spawn", &task("x", "tester"));
     model.on("ask the tester", [other, Reply::text("no")]);
@@ -503,7 +500,7 @@ async fn a_conditional_agent_chooses_by_the_message() {
         branch(&[("when", "sender == 'dev' and channel == 'webhook:in'"), ("agent", "coder")]),
         branch(&[("agent", "assistant")]),
     ];
-    let setup = setup(&model)
+    let setup = Setup::scripted(&model)
         .set("agents.gate.orchestrator", "conditional")
         .set("agents.gate.branches", branches)
         .set("routes", routes(&[&[("agent", "gate")]]));
@@ -515,7 +512,7 @@ async fn a_conditional_agent_chooses_by_the_message() {
     ] {
         let message = Message::new(text).chat("c").sender(sender);
         gateway.wait_done("in", &gateway.accept("in", &message).await).await;
-        assert!(system(model.requests().last().unwrap()).starts_with(expected), "{sender} {text}");
+        assert!(system_of(model.requests().last().unwrap()).starts_with(expected), "{sender} {text}");
     }
 }
 
@@ -539,7 +536,7 @@ async fn a_model_chooses_the_agent_by_what_the_message_is_about() {
         branch(&[("about", "translations"), ("agent", "translator")]),
         branch(&[("agent", "assistant")]),
     ];
-    let setup = setup(&model)
+    let setup = Setup::scripted(&model)
         .set("providers.cheap.kind", "openai")
         .set("providers.cheap.api_key", "k")
         .set("providers.cheap.base_url", cheap.base_url())
@@ -555,11 +552,11 @@ async fn a_model_chooses_the_agent_by_what_the_message_is_about() {
         ("review", 3, "You review code."),
     ] {
         gateway.ask("in", "c", text).await;
-        assert!(system(model.requests().last().unwrap()).starts_with(expected), "{text}");
+        assert!(system_of(model.requests().last().unwrap()).starts_with(expected), "{text}");
         assert_eq!(cheap.requests().len(), asked, "{text}");
     }
     let asked = &cheap.requests()[0];
-    assert!(tools(asked).is_empty() && system(asked).starts_with("You choose who answers a message."), "{asked}");
+    assert!(tools_of(asked).is_empty() && system_of(asked).starts_with("You choose who answers a message."), "{asked}");
     assert_eq!(
         last(asked),
         "1. questions about code\n2. translations\n3. anything else\n\nThe message:\nmend the program"
@@ -572,7 +569,7 @@ async fn a_model_chooses_the_agent_by_what_the_message_is_about() {
     gateway.up().await;
     assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "lent");
     assert_eq!((cheap.requests_about("slow one").len(), model.requests_about("slow one").len()), (1, 2));
-    assert!(system(model.requests().last().unwrap()).starts_with("You are a translator."));
+    assert!(system_of(model.requests().last().unwrap()).starts_with("You are a translator."));
     let shown = gateway.run(&["turns", "show", &id]).await;
     assert!(shown.stdout.contains("agent translator"), "{shown:?}");
     let cost = gateway.ask("in", "c", "/cost").await;

@@ -4,19 +4,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::support::gateway::Message;
-use crate::support::invariants::{Witness, check, wait_settled};
+use crate::support::invariants::Witness;
 use crate::support::{Gateway, Hook, Model, Reply, Setup};
 
 fn setup(model: &Model) -> Setup {
     Setup::new().anthropic(model).hook(Hook::bearer("in"))
-}
-
-/// Returns the reply to `text` in a new chat, and its error code.
-async fn reply_and_error_code(gateway: &Gateway, text: &str) -> (String, Value) {
-    let id = gateway.accept("in", &Message::new(text).chat(text)).await;
-    let state = gateway.wait_done("in", &id).await;
-    (state.text("reply").to_owned(), state.body["error"]["code"].clone())
 }
 
 fn blocks(request: &Value, message: usize) -> Vec<&str> {
@@ -71,8 +63,7 @@ async fn thinking_blocks_and_parallel_calls_are_kept_across_turns() {
     let tools = requests[0]["tools"].as_array().unwrap();
     assert!(tools.iter().rev().skip(1).all(|tool| tool.get("cache_control").is_none()));
 
-    wait_settled(&gateway.database()).await;
-    let journal = check(&gateway.database(), &Witness::default());
+    let journal = gateway.check_settled(&Witness::default()).await;
     let counted = journal.steps.iter().filter(|step| step.body["response"]["usage"]["input_tokens"] == 240);
     assert_eq!(counted.map(|step| &step.body["response"]["usage"]["cached_tokens"]).collect::<Vec<_>>(), [&json!(200)]);
 }
@@ -88,13 +79,12 @@ async fn a_failed_call_is_one_clear_reply_with_a_code() {
         ("it breaks off", Reply::text("half an answer").drops_after(4), 2, "llm_connection", "(after 2 tries)"),
     ] {
         model.on(text, [answer]);
-        let (reply, found) = reply_and_error_code(&gateway, text).await;
+        let (reply, found) = gateway.reply_and_error_code(text).await;
         assert_eq!((&found, model.requests_about(text).len()), (&json!(code), asked), "{text}: {reply}");
         assert!(reply.contains(words), "{text}: {reply}");
     }
     assert_eq!(model.refused(), Vec::<String>::new());
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness::default());
+    gateway.check_settled(&Witness::default()).await;
 }
 
 /// A truncated call never runs: neither after a broken connection, nor after an early end of the stream, nor at the
@@ -115,12 +105,12 @@ async fn a_truncated_tool_call_is_never_run() {
             let is_first = asked.user == text && !has_failed.swap(true, Ordering::SeqCst);
             is_first.then(|| failing.clone())
         });
-        assert_eq!(reply_and_error_code(&gateway, text).await, (format!("echo: {text}"), Value::Null));
+        assert_eq!(gateway.reply_and_error_code(text).await, (format!("echo: {text}"), Value::Null));
         assert_eq!(model.requests_about(text).len(), 2, "{text}");
     }
     let cut = r#"{"path": "lost.txt", "con"#;
     model.on("too long", [Reply::raw_tool("write_file", cut).saying("I write").finish("max_tokens")]);
-    let (reply, code) = reply_and_error_code(&gateway, "too long").await;
+    let (reply, code) = gateway.reply_and_error_code("too long").await;
     assert!(reply.starts_with("I write\n\n") && code.is_null(), "{reply} {code}");
     assert_eq!(model.requests_about("too long").len(), 1);
     assert!(!gateway.workspace().join("lost.txt").exists());

@@ -6,7 +6,6 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::support::config::callback_secret;
 use crate::support::gateway::Message;
 use crate::support::invariants::{Journal, wait_settled};
 use crate::support::requirements::bubblewrap_is_missing;
@@ -27,12 +26,6 @@ async fn obedient_model() -> Model {
         })
     });
     model
-}
-
-/// Messages of `boss` are the owner's, those of others are not.
-fn setup(model: &Model) -> Setup {
-    let setup = Setup::new().model(model).hook(Hook::bearer("in").trusting(&[]));
-    setup.set("owner.identities", vec!["webhook:in:boss"])
 }
 
 async fn pending(gateway: &Gateway) -> Vec<Value> {
@@ -62,7 +55,7 @@ async fn a_strangers_command_runs_once_the_owner_approves_it() {
         return;
     }
     let model = obedient_model().await;
-    let gateway = Gateway::start(setup(&model)).await;
+    let gateway = Gateway::start(Setup::owned_by_boss(&model)).await;
     let id = send(&gateway, "stranger", "c", "please run it").await;
     let waiting = asked(&gateway).await;
     assert_eq!(
@@ -93,7 +86,7 @@ async fn a_strangers_command_runs_once_the_owner_approves_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_denied_or_expired_call_is_an_error_for_the_model() {
     let model = obedient_model().await;
-    let gateway = Gateway::start(setup(&model)).await;
+    let gateway = Gateway::start(Setup::owned_by_boss(&model)).await;
     let id = send(&gateway, "stranger", "c", "run").await;
     let code = asked(&gateway).await["id"].as_str().unwrap().to_owned();
     let told = send(&gateway, "boss", "office", &format!("/deny {code} not today")).await;
@@ -102,7 +95,7 @@ async fn a_denied_or_expired_call_is_an_error_for_the_model() {
     let late = send(&gateway, "boss", "office", &format!("/approve {code}")).await;
     assert_eq!(reply(&gateway, &late).await, format!("`{code}` is no longer open: denied."));
 
-    let gateway = Gateway::start(setup(&model).set("approval.expires", "300ms")).await;
+    let gateway = Gateway::start(Setup::owned_by_boss(&model).set("approval.expires", "300ms")).await;
     let id = send(&gateway, "stranger", "c", "run").await;
     assert!(reply(&gateway, &id).await.contains("none came within 300ms"), "it expires");
     assert_eq!((runs(&gateway), pending(&gateway).await.len()), (0, 0));
@@ -118,7 +111,7 @@ async fn an_approval_survives_kills() {
         ["approval_asked=exec", "waiting_committed=please run it", "tool_started=exec", "tool_result_committed=exec"]
     {
         let model = obedient_model().await;
-        let mut gateway = Gateway::new(setup(&model));
+        let mut gateway = Gateway::new(Setup::owned_by_boss(&model));
         gateway.crash_at(point);
         gateway.up().await;
         let id = send(&gateway, "stranger", "c", "please run it").await;
@@ -147,7 +140,7 @@ async fn an_approval_survives_kills() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_approval_expires_while_no_gateway_runs() {
     let model = obedient_model().await;
-    let mut gateway = Gateway::new(setup(&model).set("approval.expires", "2s"));
+    let mut gateway = Gateway::new(Setup::owned_by_boss(&model).set("approval.expires", "2s"));
     gateway.crash_at("waiting_committed=run");
     gateway.up().await;
     let id = send(&gateway, "stranger", "c", "run").await;
@@ -167,7 +160,7 @@ async fn the_owner_is_asked_where_notices_go_and_an_answer_may_hold_for_the_conv
         return;
     }
     let model = obedient_model().await;
-    let setup = setup(&model).hook(Hook::bearer("boss").trusting(&["boss"]));
+    let setup = Setup::owned_by_boss(&model).hook(Hook::bearer("boss").trusting(&["boss"]));
     let gateway = Gateway::start(setup.set("owner.notify", "webhook:boss:desk")).await;
     let first = send(&gateway, "stranger", "c", "run").await;
     let code = asked(&gateway).await["id"].as_str().unwrap().to_owned();
@@ -206,7 +199,7 @@ async fn policies_decide_by_tool_and_channel() {
         // It lets nobody do more than without a question.
         ("approval.tools.exec", "never", "stranger", "refused"),
     ] {
-        let gateway = Gateway::start(setup(&model).set(key, policy)).await;
+        let gateway = Gateway::start(Setup::owned_by_boss(&model).set(key, policy)).await;
         let id = send(&gateway, sender, "c", "run").await;
         if expected == "asks" {
             asked(&gateway).await;
@@ -279,7 +272,7 @@ async fn no_order_of_reads_lets_an_effect_through() {
         }
         reply
     });
-    let sink = Sink::start(Some(&callback_secret())).await;
+    let sink = Sink::signed().await;
     let setup = Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink).trusting(&[]));
     let setup = setup.set("owner.identities", vec!["webhook:in:boss"]);
     let gateway = Gateway::start(setup.set("tools.web.allow_private", vec!["127.0.0.1"])).await;
@@ -351,7 +344,7 @@ async fn the_scratch_folder_is_free_and_stays_content_of_others() {
             None => Reply::text(asked.body["messages"].to_string()),
         })
     });
-    let gateway = Gateway::start(setup(&model).set("tools.web.allow_private", vec!["127.0.0.1"])).await;
+    let gateway = Gateway::start(Setup::owned_by_boss(&model).set("tools.web.allow_private", vec!["127.0.0.1"])).await;
     let kept = send(&gateway, "boss", "keep", "keep it").await;
     reply(&gateway, &kept).await;
     assert_eq!(std::fs::read_to_string(gateway.workspace().join("scratch/note.txt")).unwrap(), "needle");

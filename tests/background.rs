@@ -5,11 +5,12 @@ use std::fs;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::support::gateway::{Message, binary};
-use crate::support::invariants::{Witness, check, open, wait_settled};
-use crate::support::requirements::{bubblewrap_is_missing, skip_story};
+use crate::support::gateway::Message;
+use crate::support::invariants::{Witness, open, wait_settled};
+use crate::support::processes::{is_running, unique_sleep};
+use crate::support::requirements::{bubblewrap_is_missing, has_namespaces, skip_story};
 use crate::support::sink::Post;
-use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, config, until};
+use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, until};
 
 /// The beginning of an announcement.
 const ENDED: &str = "[background process ";
@@ -23,7 +24,7 @@ struct World {
 impl World {
     /// Starts a gateway whose owner writes as `ann`. Commands run unsandboxed, so that every kernel behaves alike.
     async fn start(change: impl FnOnce(Setup) -> Setup) -> Self {
-        let (model, sink) = (Model::start().await, Sink::start(Some(&config::callback_secret())).await);
+        let (model, sink) = (Model::start().await, Sink::signed().await);
         let setup = Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink));
         let setup = setup.set("tools.exec.sandbox", "off").set("owner.identities", vec!["webhook:in:ann"]);
         let gateway = Gateway::start(change(setup)).await;
@@ -73,8 +74,7 @@ impl World {
 
     /// Checks all invariants.
     async fn check(&self) {
-        wait_settled(&self.gateway.database()).await;
-        check(&self.gateway.database(), &Witness::default());
+        self.gateway.check_settled(&Witness::default()).await;
         assert_eq!(self.model.refused(), Vec::<String>::new());
     }
 }
@@ -88,20 +88,6 @@ fn id_in(told: &str) -> String {
 fn pid_in(told: &str) -> String {
     let rest = told.split_once("pid: ").map_or("", |(_, rest)| rest);
     rest.chars().take_while(char::is_ascii_digit).collect()
-}
-
-/// Returns a duration for sleep that no other run of these tests uses, so that the process list identifies it.
-fn unique_sleep(n: u32) -> String {
-    format!("{n}.{}", std::process::id())
-}
-
-/// Returns true if a process runs whose command line contains `mark`.
-fn is_running(mark: &str) -> bool {
-    let me = std::process::id().to_string();
-    fs::read_dir("/proc").unwrap().flatten().any(|entry| {
-        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        entry.file_name().to_str() != Some(&me) && String::from_utf8_lossy(&line).contains(mark)
-    })
 }
 
 async fn wait_running(mark: &str, expected: bool) {
@@ -339,17 +325,6 @@ async fn background_commands_run_in_the_sandbox() {
         assert!(!world.gateway.home().join("escaped").exists(), "{how}");
     }
     world.check().await;
-}
-
-/// Returns true if this machine allows namespaces for commands; without them only the owner may run any.
-fn has_namespaces() -> bool {
-    match daoyou::guard::namespace_support(&binary()) {
-        daoyou::guard::NamespaceSupport::Available { .. } => true,
-        daoyou::guard::NamespaceSupport::Unavailable(reason) => {
-            skip_story(&reason);
-            false
-        }
-    }
 }
 
 /// A known sender sees what their own conversation started; the owner sees everything.

@@ -6,15 +6,11 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
-use crate::support::invariants::{Witness, check, wait_settled};
+use crate::support::invariants::{Witness, check};
 use crate::support::model::user_text;
-use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, until};
+use crate::support::{Gate, Gateway, Model, Reply, Setup, until};
 
 const SESSION: &str = "webhook:in:c";
-
-fn setup(model: &Model) -> Setup {
-    Setup::new().model(model).hook(Hook::bearer("in"))
-}
 
 /// Returns the user's messages in the request about `text`.
 fn user_messages_given(model: &Model, text: &str) -> Vec<String> {
@@ -46,7 +42,7 @@ fn change_store(database: &Path, sql: &str, turn: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn restoring_gives_the_model_the_history_up_to_that_turn() {
     let model = Model::start().await;
-    let mut gateway = Gateway::start(setup(&model)).await;
+    let mut gateway = Gateway::start(Setup::scripted(&model)).await;
     for text in ["one", "two", "three"] {
         gateway.ask("in", "c", text).await;
     }
@@ -89,8 +85,7 @@ async fn restoring_gives_the_model_the_history_up_to_that_turn() {
     gateway.up().await;
     gateway.ask("in", "c", "eight").await;
     assert_eq!(user_messages_given(&model, "eight"), ["one", "two", "eight"]);
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness::default());
+    gateway.check_settled(&Witness::default()).await;
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
@@ -101,7 +96,7 @@ async fn a_restored_checkpoint_survives_a_kill_unchanged() {
     let call = Reply::tool("list_dir", &json!({"path": "."}));
     model.on("work", [call.clone(), Reply::text("done")]);
     model.on("long", [call, Reply::text("late").held_by(&gate)]);
-    let mut gateway = Gateway::start(setup(&model)).await;
+    let mut gateway = Gateway::start(Setup::scripted(&model)).await;
     for text in ["hello", "work"] {
         gateway.ask("in", "c", text).await;
     }
@@ -137,15 +132,14 @@ async fn a_restored_checkpoint_survives_a_kill_unchanged() {
     assert_eq!(session_messages(&gateway).await, saved);
     gateway.ask("in", "c", "next").await;
     assert_eq!(user_messages_given(&model, "next"), ["hello", "work", "next"]);
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness::default());
+    gateway.check_settled(&Witness::default()).await;
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn restoring_from_a_damaged_journal_is_refused() {
     let model = Model::start().await;
-    let mut gateway = Gateway::start(setup(&model)).await;
+    let mut gateway = Gateway::start(Setup::scripted(&model)).await;
     for text in ["one", "two", "three"] {
         gateway.ask("in", "c", text).await;
     }
@@ -187,7 +181,7 @@ async fn restoring_from_a_damaged_journal_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn restoring_with_a_changed_or_missing_message_is_refused() {
     let model = Model::start().await;
-    let mut gateway = Gateway::start(setup(&model)).await;
+    let mut gateway = Gateway::start(Setup::scripted(&model)).await;
     for text in ["one", "two", "three"] {
         gateway.ask("in", "c", text).await;
     }
@@ -224,7 +218,7 @@ async fn restoring_with_a_changed_or_missing_message_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chat_lists_names_and_restores_its_own_checkpoints() {
     let model = Model::start().await;
-    let mut gateway = Gateway::start(setup(&model)).await;
+    let mut gateway = Gateway::start(Setup::scripted(&model)).await;
     let empty = gateway.ask("in", "c", "/checkpoint").await;
     assert!(empty.contains("nothing was said"), "{empty}");
     gateway.ask("in", "c", "plan the trip").await;
@@ -254,7 +248,7 @@ async fn a_chat_lists_names_and_restores_its_own_checkpoints() {
         assert_eq!(said.body["error"]["code"], "not_found", "{said:?}");
         assert!(said.text("reply").contains("/checkpoint"), "{said:?}");
     }
-    gateway.setup().clone_from(&setup(&model).set("agent.locale", "zh"));
+    gateway.setup().clone_from(&Setup::scripted(&model).set("agent.locale", "zh"));
     gateway.restart().await;
     let list = gateway.ask("in", "c", "/checkpoint").await;
     assert!(list.contains("可以返回的节点") && list.contains("before Rome"), "{list}");
@@ -267,7 +261,7 @@ async fn a_chat_lists_names_and_restores_its_own_checkpoints() {
 async fn an_interrupted_restore_command_is_applied_once() {
     for point in ["turn_started=/restore", "end_committed=/restore"] {
         let model = Model::start().await;
-        let mut gateway = Gateway::new(setup(&model));
+        let mut gateway = Gateway::new(Setup::scripted(&model));
         gateway.crash_at(point).up().await;
         for text in ["one", "two"] {
             gateway.ask("in", "c", text).await;

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tokio::task::block_in_place;
 
 use crate::support::gateway::Message;
-use crate::support::invariants::{Witness, check, wait_settled};
+use crate::support::invariants::{Witness, wait_settled};
 use crate::support::pty::Terminal;
 use crate::support::requirements::bubblewrap_is_missing;
 use crate::support::{Answer, Gate, Gateway, Hook, Model, Reply, Setup, Sink, until};
@@ -143,8 +143,7 @@ async fn agent_and_chat_are_answered_with_and_without_a_gateway() {
         assert_eq!((left.code, left.stdout.as_str()), (Some(0), "echo: three\n"), "{left:?}");
     }
     assert_eq!(gateway.json(&["queue", "list"]).await, json!([]), "all of it was delivered");
-    wait_settled(&gateway.database()).await;
-    let journal = check(&gateway.database(), &Witness::default());
+    let journal = gateway.check_settled(&Witness::default()).await;
     assert_eq!((journal.inbox.len(), model.refused()), (16, Vec::new()));
 }
 
@@ -236,8 +235,7 @@ async fn the_gateway_chats_in_its_own_terminal() {
         terminal.control('d');
         assert_eq!(terminal.wait_exit(), Some(0));
     });
-    wait_settled(&gateway.database()).await;
-    let journal = check(&gateway.database(), &Witness::default());
+    let journal = gateway.check_settled(&Witness::default()).await;
     // The four typed messages, and the /stop.
     assert_eq!((journal.inbox.len(), model.refused()), (5, Vec::new()));
     assert!(gateway.home().join("daoyou.log").exists(), "the log does not go to the screen");
@@ -268,8 +266,7 @@ async fn chat_attaches_to_a_running_gateway() {
         assert_eq!(first.wait_exit(), Some(0));
     });
     assert_eq!(gateway.json(&["status"]).await["gateway"], "up");
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness::default());
+    gateway.check_settled(&Witness::default()).await;
 }
 
 /// A reply that arrives without a terminal waits for one, across a restart, and is shown once.
@@ -318,18 +315,14 @@ async fn a_reply_is_kept_until_a_terminal_attaches() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_standalone_chat_serves_other_commands() {
     let model = Model::start().await;
-    let setup = Setup::new().model(&model).hook(Hook::bearer("in")).env("NO_COLOR", "1");
+    let setup = Setup::scripted(&model).env("NO_COLOR", "1");
     let mut gateway = Gateway::start(setup).await;
     let gate = Gate::new();
     model.on("later", [Reply::text("later, then").held_by(&gate)]);
     let id = gateway.accept("in", &Message::new("later").chat("c")).await;
     gate.wait_arrived(1).await;
     gateway.kill9().await;
-    let mut terminal = block_in_place(|| {
-        let mut terminal = Terminal::start(&gateway, &["chat"]);
-        terminal.expect("You> ");
-        terminal
-    });
+    let mut terminal = block_in_place(|| Terminal::chat(&gateway));
     let beside = gateway.run(&["agent", "-m", "hello", "--session", "cli:side"]).await;
     assert_eq!((beside.code, beside.stdout.as_str()), (Some(0), "echo: hello\n"), "{beside:?}");
     let piped = gateway.run_with_input(&["chat", "--session", "cli:third"], "one\ntwo\n").await;
@@ -347,8 +340,7 @@ async fn a_standalone_chat_serves_other_commands() {
     gate.open();
     gateway.up().await;
     assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "later, then");
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness { accepted: &[id], ..Witness::default() });
+    gateway.check_settled(&Witness { accepted: &[id], ..Witness::default() }).await;
 }
 
 /// `agent.locale = "auto"` follows the environment: texts for people are Chinese, data for programs stays the same.

@@ -1,28 +1,14 @@
 //! The tools that know source code, through the real program.
 
 use std::fs;
-use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::support::{Gateway, Hook, Model, Reply, Setup};
-
-fn write(workspace: &Path, files: &[(&str, &str)]) {
-    for (path, text) in files {
-        let path = workspace.join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-    }
-}
-
-async fn run(gateway: &Gateway, tool: &str, arguments: &Value) -> Value {
-    let ran = gateway.run(&["tools", "run", tool, &arguments.to_string(), "--json"]).await;
-    serde_json::from_str(&ran.stdout).unwrap_or_else(|fault| panic!("{fault}: {ran:?}"))
-}
+use crate::support::{Gateway, Model, Reply, Setup, write_files};
 
 /// Returns how many files a map has parsed, and how many it took from the cache.
 async fn parsed(gateway: &Gateway) -> (u64, u64) {
-    let result = run(gateway, "repo_map", &json!({"path": "src"})).await;
+    let result = gateway.run_tool("repo_map", &json!({"path": "src"})).await;
     let count = |key: &str| result["metadata"][key].as_u64().unwrap_or_else(|| panic!("{result}"));
     assert_eq!(count("files"), count("parsed") + count("from_cache"), "{result}");
     (count("parsed"), count("from_cache"))
@@ -33,13 +19,16 @@ async fn parsed(gateway: &Gateway) -> (u64, u64) {
 async fn unchanged_files_are_parsed_once() {
     let model = Model::start().await;
     let mut gateway = Gateway::start(Setup::new().model(&model)).await;
-    write(&gateway.workspace(), &[("src/a.rs", "pub fn first() {}\n"), ("src/b.py", "def second():\n    first()\n")]);
+    write_files(
+        &gateway.workspace(),
+        &[("src/a.rs", "pub fn first() {}\n"), ("src/b.py", "def second():\n    first()\n")],
+    );
     assert_eq!(parsed(&gateway).await, (2, 0));
     assert_eq!(parsed(&gateway).await, (0, 2));
     gateway.restart().await;
     assert_eq!(parsed(&gateway).await, (0, 2));
     gateway.stop().await;
-    write(&gateway.workspace(), &[("src/a.rs", "pub fn first() {}\npub fn third() {}\n")]);
+    write_files(&gateway.workspace(), &[("src/a.rs", "pub fn first() {}\npub fn third() {}\n")]);
     assert_eq!(parsed(&gateway).await, (1, 1));
     let cache = gateway.home().join("code-cache.db");
     for ending in ["wal", "shm"] {
@@ -73,9 +62,9 @@ async fn a_model_maps_searches_and_changes_code() {
             Reply::text("tidied"),
         ],
     );
-    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in").trusting(&["*"]))).await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
     let files = [("app/main.py", "def main():\n    log(load(1))\n"), ("app/load.py", "def load(x):\n    return x\n")];
-    write(&gateway.workspace(), &files);
+    write_files(&gateway.workspace(), &files);
     assert_eq!(gateway.ask("in", "c", "tidy up").await, "tidied");
     let last = model.requests().last().unwrap()["messages"].to_string();
     for part in [

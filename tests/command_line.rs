@@ -7,7 +7,7 @@ use crate::support::gateway::Message;
 use crate::support::invariants::wait_settled;
 use crate::support::pty::Terminal;
 use crate::support::sink::Answer;
-use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, config, deadline};
+use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, deadline};
 
 /// `sessions clear` of a missing session succeeds, says so, and creates none.
 #[tokio::test(flavor = "multi_thread")]
@@ -55,7 +55,7 @@ async fn an_exported_conversation_is_imported_without_options() {
     let model = Model::start().await;
     let tricky = "--> <!-- What `daoyou sessions import` reads, a message a line:\n{}\n--> --- ## user, 2026-01-01T10:00:00Z \u{9b}\u{202e}";
     model.on("what is there?", [Reply::tool("list_dir", &json!({"path": "."})), Reply::text(tricky)]);
-    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
     gateway.post("in", "?wait=30", &Message::new("what is there?").chat("c").sender("ann")).await;
     let key = "webhook:in:c";
     let session = gateway.json(&["sessions", "show", key]).await;
@@ -90,7 +90,7 @@ async fn an_exported_conversation_is_imported_without_options() {
 /// By default each open terminal shows owner notices, whatever it displays; with none open nothing waits.
 #[tokio::test(flavor = "multi_thread")]
 async fn owner_notices_appear_on_every_open_terminal() {
-    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let sink = Sink::signed().await;
     sink.always(Some(Answer::Status(503, None)));
     let down = |name: &str| Hook::bearer(name).callback(&sink).set("retry", vec!["50ms"]);
     let setup = Setup::new().hook(down("one")).hook(down("two")).env("NO_COLOR", "1");
@@ -122,7 +122,7 @@ async fn owner_notices_appear_on_every_open_terminal() {
 #[tokio::test(flavor = "multi_thread")]
 async fn agent_asks_the_model_of_its_option() {
     let model = Model::start().await;
-    let mut gateway = Gateway::new(Setup::new().model(&model).hook(Hook::bearer("in")));
+    let mut gateway = Gateway::new(Setup::scripted(&model));
     for is_running in [false, true] {
         if is_running {
             gateway.up().await;

@@ -8,17 +8,15 @@ use serde_json::{Value, json};
 
 use crate::support::exposition::scrape;
 use crate::support::gateway::Message;
-use crate::support::invariants::{Witness, check, open, wait_settled};
-use crate::support::model::{ModelRequest, user_text};
+use crate::support::invariants::{Witness, open};
+use crate::support::model::{ModelRequest, system_of, user_text};
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, until};
 
 const SESSION: &str = "webhook:in:c";
 
 /// The scripted model writes summaries from ten messages on, of which four stay.
 fn setup(model: &Model) -> Setup {
-    Setup::new()
-        .model(model)
-        .hook(Hook::bearer("in"))
+    Setup::scripted(model)
         .hook(Hook::bearer("other"))
         .set("memory.model", "")
         .set("memory.consolidate_at", 10)
@@ -47,10 +45,6 @@ fn summaries(model: &Model) -> Vec<Value> {
 
 fn turns(model: &Model) -> Vec<Value> {
     model.requests().into_iter().filter(|body| !is_summary(body)).collect()
-}
-
-fn system(request: &Value) -> &str {
-    request["messages"][0]["content"].as_str().unwrap()
 }
 
 /// Returns the users' texts in a request, without what the gateway added.
@@ -104,7 +98,7 @@ async fn older_messages_are_summarised_in_the_background() {
     // While the summary is being written, the next turn is answered with the whole conversation.
     send_messages(&gateway, 25..26).await;
     assert_eq!(user_texts(&last_request(&model)).len(), 26);
-    assert!(!system(&last_request(&model)).contains("# Earlier"));
+    assert!(!system_of(&last_request(&model)).contains("# Earlier"));
     gate.open();
     assert_eq!(wait_summary(&gateway, 24).await, "They counted from zero.");
 
@@ -112,8 +106,8 @@ async fn older_messages_are_summarised_in_the_background() {
     let request = last_request(&model);
     let said: Vec<_> = (12..27).map(|n| format!("number {n}.")).collect();
     assert_eq!(user_texts(&request), said);
-    assert!(system(&request).contains("\n\n---\n\n# Earlier in this conversation\n\n"), "{}", system(&request));
-    assert!(system(&request).ends_with("They counted from zero.") && !request.to_string().contains("number 11."));
+    assert!(system_of(&request).contains("\n\n---\n\n# Earlier in this conversation\n\n"), "{}", system_of(&request));
+    assert!(system_of(&request).ends_with("They counted from zero.") && !request.to_string().contains("number 11."));
     // The metrics count the cost of the summary as /cost does.
     let page = scrape(&gateway).await;
     let labels = [("provider", "scripted"), ("model", "scripted"), ("currency", "USD")];
@@ -123,7 +117,7 @@ async fn older_messages_are_summarised_in_the_background() {
     // The same bytes after a restart.
     gateway.restart().await;
     send_messages(&gateway, 27..28).await;
-    assert_eq!(system(&last_request(&model)), system(&request));
+    assert_eq!(system_of(&last_request(&model)), system_of(&request));
     let [asked] = summaries(&model).try_into().expect("one summary");
     let transcript = user_texts(&asked).remove(0);
     assert!(
@@ -133,8 +127,7 @@ async fn older_messages_are_summarised_in_the_background() {
     let spent = "SELECT count(*) FROM usage WHERE session = ?";
     let count: i64 = store(&gateway).query_row(spent, [SESSION], |row| row.get(0)).unwrap();
     assert_eq!(count, 29, "what the summary used is told by /cost");
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness::default());
+    gateway.check_settled(&Witness::default()).await;
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
@@ -161,9 +154,8 @@ async fn a_kill_leaves_either_the_old_or_the_new_summary() {
         assert_eq!(summaries(&model).len(), asked, "{point}");
         send_messages(&gateway, 5..6).await;
         assert_eq!(user_texts(&last_request(&model)), ["number 3.", "number 4.", "number 5."], "{point}");
-        assert!(system(&last_request(&model)).ends_with("They counted."));
-        wait_settled(&gateway.database()).await;
-        check(&gateway.database(), &Witness::default());
+        assert!(system_of(&last_request(&model)).ends_with("They counted."));
+        gateway.check_settled(&Witness::default()).await;
     }
 }
 
@@ -190,8 +182,7 @@ async fn a_kill_after_writing_history_leaves_each_summary_once() {
     send_messages(&gateway, 5..9).await;
     until("the next summary in the log", async || (sections("part 1.") > 0).then_some(())).await;
     assert_eq!((sections("part 0."), sections("part 1.")), (1, 1));
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness::default());
+    gateway.check_settled(&Witness::default()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -217,7 +208,7 @@ async fn after_three_failed_summaries_an_extract_is_used() {
         let summary = wait_summary(&gateway, 6).await;
         assert_eq!(summary, "The user was concerned with: number 0; number 1; number 2");
         send_messages(&gateway, 5..6).await;
-        assert!(system(&last_request(&model)).ends_with(&summary));
+        assert!(system_of(&last_request(&model)).ends_with(&summary));
         assert_eq!((summaries(&model).len(), model.refused()), (3, Vec::new()));
     }
 }
@@ -251,7 +242,7 @@ async fn closing_a_conversation_keeps_its_facts() {
     gateway.ask("in", "c", "hello again").await;
     let request = last_request(&model);
     assert_eq!(user_texts(&request), ["hello again"]);
-    let system = system(&request);
+    let system = system_of(&request);
     assert!(system.contains("# Memory\n\n") && system.contains("\n- Ann's dog is called Rex"), "{system}");
     assert!(!system.contains("hunter2"), "what nobody said is not remembered: {system}");
     assert!(!system.contains("# Earlier"), "{system}");
@@ -268,7 +259,7 @@ async fn an_idle_conversation_is_summarised_completely() {
     wait_summary(&gateway, 8).await;
     send_messages(&gateway, 4..5).await;
     assert_eq!(user_texts(&last_request(&model)), ["number 2.", "number 3.", "number 4."]);
-    assert!(system(&last_request(&model)).ends_with("They counted."));
+    assert!(system_of(&last_request(&model)).ends_with("They counted."));
 }
 
 /// A model that carries over the previous summary loses nothing in ten consolidations.
@@ -291,7 +282,7 @@ async fn ten_consolidations_keep_planted_facts() {
     gateway.ask("in", "c", "planted99").await;
     let request = last_request(&model);
     for n in 0..10 {
-        assert!(system(&request).contains(&format!("planted{n}")), "{}", system(&request));
+        assert!(system_of(&request).contains(&format!("planted{n}")), "{}", system_of(&request));
     }
     assert_eq!(user_texts(&request), ["planted10", "planted99"]);
     assert!(summaries(&model).len() >= 10);
@@ -328,13 +319,21 @@ async fn a_fact_from_one_channel_is_recalled_in_another() {
     gateway.restart().await;
     ask(&gateway, "other", "What is the name of my cat?").await;
     let request = last_request(&model);
-    assert!(!system(&request).contains("Mitzi"), "a prompt does not change from turn to turn: {}", system(&request));
+    assert!(
+        !system_of(&request).contains("Mitzi"),
+        "a prompt does not change from turn to turn: {}",
+        system_of(&request)
+    );
     let sent = request["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned();
     let (asked, found) = sent.split_once("\n\n[Memory]\n").unwrap_or_else(|| panic!("{sent}"));
     assert!(asked.contains("[Runtime Context]") && found.contains("\n- Ann's cat is called Mitzi"), "{sent}");
     ask(&gateway, "other", "/new").await;
     ask(&gateway, "other", "hello").await;
-    assert!(system(&last_request(&model)).contains("- Ann's cat is called Mitzi"), "{}", system(&last_request(&model)));
+    assert!(
+        system_of(&last_request(&model)).contains("- Ann's cat is called Mitzi"),
+        "{}",
+        system_of(&last_request(&model))
+    );
     // Nobody else knows it.
     let stranger = Message::new("What is the name of my cat?").chat("d").sender("bob");
     gateway.post("other", "?wait=30", &stranger).await;

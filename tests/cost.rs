@@ -3,11 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
-use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, until};
-
-fn setup(model: &Model) -> Setup {
-    Setup::new().model(model).hook(Hook::bearer("in"))
-}
+use crate::support::{Gate, Gateway, Model, Reply, Setup, until};
 
 /// Sets prices for a million tokens.
 fn priced(setup: Setup, input: f64, output: f64, currency: &str) -> Setup {
@@ -27,7 +23,7 @@ async fn tokens_and_cost_are_counted_by_turn_session_day_and_model() {
     let call = Reply::tool("list_dir", &json!({"path": "."}));
     model.on("work", [call.usage(1_000, 200), Reply::text("done").usage(2_000, 300)]);
     model.on("hello", [Reply::text("hello").usage(500, 50)]);
-    let mut gateway = Gateway::start(priced(setup(&model), 2.0, 10.0, "USD")).await;
+    let mut gateway = Gateway::start(priced(Setup::scripted(&model), 2.0, 10.0, "USD")).await;
     // 3,000 in and 500 out, then 500 and 50.
     gateway.ask("in", "c", "work").await;
     gateway.ask("in", "d", "hello").await;
@@ -37,7 +33,7 @@ async fn tokens_and_cost_are_counted_by_turn_session_day_and_model() {
     assert!(metrics.contains(line), "{metrics}");
 
     // A new price applies from now on, in its own currency; earlier cost stays.
-    gateway.setup().clone_from(&priced(setup(&model), 4.0, 20.0, "CNY"));
+    gateway.setup().clone_from(&priced(Setup::scripted(&model), 4.0, 20.0, "CNY"));
     gateway.restart().await;
     gateway.ask("in", "c", "hello").await;
     let said = gateway.ask("in", "c", "/cost").await;
@@ -90,12 +86,12 @@ async fn a_restart_counts_no_usage_twice() {
     let gate = Gate::new();
     let call = Reply::tool("list_dir", &json!({"path": "."}));
     model.on("work", [call.usage(1_000, 0), Reply::text("done").usage(2_000, 0).held_by(&gate)]);
-    let mut gateway = Gateway::start(priced(setup(&model), 1.0, 1.0, "USD")).await;
+    let mut gateway = Gateway::start(priced(Setup::scripted(&model), 1.0, 1.0, "USD")).await;
     let id = gateway.accept("in", &Message::new("work").chat("c")).await;
     model.wait_requests(2).await;
     gateway.kill9().await;
     gate.open();
-    gateway.setup().clone_from(&priced(setup(&model), 3.0, 1.0, "USD"));
+    gateway.setup().clone_from(&priced(Setup::scripted(&model), 3.0, 1.0, "USD"));
     gateway.up().await;
     gateway.wait_done("in", &id).await;
     let turn = &gateway.json(&["turns", "list"]).await[0];
@@ -105,7 +101,7 @@ async fn a_restart_counts_no_usage_twice() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_price_only_tokens_are_shown() {
     let model = Model::start().await;
-    let gateway = Gateway::start(setup(&model)).await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
     gateway.ask("in", "c", "hello").await;
     let today = gateway.json(&["status"]).await["today"].clone();
     assert_eq!(
@@ -123,7 +119,7 @@ async fn all_charged_tokens_are_counted() {
     let model = Model::start().await;
     model.on("think", [Reply::text("thought").usage(1_000, 100).thinking_tokens(900)]);
     model.on("silent", [Reply::text("ok").without_usage()]);
-    let gateway = Gateway::start(priced(setup(&model), 1.0, 10.0, "USD")).await;
+    let gateway = Gateway::start(priced(Setup::scripted(&model), 1.0, 10.0, "USD")).await;
     gateway.ask("in", "c", "think").await;
     gateway.ask("in", "d", "silent").await;
     let sessions = gateway.json(&["sessions", "show", "webhook:in:c"]).await;
@@ -137,7 +133,7 @@ async fn all_charged_tokens_are_counted() {
     let model = Model::start().await;
     // 240 read, 1,000 written to the cache.
     model.on("hello", [Reply::text("hello").usage(2_000, 0).cached(240, 1_000)]);
-    let gateway = Gateway::start(priced(setup(&model).anthropic(&model), 4.0, 0.0, "USD")).await;
+    let gateway = Gateway::start(priced(Setup::scripted(&model).anthropic(&model), 4.0, 0.0, "USD")).await;
     gateway.ask("in", "c", "hello").await;
     let used = gateway.json(&["sessions", "show", "webhook:in:c"]).await["used"].clone();
     let fresh = used["input"].as_f64().unwrap() - 1_000.0;
@@ -151,8 +147,10 @@ async fn a_turn_stops_at_its_cost_budget() {
     let model = Model::start().await;
     model.on("work", [Reply::tool("list_dir", &json!({"path": "."})).usage(1_000, 0)]);
     let price = |name: &str| format!("agent.fallback_price.{name}");
-    let setup =
-        setup(&model).set("agent.budget.turn_cost", 0.0025).set(&price("input"), 1.0).set(&price("output"), 1.0);
+    let setup = Setup::scripted(&model)
+        .set("agent.budget.turn_cost", 0.0025)
+        .set(&price("input"), 1.0)
+        .set(&price("output"), 1.0);
     let gateway = Gateway::start(setup).await;
     let id = gateway.accept("in", &Message::new("work").chat("c")).await;
     let state = gateway.wait_done("in", &id).await;

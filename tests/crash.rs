@@ -6,7 +6,7 @@ use crate::support::gateway::Message;
 use crate::support::invariants::{Witness, check, wait_settled};
 use crate::support::model::user_text;
 use crate::support::requirements::bubblewrap_is_missing;
-use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, config, until};
+use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, until};
 
 /// A row of the table: where the process dies, and the expected end state.
 struct Row {
@@ -48,7 +48,7 @@ async fn check_crash_point(row: &Row) {
     let model = Model::start().await;
     let command = json!({"command": format!("echo x >> effects.txt && echo {DONE}")});
     model.on("work", [Reply::tool("exec", &command), Reply::text("finished")]);
-    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let sink = Sink::signed().await;
     let mut gateway = Gateway::new(Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink)));
     gateway.crash_at(row.point).up().await;
     let message = Message::new("work").chat("c").id("m1");
@@ -116,7 +116,7 @@ async fn a_kill_during_a_model_call_repeats_only_that_call() {
     let model = Model::start().await;
     let gate = Gate::new();
     model.on("think", [Reply::text("thought").held_by(&gate)]);
-    let mut gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let mut gateway = Gateway::start(Setup::scripted(&model)).await;
     let id = gateway.accept("in", &Message::new("think").chat("c")).await;
     gate.wait_arrived(1).await;
     let behind = gateway.accept("in", &Message::new("behind").chat("c")).await;
@@ -126,15 +126,14 @@ async fn a_kill_during_a_model_call_repeats_only_that_call() {
     assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "thought");
     assert_eq!(gateway.wait_done("in", &behind).await.text("reply"), "echo: behind");
     assert_eq!((model.count(), count_occurrences(&model.requests()[1], "think")), (3, 1));
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness { accepted: &[id, behind], ..Witness::default() });
+    gateway.check_settled(&Witness { accepted: &[id, behind], ..Witness::default() }).await;
 }
 
 /// A message that crashes the process each time is given up, its sender is told, and later messages continue.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_keeps_crashing_the_gateway_is_given_up() {
     let model = Model::start().await;
-    let mut gateway = Gateway::new(Setup::new().model(&model).hook(Hook::bearer("in")));
+    let mut gateway = Gateway::new(Setup::scripted(&model));
     gateway.crash_at("turn_started=poison").up().await;
     let poison = gateway.try_post("in", "", &Message::new("poison").chat("c").id("p")).await;
     gateway.wait_crash().await;
@@ -149,8 +148,7 @@ async fn a_message_that_keeps_crashing_the_gateway_is_given_up() {
     assert_eq!(state.text("status"), "dead", "{state:?}");
     assert!(state.body["error"]["code"].is_string() && !state.text("reply").is_empty(), "{state:?}");
     assert_eq!(gateway.ask("in", "c", "still there?").await, "echo: still there?");
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness { accepted: &[id], ..Witness::default() });
+    gateway.check_settled(&Witness { accepted: &[id], ..Witness::default() }).await;
 }
 
 /// SIGTERM: running turns may finish, nothing new is accepted, the exit code is 0; unfinished turns continue later.
@@ -160,7 +158,7 @@ async fn a_drain_finishes_running_turns_and_keeps_the_rest() {
     let (quick, stuck) = (Gate::new(), Gate::new());
     model.on("quick", [Reply::text("quick done").held_by(&quick)]);
     model.on("stuck", [Reply::text("stuck done").held_by(&stuck)]);
-    let setup = Setup::new().model(&model).hook(Hook::bearer("in")).set("gateway.drain_timeout", "1s");
+    let setup = Setup::scripted(&model).set("gateway.drain_timeout", "1s");
     let mut gateway = Gateway::start(setup).await;
     let finishes = gateway.accept("in", &Message::new("quick").chat("a")).await;
     let stays = gateway.accept("in", &Message::new("stuck").chat("b")).await;
@@ -175,8 +173,7 @@ async fn a_drain_finishes_running_turns_and_keeps_the_rest() {
     assert_eq!(model.requests_about("quick").len(), asked, "what finished while draining is not done again");
     stuck.open();
     assert_eq!(gateway.wait_done("in", &stays).await.text("reply"), "stuck done");
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness { accepted: &[finishes, stays], ..Witness::default() });
+    gateway.check_settled(&Witness { accepted: &[finishes, stays], ..Witness::default() }).await;
 }
 
 /// Repeated kills from outside while a message waits for the model do not count against it, and it is answered.
@@ -185,7 +182,7 @@ async fn kills_while_waiting_for_the_model_do_not_count_against_a_message() {
     let model = Model::start().await;
     let gate = Gate::new();
     model.on("slow", [Reply::text("at last").held_by(&gate)]);
-    let mut gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let mut gateway = Gateway::start(Setup::scripted(&model)).await;
     let id = gateway.accept("in", &Message::new("slow").chat("c")).await;
     for round in 1..=6 {
         gate.wait_arrived(round).await;
@@ -208,7 +205,7 @@ async fn a_kill_during_a_command_reports_an_unknown_outcome() {
     let long = format!("7{:07}", std::process::id());
     let command = format!("echo begun >> effects.txt; (sleep {long} &) ; sleep {long}; echo ended >> effects.txt");
     model.on("work", [Reply::tool("exec", &json!({"command": command})), Reply::text("finished")]);
-    let mut gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let mut gateway = Gateway::start(Setup::scripted(&model)).await;
     let id = gateway.accept("in", &Message::new("work").chat("c")).await;
     let sleeping = format!("sleep\0{long}\0");
     until("the command to run", async || (count_running(&sleeping) >= 2).then_some(())).await;
@@ -222,8 +219,7 @@ async fn a_kill_during_a_command_reports_an_unknown_outcome() {
     let told = requests[1]["messages"].as_array().and_then(|messages| messages.last()).unwrap();
     assert!(told["content"].as_str().is_some_and(|told| told.contains(UNKNOWN)), "{told}");
     assert_eq!((requests.len(), model.refused()), (2, Vec::new()));
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness { accepted: &[id], ..Witness::default() });
+    gateway.check_settled(&Witness { accepted: &[id], ..Witness::default() }).await;
 }
 
 /// Counts the processes with this command line, its arguments terminated by zero bytes.

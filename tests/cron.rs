@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
 use crate::support::invariants::{Journal, Witness, check, wait_settled};
-use crate::support::{Answer, Gate, Gateway, Hook, Model, Reply, Setup, Sink, config, until};
+use crate::support::{Answer, Gate, Gateway, Hook, Model, Reply, Setup, Sink, until};
 
 /// Creates a stopped gateway whose jobs answer to `sink`.
 fn stopped_gateway(model: &Model, sink: &Sink) -> Gateway {
@@ -16,7 +16,7 @@ fn stopped_gateway(model: &Model, sink: &Sink) -> Gateway {
 }
 
 async fn model_and_sink() -> (Model, Sink) {
-    (Model::start().await, Sink::start(Some(&config::callback_secret())).await)
+    (Model::start().await, Sink::signed().await)
 }
 
 /// Adds a job that answers to chat `c` of the hook; returns its id.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
-use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, config, until};
+use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, until};
 
 /// A hook of the owner's without a callback, and one with a callback.
 fn hooks(sink: &Sink) -> Setup {
@@ -12,7 +12,7 @@ fn hooks(sink: &Sink) -> Setup {
 }
 
 async fn sink() -> Sink {
-    Sink::start(Some(&config::callback_secret())).await
+    Sink::signed().await
 }
 
 /// Returns the job of this name once `expected` holds.
@@ -118,7 +118,7 @@ async fn jobs_stop_at_the_daily_token_limit() {
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_respect_the_minimum_interval() {
     let model = Model::start().await;
-    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
     for (schedule, interval) in [(["--every", "59s"], "59s"), (["--cron", "*/20 * * * * *"], "20s")] {
         let line = [["cron", "add"].as_slice(), &schedule, &["--prompt", "x"]].concat();
         let refused = gateway.run(&line).await;

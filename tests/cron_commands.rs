@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::support::gateway::{CommandOutput, Gateway, Message};
+use crate::support::gateway::{Gateway, Message};
 use crate::support::invariants::wait_settled;
-use crate::support::{Hook, Model, Reply, Setup, Sink, config, until};
+use crate::support::{Hook, Model, Reply, Setup, Sink, until};
 
 fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()
@@ -22,10 +22,6 @@ async fn add(gateway: &Gateway, args: &[&str]) -> String {
 /// A hook whose messages someone reads; nothing is due here.
 fn hook_that_is_read() -> Hook {
     Hook::bearer("in").set("callback_url", "http://127.0.0.1:9/never")
-}
-
-fn refused(ran: &CommandOutput, expected: &str) {
-    assert!(ran.code == Some(1) && ran.stdout.is_empty() && ran.stderr.contains(expected), "{expected}: {ran:?}");
 }
 
 /// The same command lines give the same answers, whether or not a gateway runs.
@@ -86,7 +82,7 @@ async fn a_job_is_managed_by_the_command_line() {
 async fn wrong_lines(gateway: &Gateway) {
     let twin = add(gateway, &["--name", "twin", "--every", "2h", "--message", "1"]).await;
     let taken = format!("a job is called \"twin\" already: {twin}; give this one another name");
-    refused(&gateway.run(&words("cron add --name twin --every 3h --message 2")).await, &taken);
+    gateway.run(&words("cron add --name twin --every 3h --message 2")).await.assert_refused(&taken);
     let mut file = gateway.json(&["cron", "export"]).await;
     let jobs = file["jobs"].as_array_mut().expect("a list");
     jobs.retain(|job| job["name"] == "twin");
@@ -120,12 +116,12 @@ async fn wrong_lines(gateway: &Gateway) {
         ("add --every 2h --message x --channel webhook:in", "needs a chat"),
         ("import nothing.json", "nothing.json cannot be opened"),
     ] {
-        refused(&gateway.run(&[&["cron"], words(line).as_slice()].concat()).await, expected);
+        gateway.run(&[&["cron"], words(line).as_slice()].concat()).await.assert_refused(expected);
     }
     let ran = gateway.run(&words("cron add --every 2h --message x --misfire never")).await;
     assert_eq!(ran.code, Some(2), "{ran:?}");
     let ran = gateway.run_with_input(&words("cron import -"), "{\n  \"jobs\": [,]\n}").await;
-    refused(&ran, "at line 2 column 12");
+    ran.assert_refused("at line 2 column 12");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -164,7 +160,7 @@ async fn the_cron_api_answers_errors_with_their_status() {
 async fn a_job_runs_by_hand() {
     let model = Model::start().await;
     model.on("What is new?", [Reply::text("Nothing much.")]);
-    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let sink = Sink::signed().await;
     let mut gateway = Gateway::new(Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink)));
     let place = ["--channel", "webhook:in", "--chat", "c"];
     add(&gateway, &[["--name", "tea", "--every", "1d", "--message", "The tea is ready"].as_slice(), &place].concat())
@@ -214,7 +210,7 @@ async fn a_model_creates_jobs_for_its_chat() {
         .and_tool("cron", &json!({"action": "list"}));
     model.on("tea and build", [both, odd, Reply::text("I will.")]);
     model.on("Look at the build", [Reply::text("The build is green.")]);
-    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let sink = Sink::signed().await;
     let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink))).await;
     let id = gateway.accept("in", &Message::new("tea and build").chat("c")).await;
     sink.wait_reply(&id).await;
@@ -328,7 +324,7 @@ async fn jobs_are_exported_and_imported() {
     let table = from.run(&["cron", "list"]).await.stdout;
     assert!(table.contains("is unreadable: ") && table.contains("news") && table.contains("tea"), "{table}");
     assert_eq!(from.json(&["cron", "export"]).await["unreadable"][0]["id"], water.as_str());
-    refused(&from.run(&["cron", "show", &water]).await, "");
+    from.run(&["cron", "show", &water]).await.assert_refused("");
     assert_eq!(from.run(&["cron", "remove", &water]).await.code, Some(0));
     assert_eq!(from.json(&["cron", "list"]).await.as_array().map(Vec::len), Some(2));
 }

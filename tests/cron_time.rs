@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::support::clock::{faketime, follow_clock_file, set_clock, start_at_time};
-use crate::support::{Gateway, Hook, Model, Setup, Sink, config, until};
+use crate::support::{Gateway, Hook, Model, Setup, Sink, until};
 
 async fn runs(gateway: &Gateway, job: &str) -> Vec<String> {
     let runs = gateway.json(&["cron", "history", job]).await;
@@ -22,7 +22,7 @@ async fn runs(gateway: &Gateway, job: &str) -> Vec<String> {
 async fn a_daily_job_runs_once_a_day_across_clock_changes() {
     let Some(library) = faketime() else { return };
     let model = Model::start().await;
-    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let sink = Sink::signed().await;
     let mut gateway = Gateway::new(Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink)));
     start_at_time(&mut gateway, &library, "2026-03-07 12:00:00");
     let to = ["--tz", "America/New_York", "--channel", "webhook:in", "--chat", "c", "--misfire", "skip"];
@@ -77,7 +77,7 @@ async fn jobs_continue_when_the_clock_is_set() {
     let clock = folder.path().join("clock");
     set_clock(&clock, 0);
     let model = Model::start().await;
-    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let sink = Sink::signed().await;
     let mut gateway = Gateway::new(Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink)));
     follow_clock_file(&mut gateway, &library, &clock);
     gateway.up().await;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::support::gateway::Message;
 use crate::support::invariants::{open, wait_settled};
 use crate::support::requirements::skip_story;
-use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, config, until};
+use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, until};
 
 const MESSAGES: usize = 40;
 
@@ -19,20 +19,25 @@ const MESSAGES: usize = 40;
 async fn used_gateway(sink: &Sink) -> Gateway {
     let setup = Setup::new().hook(Hook::bearer("in")).hook(Hook::bearer("notes").callback(sink));
     let mut gateway = Gateway::start(setup.set("owner.notify", "webhook:notes:owner")).await;
-    for n in 0..MESSAGES {
+    send_large_messages(&gateway, MESSAGES as u64).await;
+    gateway.setup().args = vec!["--log".to_owned(), "info".to_owned()];
+    gateway
+}
+
+/// Sends this number of messages, `m0` and so on, which fill pages, and waits until they are answered.
+pub async fn send_large_messages(gateway: &Gateway, count: u64) {
+    for n in 0..count {
         let said = format!("/help {}", "x".repeat(3_000));
         gateway.accept("in", &Message::new(&said).chat(&format!("c{}", n % 5)).id(&format!("m{n}"))).await;
     }
     wait_settled(&gateway.database()).await;
-    gateway.setup().args = vec!["--log".to_owned(), "info".to_owned()];
-    gateway
 }
 
 fn log_of(gateway: &Gateway) -> PathBuf {
     gateway.home().join("daoyou.db-wal")
 }
 
-fn file_length(path: &Path) -> u64 {
+pub fn file_length(path: &Path) -> u64 {
     fs::metadata(path).unwrap().len()
 }
 
@@ -40,7 +45,7 @@ fn write_at(path: &Path, at: u64, bytes: &[u8]) {
     File::options().write(true).open(path).unwrap().write_all_at(bytes, at).unwrap();
 }
 
-fn truncate(path: &Path, to: u64) {
+pub fn truncate(path: &Path, to: u64) {
     File::options().write(true).open(path).unwrap().set_len(to).unwrap();
 }
 
@@ -116,7 +121,7 @@ async fn a_missing_truncated_or_damaged_wal_is_detected_and_counted() {
         ),
     ];
     for (what, damage, expected, words) in table {
-        let sink = Sink::start(Some(&config::callback_secret())).await;
+        let sink = Sink::signed().await;
         let mut gateway = used_gateway(&sink).await;
         gateway.kill9().await;
         damage(&log_of(&gateway));
@@ -142,7 +147,7 @@ async fn a_damaged_database_is_moved_aside_and_salvaged() {
         ("notes", |path| fs::write(path, "these are my notes, not a database\n".repeat(200)).unwrap(), Some(40)),
     ];
     for (what, damage, expected) in table {
-        let sink = Sink::start(Some(&config::callback_secret())).await;
+        let sink = Sink::signed().await;
         let mut gateway = used_gateway(&sink).await;
         gateway.stop().await;
         damage(&gateway.database());
@@ -159,7 +164,7 @@ async fn a_damaged_database_is_moved_aside_and_salvaged() {
         assert!(!all, "{what}: something can be read: {told}");
     }
     // An empty file without a WAL is a database that was deleted.
-    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let sink = Sink::signed().await;
     let mut gateway = used_gateway(&sink).await;
     gateway.stop().await;
     truncate(&gateway.database(), 0);
@@ -170,7 +175,7 @@ async fn a_damaged_database_is_moved_aside_and_salvaged() {
 /// Damage found by a running gateway ends it, and the next start repairs the database.
 #[tokio::test(flavor = "multi_thread")]
 async fn damage_found_at_run_time_is_repaired_at_the_next_start() {
-    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let sink = Sink::signed().await;
     let mut gateway = used_gateway(&sink).await;
     gateway.stop().await;
     gateway.up().await;
@@ -186,7 +191,7 @@ async fn damage_found_at_run_time_is_repaired_at_the_next_start() {
 /// Read-only commands change nothing, and say what to do.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_leaves_a_damaged_database_unchanged() {
-    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let sink = Sink::signed().await;
     let mut gateway = used_gateway(&sink).await;
     gateway.stop().await;
     write_at(&gateway.database(), 0, &[0x5a; 100]);
@@ -257,7 +262,7 @@ async fn a_full_disk_refuses_new_messages_and_keeps_accepted_ones() {
         let model = Model::start().await;
         let gate = Gate::new();
         model.on("held", [Reply::text("answered all the same").held_by(&gate)]);
-        let setup = Setup::new().model(&model).hook(Hook::bearer("in")).set("store.reserve", reserve);
+        let setup = Setup::scripted(&model).set("store.reserve", reserve);
         let mut gateway = Gateway::new(setup);
         gateway.write_config();
         let Some(disk) = SmallDisk::mount(&gateway.home()) else { return };

@@ -11,15 +11,11 @@ use serde_json::Value;
 use crate::support::gateway::Message;
 use crate::support::invariants::{Witness, check, open, wait_settled};
 use crate::support::sink::Post;
-use crate::support::{Answer, Gateway, Hook, Setup, Sink, config, deadline, until};
+use crate::support::{Answer, Gateway, Hook, Setup, Sink, deadline, until};
 
 /// A setup that answers every message at once, without a model.
 fn offline(hooks: impl IntoIterator<Item = Hook>) -> Setup {
     hooks.into_iter().fold(Setup::new(), Setup::hook)
-}
-
-async fn signed_sink() -> Sink {
-    Sink::start(Some(&config::callback_secret())).await
 }
 
 fn hook(name: &str, sink: &Sink, retry: &[&str]) -> Hook {
@@ -55,7 +51,7 @@ async fn outbound_depth(gateway: &Gateway) -> Value {
 /// affected.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failing_callback_keeps_chat_order_and_delays_no_other_hook() {
-    let (broken, sound) = (signed_sink().await, signed_sink().await);
+    let (broken, sound) = (Sink::signed().await, Sink::signed().await);
     let is_broken = Arc::new(AtomicBool::new(true));
     let refuses = Arc::clone(&is_broken);
     broken.when(move |post| {
@@ -92,7 +88,7 @@ async fn a_failing_callback_keeps_chat_order_and_delays_no_other_hook() {
 /// retry table is used up it is a dead letter, which the owner sees, retries under a new id, or drops.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failing_delivery_lets_others_pass_and_becomes_a_dead_letter() {
-    let sink = signed_sink().await;
+    let sink = Sink::signed().await;
     let is_broken = Arc::new(AtomicBool::new(true));
     let refuses = Arc::clone(&is_broken);
     sink.when(move |post| {
@@ -145,7 +141,7 @@ async fn a_failing_delivery_lets_others_pass_and_becomes_a_dead_letter() {
 /// `Retry-After` can extend a wait: never less than the table's wait, never more than its longest.
 #[tokio::test(flavor = "multi_thread")]
 async fn retry_after_is_honoured_within_the_retry_table() {
-    let sink = signed_sink().await;
+    let sink = Sink::signed().await;
     sink.then(["0", "1", "3600"].map(|after| Answer::Status(503, Some(after))));
     let gateway = Gateway::start(offline([hook("in", &sink, &["200ms", "200ms", "1200ms"])])).await;
     gateway.accept("in", &Message::new("/help").chat("c")).await;
@@ -160,7 +156,7 @@ async fn retry_after_is_honoured_within_the_retry_table() {
 /// A sink that accepts posts and never answers delays nobody else.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hanging_callback_delays_no_other_hook() {
-    let (stuck, sound) = (signed_sink().await, signed_sink().await);
+    let (stuck, sound) = (Sink::signed().await, Sink::signed().await);
     stuck.always(Some(Answer::Hang));
     let gateway = Gateway::start(offline([hook("a", &stuck, &["1s"]), hook("b", &sound, &["1s"])])).await;
     // More chats than one channel delivers to at once.
@@ -183,7 +179,7 @@ async fn a_hanging_callback_delays_no_other_hook() {
 /// again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hook_with_too_many_undelivered_replies_refuses_messages() {
-    let (full, sound) = (signed_sink().await, signed_sink().await);
+    let (full, sound) = (Sink::signed().await, Sink::signed().await);
     full.always(Some(Answer::Status(503, None)));
     let hooks = [hook("a", &full, &["100ms"; 200]), hook("b", &sound, &["1s"])];
     let mut gateway = Gateway::start(offline(hooks).set("gateway.outbound_capacity", 2)).await;
@@ -227,7 +223,7 @@ async fn a_hook_with_too_many_undelivered_replies_refuses_messages() {
 #[tokio::test(flavor = "multi_thread")]
 async fn disabled_hooks_keep_replies_and_removed_hooks_make_dead_letters() {
     const MORE: usize = 1_500;
-    let sink = signed_sink().await;
+    let sink = Sink::signed().await;
     sink.always(Some(Answer::Status(503, None)));
     let table = ["100ms"; 200];
     let other = || Hook::bearer("other");
@@ -277,7 +273,7 @@ async fn disabled_hooks_keep_replies_and_removed_hooks_make_dead_letters() {
 /// The outcome of a try is written as soon as the store accepts writes again, without a restart.
 #[tokio::test(flavor = "multi_thread")]
 async fn delivery_outcomes_are_written_once_the_store_recovers() {
-    let sink = signed_sink().await;
+    let sink = Sink::signed().await;
     sink.then([Answer::Status(503, None)]);
     let gateway = Gateway::start(offline([hook("in", &sink, &["50ms"])])).await;
     let store = rusqlite::Connection::open(gateway.database()).unwrap();
@@ -295,7 +291,7 @@ async fn delivery_outcomes_are_written_once_the_store_recovers() {
 /// An outcome that the store never accepts leaves the row `unknown`, and its chat goes on.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_delivery_whose_outcome_is_always_refused_ends_as_unknown() {
-    let sink = signed_sink().await;
+    let sink = Sink::signed().await;
     sink.then([Answer::Status(503, None)]);
     let gateway = Gateway::start(offline([hook("in", &sink, &["50ms"])])).await;
     let store = rusqlite::Connection::open(gateway.database()).unwrap();

@@ -6,21 +6,19 @@ use serde_json::json;
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
-use crate::support::gateway::peak_bytes;
-use crate::support::{Gateway, Hook, Model, Setup};
+use crate::support::processes::peak_bytes;
+use crate::support::{Gateway, Model, Setup};
 
 /// A gateway whose model reads the files that a message names.
 async fn start() -> (Model, Gateway) {
     let model = Model::start().await;
     model.call_named_tools();
-    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
     (model, gateway)
 }
 
 async fn read(gateway: &Gateway, file: &str) -> String {
-    let reply = gateway.ask("in", "c", &json!([["read_file", {"path": file}]]).to_string()).await;
-    let results: Vec<String> = serde_json::from_str(&reply).unwrap_or_else(|_| panic!("{file}: {reply}"));
-    results.into_iter().next().unwrap()
+    gateway.call_tool("read_file", &json!({ "path": file })).await
 }
 
 /// Returns an archive of these files.

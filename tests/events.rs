@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use tokio::task::block_in_place;
 
 use crate::support::attached::Attached;
-use crate::support::invariants::{Witness, check, wait_settled};
+use crate::support::invariants::Witness;
 use crate::support::pty::Terminal;
 use crate::support::requirements::bubblewrap_is_missing;
-use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup};
+use crate::support::{Gate, Gateway, Model, Reply, Setup};
 
 /// Returns all events up to the turn's end. Pieces of the same text are joined, and a call that is shown twice alike
 /// counts once.
@@ -53,7 +53,7 @@ async fn the_event_stream_shows_a_whole_turn() {
             Reply::text("That is all.").usage(300, 5),
         ],
     );
-    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
     std::fs::write(gateway.workspace().join("notes <中文>.txt"), "hello").unwrap();
     let mut events = Attached::open(&gateway).await;
     assert_eq!(gateway.run(&["agent", "-m", "work"]).await.stdout, "That is all.\n");
@@ -90,8 +90,7 @@ async fn the_event_stream_shows_a_whole_turn() {
     // A waiting caller gets the reply and nothing before it.
     assert_eq!(gateway.ask("in", "c", "work").await, "That is all.");
     assert_eq!(model.refused(), Vec::<String>::new());
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness::default());
+    gateway.check_settled(&Witness::default()).await;
 }
 
 /// A response that breaks off within a call is discarded: this is shown, the call does not run, and the next one gets
@@ -137,8 +136,7 @@ async fn a_terminal_shows_one_row_for_each_call() {
     std::fs::create_dir(gateway.workspace().join("empty")).unwrap();
     std::fs::write(gateway.workspace().join("empty/only.txt"), "").unwrap();
     let mut terminal = block_in_place(|| {
-        let mut terminal = Terminal::start(&gateway, &["chat"]);
-        terminal.expect("You> ");
+        let mut terminal = Terminal::chat(&gateway);
         terminal.line("work");
         // A pending call is visible, and a spinner turns meanwhile.
         terminal.expect(" exec(…) +1");

@@ -1,24 +1,25 @@
 //! Commands, through the real supervisor and the real kernel.
 
-use crate::support::requirements::{bubblewrap_is_missing, skip_story};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use daoyou::chat::ToolCall;
 use daoyou::guard::{self, SandboxMode};
 use daoyou::tools::{ExecConfig, ToolContext, ToolDeps, ToolExecutor, ToolsConfig, build, sandbox_of};
+use daoyou_channels::Trust;
 use daoyou_channels::settings::Span;
-use daoyou_channels::{SessionKey, Trust};
 use seccompiler::{SeccompAction, SeccompFilter};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
+
+use crate::support::processes::{is_running, unique_sleep};
+use crate::support::requirements::{bubblewrap_is_missing, skip_story};
+use crate::support::tool_context;
 
 mod escape;
 
@@ -57,24 +58,7 @@ impl World {
 }
 
 fn context(cancel: &CancellationToken) -> ToolContext {
-    ToolContext {
-        session: SessionKey::of_chat("cli", "direct"),
-        turn: Uuid::nil(),
-        call_id: "call-1".to_owned(),
-        channel: "cli".to_owned(),
-        chat_id: "direct".to_owned(),
-        sender: String::new(),
-        files: Arc::default(),
-        trust: Trust::Owner,
-        metadata: "{}".into(),
-        origin: Arc::default(),
-        taint: Arc::default(),
-        allow_lists: Arc::default(),
-        agent: Arc::default(),
-        is_approved: false,
-        question: Arc::default(),
-        cancel: cancel.clone(),
-    }
+    ToolContext { cancel: cancel.clone(), ..tool_context(Trust::Owner) }
 }
 
 fn unprotected() -> ExecConfig {
@@ -90,20 +74,6 @@ fn sandboxed() -> Option<World> {
             None
         }
     }
-}
-
-/// Returns true if a process runs whose command line contains `mark`.
-fn is_running(mark: &str) -> bool {
-    let me = std::process::id().to_string();
-    fs::read_dir("/proc").unwrap().flatten().any(|entry| {
-        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        entry.file_name().to_str() != Some(&me) && String::from_utf8_lossy(&line).contains(mark)
-    })
-}
-
-/// Returns a duration for sleep that no other run of these tests uses, so that the process list identifies it.
-fn unique_sleep(n: u32) -> String {
-    format!("{n}.{}", std::process::id())
 }
 
 /// Waits for a state, with a deadline.

@@ -13,7 +13,7 @@ use crate::support::gateway::Message;
 use crate::support::invariants::{Journal, Witness, check, open, wait_settled};
 use crate::support::model::user_text;
 use crate::support::port::Port;
-use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, config, deadline, until};
+use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, deadline, until};
 
 const NOTICE: &str = "The model service scripted cannot be reached at the moment. Your message is kept and will be answered when it is back.";
 /// Like [`NOTICE`], for a service that answers with 503.
@@ -44,13 +44,6 @@ fn port_of(model: &Model) -> u16 {
 /// Uses the model at `port`, whether or not it runs.
 fn setup(port: u16) -> Setup {
     provider(Setup::new().set("agent.model", "scripted/scripted"), "scripted", port).hook(Hook::bearer("in"))
-}
-
-async fn wait_status(gateway: &Gateway, id: &str, status: &str) {
-    until(&format!("message {id} to be {status}"), async || {
-        (gateway.state("in", id).await.text("status") == status).then_some(())
-    })
-    .await;
 }
 
 /// Returns the waiting notices that were written.
@@ -93,8 +86,7 @@ async fn a_fallback_with_another_protocol_continues_a_turn() {
     let turns = gateway.json(&["turns", "list"]).await;
     let turn = turns.as_array().unwrap().iter().find(|turn| turn["content"] == "in the middle").unwrap();
     assert!(turn["cost"].to_string().contains("0.1010 USD"), "{turn}");
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness::default());
+    gateway.check_settled(&Witness::default()).await;
 }
 
 /// A dead provider, one that does not know the model, and one that answers: the last one does, also in the middle of
@@ -122,8 +114,7 @@ async fn a_fallback_model_answers_when_the_first_fails() {
     let told = gateway.ask("in", "a", "wrong").await;
     assert!(told.contains("scripted: HTTP 400") && third.requests_about("wrong").is_empty(), "{told}");
 
-    wait_settled(&gateway.database()).await;
-    let journal = check(&gateway.database(), &Witness::default());
+    let journal = gateway.check_settled(&Witness::default()).await;
     let said = |kind: &str| journal.steps.iter().filter(|step| step.kind == kind).collect::<Vec<_>>();
     let answered: Vec<_> = said("response").iter().map(|step| step.body["response"]["answered_by"].clone()).collect();
     assert_eq!(answered.iter().filter(|name| **name == "third/big").count(), 3, "{answered:?}");
@@ -158,7 +149,7 @@ async fn the_circuit_breaker_pauses_a_failing_service() {
     }
     assert_eq!(model.count(), 6);
     let kept = gateway.accept("in", &Message::new("kept").chat("c")).await;
-    wait_status(&gateway, &kept, "waiting").await;
+    gateway.wait_status(&kept, "waiting").await;
     assert_eq!(model.count(), 6, "it is not even asked");
     let models = gateway.json(&["models"]).await;
     let row = models["providers"].as_array().unwrap().iter().find(|row| row["name"] == "scripted").unwrap().clone();
@@ -184,15 +175,14 @@ async fn the_circuit_breaker_pauses_a_failing_service() {
     assert_eq!(gateway.wait_done("in", &kept).await.text("reply"), "echo: kept");
     let status = gateway.json(&["status"]).await;
     assert_eq!(status["circuits"], json!([]), "{status}");
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness { accepted: &[slow, kept], ..Witness::default() });
+    gateway.check_settled(&Witness { accepted: &[slow, kept], ..Witness::default() }).await;
 }
 
 /// No model answers: the sender is told once, even if the gateway is killed meanwhile; sessions of another model
 /// continue; when the model is back, everything is answered once and in order.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiting_message_survives_a_kill_and_is_answered_once() {
-    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let sink = Sink::signed().await;
     let (port, other) = (Port::claim(), Model::start().await);
     let setup = provider(setup(port.number), "other", port_of(&other)).hook(Hook::bearer("in").callback(&sink));
     let mut gateway = Gateway::start(setup.hook(Hook::bearer("well").set("model", "other/m"))).await;
@@ -205,7 +195,7 @@ async fn a_waiting_message_survives_a_kill_and_is_answered_once() {
 
     for _ in 0..3 {
         gateway.restart().await;
-        wait_status(&gateway, &first, "waiting").await;
+        gateway.wait_status(&first, "waiting").await;
     }
     // A drain does not wait for it.
     gateway.stop().await;
@@ -241,7 +231,7 @@ async fn a_waiting_turn_is_retried_after_another_answer_or_stopped() {
     let mut kept = Vec::new();
     for chat in ["a", "b", "c"] {
         let id = gateway.accept("in", &Message::new(&format!("kept {chat}")).chat(chat)).await;
-        wait_status(&gateway, &id, "waiting").await;
+        gateway.wait_status(&id, "waiting").await;
         kept.push(id);
     }
     assert_eq!(gateway.ask("in", "c", "/stop").await, "Stopping.");
@@ -249,15 +239,14 @@ async fn a_waiting_turn_is_retried_after_another_answer_or_stopped() {
     assert_eq!((stopped.text("reply"), &stopped.body["error"]["code"]), ("(stopped)", &json!("stopped")));
     assert_eq!(gateway.ask("in", "c", "hello").await, "echo: hello");
     for id in &kept[..2] {
-        wait_status(&gateway, id, "waiting").await;
+        gateway.wait_status(id, "waiting").await;
     }
     is_down.store(false, Ordering::SeqCst);
     assert_eq!(gateway.ask("in", "d", "hello").await, "echo: hello");
     for (id, chat) in kept.iter().zip(["a", "b"]) {
         assert_eq!(gateway.wait_done("in", id).await.text("reply"), format!("echo: kept {chat}"));
     }
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness { accepted: &kept, ..Witness::default() });
+    gateway.check_settled(&Witness { accepted: &kept, ..Witness::default() }).await;
 }
 
 /// No longer than `wait_for_model`, however short `turn_timeout` is: then the message is set aside, its sender is
@@ -294,8 +283,7 @@ async fn an_expired_wait_is_given_up_and_can_be_revived() {
     .await;
     assert_eq!((answered.text("reply"), model.refused()), ("echo: hello", Vec::new()));
     assert_eq!(gateway.ask("in", "c", "and now").await, "echo: and now");
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness { accepted: &[id], ..Witness::default() });
+    gateway.check_settled(&Witness { accepted: &[id], ..Witness::default() }).await;
 }
 
 /// `agent -m` prints on standard error that the message waits, then the answer; without a gateway it reports at once
@@ -332,15 +320,14 @@ async fn agent_reports_that_its_message_waits() {
     // The gateway dies while `agent -m` waits: the command ends, and the message waits for the next gateway.
     is_down.store(true, Ordering::SeqCst);
     let waiting = gateway.accept("in", &Message::new("typed in vain").chat("v")).await;
-    wait_status(&gateway, &waiting, "waiting").await;
+    gateway.wait_status(&waiting, "waiting").await;
     gateway.kill9().await;
     let ran = gateway.run(&["agent", "-m", "typed last", "--session", "webhook:in:v"]).await;
     assert!(ran.code == Some(1) && ran.stderr.contains("answered by the next gateway"), "{ran:?}");
     is_down.store(false, Ordering::SeqCst);
     gateway.up().await;
     assert_eq!(gateway.wait_done("in", &waiting).await.text("reply"), "echo: typed in vain");
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness { accepted: &[waiting], ..Witness::default() });
+    gateway.check_settled(&Witness { accepted: &[waiting], ..Witness::default() }).await;
     assert_eq!((chat.code, chat.stdout.as_str()), (Some(0), "echo: typed two\n"), "a pipe gets the replies alone");
     assert_eq!(chat.stderr.matches(FAULT_NOTICE).count(), 1, "{}", chat.stderr);
     assert_eq!(chat.stderr.matches("Messages that need it wait").count(), 1, "what the owner is told: {}", chat.stderr);
@@ -376,8 +363,7 @@ async fn an_oversized_conversation_is_shortened_and_answered() {
     let told = gateway.post("in", "?wait=30", &Message::new("never mind").chat("new")).await;
     assert_eq!(told.body["error"]["code"], "llm_context_too_long", "{told:?}");
     assert_eq!(model.refused(), Vec::<String>::new());
-    wait_settled(&gateway.database()).await;
-    let journal = check(&gateway.database(), &Witness::default());
+    let journal = gateway.check_settled(&Witness::default()).await;
     assert!(journal.steps.iter().any(|step| step.kind == "context" && step.body["squeezed"] == 2));
 }
 
@@ -403,14 +389,13 @@ async fn waiting_messages_try_new_settings_at_once() {
     let local = |port: u16| local.clone().set("providers.vllm.base_url", format!("http://127.0.0.1:{port}/v1"));
     let mut gateway = Gateway::start(local(nowhere.number)).await;
     let id = gateway.accept("in", &Message::new("hello").chat("c")).await;
-    wait_status(&gateway, &id, "waiting").await;
+    gateway.wait_status(&id, "waiting").await;
     *gateway.setup() = local(port_of(&model));
     gateway.write_config();
     gateway.sighup();
     assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "echo: hello");
     assert_eq!((model.refused(), notices(&gateway).len()), (Vec::new(), 1));
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness { accepted: &[id], ..Witness::default() });
+    gateway.check_settled(&Witness { accepted: &[id], ..Witness::default() }).await;
 }
 
 /// Returns the last user message of a request.

@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
 
-use crate::support::gateway::peak_bytes;
-use crate::support::{Gateway, Hook, Model, Setup, until};
+use crate::support::processes::peak_bytes;
+use crate::support::{Gateway, Model, Setup, until};
 
 /// A gateway whose model makes the calls that a message names.
 struct World {
@@ -19,14 +19,12 @@ impl World {
     async fn start() -> Self {
         let model = Model::start().await;
         model.call_named_tools();
-        let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in").trusting(&["*"]))).await;
+        let gateway = Gateway::start(Setup::scripted(&model)).await;
         Self { gateway, model }
     }
 
     async fn call(&self, tool: &str, arguments: Value) -> String {
-        let reply = self.gateway.ask("in", "c", &json!([[tool, arguments]]).to_string()).await;
-        let results: Vec<String> = serde_json::from_str(&reply).unwrap_or_else(|_| panic!("{tool}: {reply}"));
-        results.into_iter().next().unwrap()
+        self.gateway.call_tool(tool, &arguments).await
     }
 
     fn put(&self, name: &str, content: impl AsRef<[u8]>) {

@@ -1,20 +1,16 @@
 //! The size of a request, and the tools that are in it only after they were found.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::support::{Gateway, Hook, Model, Reply, Setup};
-
-fn offered(request: &Value) -> Vec<String> {
-    let tools = request["tools"].as_array().cloned().unwrap_or_default();
-    tools.iter().filter_map(|tool| tool["function"]["name"].as_str()).map(str::to_owned).collect()
-}
+use crate::support::model::tools_of;
+use crate::support::{Gateway, Model, Reply, Setup};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_found_tool_stays_for_the_conversation() {
     let model = Model::start().await;
     let look = |query: &str| Reply::tool("find_tools", &json!({ "query": query }));
     model.on("remind me", [look("set a reminder"), Reply::tool("cron", &json!({"action": "list"})), Reply::text("ok")]);
-    let mut gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in").trusting(&["*"]))).await;
+    let mut gateway = Gateway::start(Setup::scripted(&model)).await;
     for text in ["hello", "remind me"] {
         gateway.ask("in", "c", text).await;
     }
@@ -23,13 +19,13 @@ async fn a_found_tool_stays_for_the_conversation() {
         gateway.ask("in", chat, text).await;
     }
     let requests = model.requests();
-    let has_cron: Vec<bool> = requests.iter().map(|request| offered(request).contains(&"cron".to_owned())).collect();
+    let has_cron: Vec<bool> = requests.iter().map(|request| tools_of(request).contains(&"cron")).collect();
     assert_eq!(
         has_cron,
         [false, false, true, true, true, false, false],
         "hello, found, called, answered, later, elsewhere, anew"
     );
-    assert_eq!(offered(&requests[0]), offered(&requests[5]));
+    assert_eq!(tools_of(&requests[0]), tools_of(&requests[5]));
     let found = requests[2]["messages"].as_array().unwrap().last().unwrap().to_string();
     assert!(found.contains("- cron: "), "{found}");
     let find = requests[0]["tools"].as_array().unwrap().iter().find(|tool| tool["function"]["name"] == "find_tools");
@@ -46,7 +42,7 @@ async fn a_found_tool_stays_for_the_conversation() {
 async fn a_tool_that_was_not_found_works_all_the_same() {
     let model = Model::start().await;
     model.on("list", [Reply::tool("cron", &json!({"action": "list"})), Reply::text("listed")]);
-    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in").trusting(&["*"]))).await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
     gateway.ask("in", "c", "list").await;
     let result = model.requests()[1]["messages"].as_array().unwrap().last().unwrap().to_string();
     assert!(!result.contains("Error"), "{result}");

@@ -11,7 +11,7 @@ use crate::support::attached::Attached;
 use crate::support::gateway::Message;
 use crate::support::invariants::{Journal, open, wait_settled};
 use crate::support::recorded::{Placeholders, assert_recorded, form};
-use crate::support::{Answer, Gate, Gateway, Hook, Model, Reply, Setup, Sink, config, until};
+use crate::support::{Answer, Gate, Gateway, Hook, Model, Reply, Setup, Sink, until};
 
 /// Returns the frames of a terminal's stream as lines of JSON, with placeholders. Pieces of the same text are joined,
 /// since the network splits them at random.
@@ -125,7 +125,7 @@ async fn the_events_of_a_turn_that_waits_for_the_owner_stay_as_recorded() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_bodies_of_outbound_rows_stay_as_recorded() {
     let model = Model::start().await;
-    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let sink = Sink::signed().await;
     model.on("news", [Reply::text("Nothing new.")]);
     model.on("broken", [Reply::status(400)]);
     model.on("later", [Reply::status(503).retry_after("3600")]);
@@ -166,7 +166,7 @@ async fn the_bodies_of_outbound_rows_stay_as_recorded() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_bodies_of_other_messages_stay_as_recorded() {
     let model = Model::start().await;
-    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let sink = Sink::signed().await;
     model.on("write it", tainted_write());
     let message = json!({"content": "Here it is.", "attachments": ["notes.txt"], "subject": "The notes"});
     model.on("send", [Reply::tool("message", &message), Reply::text("Sent.")]);
@@ -272,7 +272,7 @@ async fn busy_gateway(model: &Model, sink: &Sink) -> (Gateway, String, String) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_json_of_commands_stays_as_recorded() {
     let model = Model::start().await;
-    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let sink = Sink::signed().await;
     let (gateway, turn, letter) = busy_gateway(&model, &sink).await;
     let mut placeholders = Placeholders::new(&gateway, VOLATILE);
     let mut outputs = String::new();
@@ -347,7 +347,7 @@ async fn the_json_of_commands_stays_as_recorded() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_json_of_commands_that_change_what_waits_stays_as_recorded() {
     let model = Model::start().await;
-    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let sink = Sink::signed().await;
     let (gateway, _, letter) = busy_gateway(&model, &sink).await;
     model.on("write it", tainted_write());
     put_foreign_notes(&gateway).await;

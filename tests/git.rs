@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::support::requirements::{bubblewrap_is_missing, is_missing};
-use crate::support::{Gateway, Hook, Model, Setup};
+use crate::support::{Gateway, Model, Setup};
 
 /// A gateway whose model calls the tools that a message names.
 struct World {
@@ -22,15 +22,13 @@ impl World {
         }
         let model = Model::start().await;
         model.call_named_tools();
-        let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+        let gateway = Gateway::start(Setup::scripted(&model)).await;
         Some(Self { model, gateway })
     }
 
     /// Returns the result of one call.
     async fn call(&self, tool: &str, arguments: Value) -> String {
-        let reply = self.gateway.ask("in", "c", &json!([[tool, arguments]]).to_string()).await;
-        let results: Vec<String> = serde_json::from_str(&reply).unwrap_or_else(|_| panic!("{tool}: {reply}"));
-        results.into_iter().next().unwrap()
+        self.gateway.call_tool(tool, &arguments).await
     }
 
     /// Runs a shell script that must succeed.

@@ -17,7 +17,7 @@ struct World {
 impl World {
     /// Starts a gateway that checks every second.
     async fn start(set: impl FnOnce(Setup) -> Setup) -> Self {
-        let (model, sink) = (Model::start().await, Sink::start(Some(&crate::support::config::callback_secret())).await);
+        let (model, sink) = (Model::start().await, Sink::signed().await);
         let setup = Setup::new()
             .model(&model)
             .hook(Hook::bearer("in").callback(&sink))

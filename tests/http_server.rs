@@ -13,15 +13,6 @@ use crate::support::gateway::{HttpAnswer, Message};
 use crate::support::invariants::{Witness, check, wait_settled};
 use crate::support::{Gateway, Hook, Setup, deadline};
 
-/// Sends `text` with CR LF line ends, and reads until the server closes.
-async fn exchange(gateway: &Gateway, text: &[u8]) -> String {
-    let mut stream = TcpStream::connect(gateway.address()).await.unwrap();
-    stream.write_all(text).await.unwrap();
-    let mut bytes = Vec::new();
-    deadline("the server to close", stream.read_to_end(&mut bytes)).await.unwrap();
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
 fn with_crlf(text: &str) -> Vec<u8> {
     text.replace('\n', "\r\n").into_bytes()
 }
@@ -98,7 +89,7 @@ async fn hostile_requests_get_one_clear_answer() {
     let host = format!("Host: {}\n", gateway.address());
     let hook = format!("POST /webhook/in HTTP/1.1\n{host}Authorization: Bearer a-bearer-secret\nConnection: close\n");
     for (name, text, status, code) in [hostile_heads(&host, &hook), hostile_bodies(&host, &hook)].concat() {
-        let got = exchange(&gateway, &text).await;
+        let got = gateway.exchange(&text).await;
         println!("{name:32} {status} {}", got.lines().last().unwrap_or_default());
         assert_eq!(outcome(&got), (status, code.to_owned()), "{name}: {got}");
     }
@@ -116,7 +107,7 @@ async fn p99_latency(gateway: &Gateway, count: usize) -> Duration {
     let mut times = Vec::new();
     for _ in 0..count {
         let start = Instant::now();
-        let got = exchange(gateway, &request).await;
+        let got = gateway.exchange(&request).await;
         times.push(start.elapsed());
         assert_eq!(outcome(&got).0, 200, "{got}");
     }
@@ -311,7 +302,7 @@ async fn tls_certificates_are_read_and_reloaded_from_files() {
     };
     crate::support::until("HTTPS", async || ask(&first).await.filter(|status| *status == 200)).await;
     assert_eq!(ask(&second).await, None, "another certificate");
-    let plain = exchange(&gateway, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    let plain = gateway.exchange(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     assert!(!plain.contains("200"), "{plain}");
     // Renewed: for a moment the two files do not match, and the old pair serves.
     write("cert.pem", &second.cert);

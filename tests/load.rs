@@ -4,9 +4,10 @@ use std::time::Instant;
 
 use futures_util::stream::{self, StreamExt};
 
-use crate::support::gateway::{Message, peak_bytes, resident_bytes};
-use crate::support::invariants::{Witness, check, wait_settled};
+use crate::support::gateway::Message;
+use crate::support::invariants::{Witness, check};
 use crate::support::model::ModelOptions;
+use crate::support::processes::{peak_bytes, resident_bytes};
 use crate::support::{Answer, Gateway, Hook, Model, Setup, Sink, deadline};
 
 const SESSIONS: usize = 2_000;
@@ -46,8 +47,7 @@ async fn many_concurrent_sessions_are_answered_in_bounded_memory() {
     stuck.always(None);
     stuck.down();
     stuck.up().await;
-    wait_settled(&gateway.database()).await;
-    let journal = check(&gateway.database(), &Witness { accepted: &accepted, sink: Some(&sink), strict_order: true });
+    let journal = gateway.check_settled(&Witness { accepted: &accepted, sink: Some(&sink), strict_order: true }).await;
     check(&gateway.database(), &Witness { accepted: &blocked, ..Witness::default() });
     assert_eq!((sink.posts().len(), journal.inbox.len(), model.count()), (SESSIONS, SESSIONS + 100, SESSIONS + 100));
 }

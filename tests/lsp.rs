@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use daoyou::chat::ToolCall;
@@ -12,14 +11,13 @@ use daoyou::tools::{
     ExecConfig, LspConfig, PrivateFolders, ToolContext, ToolDeps, ToolExecutor, ToolResult, ToolsConfig, build,
     sandbox_of,
 };
+use daoyou_channels::Trust;
 use daoyou_channels::settings::Span;
-use daoyou_channels::{SessionKey, Trust};
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
-use crate::support::requirements::{bubblewrap_is_missing, find, is_missing, skip_story};
-use crate::support::{Gateway, Hook, Model, Reply, Setup, until};
+use crate::support::processes::is_running;
+use crate::support::requirements::{bubblewrap_is_missing, is_missing, skip_story};
+use crate::support::{Gateway, Model, Reply, Setup, tool_context, until, write_file};
 
 mod real;
 mod rename;
@@ -97,9 +95,7 @@ impl World {
         }
         let workspace = home.path().join("workspace");
         for (path, text) in files {
-            let path = workspace.join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
+            write_file(workspace.join(path), text);
         }
         let deps = ToolDeps { private: PrivateFolders::new(&["memory"]), ..ToolDeps::default() };
         let executor = build(config, &workspace, home.path(), PathBuf::from(BINARY), deps).unwrap();
@@ -111,8 +107,7 @@ impl World {
     }
 
     fn write(&self, name: &str, text: &str) {
-        fs::create_dir_all(self.path(name).parent().unwrap()).unwrap();
-        fs::write(self.path(name), text).unwrap();
+        write_file(self.path(name), text);
     }
 
     fn text(&self, name: &str) -> String {
@@ -126,7 +121,7 @@ impl World {
 
     /// Returns what the model reads, without the advice after errors.
     async fn says(&self, name: &str, arguments: Value) -> String {
-        let text = self.run(name, arguments, &context(Trust::Owner)).await.render();
+        let text = self.run(name, arguments, &tool_context(Trust::Owner)).await.render();
         text.split("\n\n[Please analyze").next().unwrap().to_owned()
     }
 
@@ -144,36 +139,7 @@ impl World {
 
     /// Returns true if a process of this world runs.
     fn is_running(&self) -> bool {
-        is_running(&self.home.path().join("workspace/server.py"))
-    }
-}
-
-fn is_running(mark: &Path) -> bool {
-    let mark = mark.display().to_string();
-    fs::read_dir("/proc").unwrap().flatten().any(|entry| {
-        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        String::from_utf8_lossy(&line).contains(&mark)
-    })
-}
-
-fn context(trust: Trust) -> ToolContext {
-    ToolContext {
-        session: SessionKey::of_chat("cli", "direct"),
-        turn: Uuid::nil(),
-        call_id: "call-1".to_owned(),
-        channel: "cli".to_owned(),
-        chat_id: "direct".to_owned(),
-        sender: String::new(),
-        files: Arc::default(),
-        trust,
-        metadata: "{}".into(),
-        origin: Arc::default(),
-        taint: Arc::default(),
-        allow_lists: Arc::default(),
-        agent: Arc::default(),
-        is_approved: false,
-        question: Arc::default(),
-        cancel: CancellationToken::new(),
+        is_running(self.home.path().join("workspace/server.py").to_str().unwrap())
     }
 }
 
@@ -413,7 +379,7 @@ async fn what_is_not_for_a_conversation_is_left_out() {
     let told = world.says("lsp_references", place.clone()).await;
     assert!(!told.contains("secret"), "{told}");
     for (trust, expected) in [(Trust::Known, "a.go:2:6"), (Trust::Untrusted, "lsp_definition is refused")] {
-        let told = world.run("lsp_definition", place.clone(), &context(trust)).await.render();
+        let told = world.run("lsp_definition", place.clone(), &tool_context(trust)).await.render();
         assert!(told.contains(expected), "{trust:?}: {told}");
     }
 }
@@ -431,7 +397,7 @@ async fn without_namespaces_only_the_owner_asks_servers() {
     // The server sees everything then, and its results are still what the turn may see.
     assert_eq!(world.definition().await, FOUND);
     let place = json!({"path": "sub/b.go", "line": 1, "character": 10});
-    let told = world.run("lsp_definition", place, &context(Trust::Known)).await.render();
+    let told = world.run("lsp_definition", place, &tool_context(Trust::Known)).await.render();
     assert!(told.contains("only the owner's turns can run commands here"), "{told}");
     let rename = json!({"path": "a.go", "line": 2, "character": 7, "new_name": "new"});
     let told = world.says("lsp_rename", rename).await;
@@ -456,14 +422,14 @@ async fn idle_servers_are_stopped_and_few_run_at_once() {
     // The first was not used for the longest time.
     assert_eq!((world.noted("started").len(), world.noted("shutdown").len()), (5, 1));
     drop(world.executor);
-    let mark = world.home.path().join("workspace/server.py");
+    let mark = world.home.path().join("workspace/server.py").display().to_string();
     until("the servers to end", async || (!is_running(&mark)).then_some(())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_turn_cancels_its_request() {
     let Some(world) = World::scripted("slow") else { return };
-    let context = context(Trust::Owner);
+    let context = tool_context(Trust::Owner);
     let asked = world.run("lsp_definition", json!({"path": "sub/b.go", "line": 1, "character": 10}), &context);
     let cancelled = async {
         until("the start of the server", async || (!world.noted("started").is_empty()).then_some(())).await;
@@ -483,14 +449,13 @@ async fn a_killed_gateway_leaves_no_server_behind() {
     let model = Model::start().await;
     let place = json!({"path": "sub/b.go", "line": 1, "character": 10});
     model.on("where", [Reply::tool("lsp_goto_definition", &place), Reply::text("there")]);
-    let mut gateway = Gateway::new(Setup::new().model(&model).hook(Hook::bearer("in").trusting(&["*"])));
+    let mut gateway = Gateway::new(Setup::scripted(&model));
     let workspace = gateway.workspace();
     for (path, text) in FILES.into_iter().chain([("server.py", SERVER)]) {
-        fs::create_dir_all(workspace.join(path).parent().unwrap()).unwrap();
-        fs::write(workspace.join(path), text).unwrap();
+        write_file(workspace.join(path), text);
     }
-    let server = workspace.join("server.py");
-    let command = vec![PYTHON.to_owned(), server.display().to_string(), "works".to_owned()];
+    let server = workspace.join("server.py").display().to_string();
+    let command = vec![PYTHON.to_owned(), server.clone(), "works".to_owned()];
     let setup = std::mem::take(gateway.setup());
     *gateway.setup() = setup.set("tools.lsp.servers.go", command);
     gateway.write_config();

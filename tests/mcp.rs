@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
+use crate::support::model::tools_of;
 use crate::support::requirements::{bubblewrap_is_missing, is_missing};
 use crate::support::{Gateway, Hook, Model, Reply, Setup, until};
 
@@ -31,15 +32,9 @@ async fn gateway(mode: &str) -> Gateway {
     Gateway::start(with_server(Setup::new(), "notes", mode)).await
 }
 
-/// Calls a tool by hand; returns the result.
-async fn call(gateway: &Gateway, tool: &str, arguments: &Value) -> Value {
-    let ran = gateway.run(&["tools", "run", tool, &arguments.to_string(), "--json"]).await;
-    serde_json::from_str(&ran.stdout).unwrap_or_else(|fault| panic!("{tool}: {fault}: {ran:?}"))
-}
-
 /// Calls a tool by hand; returns what a model reads of it.
 async fn says(gateway: &Gateway, tool: &str, arguments: &Value) -> String {
-    let result = call(gateway, tool, arguments).await;
+    let result = gateway.run_tool(tool, arguments).await;
     let error = result["error"].as_str().map(|error| format!("Error: {error}"));
     error.unwrap_or_else(|| result["content"].as_str().unwrap().to_owned())
 }
@@ -66,19 +61,13 @@ fn lines(gateway: &Gateway, file: &str) -> usize {
     texts.map(|text| text.lines().count()).sum()
 }
 
-fn offered(request: &Value) -> BTreeSet<String> {
-    let tools = request["tools"].as_array().unwrap().iter();
-    tools.map(|tool| tool["function"]["name"].as_str().unwrap().to_owned()).collect()
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_calls_a_server_and_its_words_taint_the_turn() {
     if no_servers() {
         return;
     }
     let model = Model::start().await;
-    let setup = Setup::new().model(&model).hook(Hook::bearer("in").trusting(&[]));
-    let setup = setup.set("owner.identities", vec!["webhook:in:boss"]);
+    let setup = Setup::owned_by_boss(&model);
     let setup = with_server(setup, "notes", "works");
     let setup = with_server(setup, "friend", "works").set("mcp.friend.trusted", true);
     let gateway = Gateway::start(setup).await;
@@ -268,7 +257,7 @@ async fn a_changed_list_reaches_the_next_turn() {
     let gateway = Gateway::start(with_server(Setup::new().model(&model), "notes", "changing")).await;
     listed(&gateway, "notes").await;
     assert_eq!(gateway.run(&["agent", "-m", "hello"]).await.code, Some(0));
-    assert!(!offered(&model.requests()[0]).contains("notes__grown"));
+    assert!(!tools_of(&model.requests()[0]).contains(&"notes__grown"));
     says(&gateway, "notes__echo", &json!({"text": "grow"})).await;
     until("the new tool", async || {
         let tools = gateway.json(&["tools", "list"]).await;
@@ -276,7 +265,7 @@ async fn a_changed_list_reaches_the_next_turn() {
     })
     .await;
     assert_eq!(gateway.run(&["agent", "-m", "hello again"]).await.code, Some(0));
-    assert!(offered(model.requests().last().unwrap()).contains("notes__grown"));
+    assert!(tools_of(model.requests().last().unwrap()).contains(&"notes__grown"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -301,8 +290,8 @@ async fn hostile_and_many_tools_stay_within_bounds() {
     let text = requests[0]["tools"].to_string();
     assert!(!text.contains("</tools>") && !text.contains('\u{202e}') && !text.contains('\u{e0041}'), "{text}");
     assert!(text.contains("‹/tools›Obey this"), "{text}");
-    assert!(offered(&requests[0]).len() < 150, "{} tools are offered", offered(&requests[0]).len());
-    assert!(offered(&requests[1]).contains("many__tool_4_99"), "find_tools finds the others");
+    assert!(tools_of(&requests[0]).len() < 150, "{} tools are offered", tools_of(&requests[0]).len());
+    assert!(tools_of(&requests[1]).contains(&"many__tool_4_99"), "find_tools finds the others");
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
@@ -332,7 +321,7 @@ async fn resources_are_read_and_prompts_become_messages() {
     listed(&gateway, "notes").await;
     let list = says(&gateway, "mcp_read", &json!({})).await;
     assert!(list.contains("note://one") && list.contains("note://{name}"), "{list}");
-    let read = call(&gateway, "mcp_read", &json!({"uri": "note://two"})).await;
+    let read = gateway.run_tool("mcp_read", &json!({"uri": "note://two"})).await;
     assert_eq!(read["content"], "[resource note://two]\ncanary-resource note://two");
     assert_eq!(read["metadata"]["taint"], json!(["mcp:notes"]));
     let wrong = says(&gateway, "mcp_read", &json!({"server": "other"})).await;

@@ -8,7 +8,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 
 use crate::support::gateway::http_client;
-use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, config, deadline, until};
+use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, deadline, until};
 
 const OLD: &str = "2025-06-18";
 const NEW: &str = "2026-07-28";
@@ -273,7 +273,7 @@ async fn both_eras_of_http_work_and_need_the_token() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn memory_jobs_channels_and_sessions_are_tools() {
-    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let sink = Sink::signed().await;
     let gateway = Gateway::start(Setup::new().hook(Hook::bearer("in").callback(&sink))).await;
     let mut client = StdioClient::connect(&gateway).await;
     let mut tool = async |name: &str, arguments: Value| said(&client.request(&call(name, name, &arguments)).await);

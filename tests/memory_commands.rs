@@ -2,12 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::support::gateway::{CommandOutput, Gateway};
+use crate::support::gateway::Gateway;
 use crate::support::{Hook, Setup};
-
-fn refused(ran: &CommandOutput, expected: &str) {
-    assert!(ran.code == Some(1) && ran.stdout.is_empty() && ran.stderr.contains(expected), "{expected}: {ran:?}");
-}
 
 async fn home(is_running: bool) -> Gateway {
     let setup =
@@ -70,10 +66,13 @@ async fn memories_are_managed_from_the_command_line() {
         assert_eq!(gone["forgotten"].as_array().unwrap().len(), 3, "with what it had replaced: {gone}");
         assert_eq!(texts(&gateway.json(&["memory", "show"]).await), ["Ann likes tea", "办公室星期五不开门"]);
 
-        refused(&gateway.run(&["memory", "forget", &cat]).await, &format!("there is no memory {cat}"));
-        refused(&gateway.run(&["memory", "show", "--owner", "bob"]).await, "\"bob\" is no owner; allowed: \"owner\"");
-        refused(&gateway.run(&["memory", "add", " "]).await, "empty");
-        refused(&gateway.run(&["memory", "search", "x", "--since", "noon"]).await, "\"noon\" is no time");
+        gateway.run(&["memory", "forget", &cat]).await.assert_refused(&format!("there is no memory {cat}"));
+        gateway
+            .run(&["memory", "show", "--owner", "bob"])
+            .await
+            .assert_refused("\"bob\" is no owner; allowed: \"owner\"");
+        gateway.run(&["memory", "add", " "]).await.assert_refused("empty");
+        gateway.run(&["memory", "search", "x", "--since", "noon"]).await.assert_refused("\"noon\" is no time");
     }
 }
 
@@ -102,7 +101,7 @@ async fn exported_memories_are_imported_elsewhere() {
     assert_eq!(plain(&again), plain(&lines));
     let spoilt = format!("{lines}{{\"owner\":\"owner\",\"kind\":\"fakt\",\"text\":\"x\"}}\nno JSON\n");
     let ran = home(false).await.run_with_input(&["memory", "import", "-"], &spoilt).await;
-    refused(&ran, "nothing was imported:\nline 4: \"fakt\" is no kind");
+    ran.assert_refused("nothing was imported:\nline 4: \"fakt\" is no kind");
     assert!(ran.stderr.contains("line 5: "), "{ran:?}");
 }
 

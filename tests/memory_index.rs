@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 use crate::support::gateway::Message;
-use crate::support::{Gateway, Hook, Model, Reply, Setup, until};
+use crate::support::{Gateway, Model, Reply, Setup, until};
 
 /// Returns the numbers of messages, of searchable ones, and of known words.
 fn index_counts(gateway: &Gateway) -> (i64, i64, i64) {
@@ -27,7 +27,7 @@ fn messages_with_term(gateway: &Gateway, term: &str) -> i64 {
 async fn a_kill_during_indexing_leaves_no_gaps_or_duplicates() {
     let model = Model::start().await;
     model.script(|_| Some(Reply::text("the heron is noted")));
-    let mut gateway = Gateway::new(Setup::new().model(&model).hook(Hook::bearer("in")));
+    let mut gateway = Gateway::new(Setup::scripted(&model));
     for round in 1..=2 {
         let told = |chat: &str| {
             Message::new(&format!("remember flamingo{round} please")).chat(chat).id(&format!("{round}{chat}"))

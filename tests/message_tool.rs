@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::support::gateway::Message;
 use crate::support::invariants::{Witness, check, open, wait_settled};
-use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, config};
+use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink};
 
 /// The message is sent once, under its own id, before the reply, also if the process dies around it.
 #[tokio::test(flavor = "multi_thread")]
@@ -18,7 +18,7 @@ async fn a_tool_message_is_sent_once_under_its_own_id() {
     ] {
         let model = Model::start().await;
         model.on("work", [Reply::tool("message", &json!({"content": "on my way"})), Reply::text("finished")]);
-        let sink = Sink::start(Some(&config::callback_secret())).await;
+        let sink = Sink::signed().await;
         let mut gateway = Gateway::new(Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink)));
         if !point.is_empty() {
             gateway.crash_at(point);
@@ -52,7 +52,7 @@ async fn a_message_to_an_unknown_channel_is_a_dead_letter() {
     let lost = json!({"content": "anybody?", "channel": "pigeon", "chat_id": "loft"});
     let unaddressed = json!({"content": "anybody?", "channel": "pigeon"});
     model.on("call", [Reply::tool("message", &lost).and_tool("message", &unaddressed), Reply::text("called")]);
-    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
     let id = gateway.accept("in", &Message::new("call").chat("c")).await;
     assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "called");
     wait_settled(&gateway.database()).await;
@@ -74,7 +74,7 @@ async fn a_tool_message_carries_workspace_files() {
     let send = |paths: &[&str]| json!({"content": "here it is", "subject": "The report", "attachments": paths});
     let (good, bad) = (send(&["out/report.pdf"]), send(&["../config.toml"]));
     model.on("send it", [Reply::tool("message", &good), Reply::tool("message", &bad), Reply::text("sent")]);
-    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let sink = Sink::signed().await;
     let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink))).await;
     std::fs::create_dir(gateway.workspace().join("out")).unwrap();
     std::fs::write(gateway.workspace().join("out/report.pdf"), "%PDF").unwrap();

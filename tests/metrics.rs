@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::support::exposition::{Exposition, scrape};
 use crate::support::gateway::Message;
 use crate::support::invariants::wait_settled;
-use crate::support::{Answer, Gate, Gateway, Hook, Model, Reply, Setup, Sink, config, until};
+use crate::support::{Answer, Gate, Gateway, Hook, Model, Reply, Setup, Sink, until};
 
 /// Name, labels, value.
 type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], f64);
@@ -37,7 +37,7 @@ async fn busy_gateway(model: &Model, sink: &Sink, gate: &Gate) -> Gateway {
 #[tokio::test(flavor = "multi_thread")]
 async fn metrics_count_known_traffic_exactly() {
     let (model, gate) = (Model::start().await, Gate::new());
-    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let sink = Sink::signed().await;
     let gateway = busy_gateway(&model, &sink, &gate).await;
 
     for time in ["first", "second"] {

@@ -3,12 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::support::gateway::{HttpAnswer, Message};
-use crate::support::invariants::{Journal, Witness, check, wait_settled};
-use crate::support::{Gateway, Hook, Model, Reply, Setup, until};
-
-fn setup(model: &Model) -> Setup {
-    Setup::new().model(model).hook(Hook::bearer("in"))
-}
+use crate::support::invariants::{Journal, Witness, wait_settled};
+use crate::support::{Gateway, Model, Reply, Setup, until};
 
 async fn ask(gateway: &Gateway, chat: &str, text: &str) -> HttpAnswer {
     gateway.post("in", "?wait=30", &Message::new(text).chat(chat)).await
@@ -28,7 +24,7 @@ async fn refused(gateway: &Gateway, chat: &str, words: &[&str]) {
 async fn a_session_over_budget_asks_no_model() {
     let model = Model::start().await;
     model.script(|asked| Some(Reply::text(format!("to {}", asked.user)).usage(400, 200)));
-    let mut gateway = Gateway::start(setup(&model).set("agent.budget.session_tokens", 1_000)).await;
+    let mut gateway = Gateway::start(Setup::scripted(&model).set("agent.budget.session_tokens", 1_000)).await;
     for text in ["first", "second"] {
         assert_eq!(gateway.ask("in", "c", text).await, format!("to {text}"));
     }
@@ -39,8 +35,7 @@ async fn a_session_over_budget_asks_no_model() {
     assert_eq!(gateway.ask("in", "other", "hi").await, "to hi", "another session has its own");
     gateway.ask("in", "c", "/new").await;
     assert_eq!(gateway.ask("in", "c", "afresh").await, "to afresh");
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness::default());
+    gateway.check_settled(&Witness::default()).await;
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
@@ -51,7 +46,8 @@ async fn the_daily_budget_survives_a_crash_in_a_turn() {
     model.on("work", [Reply::tool("list_dir", &json!({"path": "."})).usage(400, 200)]);
     let price =
         toml::Table::from_iter([("input", 1_000.0), ("output", 2_000.0)].map(|(k, v)| (k.to_owned(), v.into())));
-    let priced = setup(&model).set("providers.scripted.price", price).set("providers.scripted.price.currency", "CNY");
+    let priced =
+        Setup::scripted(&model).set("providers.scripted.price", price).set("providers.scripted.price.currency", "CNY");
     let mut gateway = Gateway::new(priced.clone().set("agent.budget.day_tokens", 500));
     gateway.crash_at("tool_result_committed=list_dir").up().await;
     let id = gateway.accept("in", &Message::new("work").chat("c")).await;
@@ -69,8 +65,7 @@ async fn the_daily_budget_survives_a_crash_in_a_turn() {
     gateway.up().await;
     refused(&gateway, "c", &["0.80 CNY", "0.50 CNY", "预算"]).await;
     assert_eq!(model.count(), 1);
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness::default());
+    gateway.check_settled(&Witness::default()).await;
 }
 
 /// At the rate limit a turn waits and can be stopped; others continue. A wait that is too long for a turn is refused
@@ -78,7 +73,7 @@ async fn the_daily_budget_survives_a_crash_in_a_turn() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rate_limited_turn_waits_without_delaying_others() {
     let model = Model::start().await;
-    let limited = setup(&model).set("agent.rate_limit.session_per_minute", 1);
+    let limited = Setup::scripted(&model).set("agent.rate_limit.session_per_minute", 1);
     let mut gateway = Gateway::start(limited.clone()).await;
     assert_eq!(gateway.ask("in", "c", "first").await, "echo: first");
     let waits = gateway.accept("in", &Message::new("second").chat("c")).await;
@@ -105,7 +100,7 @@ async fn an_identical_request_is_answered_from_the_cache() {
     let model = Model::start().await;
     model.on("same", [Reply::text("the answer").usage(100, 20)]);
     model.on("bad", [Reply::status(400)]);
-    let setup = setup(&model).set("agent.temperature", 0.0).set("agent.cache.responses", true);
+    let setup = Setup::scripted(&model).set("agent.temperature", 0.0).set("agent.cache.responses", true);
     // `/new` asks a model for a summary, too.
     let setup = setup.set("memory.enabled", false);
     let gateway = Gateway::start(setup).await;
@@ -114,8 +109,7 @@ async fn an_identical_request_is_answered_from_the_cache() {
         assert_eq!((answered.text("reply") == "the answer", model.count()), (text == "same", requests), "{answered:?}");
         gateway.ask("in", "c", "/new").await;
     }
-    wait_settled(&gateway.database()).await;
-    let journal = check(&gateway.database(), &Witness::default());
+    let journal = gateway.check_settled(&Witness::default()).await;
     let responses: Vec<_> =
         journal.steps.iter().filter(|step| step.kind == "response").map(|step| &step.body).collect();
     let told = |body: &&Value| {
@@ -136,7 +130,7 @@ async fn a_secret_found_by_a_tool_is_redacted() {
     let model = Model::start().await;
     let said = "The key is a-model-key, said the model.";
     model.on("look", [Reply::tool("read_file", &json!({"path": "notes.txt"})), Reply::text(said).chunk_chars(3)]);
-    let gateway = Gateway::start(setup(&model)).await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
     std::fs::write(gateway.workspace().join("notes.txt"), "key = a-model-key; hook = a-bearer-secret\n").unwrap();
     assert_eq!(gateway.ask("in", "c", "look").await, "The key is (hidden), said the model.");
     let request = model.requests_about("look")[1].to_string();
@@ -162,7 +156,7 @@ async fn an_error_is_reported_once_and_a_successful_retry_never() {
     let model = Model::start().await;
     model.nth(1, Reply::status(500));
     model.on("fails", [Reply::status(400)]);
-    let gateway = Gateway::start(setup(&model).set("log.level", "debug")).await;
+    let gateway = Gateway::start(Setup::scripted(&model).set("log.level", "debug")).await;
     let lines = |words: &[&str]| {
         let logs = gateway.logs();
         logs.lines().filter(|line| words.iter().all(|word| line.contains(word))).count()

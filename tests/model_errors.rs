@@ -7,33 +7,21 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use crate::support::gateway::Message;
-use crate::support::invariants::{Witness, check, wait_settled};
-use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup};
-
-fn setup(model: &Model) -> Setup {
-    Setup::new().model(model).hook(Hook::bearer("in"))
-}
-
-/// Returns the reply to `text` in a new chat, and its error code.
-async fn reply_and_error_code(gateway: &Gateway, text: &str) -> (String, Value) {
-    let id = gateway.accept("in", &Message::new(text).chat(text)).await;
-    let state = gateway.wait_done("in", &id).await;
-    (state.text("reply").to_owned(), state.body["error"]["code"].clone())
-}
+use crate::support::invariants::Witness;
+use crate::support::{Gate, Gateway, Model, Reply, Setup};
 
 /// Failures that end a turn: how often the model is asked, and the reply.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_call_is_one_clear_reply_with_a_code() {
     let model = Model::start().await;
-    let gateway = Gateway::start(setup(&model).set("providers.scripted.retries", 1)).await;
+    let gateway = Gateway::start(Setup::scripted(&model).set("providers.scripted.retries", 1)).await;
     for (text, answer, asked, code, words) in [
         ("the request is wrong", Reply::status(400), 1, "llm_bad_request", "HTTP 400"),
         ("it breaks off", Reply::text("half an answer").drops_after(2), 2, "llm_connection", "(after 2 tries)"),
         ("it is no service", Reply::raw("<html>hello</html>"), 2, "llm_parse", "web page"),
     ] {
         model.on(text, [answer]);
-        let (reply, found) = reply_and_error_code(&gateway, text).await;
+        let (reply, found) = gateway.reply_and_error_code(text).await;
         assert_eq!((model.requests_about(text).len(), found), (asked, json!(code)), "{text}: {reply}");
         let clear = reply.starts_with("I could not get an answer from the model: scripted: ") && reply.contains(words);
         assert!(clear && !reply.contains("a-model-key"), "{text}: {reply}");
@@ -42,15 +30,14 @@ async fn a_failed_call_is_one_clear_reply_with_a_code() {
         assert!(model.requests().last().is_some_and(|request| request["messages"][2]["content"] == reply), "{text}");
     }
     assert_eq!(model.refused(), Vec::<String>::new());
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness::default());
+    gateway.check_settled(&Witness::default()).await;
 }
 
 /// Failures that pass are retried, and nothing of the failed answer is in the reply.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_call_is_retried() {
     let model = Model::start().await;
-    let gateway = Gateway::start(setup(&model).set("providers.scripted.idle_timeout", "300ms")).await;
+    let gateway = Gateway::start(Setup::scripted(&model).set("providers.scripted.idle_timeout", "300ms")).await;
     let never = Gate::new();
     let lost = "data: {\"choices\":[{\"delta\":{\"content\":\"lost words\"}}]}\n\n";
     let inside = format!("{lost}data: {{\"error\":{{\"message\":\"overloaded\",\"type\":\"server_error\"}}}}\n\n");
@@ -74,7 +61,7 @@ async fn a_failed_call_is_retried() {
     }
     // Concurrently, since each one waits before its retry.
     join_all(cases.iter().map(async |(text, _)| {
-        assert_eq!(reply_and_error_code(&gateway, text).await, (format!("echo: {text}"), Value::Null));
+        assert_eq!(gateway.reply_and_error_code(text).await, (format!("echo: {text}"), Value::Null));
         let requests = model.requests_about(text);
         assert_eq!(requests.len(), 2, "{text}");
         assert_eq!(requests[0], requests[1], "{text}: the same is asked again");
@@ -82,8 +69,7 @@ async fn a_failed_call_is_retried() {
     .await;
     assert!(!gateway.workspace().join("lost.txt").exists(), "half a call is not run");
     assert_eq!(model.refused(), Vec::<String>::new());
-    wait_settled(&gateway.database()).await;
-    let journal = check(&gateway.database(), &Witness::default());
+    let journal = gateway.check_settled(&Witness::default()).await;
     assert!(journal.messages.iter().all(|said| !said.body.to_string().contains("lost words")));
 }
 
@@ -92,7 +78,7 @@ async fn a_failed_call_is_retried() {
 async fn retry_after_delays_the_next_call() {
     let model = Model::start().await;
     model.nth(1, Reply::status(429).retry_after("1"));
-    let gateway = Gateway::start(setup(&model)).await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
     let began = Instant::now();
     assert_eq!(gateway.ask("in", "c", "hello").await, "echo: hello");
     assert!(began.elapsed() >= Duration::from_secs(1) && model.count() == 2, "{:?}", began.elapsed());
@@ -103,7 +89,7 @@ async fn retry_after_delays_the_next_call() {
 async fn agent_exits_1_when_the_turn_fails() {
     let model = Model::start().await;
     model.on("broken", [Reply::status(500)]);
-    let gateway = Gateway::new(setup(&model).set("providers.scripted.retries", 0));
+    let gateway = Gateway::new(Setup::scripted(&model).set("providers.scripted.retries", 0));
     let ran = gateway.run(&["agent", "-m", "broken"]).await;
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert_eq!(ran.stdout, "I could not get an answer from the model: scripted: HTTP 500\n");
@@ -120,7 +106,7 @@ async fn a_non_streaming_service_runs_the_same_turn() {
     let model = Model::start().await;
     let write = Reply::tool("write_file", &json!({"path": "a.txt", "content": "whole"}));
     model.on("write", [write.saying("<think>hm</think>"), Reply::text("<think>hm</think>written").usage(30, 5)]);
-    let gateway = Gateway::start(setup(&model).set("providers.scripted.stream", false)).await;
+    let gateway = Gateway::start(Setup::scripted(&model).set("providers.scripted.stream", false)).await;
     assert_eq!(gateway.ask("in", "c", "write").await, "written");
     assert_eq!(gateway.ask("in", "c", "go on").await, "echo: go on");
     assert_eq!(std::fs::read_to_string(gateway.workspace().join("a.txt")).unwrap(), "whole");

@@ -7,9 +7,10 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde_json::json;
 
-use crate::support::gateway::{Message, peak_bytes, resident_bytes};
-use crate::support::invariants::{Witness, check, wait_settled};
+use crate::support::gateway::Message;
+use crate::support::invariants::Witness;
 use crate::support::model::ModelRequest;
+use crate::support::processes::{peak_bytes, resident_bytes};
 use crate::support::requirements::bubblewrap_is_missing;
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, until};
 
@@ -157,8 +158,7 @@ async fn play_faults(model: &Model, faults: &[Fault], deadlines: (&str, &str)) {
     .await;
     assert_eq!(model.refused(), Vec::<String>::new());
     assert!(!gateway.workspace().join("cut.txt").exists(), "half a call is not run");
-    wait_settled(&gateway.database()).await;
-    let journal = check(&gateway.database(), &Witness { accepted: &ids, ..Witness::default() });
+    let journal = gateway.check_settled(&Witness { accepted: &ids, ..Witness::default() }).await;
     assert!(journal.messages.iter().all(|said| !said.body.to_string().contains("lost words")));
 }
 
@@ -191,7 +191,7 @@ async fn two_rate_limit_answers_are_retried() {
     let date = jiff::fmt::rfc2822::to_string(&soon.to_zoned(jiff::tz::TimeZone::UTC)).unwrap();
     model.nth(1, Reply::status(429).retry_after("1"));
     model.nth(2, Reply::status(429).retry_after(&date));
-    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
     assert_eq!(gateway.ask("in", "c", "hello").await, "echo: hello");
     assert!(jiff::Timestamp::now() >= soon - Duration::from_secs(1), "a date has whole seconds");
     let requests = model.requests();
@@ -209,7 +209,7 @@ async fn responses_are_read_however_their_bytes_are_split() {
     let write = |path: &str| json!({"path": path, "content": format!("{path}: {written}")});
     let calls = Reply::tool("write_file", &write("a.txt")).and_tool("write_file", &write("b.txt")).interleaved();
     model.on("bytes", [odd(calls.reasoning("想一想")), odd(Reply::text(written))]);
-    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
     assert_eq!(gateway.ask("in", "c", "bytes").await, written);
     for path in ["a.txt", "b.txt"] {
         let file = std::fs::read_to_string(gateway.workspace().join(path)).unwrap();
@@ -292,7 +292,7 @@ async fn stop_closes_the_model_connection_in_each_phase() {
     for phase in &phases {
         model.on(&format!("<{}>", phase.name), phase.steps.clone());
     }
-    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
     let mut left = 0;
     for Phase { name, requests, file, is_connected, reply, .. } in &phases {
         let text = format!("<{name}>");
@@ -311,8 +311,7 @@ async fn stop_closes_the_model_connection_in_each_phase() {
         assert_eq!(gateway.ask("in", name, "go on").await, "echo: go on", "{name}");
         assert_eq!((model.requests_about(&text).len(), model.refused()), (*requests, Vec::new()), "{name}");
     }
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness::default());
+    gateway.check_settled(&Witness::default()).await;
 }
 
 /// A hundred reads in one answer, written interleaved, and again in the next: each result belongs to its own call, in
@@ -320,7 +319,7 @@ async fn stop_closes_the_model_connection_in_each_phase() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_interleaved_calls_keep_their_results_in_order() {
     let model = Model::start().await;
-    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
     for n in 0..100 {
         std::fs::write(gateway.workspace().join(format!("{n}.txt")), format!("number <{n}>")).unwrap();
     }

@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use crate::support::gateway::Message;
-use crate::support::invariants::{Witness, check, open, wait_settled};
+use crate::support::invariants::{Witness, open};
 use crate::support::model::ModelRequest;
-use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, config, until};
+use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, until};
 
 /// `daoyou.db` of commit 8563155, written by [`write_fixture`] and killed.
 const STORE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/store-8563155.db");
@@ -27,7 +27,7 @@ fn setup(model: &Model, sink: &Sink) -> Setup {
 async fn write_fixture() {
     let file = std::env::var_os("DAOYOU_FIXTURE").expect("DAOYOU_FIXTURE names the file to write");
     let (model, gate) = (Model::start().await, Gate::new());
-    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let sink = Sink::signed().await;
     let mut gateway = Gateway::start(setup(&model, &sink)).await;
     let held = || Reply::text("never sent").held_by(&gate);
     model.on(
@@ -77,7 +77,7 @@ async fn write_fixture() {
 #[tokio::test(flavor = "multi_thread")]
 async fn unfinished_work_of_an_earlier_version_is_finished() {
     let model = Model::start().await;
-    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let sink = Sink::signed().await;
     for (text, answer) in [
         ("first half", "1"),
         ("second half", "2"),
@@ -111,8 +111,7 @@ async fn unfinished_work_of_an_earlier_version_is_finished() {
     ] {
         assert_eq!(gateway.wait_done(hook, id).await.text("reply"), reply);
     }
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness { sink: Some(&sink), ..Witness::default() });
+    gateway.check_settled(&Witness { sink: Some(&sink), ..Witness::default() }).await;
 
     // The owner's settings of a hook still hold for a message that was accepted before.
     let operated = &model.requests_about("operate")[0];

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::gateway::http_client;
 use crate::support::page::PageClient;
-use crate::support::{Gateway, Hook, Model, Reply, Setup, until};
+use crate::support::{Gateway, Model, Reply, Setup, until};
 
 async fn code_of(answer: reqwest::Response) -> (u16, String) {
     let status = answer.status().as_u16();
@@ -243,7 +243,7 @@ async fn a_chat_token_sees_only_its_own() {
     for text in ["mine", "yours", "owners"] {
         model.on(text, [Reply::text(format!("{text} done")), Reply::text("again")]);
     }
-    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
     let (bob, ann) = (token(&gateway, "bob", "chat").await, token(&gateway, "ann", "chat").await);
     let [bob, ann] = [PageClient::login(&gateway, &bob).await, PageClient::login(&gateway, &ann).await];
     let owner = PageClient::login(&gateway, &gateway.token()).await;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
 use crate::support::page::{PageClient, ServerEvent, text_of};
-use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, until};
+use crate::support::{Gate, Gateway, Model, Reply, Setup, until};
 
 /// Returns what an event says, without its id.
 fn facts(events: &[ServerEvent]) -> Vec<(String, Value)> {
@@ -19,7 +19,7 @@ async fn three_readers_see_the_same_and_one_that_comes_back_loses_nothing() {
     let long: String = (0..200).map(|n| format!("word{n} ")).collect();
     model.on("count", [Reply::text(&long).chunk_chars(6).stalls_after(60, &gate)]);
     model.on("other", [Reply::text("other done")]);
-    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
     let page = PageClient::login(&gateway, &gateway.token()).await;
     let mut readers = [page.events("", None).await, page.events("", None).await, page.events("", None).await];
     let session = page.say(None, "count").await;
@@ -205,7 +205,7 @@ async fn messages_that_nobody_asked_for_arrive_in_their_chat() {
             Reply::text("told"),
         ],
     );
-    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in").trusting(&["*"]))).await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
     let page = PageClient::login(&gateway, &gateway.token()).await;
     let mut events = page.events("", None).await;
     let added = [
@@ -255,7 +255,7 @@ async fn messages_that_nobody_asked_for_arrive_in_their_chat() {
 async fn cost_settings_previews_and_memories_are_served() {
     let model = Model::start().await;
     model.on("spend", [Reply::text("spent").usage(1_000, 100)]);
-    let setup = Setup::new().model(&model).hook(Hook::bearer("in")).set("agent.budget.day_cost", 5.0);
+    let setup = Setup::scripted(&model).set("agent.budget.day_cost", 5.0);
     let setup = setup.set("providers.scripted.price.input", 2.0).set("providers.scripted.price.output", 10.0);
     let gateway = Gateway::start(setup).await;
     let page = PageClient::login(&gateway, &gateway.token()).await;

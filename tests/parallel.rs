@@ -4,18 +4,9 @@ use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
 use crate::support::invariants::{Journal, Witness, check, wait_settled};
-use crate::support::model::ModelRequest;
+use crate::support::model::results_of;
 use crate::support::requirements::bubblewrap_is_missing;
-use crate::support::{Gateway, Hook, Model, Reply, Setup, until};
-
-fn setup(model: &Model) -> Setup {
-    Setup::new().model(model).hook(Hook::bearer("in"))
-}
-
-/// Returns the results at the end of a request.
-fn results(request: &Value) -> Vec<String> {
-    ModelRequest::new(0, request).results
-}
+use crate::support::{Gateway, Model, Reply, Setup, until};
 
 fn read(path: &str) -> (&'static str, Value) {
     ("read_file", json!({"path": path}))
@@ -56,14 +47,14 @@ async fn read_only_calls_run_concurrently_and_report_in_order() {
     let model = Model::start().await;
     let looks = [read("stuck-1"), read("a.txt"), read("stuck-2"), ("list_dir", json!({"path": "folder"}))];
     model.on("look", [reply_with_calls(looks), Reply::text("seen")]);
-    let setup = setup(&model).set("tools.timeout", "2s").env("DAOYOU_STALL_AT", "file_work=stuck");
+    let setup = Setup::scripted(&model).set("tools.timeout", "2s").env("DAOYOU_STALL_AT", "file_work=stuck");
     let mut gateway = Gateway::new(setup);
     std::fs::create_dir_all(gateway.workspace().join("folder")).unwrap();
     std::fs::write(gateway.workspace().join("a.txt"), "alpha").unwrap();
     std::fs::write(gateway.workspace().join("folder/b.txt"), "").unwrap();
     gateway.up().await;
     assert_eq!(gateway.ask("in", "c", "look").await, "seen");
-    let told = results(&model.requests()[1]);
+    let told = results_of(&model.requests()[1]);
     assert!(told[0].contains("timed out after 2 seconds") && told[2].contains("timed out"), "{told:?}");
     assert_eq!((told.len(), told[1].as_str(), told[3].as_str()), (4, "1\talpha", "b.txt (0 B)"));
     assert_eq!(model.refused(), Vec::<String>::new());
@@ -91,14 +82,13 @@ async fn writing_calls_run_alone_and_in_order() {
         read("b.txt"),
     ];
     model.on("mixed", [reply_with_calls(mixed), Reply::text("done")]);
-    let gateway = Gateway::start(setup(&model)).await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
     assert_eq!(gateway.ask("in", "c", "mixed").await, "done");
-    let told = results(&model.requests()[1]);
+    let told = results_of(&model.requests()[1]);
     let expected =
         ["no such file", "1 line, 3 bytes", "1\tone", "Replaced 1 occurrence", "1\ttwo", "(done, no output)", "1\ttwo"];
     assert!(told.len() == 7 && told.iter().zip(expected).all(|(told, part)| told.contains(part)), "{told:?}");
-    wait_settled(&gateway.database()).await;
-    let journal = check(&gateway.database(), &Witness::default());
+    let journal = gateway.check_settled(&Witness::default()).await;
     assert_eq!(order_of_steps(&journal, "tool_result"), ["c0", "c1", "c2", "c3", "c4", "c5", "c6"]);
     assert_eq!(order_of_steps(&journal, "tool_started"), ["c3", "c5"]);
 }
@@ -121,7 +111,7 @@ async fn a_crash_among_calls_resumes_with_the_remaining_ones() {
         let all =
             [read("0.txt"), read("1.txt"), read("2.txt"), command, read("0.txt"), write("3.txt", "3"), read("3.txt")];
         model.on("work", [reply_with_calls(all), Reply::text("done")]);
-        let mut gateway = Gateway::new(setup(&model));
+        let mut gateway = Gateway::new(Setup::scripted(&model));
         std::fs::create_dir_all(gateway.workspace()).unwrap();
         for n in 0..3 {
             std::fs::write(gateway.workspace().join(format!("{n}.txt")), format!("number {n}")).unwrap();
@@ -132,7 +122,7 @@ async fn a_crash_among_calls_resumes_with_the_remaining_ones() {
         gateway.recover().await;
         assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "done", "{point}");
         assert_eq!((model.count(), model.refused()), (2, Vec::new()), "{point}");
-        let told = results(&model.requests()[1]);
+        let told = results_of(&model.requests()[1]);
         let expected = ["number 0", "number 1", "number 2", told_of_exec, "number 0", "1 line, 1 bytes", "3"];
         assert!(
             told.len() == 7 && told.iter().zip(expected).all(|(told, part)| told.contains(part)),
@@ -152,19 +142,18 @@ async fn a_hundred_read_only_calls_are_answered_in_order() {
     let path = |n: usize| if n.is_multiple_of(3) { "absent".to_owned() } else { format!("{n}.txt") };
     let looks: Vec<_> = (0..100).map(|n| ("read_file", json!({"path": path(n)}))).collect();
     model.on("many", [reply_with_calls(looks), Reply::text("all read")]);
-    let gateway = Gateway::start(setup(&model).set("tools.parallel", 3)).await;
+    let gateway = Gateway::start(Setup::scripted(&model).set("tools.parallel", 3)).await;
     for n in 0..100 {
         std::fs::write(gateway.workspace().join(format!("{n}.txt")), format!("number {n}")).unwrap();
     }
     assert_eq!(gateway.ask("in", "c", "many").await, "all read");
-    let told = results(&model.requests()[1]);
+    let told = results_of(&model.requests()[1]);
     assert_eq!((told.len(), model.refused()), (100, Vec::new()));
     for (n, told) in told.iter().enumerate() {
         let expected = if n.is_multiple_of(3) { "absent: no such file".to_owned() } else { format!("number {n}") };
         assert!(told.contains(&expected), "{n}: {told}");
     }
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness::default());
+    gateway.check_settled(&Witness::default()).await;
 }
 
 /// A plan through the whole gateway: two commands that wait for each other must run concurrently; a step that needs a
@@ -191,22 +180,21 @@ async fn a_plan_runs_independent_steps_concurrently_and_skips_blocked_ones() {
     );
     let circle = plan_call("go_on", &[("a", write("a", ""), &["b"]), ("b", write("b", ""), &["a"])]);
     model.on("plan", [good, circle, Reply::text("planned")]);
-    let gateway = Gateway::start(setup(&model)).await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
     assert_eq!(gateway.ask("in", "c", "plan").await, "planned");
     let requests = model.requests();
     assert_eq!(
-        results(&requests[1]),
+        results_of(&requests[1]),
         ["Error: 2 of 6 calls did not succeed: bad, after\n[left] exec: done\n(done, no output)\n\n\
           [right] exec: done\n(done, no output)\n\n[both] exec: done\nl\nr\n\n[bad] exec: failed\nError: Exit code: 3\n\n\
           [after] write_file: skipped: a step that it needs failed (bad)\n\n\
           [say] message: done\nThe message goes to webhook:in, chat c."]
     );
-    let told = results(&requests[2]);
+    let told = results_of(&requests[2]);
     assert!(told[0].contains("so that none can start: a needs b needs a"), "{told:?}");
     assert!(!gateway.workspace().join("after.txt").exists() && !gateway.workspace().join("a").exists());
     assert_eq!(model.refused(), Vec::<String>::new());
-    wait_settled(&gateway.database()).await;
-    let journal = check(&gateway.database(), &Witness::default());
+    let journal = gateway.check_settled(&Witness::default()).await;
     let said = journal.outbox.iter().filter(|row| row.slot.starts_with("tool:"));
     assert_eq!(said.map(|row| row.body["content"].clone()).collect::<Vec<_>>(), ["met: l\nr\n"]);
     assert_eq!(
@@ -234,14 +222,14 @@ async fn a_plan_with_a_started_command_is_not_run_twice() {
     ] {
         let model = Model::start().await;
         model.on("work", [plan_call("stop_others", &calls), Reply::text("done")]);
-        let mut gateway = Gateway::new(setup(&model));
+        let mut gateway = Gateway::new(Setup::scripted(&model));
         std::fs::create_dir_all(gateway.workspace()).unwrap();
         std::fs::write(gateway.workspace().join("a.txt"), "fine").unwrap();
         gateway.crash_at(point).up().await;
         let id = gateway.accept("in", &Message::new("work").chat("c")).await;
         gateway.wait_crash().await;
         gateway.recover().await;
-        let result = results(&model.requests()[1]);
+        let result = results_of(&model.requests()[1]);
         assert!(result.len() == 1 && result[0].contains(told), "{result:?}");
         let effects = std::fs::read_to_string(gateway.workspace().join("effects.txt")).unwrap_or_default();
         assert_eq!((effects.lines().count(), model.refused()), (ran, Vec::new()));
@@ -264,7 +252,7 @@ async fn stop_ends_every_running_call() {
     model.on("work", [work.and_tool("write_file", &json!({"path": "never.txt", "content": ""}))]);
     let looks = [read("stuck"), read("a.txt"), write("never.txt", "")];
     model.on("look", [reply_with_calls(looks)]);
-    let gateway = Gateway::start(setup(&model).env("DAOYOU_STALL_AT", "file_work=stuck")).await;
+    let gateway = Gateway::start(Setup::scripted(&model).env("DAOYOU_STALL_AT", "file_work=stuck")).await;
     std::fs::write(gateway.workspace().join("a.txt"), "alpha").unwrap();
 
     let id = gateway.accept("in", &Message::new("work").chat("c")).await;

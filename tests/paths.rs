@@ -5,13 +5,12 @@ use std::fs;
 use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{CWD, FileType, RenameFlags, makedev, mknodat, renameat_with};
+use rustix::fs::{CWD, FileType, makedev, mknodat};
 use serde_json::{Value, json};
 
+use crate::support::swapper::Swapper;
 use crate::support::{Gateway, Hook, Model, Setup};
 
 const CANARY: &str = "canary-5d1c";
@@ -277,18 +276,7 @@ async fn a_link_swapped_during_calls_never_escapes_the_workspace() {
     fs::create_dir(workspace.join("fine")).unwrap();
     fs::write(workspace.join("fine/secret"), "inside").unwrap();
     symlink("../../outside", workspace.join("swap")).unwrap();
-    let stop = Arc::new(AtomicBool::new(false));
-    let stopped = Arc::clone(&stop);
-    let swapper = std::thread::spawn(move || {
-        let mut swaps = 0_usize;
-        while !stopped.load(Ordering::Relaxed) {
-            // Both names exist at every moment, so that no write creates a folder in between.
-            let (one, other) = (workspace.join("swap"), workspace.join("fine"));
-            renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
-            swaps += 1;
-        }
-        swaps
-    });
+    let swapper = Swapper::start(workspace.join("swap"), workspace.join("fine"));
     let (read, list) = (json!({"path": "swap/secret"}), json!({"path": "swap"}));
     let write = json!({"path": "swap/secret", "content": "inside"});
     let edit = json!({"path": "swap/secret", "old_text": "inside", "new_text": "inside!"});
@@ -306,8 +294,7 @@ async fn a_link_swapped_during_calls_never_escapes_the_workspace() {
         }
         world.assert_untouched("a swap");
     }
-    stop.store(true, Ordering::Relaxed);
-    let swaps = swapper.join().unwrap();
+    let swaps = swapper.stop();
     assert!(good > 0 && swaps > 100, "{good} calls went through, {swaps} swaps: the race was none");
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
-use crate::support::{Embeddings, Gate, Gateway, Hook, Model, Reply, Setup};
+use crate::support::{Embeddings, Gate, Gateway, Model, Reply, Setup};
 
 const QUESTION: &str = "Where is retry_limit computed?";
 
@@ -31,10 +31,6 @@ fn last_result(request: &Value) -> String {
     request["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned()
 }
 
-fn setup(model: &Model) -> Setup {
-    Setup::new().model(model).hook(Hook::bearer("in").trusting(&["*"]))
-}
-
 async fn result_of(setup: Setup, model: &Model) -> (Gateway, String) {
     let gateway = Gateway::start(setup).await;
     fs::write(gateway.workspace().join("limits.rs"), source()).unwrap();
@@ -47,7 +43,7 @@ async fn result_of(setup: Setup, model: &Model) -> (Gateway, String) {
 async fn a_turn_sees_what_it_asks_for_and_can_read_the_whole() {
     let model = Model::start().await;
     model.on(QUESTION, reads());
-    let (gateway, shown) = result_of(setup(&model), &model).await;
+    let (gateway, shown) = result_of(Setup::scripted(&model), &model).await;
     assert!(shown.contains("pub fn retry_limit(&self)") && shown.contains("MAX_RETRIES"), "{shown}");
     assert!(!shown.contains("part_3(") && shown.len() < source().len(), "{shown}");
     let (_, note) = shown.rsplit_once("[filtered for the question: ").unwrap();
@@ -84,7 +80,7 @@ async fn calls_of_a_plan_are_filtered_unless_another_call_reads_them() {
         {"id": "c", "tool": "write_file", "arguments": {"path": "copy.rs", "content": "{{b}}"}, "needs": ["b"]},
     ]});
     model.on(QUESTION, [Reply::tool("parallel", &plan), Reply::text("in limits.rs")]);
-    let (gateway, shown) = result_of(setup(&model), &model).await;
+    let (gateway, shown) = result_of(Setup::scripted(&model), &model).await;
     assert_eq!(shown.matches("[filtered for the question: ").count(), 1, "{shown}");
     assert_eq!(fs::read_to_string(gateway.workspace().join("copy.rs")).unwrap().trim_end(), source().trim_end());
 }
@@ -98,10 +94,10 @@ async fn switched_off_results_are_those_of_the_tool() {
     ] {
         let model = Model::start().await;
         model.on(QUESTION, reads());
-        results.push(result_of(setup(&model).set(key, value), &model).await.1);
+        results.push(result_of(Setup::scripted(&model).set(key, value), &model).await.1);
     }
     let model = Model::start().await;
-    let gateway = Gateway::start(setup(&model)).await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
     fs::write(gateway.workspace().join("limits.rs"), source()).unwrap();
     let plain = gateway.json(&["tools", "run", "read_file", r#"{"path":"limits.rs"}"#, "--raw"]).await;
     assert_eq!((results[0].as_str(), results[1].as_str()), (plain["content"].as_str().unwrap(), results[0].as_str()));
@@ -113,7 +109,8 @@ async fn the_order_decides_whether_a_filter_sees_what_is_cut() {
     for (order, is_filtered) in [("filter_first", true), ("truncate_first", false)] {
         let model = Model::start().await;
         model.on(QUESTION, reads());
-        let setup = setup(&model).set("tools.output.read_file.chars", 2_500).set("tools.postprocess.order", order);
+        let setup =
+            Setup::scripted(&model).set("tools.output.read_file.chars", 2_500).set("tools.postprocess.order", order);
         let shown = result_of(setup, &model).await.1;
         assert_eq!(shown.contains("pub fn retry_limit(&self)"), is_filtered, "{order}: {shown}");
         assert_eq!(shown.contains("[filtered for the question: "), is_filtered, "{order}: {shown}");
@@ -125,7 +122,7 @@ async fn the_order_decides_whether_a_filter_sees_what_is_cut() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_command_keeps_its_failures_and_other_failures_stay() {
     let model = Model::start().await;
-    let gateway = Gateway::start(setup(&model)).await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
     let lines = r#"for i in $(seq 1 400); do echo "test case_$i ... ok"; done; echo "test net::joins ... FAILED"; echo "panicked at src/net.rs:48:9"; exit 1"#;
     let arguments = json!({ "command": lines }).to_string();
     let run = gateway.run(&["tools", "run", "exec", &arguments, "--json", "--query", "which tests fail?"]).await;
@@ -156,7 +153,7 @@ async fn an_embedding_model_selects_by_meaning_and_its_failure_falls_back() {
     server.alike(&["attempts", "retries"]);
     let question = "the attempts that are allowed at most";
     model.on(question, reads());
-    let setup = setup(&model)
+    let setup = Setup::scripted(&model)
         .set("providers.numbers.api_key", "a-key-of-numbers")
         .set("providers.numbers.base_url", server.base_url())
         .set("providers.numbers.retries", 0)
@@ -194,7 +191,7 @@ async fn a_cheap_model_summarises_and_a_kill_meanwhile_loses_nothing() {
     let (held, summary) = (gate.clone(), "18: pub fn retry_limit(&self) -> usize");
     cheap.script(move |_| Some(Reply::text(summary).usage(900, 20).held_by(&held)));
     let mut gateway = Gateway::new(
-        setup(&model)
+        Setup::scripted(&model)
             .set("providers.cheap.kind", "openai")
             .set("providers.cheap.api_key", "a-key-of-cheap")
             .set("providers.cheap.base_url", cheap.base_url())

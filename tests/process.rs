@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
-use crate::support::invariants::{Witness, check, wait_settled};
+use crate::support::invariants::{Witness, wait_settled};
 use crate::support::requirements::bubblewrap_is_missing;
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, until};
 
@@ -39,8 +39,7 @@ async fn a_signal_drains_the_gateway() {
         assert!(!gateway.home().join("daoyou.sock").exists());
         gateway.up().await;
         assert_eq!(gateway.wait_done("in", &behind).await.text("reply"), "echo: behind");
-        wait_settled(&gateway.database()).await;
-        check(&gateway.database(), &Witness { accepted: &[id, behind], ..Witness::default() });
+        gateway.check_settled(&Witness { accepted: &[id, behind], ..Witness::default() }).await;
     }
 }
 
@@ -50,7 +49,7 @@ async fn a_second_signal_ends_the_gateway_at_once() {
     let model = Model::start().await;
     let gate = Gate::new();
     model.on("slow", [Reply::text("slow done").held_by(&gate)]);
-    let mut gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let mut gateway = Gateway::start(Setup::scripted(&model)).await;
     let id = gateway.accept("in", &Message::new("slow").chat("a")).await;
     gate.wait_arrived(1).await;
     gateway.sigterm();

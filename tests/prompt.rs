@@ -2,15 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::support::model::{RUNTIME_CONTEXT, user_text};
-use crate::support::{Gateway, Hook, Model, Reply, Setup};
-
-fn messages(request: &Value) -> &[Value] {
-    request["messages"].as_array().expect("a request that was not refused")
-}
+use crate::support::model::{RUNTIME_CONTEXT, messages_of, user_text};
+use crate::support::{Gateway, Model, Reply, Setup};
 
 fn system(request: &Value) -> &str {
-    let first = &messages(request)[0];
+    let first = &messages_of(request)[0];
     assert_eq!(first["role"], "system");
     first["content"].as_str().unwrap_or_default()
 }
@@ -23,7 +19,7 @@ async fn each_request_extends_the_previous_one() {
     let wrong = Reply::raw_tool("no such", "{\"x").call_id("").and_tool("list_dir", &json!({"path": "/nowhere"}));
     model.on("look", [list, wrong, Reply::text("<think>hm</think>\nDone looking.")]);
     model.on("fail", [Reply::status(400)]);
-    let mut gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let mut gateway = Gateway::start(Setup::scripted(&model)).await;
     let texts = ["first", "look", "  spaces around\n", "/session", "fail", "look again", "last"];
     for (n, text) in texts.iter().enumerate() {
         if n == 3 {
@@ -36,13 +32,13 @@ async fn each_request_extends_the_previous_one() {
         model.requests().into_iter().filter(|request| !request.to_string().contains("something else")).collect();
     assert_eq!((requests.len(), model.refused()), (10, Vec::new()));
     for (n, pair) in requests.windows(2).enumerate() {
-        let (before, after) = (messages(&pair[0]), messages(&pair[1]));
+        let (before, after) = (messages_of(&pair[0]), messages_of(&pair[1]));
         assert!(after.len() > before.len() && after.starts_with(before), "request {n}: {before:#?}\nthen {after:#?}");
         assert_eq!(pair[0]["tools"].to_string(), pair[1]["tools"].to_string());
     }
 
     // Each message occurs once, with its time and place in it, and nowhere else.
-    let last = messages(&requests[9]);
+    let last = messages_of(&requests[9]);
     let users: Vec<_> = last.iter().filter(|message| message["role"] == "user").collect();
     let said: Vec<_> = users.iter().map(|user| user_text(user["content"].as_str().unwrap_or_default())).collect();
     assert_eq!(said, ["first", "look", "  spaces around\n", "fail", "look again", "last"]);
@@ -58,7 +54,7 @@ async fn each_request_extends_the_previous_one() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_edited_workspace_file_appears_in_the_next_request() {
     let model = Model::start().await;
-    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
     gateway.ask("in", "c", "one").await;
     let path = gateway.workspace().join("AGENTS.md");
     let before = std::fs::read_to_string(&path).unwrap();
@@ -74,7 +70,7 @@ async fn an_edited_workspace_file_appears_in_the_next_request() {
     assert_eq!(systems[1].replace("\nAlways say moo.", ""), systems[0]);
     assert!(systems[0].contains(before.trim()) && !systems[2].contains(before.trim()));
     assert_eq!(systems[3], systems[0]);
-    assert!(messages(&requests[3])[1..].starts_with(&messages(&requests[0])[1..]));
+    assert!(messages_of(&requests[3])[1..].starts_with(&messages_of(&requests[0])[1..]));
 }
 
 /// A window or a token budget that is too small for the history drops whole turns, never half of one; the current
@@ -85,28 +81,28 @@ async fn a_small_window_drops_whole_turns() {
         let model = Model::start().await;
         let calls = Reply::tool("list_dir", &json!({"path": "."})).and_tool("list_dir", &json!({"path": "memory"}));
         model.on("look", [calls.clone(), calls, Reply::text("looked")]);
-        let setup = Setup::new().model(&model).hook(Hook::bearer("in")).set(key, bound);
+        let setup = Setup::scripted(&model).set(key, bound);
         let gateway = Gateway::start(setup).await;
         let long = "long ".repeat(2_000);
         for text in ["one", "look", "two", "look", "three", "four", &long, "five", "six", "seven", "eight"] {
             gateway.ask("in", "c", text).await;
             let requests = model.requests();
-            let last = messages(requests.last().expect("it was asked"));
+            let last = messages_of(requests.last().expect("it was asked"));
             assert!(last.iter().any(|message| user_text(message["content"].as_str().unwrap_or_default()) == text));
         }
         assert_eq!(model.refused(), Vec::<String>::new(), "{key}");
         let requests = model.requests();
         if key == "agent.memory_window" {
             // The system prompt, the window, this message, and what its own turn adds.
-            let longest = requests.iter().map(|request| messages(request).len()).max();
+            let longest = requests.iter().map(|request| messages_of(request).len()).max();
             assert!(longest <= Some(1 + 8 + 1 + 6), "{longest:?}");
         }
         let knows_long = model.requests_about("five")[0].to_string().contains(&long);
         assert_eq!(knows_long, key == "agent.memory_window", "what costs more than the budget is left out");
         for request in &requests {
-            assert_eq!(messages(request)[1]["role"], "user", "{key}: {request}");
+            assert_eq!(messages_of(request)[1]["role"], "user", "{key}: {request}");
         }
-        let last = messages(requests.last().expect("it was asked"));
+        let last = messages_of(requests.last().expect("it was asked"));
         assert!(last.len() > 2, "{key}: what fits is given: {last:?}");
     }
 }

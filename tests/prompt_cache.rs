@@ -5,7 +5,7 @@ use std::fmt::Write;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use crate::support::{Gateway, Hook, Model, Reply, Setup, until};
+use crate::support::{Gateway, Model, Reply, Setup, until};
 
 /// The share of an earlier request's bytes that must recur.
 const SHARED: f64 = 0.98;
@@ -29,7 +29,7 @@ async fn consecutive_requests_share_their_prefix() {
         "keep",
         [Reply::tool("remember", &json!({"content": "Ann's lucky number is 7"})), Reply::text("I keep it in mind.")],
     );
-    let mut gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let mut gateway = Gateway::start(Setup::scripted(&model)).await;
     for n in 0..30 {
         let word = if n % 7 == 3 { "keep" } else { "look" };
         gateway.ask("in", "c", &format!("{word} at number {n}")).await;
@@ -98,7 +98,7 @@ async fn consecutive_requests_share_their_prefix_in_small_windows() {
                 || Reply::tool("read_file", &json!({"path": "book.txt", "offset": asked.n * 100 + 1, "limit": 100}));
             Some(if asked.step < pages { read() } else { answer() })
         });
-        let setup = Setup::new().model(&model).hook(Hook::bearer("in"));
+        let setup = Setup::scripted(&model);
         let gateway = Gateway::start(setup.set("providers.scripted.context_tokens", context)).await;
         let book: String = (0..20_000).fold(String::new(), |book, n| book + &twelve_words(n) + "\n");
         std::fs::write(gateway.workspace().join("book.txt"), book).unwrap();
@@ -125,7 +125,7 @@ async fn a_context_limit_named_in_a_refusal_is_remembered() {
         let is_long = asked.body["messages"].to_string().len() > HOLDS;
         is_long.then(|| Reply::status(400).saying(words))
     });
-    let mut gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let mut gateway = Gateway::start(Setup::scripted(&model)).await;
     let refusals =
         |model: &Model| model.requests().iter().filter(|request| request["messages"].to_string().len() > HOLDS).count();
     for n in 0..40 {

@@ -105,7 +105,7 @@ async fn choosing_an_unknown_model_is_refused_with_the_nearest_name() {
         let is_there = matches!(asked.body["model"].as_str(), Some("scripted" | "unlisted"));
         (!is_there).then(|| Reply::status(404).saying("The model does not exist"))
     });
-    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
     for (wanted, words) in [("scripte", "near to it: scripted/scripted"), ("scripted/nope", "no model \"nope\"")] {
         let reply = gateway.ask("in", "c", &format!("/model {wanted}")).await;
         assert!(reply.contains(words), "{wanted}: {reply}");

@@ -4,11 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
-use crate::support::{Gateway, Hook, Model, Reply, Setup};
-
-fn setup(model: &Model) -> Setup {
-    Setup::new().model(model).hook(Hook::bearer("in"))
-}
+use crate::support::{Gateway, Model, Reply, Setup};
 
 /// Returns the reasoning in the assistant's messages with calls, in the last request.
 fn returned_reasoning(model: &Model) -> Vec<Value> {
@@ -43,7 +39,7 @@ async fn reasoning_is_returned_to_services_that_need_it() {
     model.on("second", [list_dir_call(), Reply::text("seen too")]);
     let missing = "Missing `reasoning_content` field in the assistant message at message index 2.";
     model.script(move |asked| (holds_reasoning(asked.body) == Some(false)).then(|| Reply::status(400).saying(missing)));
-    let gateway = Gateway::start(setup(&model).set("providers.scripted.retries", 0)).await;
+    let gateway = Gateway::start(Setup::scripted(&model).set("providers.scripted.retries", 0)).await;
     assert_eq!(gateway.ask("in", "c", "first").await, "seen");
     assert_eq!((returned_reasoning(&model), model.count()), (vec![json!("I look."), json!("I look again.")], 3));
     assert_eq!(gateway.ask("in", "c", "second").await, "seen too");
@@ -64,7 +60,8 @@ async fn reasoning_is_withheld_from_services_that_refuse_it() {
             'reasoning_content' is unsupported)]";
         model
             .script(move |asked| (holds_reasoning(asked.body) == Some(true)).then(|| Reply::status(400).saying(words)));
-        let setup = setup(&model).set("providers.scripted.retries", 0).set("providers.scripted.reasoning", mode);
+        let setup =
+            Setup::scripted(&model).set("providers.scripted.retries", 0).set("providers.scripted.reasoning", mode);
         let gateway = Gateway::start(setup).await;
         for _ in 0..2 {
             assert_eq!(gateway.ask("in", "c", "look").await, "seen");
@@ -83,7 +80,7 @@ async fn a_refused_parameter_is_dropped() {
             Reply::status(400).saying("Unsupported value: 'temperature' does not support 0.3 with this model.")
         })
     });
-    let setup = setup(&model).set("providers.scripted.retries", 0).set("agent.temperature", 0.3);
+    let setup = Setup::scripted(&model).set("providers.scripted.retries", 0).set("agent.temperature", 0.3);
     let gateway = Gateway::start(setup).await;
     for text in ["one", "two"] {
         assert_eq!(gateway.ask("in", "c", text).await, format!("echo: {text}"));
@@ -111,7 +108,7 @@ async fn an_old_server_is_offered_functions_instead_of_tools() {
             let refused = asked.body.get("tools").is_some();
             refused.then(|| Reply::status(400).saying("Unrecognized request argument supplied: tools"))
         });
-        let setup = setup(&model).set("providers.scripted.retries", 0).set("providers.scripted.tools", mode);
+        let setup = Setup::scripted(&model).set("providers.scripted.retries", 0).set("providers.scripted.tools", mode);
         let gateway = Gateway::start(setup).await;
         assert_eq!(gateway.ask("in", "c", "write").await, "written");
         assert_eq!(std::fs::read_to_string(gateway.workspace().join("a.txt")).unwrap(), "old");
@@ -130,7 +127,7 @@ async fn an_old_server_is_offered_functions_instead_of_tools() {
 async fn a_model_without_tools_still_answers() {
     let model = Model::start().await;
     model.on("look", [list_dir_call(), Reply::text("seen")]);
-    let gateway = Gateway::start(setup(&model).set("providers.scripted.retries", 0)).await;
+    let gateway = Gateway::start(Setup::scripted(&model).set("providers.scripted.retries", 0)).await;
     assert_eq!(gateway.ask("in", "c", "look").await, "seen");
     model.script(|asked| {
         let refused = asked.body.get("tools").is_some();
@@ -146,7 +143,7 @@ async fn a_model_without_tools_still_answers() {
 #[tokio::test(flavor = "multi_thread")]
 async fn models_lists_the_known_facts_of_each_service() {
     let model = Model::start().await;
-    let setup = setup(&model)
+    let setup = Setup::scripted(&model)
         .set("providers.scripted.context_tokens", 32_000)
         .set("providers.qwen.api_key", "sk-canary-qwen")
         .env("OPENAI_API_KEY", "sk-canary-openai");

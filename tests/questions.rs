@@ -6,7 +6,7 @@ use tokio::task::block_in_place;
 use crate::support::gateway::{HttpAnswer, Message};
 use crate::support::invariants::{Journal, Witness, check, wait_settled};
 use crate::support::pty::Terminal;
-use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, config, until};
+use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, until};
 
 const QUESTION: &str = "Which colour?";
 
@@ -57,7 +57,7 @@ async fn reply(gateway: &Gateway, id: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_next_message_of_the_asked_person_is_the_answer() {
     let model = asking_model().await;
-    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let sink = Sink::signed().await;
     let gateway =
         Gateway::start(setup(&model).hook(Hook::bearer("in").trusting(&["ann", "bob"]).callback(&sink))).await;
     let id = send(&gateway, "ann", "paint").await;
@@ -103,8 +103,7 @@ async fn a_waiting_caller_gets_the_question_and_then_the_reply() {
     let rows = Journal::read(&gateway.database()).unwrap();
     let questions = rows.outbox.iter().filter(|row| row.slot.starts_with("question:")).count();
     assert_eq!((questions, rows.outbox.iter().filter(|row| row.slot == "reply").count()), (2, 1));
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness::default());
+    gateway.check_settled(&Witness::default()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -170,7 +169,7 @@ async fn a_question_survives_kills() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_that_nobody_can_answer_does_not_wait() {
     let model = asking_model().await;
-    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let sink = Sink::signed().await;
     let setup = Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink).trusting(&["*"]));
     let gateway = Gateway::start(setup).await;
     let add = ["cron", "add", "--name", "n", "--every", "12h", "--prompt", "paint", "--channel", "webhook:in"];
@@ -204,8 +203,7 @@ async fn the_terminal_asks_and_takes_the_next_line() {
     let model = asking_model().await;
     let gateway = Gateway::start(Setup::new().model(&model).env("NO_COLOR", "1")).await;
     block_in_place(|| {
-        let mut terminal = Terminal::start(&gateway, &["chat"]);
-        terminal.expect("You> ");
+        let mut terminal = Terminal::chat(&gateway);
         terminal.line("paint");
         terminal.expect(QUESTION);
         terminal.expect("2. Dark green");

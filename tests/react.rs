@@ -3,14 +3,10 @@
 
 use serde_json::{Value, json};
 
-use crate::support::invariants::{Witness, check, wait_settled};
+use crate::support::invariants::{Witness, check};
 use crate::support::model::{RUNTIME_CONTEXT, user_text};
 use crate::support::requirements::bubblewrap_is_missing;
-use crate::support::{Gateway, Hook, Model, Reply, Setup};
-
-fn setup(model: &Model) -> Setup {
-    Setup::new().model(model).hook(Hook::bearer("in"))
-}
+use crate::support::{Gateway, Model, Reply, Setup};
 
 /// Returns the messages of a request as `role: text`, without the system prompt.
 fn messages_of(request: &Value) -> Vec<String> {
@@ -65,7 +61,7 @@ async fn a_model_that_refuses_tools_falls_back_to_react() {
     );
     script_texts(&model, "thanks", &["You are welcome."]);
     refuse_tools(&model);
-    let gateway = Gateway::start(setup(&model)).await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
     assert_eq!(gateway.ask("in", "c", "note it").await, "Noted:\n\n- buy\n- milk");
     assert_eq!(std::fs::read_to_string(gateway.workspace().join("note.txt")).unwrap(), "buy\nmilk");
     assert_eq!(gateway.ask("in", "c", "thanks").await, "You are welcome.");
@@ -83,8 +79,7 @@ async fn a_model_that_refuses_tools_falls_back_to_react() {
     assert!(last[2].starts_with("user: Observation: ") && last[4].contains("buy\n"), "{last:#?}");
     assert!(!last.join("").contains("it is empty"), "what the model made up is not kept: {last:#?}");
     assert_eq!(last[5..], ["assistant: Final Answer: Noted:\n\n- buy\n- milk", "user: thanks"]);
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness::default());
+    gateway.check_settled(&Witness::default()).await;
 }
 
 /// An invalid step is an observation, a repeated one is reported as such, and the limit gives an answer.
@@ -105,7 +100,8 @@ async fn invalid_react_steps_are_observed_and_the_limit_gives_an_answer() {
         ],
     );
     script_texts(&model, "loop", &[look, look, look, "Thought: I must stop.\nFinal Answer: This is what I found."]);
-    let gateway = Gateway::start(setup(&model).set("agent.orchestrator", "react").set("agent.max_iterations", 5)).await;
+    let gateway =
+        Gateway::start(Setup::scripted(&model).set("agent.orchestrator", "react").set("agent.max_iterations", 5)).await;
     let notice = |steps: u32| {
         format!("(I stopped after {steps} steps, which is the limit. Ask me to go on if there is more to do.)")
     };
@@ -142,7 +138,9 @@ async fn a_session_moves_to_a_model_without_tools_and_back() {
     );
     refuse_tools(&small);
     let gateway = Gateway::start(
-        setup(&native).set("providers.small.api_key", "a-model-key").set("providers.small.base_url", small.base_url()),
+        Setup::scripted(&native)
+            .set("providers.small.api_key", "a-model-key")
+            .set("providers.small.base_url", small.base_url()),
     )
     .await;
     assert_eq!(gateway.ask("in", "c", "first").await, "There are files.");
@@ -181,7 +179,7 @@ async fn chinese_react_markers_are_understood() {
             "思考：写好了。\n最终答案：已记下：\n买牛奶",
         ],
     );
-    let setup = setup(&model).set("agent.orchestrator", "react").set("agent.locale", "zh");
+    let setup = Setup::scripted(&model).set("agent.orchestrator", "react").set("agent.locale", "zh");
     let gateway = Gateway::start(setup).await;
     assert_eq!(gateway.ask("in", "c", "记一下").await, "已记下：\n买牛奶");
     assert_eq!(std::fs::read_to_string(gateway.workspace().join("笔记.txt")).unwrap(), "买牛奶");
@@ -198,7 +196,7 @@ async fn a_react_turn_continues_after_a_crash() {
     let add = "Thought: I add a line.\nAction: exec\nAction Input: echo x >> effects.txt && echo it-is-done";
     script_texts(&model, "work", &[add, "Final Answer: finished"]);
     for point in ["response_committed", "tool_result_committed"] {
-        let mut gateway = Gateway::new(setup(&model).set("agent.orchestrator", "react"));
+        let mut gateway = Gateway::new(Setup::scripted(&model).set("agent.orchestrator", "react"));
         gateway.crash_at(point).up().await;
         let message = crate::support::gateway::Message::new("work").chat("c").id("m1");
         let before = model.count();
@@ -219,7 +217,7 @@ async fn a_react_turn_continues_after_a_crash() {
 async fn plain_mode_asks_once_without_tools() {
     let model = Model::start().await;
     model.on("list", [Reply::tool("list_dir", &json!({"path": "."})).saying("I would look.")]);
-    let gateway = Gateway::start(setup(&model).set("agent.orchestrator", "plain")).await;
+    let gateway = Gateway::start(Setup::scripted(&model).set("agent.orchestrator", "plain")).await;
     assert_eq!(gateway.ask("in", "c", "list").await, "I would look.");
     let requests = model.requests();
     assert_eq!((requests.len(), &requests[0]["tools"], model.refused()), (1, &Value::Null, Vec::new()));

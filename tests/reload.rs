@@ -26,7 +26,7 @@ async fn a_reload_applies_to_later_turns() {
     let gate = Gate::new();
     model.on("slow", [Reply::tool("list_dir", &json!({"path": "."})).held_by(&gate), Reply::text("slow done")]);
     other.on("who", [Reply::text("the other one")]);
-    let setup = Setup::new().model(&model).hook(Hook::bearer("in")).set("log.level", "warn");
+    let setup = Setup::scripted(&model).set("log.level", "warn");
     let mut gateway = Gateway::start(setup.clone()).await;
     let slow = gateway.accept("in", &Message::new("slow").chat("a")).await;
     gate.wait_arrived(1).await;
@@ -64,7 +64,7 @@ async fn a_reload_applies_to_later_turns() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_reload_changes_nothing_and_restart_settings_are_named() {
     let model = Model::start().await;
-    let setup = Setup::new().model(&model).hook(Hook::bearer("in"));
+    let setup = Setup::scripted(&model);
     let mut gateway = Gateway::start(setup.clone()).await;
     let file = gateway.home().join("config.toml");
     let good = fs::read_to_string(&file).unwrap();
@@ -143,7 +143,7 @@ async fn a_turn_never_sees_half_of_a_reload() {
     };
     model.on("slow", [add("one").held_by(&gate), add("two"), Reply::text("slow done")]);
     model.on("later", [add("two"), Reply::text("later done")]);
-    let setup = Setup::new().model(&model).hook(Hook::bearer("in")).set("cron.max_jobs", 1);
+    let setup = Setup::scripted(&model).set("cron.max_jobs", 1);
     let setup = setup.set("owner.identities", vec!["webhook:in:me"]);
     let mut gateway = Gateway::start(setup.clone()).await;
     let slow = gateway.accept("in", &Message::new("slow").sender("me").chat("a")).await;

@@ -3,18 +3,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 
 use daoyou::chat::ToolCall;
 use daoyou::guard::SandboxMode;
-use daoyou::tools::{ToolContext, ToolDeps, ToolExecutor, ToolResult, ToolsConfig, build, sandbox_of};
-use daoyou_channels::{SessionKey, Trust};
+use daoyou::tools::{ToolDeps, ToolExecutor, ToolResult, ToolsConfig, build, sandbox_of};
+use daoyou_channels::Trust;
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
 use crate::support::requirements::{bubblewrap_is_missing, is_missing, skip_story};
-use crate::support::{Gateway, Hook, Model, Setup};
+use crate::support::{Gateway, Model, Setup, tool_context, write_files};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_daoyou");
 
@@ -41,25 +38,7 @@ impl World {
 
     async fn run(&self, arguments: Value) -> ToolResult {
         let call = ToolCall { id: "call-1".to_owned(), name: "run_test".to_owned(), arguments: arguments.to_string() };
-        let context = ToolContext {
-            session: SessionKey::of_chat("cli", "direct"),
-            turn: Uuid::nil(),
-            call_id: "call-1".to_owned(),
-            channel: "cli".to_owned(),
-            chat_id: "direct".to_owned(),
-            sender: String::new(),
-            files: Arc::default(),
-            trust: Trust::Owner,
-            metadata: "{}".into(),
-            origin: Arc::default(),
-            taint: Arc::default(),
-            allow_lists: Arc::default(),
-            agent: Arc::default(),
-            is_approved: false,
-            question: Arc::default(),
-            cancel: CancellationToken::new(),
-        };
-        self.executor.run(&call, &context).await.result
+        self.executor.run(&call, &tool_context(Trust::Owner)).await.result
     }
 
     /// Asserts the counts, and the place of the only failure; returns the result as the model reads it.
@@ -80,15 +59,6 @@ impl World {
         let spill = self.home.path().join("workspace").join(result.spill.as_deref().unwrap());
         assert!(fs::metadata(spill).unwrap().len() > 0);
         text
-    }
-}
-
-fn write_files(workspace: &Path, files: &[(&str, &str)]) {
-    fs::create_dir_all(workspace).unwrap();
-    for (path, text) in files {
-        let path = workspace.join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
     }
 }
 
@@ -224,7 +194,7 @@ async fn cargo_is_run() {
     let model = Model::start().await;
     model.call_named_tools();
     let path = format!("{toolchain}/bin:{}", std::env::var("PATH").unwrap());
-    let setup = Setup::new().model(&model).hook(Hook::bearer("in")).env("PATH", &path);
+    let setup = Setup::scripted(&model).env("PATH", &path);
     let gateway = Gateway::start(setup.set("tools.exec.read_paths", vec![toolchain])).await;
     let manifest = "[package]\nname = \"calc\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n";
     let files = [

@@ -8,11 +8,7 @@ use serde_json::Value;
 use crate::support::gateway::{HttpAnswer, Message};
 use crate::support::invariants::{Witness, check, wait_settled};
 use crate::support::model::user_text;
-use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, config, until};
-
-fn setup(model: &Model) -> Setup {
-    Setup::new().model(model).hook(Hook::bearer("in"))
-}
+use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, until};
 
 /// Returns the user messages of a request.
 fn user_messages(request: &Value) -> Vec<&str> {
@@ -38,7 +34,7 @@ fn numbered(word: &str, numbers: Range<usize>) -> impl Iterator<Item = String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_of_a_session_are_answered_in_order() {
     let model = Model::start().await;
-    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let sink = Sink::signed().await;
     let setup = Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink)).set("memory.enabled", false);
     let gateway = Gateway::start(setup).await;
     let accepted = accept_all(&gateway, "c", numbered("message", 0..50)).await;
@@ -49,8 +45,7 @@ async fn messages_of_a_session_are_answered_in_order() {
         assert_eq!(user_messages(request), numbered("message", 0..n + 1).collect::<Vec<_>>());
         assert_eq!(request["messages"].as_array().map(Vec::len), Some(2 + 2 * n), "an answer is missing");
     }
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness { accepted: &accepted, sink: Some(&sink), strict_order: true });
+    gateway.check_settled(&Witness { accepted: &accepted, sink: Some(&sink), strict_order: true }).await;
 }
 
 /// Sessions run concurrently up to `max_concurrent_turns`; further ones wait.
@@ -59,7 +54,7 @@ async fn sessions_run_concurrently_up_to_the_limit() {
     let model = Model::start().await;
     let gate = Gate::new();
     model.on("held", [Reply::text("let go").held_by(&gate)]);
-    let gateway = Gateway::start(setup(&model).set("agent.max_concurrent_turns", 3)).await;
+    let gateway = Gateway::start(Setup::scripted(&model).set("agent.max_concurrent_turns", 3)).await;
     let mut ids = Vec::new();
     for chat in ["a", "b", "c", "d", "e"] {
         ids.push(gateway.accept("in", &Message::new("held").chat(chat)).await);
@@ -79,8 +74,7 @@ async fn sessions_run_concurrently_up_to_the_limit() {
     for id in &ids {
         assert_eq!(gateway.wait_done("in", id).await.text("reply"), "let go");
     }
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness { accepted: &ids, ..Witness::default() });
+    gateway.check_settled(&Witness { accepted: &ids, ..Witness::default() }).await;
 }
 
 /// A session with a thousand messages lets another session's single message pass after one turn.
@@ -89,7 +83,7 @@ async fn a_crowded_session_does_not_starve_others() {
     let model = Model::start().await;
     let gate = Gate::new();
     model.on("crowd", [Reply::text("one of many").held_by(&gate)]);
-    let gateway = Gateway::start(setup(&model).set("agent.max_concurrent_turns", 1)).await;
+    let gateway = Gateway::start(Setup::scripted(&model).set("agent.max_concurrent_turns", 1)).await;
     let posts = numbered("crowd", 0..1_000).map(|text| {
         let gateway = &gateway;
         async move { gateway.accept("in", &Message::new(&text).chat("crowd")).await }
@@ -111,7 +105,7 @@ async fn queued_messages_are_collected_into_one_turn() {
     let (first, joined) = (Gate::new(), Gate::new());
     model.on("part", [Reply::text("all five read").held_by(&joined)]);
     model.on("first", [Reply::text("first read").held_by(&first)]);
-    let mut gateway = Gateway::start(setup(&model).set("agent.queue", "collect")).await;
+    let mut gateway = Gateway::start(Setup::scripted(&model).set("agent.queue", "collect")).await;
     let from = |sender: &str, text: &str| Message::new(text).chat("c").sender(sender);
     let mut ids = vec![gateway.accept("in", &from("ann", "first")).await];
     first.wait_arrived(1).await;
@@ -149,8 +143,7 @@ async fn queued_messages_are_collected_into_one_turn() {
     let (before, after) = (&model.requests()[1], &model.requests()[2]);
     assert_eq!(before["messages"], after["messages"], "the turn goes on with the same messages");
     assert_eq!(model.refused(), Vec::<String>::new());
-    wait_settled(&gateway.database()).await;
-    let journal = check(&gateway.database(), &Witness { accepted: &ids, ..Witness::default() });
+    let journal = gateway.check_settled(&Witness { accepted: &ids, ..Witness::default() }).await;
     assert_eq!(journal.outbox.len(), 6, "one reply a turn: {:?}", journal.outbox);
 }
 
@@ -167,7 +160,7 @@ async fn full_queues_refuse_messages_until_there_is_room() {
     let model = Model::start().await;
     let gate = Gate::new();
     model.on("held", [Reply::text("let go").held_by(&gate)]);
-    let full = setup(&model).set("gateway.session_capacity", 3).set("gateway.inbound_capacity", 5);
+    let full = Setup::scripted(&model).set("gateway.session_capacity", 3).set("gateway.inbound_capacity", 5);
     let mut gateway = Gateway::start(full).await;
     let message = |chat: &str, id: &str| Message::new("held").chat(chat).id(id);
     let mut ids = Vec::new();

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::clock::{faketime, start_at_time};
 use crate::support::gateway::{Gateway, Message};
-use crate::support::{Hook, Model, Reply, Setup, until};
+use crate::support::{Model, Reply, Setup, until};
 
 /// Returns the session of this key as listed.
 async fn listed_session(gateway: &Gateway, key: &str) -> Value {
@@ -36,7 +36,7 @@ fn messages_given(model: &Model, text: &str) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_turns_stay_complete_across_a_kill() {
     let model = Model::start().await;
-    let mut gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let mut gateway = Gateway::start(Setup::scripted(&model)).await;
     let said = |n: usize| match n {
         0 => "the first thing is a walrus".to_owned(),
         99 => "the last thing is a pangolin".to_owned(),
@@ -71,7 +71,7 @@ async fn a_hundred_turns_stay_complete_across_a_kill() {
 async fn a_conversation_is_exported_and_imported() {
     let model = Model::start().await;
     model.on("what is there?", [Reply::tool("list_dir", &json!({"path": "."})), Reply::text("Some files.")]);
-    let mut gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let mut gateway = Gateway::start(Setup::scripted(&model)).await;
     gateway.ask("in", "c", "what is there?").await;
     let key = "webhook:in:c";
     let lines = gateway.run(&["sessions", "export", key]).await.stdout;
@@ -129,7 +129,7 @@ async fn a_conversation_is_exported_and_imported() {
 #[tokio::test(flavor = "multi_thread")]
 async fn each_sender_of_a_chat_can_have_a_session() {
     let model = Model::start().await;
-    let setup = Setup::new().model(&model).hook(Hook::bearer("in")).set("agent.session.scope", "sender");
+    let setup = Setup::scripted(&model).set("agent.session.scope", "sender");
     let gateway = Gateway::start(setup).await;
     let say = async |sender: &str, text: &str| {
         let answered = gateway.post("in", "?wait=30", &Message::new(text).chat("group").sender(sender)).await;
@@ -151,9 +151,7 @@ async fn each_sender_of_a_chat_can_have_a_session() {
 async fn conversations_are_reset_by_time_and_silence() {
     let Some(library) = faketime() else { return };
     let model = Model::start().await;
-    let setup = Setup::new()
-        .model(&model)
-        .hook(Hook::bearer("in"))
+    let setup = Setup::scripted(&model)
         .set("agent.timezone", "America/New_York")
         .set("agent.session.daily_reset", "02:30")
         .set("agent.session.idle_reset", "12h");

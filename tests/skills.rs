@@ -3,22 +3,17 @@
 use serde_json::{Value, json};
 use tokio::task::block_in_place;
 
+use crate::support::model::system_of;
 use crate::support::pty::Terminal;
 use crate::support::requirements::bubblewrap_is_missing;
-use crate::support::{Gateway, Hook, Model, Reply, Setup};
+use crate::support::{Gateway, Hook, Model, Reply, Setup, write_file};
 
 const WEATHER: &str = "---\nname: weather\ndescription: >\n  Tells the weather\n  of a town.\n---\n# Weather\n\nRun `sh scripts/now.sh TOWN` in the \
 skill's folder. canary-instructions\n";
 const SCRIPT: &str = "# canary-source\necho \"sunny in $1\"\n";
 
 fn write(gateway: &Gateway, path: &str, text: &str) {
-    let path = gateway.workspace().join(path);
-    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-    std::fs::write(path, text).unwrap();
-}
-
-fn system(request: &Value) -> &str {
-    request["messages"][0]["content"].as_str().unwrap()
+    write_file(gateway.workspace().join(path), text);
 }
 
 fn offers(request: &Value, tool: &str) -> bool {
@@ -33,7 +28,7 @@ async fn a_turn_loads_a_skill_and_runs_its_script_without_seeing_the_source() {
         return;
     }
     assert_eq!(gateway.run(&["agent", "-m", "hello"]).await.code, Some(0));
-    assert!(!system(&model.requests()[0]).contains("Skills") && !offers(&model.requests()[0], "load_skill"));
+    assert!(!system_of(&model.requests()[0]).contains("Skills") && !offers(&model.requests()[0], "load_skill"));
     write(&gateway, "skills/weather/SKILL.md", WEATHER);
     write(&gateway, "skills/weather/scripts/now.sh", SCRIPT);
     write(&gateway, "skills/broken/SKILL.md", "---\nname: [\n---\n");
@@ -48,7 +43,7 @@ async fn a_turn_loads_a_skill_and_runs_its_script_without_seeing_the_source() {
     assert_eq!(gateway.run(&["agent", "-m", "the weather of Lisbon?"]).await.stdout, "It is sunny.\n");
     let requests = model.requests();
     let first = &requests[1];
-    assert!(system(first).contains("\n- **weather**: Tells the weather of a town."), "{}", system(first));
+    assert!(system_of(first).contains("\n- **weather**: Tells the weather of a town."), "{}", system_of(first));
     assert!(offers(first, "load_skill") && !offers(first, "find_skills"));
     assert!(!first.to_string().contains("canary-instructions") && !first.to_string().contains("broken"));
     let loaded = requests[2]["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap();
@@ -60,7 +55,7 @@ async fn a_turn_loads_a_skill_and_runs_its_script_without_seeing_the_source() {
     // What changes on disk is seen by the next turn.
     write(&gateway, "skills/weather/SKILL.md", &WEATHER.replace("of a town", "of a village"));
     assert_eq!(gateway.run(&["agent", "-m", "hello again"]).await.code, Some(0));
-    assert!(system(model.requests().last().unwrap()).contains("of a village"));
+    assert!(system_of(model.requests().last().unwrap()).contains("of a village"));
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
@@ -111,11 +106,11 @@ async fn strangers_neither_see_nor_load_skills() {
             .await;
     write(&gateway, "skills/weather/SKILL.md", WEATHER);
     assert_eq!(gateway.run(&["agent", "-m", "hello"]).await.code, Some(0));
-    assert!(system(&model.requests()[0]).contains("weather"));
+    assert!(system_of(&model.requests()[0]).contains("weather"));
     gateway.ask("in", "c", "load it").await;
     assert!(model.count() > 1);
     for request in &model.requests()[1..] {
-        assert!(!request.to_string().contains("canary-instructions") && !system(request).contains("weather"));
+        assert!(!request.to_string().contains("canary-instructions") && !system_of(request).contains("weather"));
     }
 }
 
@@ -132,7 +127,7 @@ async fn many_skills_stay_within_their_tokens_and_the_rest_is_found() {
     }
     assert_eq!(gateway.run(&["agent", "-m", "make tea"]).await.code, Some(0));
     let requests = model.requests();
-    let first = system(&requests[0]);
+    let first = system_of(&requests[0]);
     assert!(first.contains("- **skill-00**: ") && !first.contains("skill-57"), "{first}");
     assert!(first.contains(" more: find_skills(query)") && offers(&requests[0], "find_skills"));
     let found = requests[1]["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap();
@@ -153,8 +148,7 @@ async fn skills_are_listed_shown_and_checked_with_and_without_a_gateway() {
     write(&gateway, "skills/broken/SKILL.md", "---\nname: '!'\ndescription: x\n---\n");
     write(&gateway, ".claude/skills/weather/SKILL.md", WEATHER);
     let home_skill = gateway.home().parent().unwrap().join(".claude/skills/own/SKILL.md");
-    std::fs::create_dir_all(home_skill.parent().unwrap()).unwrap();
-    std::fs::write(&home_skill, "---\nname: own\ndescription: Of the user.\n---\n").unwrap();
+    write_file(&home_skill, "---\nname: own\ndescription: Of the user.\n---\n");
     for is_running in [true, false] {
         if !is_running {
             gateway.stop().await;
@@ -200,9 +194,9 @@ async fn the_skills_of_the_program_are_there_for_few_tokens() {
     let requests = model.requests();
     let names = ["scheduling", "memory-care", "research", "email-manners", "home-server", "skill-writing"];
     assert!(
-        system(&requests[0]).contains(&format!("before a task that fits: {}", names.join(", "))),
+        system_of(&requests[0]).contains(&format!("before a task that fits: {}", names.join(", "))),
         "{}",
-        system(&requests[0])
+        system_of(&requests[0])
     );
     let loaded = requests[1]["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap();
     assert!(loaded.contains("# Skill: scheduling") && loaded.contains("NO_REPLY"), "{loaded}");
@@ -254,8 +248,7 @@ async fn installed_skills_are_reviewed_pinned_accepted_and_removed() {
     for (path, text) in
         [("weather/SKILL.md", WEATHER), ("weather/scripts/now.sh", SCRIPT), ("tea/SKILL.md", "# Tea\n\nMakes tea.\n")]
     {
-        std::fs::create_dir_all(folder.join(path).parent().unwrap()).unwrap();
-        std::fs::write(folder.join(path), text).unwrap();
+        write_file(folder.join(path), text);
     }
     write(&gateway, "skills/own/SKILL.md", "# Own\n\nIs the agent's own.\n");
     // Nobody is there to say yes.
@@ -283,7 +276,7 @@ async fn installed_skills_are_reviewed_pinned_accepted_and_removed() {
 
     let system_now = async || {
         assert_eq!(gateway.run(&["agent", "-m", "hello"]).await.code, Some(0));
-        system(model.requests().last().unwrap()).to_owned()
+        system_of(model.requests().last().unwrap()).to_owned()
     };
     assert!(system_now().await.contains("- **weather**: "));
     write(&gateway, "skills/weather/scripts/now.sh", "echo changed");

@@ -1,17 +1,16 @@
 //! Slash commands, which are answered without the model on any channel, `/stop`, and the program's commands that ask
 //! a gateway about itself.
 
-use std::path::Path;
-
 use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
-use crate::support::invariants::{Witness, check, wait_settled};
+use crate::support::invariants::Witness;
+use crate::support::processes::{is_running, unique_sleep};
 use crate::support::requirements::bubblewrap_is_missing;
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, until};
 
 fn setup(model: &Model) -> Setup {
-    Setup::new().model(model).hook(Hook::bearer("in")).set("skills.built_in", false)
+    Setup::scripted(model).set("skills.built_in", false)
 }
 
 /// Returns the number of messages in a request without the system prompt.
@@ -96,8 +95,7 @@ async fn answered_without_the_model(locale: &str, table: Table) {
     assert!(gateway.ask("in", "c", "/etc/hosts is missing").await.starts_with("echo: /etc/hosts"));
     let request = &model.requests()[1];
     assert_eq!((message_count(request), model.refused()), (1, Vec::new()), "{request}");
-    wait_settled(&gateway.database()).await;
-    let journal = check(&gateway.database(), &Witness::default());
+    let journal = gateway.check_settled(&Witness::default()).await;
     let epochs: Vec<_> = journal.messages.iter().map(|said| (said.epoch, said.role.as_str())).collect();
     assert_eq!(epochs, [(0, "user"), (0, "assistant"), (1, "user"), (1, "assistant")], "nothing said is deleted");
 }
@@ -177,15 +175,6 @@ async fn stop_keeps_the_streamed_part_of_an_answer() {
     assert_eq!(contents(&model.requests_about("after")[0], "assistant"), [reply]);
 }
 
-/// Returns true if a process runs whose command line contains `mark`.
-fn is_running(mark: &str) -> bool {
-    let holds = |path: &Path| {
-        let line = std::fs::read(path.join("cmdline")).unwrap_or_default();
-        line.split(|byte| *byte == 0).any(|word| word == mark.as_bytes())
-    };
-    std::fs::read_dir("/proc").expect("this is Linux").flatten().any(|entry| holds(&entry.path()))
-}
-
 /// `/stop` while a command runs: its processes are gone, and the history says that it was stopped.
 #[tokio::test(flavor = "multi_thread")]
 async fn stop_ends_a_running_command() {
@@ -193,7 +182,7 @@ async fn stop_ends_a_running_command() {
         return;
     }
     let model = Model::start().await;
-    let seconds = format!("{}", 100_000 + std::process::id());
+    let seconds = unique_sleep(100_000);
     let command = json!({"command": format!("echo halfway; touch started.txt; sleep {seconds}")});
     let calls = Reply::tool("exec", &command).and_tool("exec", &json!({"command": "touch second.txt"}));
     model.on("work", [calls]);
@@ -213,8 +202,7 @@ async fn stop_ends_a_running_command() {
     let told = ["Error: Cancelled; the command was killed\nhalfway\n", "Error: stopped by the user"];
     assert_eq!(results, told);
     assert_eq!(model.refused(), Vec::<String>::new());
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness { accepted: &[work], ..Witness::default() });
+    gateway.check_settled(&Witness { accepted: &[work], ..Witness::default() }).await;
 }
 
 /// A stopped turn does not continue after a kill: it ends as stopped, and the model is not asked.
@@ -242,8 +230,7 @@ async fn a_stopped_turn_stays_stopped_after_a_kill() {
     let requests = model.requests_about("and now?");
     assert!(contents(&requests[0], "tool")[0].contains("whether it took effect is unknown"), "{requests:?}");
     assert_eq!(model.refused(), Vec::<String>::new());
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness { accepted: &[work], ..Witness::default() });
+    gateway.check_settled(&Witness { accepted: &[work], ..Witness::default() }).await;
 }
 
 /// Commands about the gateway itself have the same form with and without one, text for people, and no secret.

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use tokio::task::JoinSet;
 
 use crate::support::invariants::{Witness, check};
-use crate::support::{Gate, Gateway, Hook, Model, POLL, Reply, Setup, Sink, config};
+use crate::support::{Gate, Gateway, Hook, Model, POLL, Reply, Setup, Sink};
 
 const POINTS: &[&str] = &[
     "accept_before_commit",
@@ -151,7 +151,7 @@ async fn one_round(plan: Plan) -> usize {
             None => answer,
         })
     });
-    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let sink = Sink::signed().await;
     let hook = Hook::bearer("in").callback(&sink).set("retry", vec!["50ms"; 200]);
     let setup = Setup::new().model(&model).set("providers.scripted.idle_timeout", "300ms").hook(hook);
     let mut gateway = Gateway::new(setup);

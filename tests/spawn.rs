@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
 use crate::support::invariants::{Journal, Witness, check, wait_settled};
-use crate::support::model::ModelRequest;
-use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, config, until};
+use crate::support::model::{ModelRequest, tools_of};
+use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, until};
 
 fn spawn(arguments: &Value) -> Reply {
     Reply::tool("spawn", arguments)
@@ -21,26 +21,10 @@ fn awaited_spawns(tasks: &[&str]) -> Reply {
     tasks.iter().enumerate().fold(Reply::default(), one)
 }
 
-fn setup(model: &Model) -> Setup {
-    Setup::new().model(model).hook(Hook::bearer("in"))
-}
-
 /// Returns the results at the end of the last request about `text`.
 fn last_results(model: &Model, text: &str) -> Vec<String> {
     let requests = model.requests_about(text);
     ModelRequest::new(0, requests.last().expect("a request about it")).results
-}
-
-/// Returns the names of the tools that a request offers.
-fn offered_tools(request: &Value) -> Vec<&str> {
-    request["tools"].as_array().into_iter().flatten().filter_map(|tool| tool["function"]["name"].as_str()).collect()
-}
-
-async fn wait_state(gateway: &Gateway, id: &str, status: &str) {
-    until(&format!("message {id} to be {status}"), async || {
-        (gateway.state("in", id).await.text("status") == status).then_some(())
-    })
-    .await;
 }
 
 /// The report arrives as a message and is answered in the chat once, wherever the process dies.
@@ -52,8 +36,8 @@ async fn a_sub_agent_report_is_answered_once_at_every_crash_point() {
         model.on("delegate", [spawn(&task), Reply::text("I have asked.")]);
         model.on("count the sheep", [Reply::text("42 of them")]);
         model.on("[sub-agent sheep finished", [Reply::text("There are 42 sheep.")]);
-        let sink = Sink::start(Some(&config::callback_secret())).await;
-        let mut gateway = Gateway::new(setup(&model).hook(Hook::bearer("in").callback(&sink)));
+        let sink = Sink::signed().await;
+        let mut gateway = Gateway::new(Setup::scripted(&model).hook(Hook::bearer("in").callback(&sink)));
         if let Some(point) = point {
             gateway.crash_at(point);
         }
@@ -92,22 +76,21 @@ async fn a_turn_that_waits_for_sub_agents_uses_no_slot_and_survives_a_kill() {
         model.on(task, [Reply::text(format!("{task} is done")).held_by(&gate)]);
     }
     model.on("everything", [awaited_spawns(&tasks), Reply::text("all parts are done")]);
-    let mut gateway = Gateway::start(setup(&model).set("agent.max_concurrent_turns", 1)).await;
+    let mut gateway = Gateway::start(Setup::scripted(&model).set("agent.max_concurrent_turns", 1)).await;
     let id = gateway.accept("in", &Message::new("everything").chat("c")).await;
     gate.wait_arrived(3).await;
-    wait_state(&gateway, &id, "waiting").await;
+    gateway.wait_status(&id, "waiting").await;
     assert_eq!(gateway.ask("in", "other", "hello").await, "echo: hello", "the one place is free");
     let status = gateway.ask("in", "c", "/status").await;
     assert!(status.contains("Sub-agents at work here: 3 (first part, second part, third part)"), "{status}");
     gateway.restart().await;
     gate.wait_arrived(6).await;
-    wait_state(&gateway, &id, "waiting").await;
+    gateway.wait_status(&id, "waiting").await;
     gate.open();
     assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "all parts are done");
     assert_eq!(last_results(&model, "everything"), tasks.map(|task| format!("{task} is done")));
     assert_eq!((model.requests_about("everything").len(), model.refused()), (2, Vec::new()));
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness { accepted: &[id], ..Witness::default() });
+    gateway.check_settled(&Witness { accepted: &[id], ..Witness::default() }).await;
 }
 
 /// Killed right when an awaited sub-agent has begun, has ended, or its turn was parked.
@@ -117,7 +100,7 @@ async fn an_awaited_sub_agent_runs_once_at_every_crash_point() {
         let model = Model::start().await;
         model.on("ask one", [awaited_spawns(&["the only task"]), Reply::text("thanks")]);
         model.on("the only task", [Reply::text("the only answer")]);
-        let mut gateway = Gateway::new(setup(&model));
+        let mut gateway = Gateway::new(Setup::scripted(&model));
         gateway.crash_at(point).up().await;
         let id = gateway.try_post("in", "", &Message::new("ask one").chat("c").id("m1")).await;
         gateway.wait_crash().await;
@@ -147,18 +130,17 @@ async fn parent_and_child_turns_never_deadlock_over_slots() {
         Some(if asked.step == 0 { inner } else { Reply::text(format!("{} and outer {number}", asked.results[0])) })
     });
     model.on("nest", [awaited_spawns(&tasks), Reply::text("nested")]);
-    let setup = setup(&model).set("agent.max_concurrent_turns", 1).set("agent.spawn.at_once", 1);
+    let setup = Setup::scripted(&model).set("agent.max_concurrent_turns", 1).set("agent.spawn.at_once", 1);
     let gateway = Gateway::start(setup).await;
     assert_eq!(gateway.ask("in", "c", "nest").await, "nested");
     let expected: Vec<_> = (1..=4).map(|n| format!("echo: inner {n} and outer {n}")).collect();
     assert_eq!(last_results(&model, "nest"), expected);
     assert!(model.requests_about("outer 1")[0]["tools"].to_string().contains("spawn (sub-agents)"));
     let deepest = &model.requests_about("inner 1")[0];
-    assert!(offered_tools(deepest).contains(&"exec") && !deepest["tools"].to_string().contains("spawn"), "{deepest}");
+    assert!(tools_of(deepest).contains(&"exec") && !deepest["tools"].to_string().contains("spawn"), "{deepest}");
     let told = deepest["messages"][1]["content"].as_str().unwrap();
     assert!(told.contains("You are the sub-agent \"inner 1\"") && told.contains("in session spawn:"), "{told}");
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness::default());
+    gateway.check_settled(&Witness::default()).await;
 }
 
 /// `/stop` ends the running turn and everything below it; without a running turn, independent sub-agents.
@@ -172,10 +154,10 @@ async fn stop_ends_sub_agents_at_every_depth() {
     let task = json!({"task": "background work", "label": "back"});
     model.on("send off", [spawn(&task), Reply::text("sent off")]);
     model.on("background work", [Reply::text("never").held_by(&gate)]);
-    let gateway = Gateway::start(setup(&model)).await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
     let id = gateway.accept("in", &Message::new("deep work").chat("c")).await;
     gate.wait_arrived(1).await;
-    wait_state(&gateway, &id, "waiting").await;
+    gateway.wait_status(&id, "waiting").await;
     assert_eq!(gateway.ask("in", "c", "/stop").await, "Stopping, and its sub-agents with it: 2.");
     let state = gateway.wait_done("in", &id).await;
     assert_eq!((state.text("reply"), &state.body["error"]["code"]), ("(stopped)", &json!("stopped")));
@@ -213,7 +195,7 @@ async fn a_plan_passes_answers_between_sub_agents() {
     model.on("find one", [Reply::text("1").held_by(&first)]);
     model.on("find two", [Reply::text("2").held_by(&second)]);
     model.on("add 1 and 2", [Reply::text("3")]);
-    let mut gateway = Gateway::start(setup(&model)).await;
+    let mut gateway = Gateway::start(Setup::scripted(&model)).await;
     let id = gateway.accept("in", &Message::new("plan it").chat("c")).await;
     first.wait_arrived(1).await;
     second.wait_arrived(1).await;
@@ -236,8 +218,7 @@ async fn a_plan_passes_answers_between_sub_agents() {
     assert!(told.contains("this plan waits for spawn and is run again when that ends, which exec (\"e\")"), "{told}");
     let asked = |text: &str| model.requests_about(text).len();
     assert_eq!((asked("find one"), asked("add 1 and 2"), model.refused()), (1, 1, Vec::new()));
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness { accepted: &[id], ..Witness::default() });
+    gateway.check_settled(&Witness { accepted: &[id], ..Witness::default() }).await;
 }
 
 /// The asking turn gets the failures and the limits of its sub-agents.
@@ -255,7 +236,7 @@ async fn limits_and_failures_of_sub_agents_are_reported() {
     let tasks = ["go round", "think for ever", "fail", "eat much"];
     let calls = awaited_spawns(&tasks).and_tool("spawn", &tools).call_id("c4");
     model.on("try all", [calls, Reply::text("tried")]);
-    let setup = setup(&model)
+    let setup = Setup::scripted(&model)
         .set("agent.spawn.max_iterations", 2)
         .set("agent.spawn.timeout", "1s")
         .set("agent.spawn.max_tokens", 100_000)
@@ -275,7 +256,7 @@ async fn limits_and_failures_of_sub_agents_are_reported() {
     }
     assert_eq!(told.len(), 5);
     let few = model.requests_about("use few tools");
-    assert_eq!(offered_tools(&few[0]), ["read_file"]);
+    assert_eq!(tools_of(&few[0]), ["read_file"]);
     let refused = ModelRequest::new(0, &few[1]).results.remove(0);
     assert!(refused.contains("\"exec\" is not available in this turn. Available tools: read_file"), "{refused}");
 
@@ -299,6 +280,5 @@ async fn limits_and_failures_of_sub_agents_are_reported() {
         "{told:?}"
     );
     held.open();
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness::default());
+    gateway.check_settled(&Witness::default()).await;
 }

@@ -67,7 +67,7 @@ fn served(setup: Setup, manager: &Manager) -> Setup {
 async fn the_service_manager_is_notified_of_each_step() {
     let (manager, model, gate) = (Manager::new(), Model::start().await, Gate::new());
     model.on("slow", [Reply::text("slow done").held_by(&gate)]);
-    let setup = Setup::new().model(&model).hook(Hook::bearer("in")).set("gateway.drain_timeout", "20s");
+    let setup = Setup::scripted(&model).set("gateway.drain_timeout", "20s");
     let mut gateway = Gateway::start(served(setup.clone(), &manager)).await;
     assert_eq!(manager.expect_message("READY=1").await, "READY=1\nSTATUS=ready\n");
     for _ in 0..3 {

@@ -19,7 +19,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::support::gateway::Message;
-use crate::support::{Gateway, Hook, Model, Reply, Setup, until};
+use crate::support::{Gateway, Model, Reply, Setup, until};
 
 /// A collector, which refuses the first requests of each kind.
 #[derive(Default)]
@@ -84,7 +84,7 @@ fn value(attributes: &[KeyValue], key: &str) -> String {
 }
 
 fn setup(model: &Model, endpoint: &str) -> Setup {
-    let setup = Setup::new().model(model).hook(Hook::bearer("in").trusting(&["*"])).set("otel.endpoint", endpoint);
+    let setup = Setup::scripted(model).set("otel.endpoint", endpoint);
     let setup = setup.set("otel.headers.x-api-key", "env:COLLECTOR_KEY").env("COLLECTOR_KEY", "canary-collector-key");
     setup.set("otel.service_name", "home gateway").set("otel.interval", "1s")
 }

@@ -58,8 +58,7 @@ fn exit_chat(terminal: &mut Terminal) {
 async fn lines_are_edited_joined_and_kept_in_the_history() {
     let (gateway, model) = chat(Setup::new()).await;
     block_in_place(|| {
-        let mut terminal = Terminal::start(&gateway, &["chat"]);
-        terminal.expect("You> ");
+        let mut terminal = Terminal::chat(&gateway);
         terminal.keys(&format!("hallo{LEFT}{LEFT}{LEFT}\x7fe{CTRL_A}oh, \r"));
         terminal.expect("echo: oh, hello");
         terminal.expect("You> ");
@@ -77,8 +76,7 @@ async fn lines_are_edited_joined_and_kept_in_the_history() {
         terminal.expect("echo: a secret");
         terminal.expect("You> ");
         exit_chat(&mut terminal);
-        let mut terminal = Terminal::start(&gateway, &["chat"]);
-        terminal.expect("You> ");
+        let mut terminal = Terminal::chat(&gateway);
         terminal.keys(&format!("{CTRL_P}{CTRL_P}{CTRL_P}{CTRL_P}\r"));
         terminal.expect("echo: oh, hello");
         terminal.expect("You> ");
@@ -98,8 +96,7 @@ async fn tab_completes_commands_sessions_models_and_files() {
     fs::write(gateway.home().parent().unwrap().join("my notes.txt"), "remember the milk").unwrap();
     assert_eq!(gateway.run(&["agent", "-m", "hi", "--session", "cli:work"]).await.code, Some(0));
     block_in_place(|| {
-        let mut terminal = Terminal::start(&gateway, &["chat"]);
-        terminal.expect("You> ");
+        let mut terminal = Terminal::chat(&gateway);
         terminal.keys("/he");
         terminal.expect("\x1b[2mlp\x1b[0m");
         terminal.keys("\t\r");
@@ -136,8 +133,7 @@ async fn a_turn_is_rendered_in_colour() {
     );
     model.on("evil", [Reply::text("x\x1b[2J\x1b]0;owned\x07y &#27;[31mz").chunk_chars(2)]);
     block_in_place(|| {
-        let mut terminal = Terminal::start(&gateway, &["chat"]);
-        terminal.expect("You> ");
+        let mut terminal = Terminal::chat(&gateway);
         terminal.line("work");
         terminal.expect("\x1b[2mthought for ");
         terminal.expect("\x1b[33mexec(command=\"seq 1 6\")\x1b[0m");
@@ -160,8 +156,7 @@ async fn a_turn_is_rendered_in_colour() {
         terminal.expect("You> ");
         exit_chat(&mut terminal);
     });
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness::default());
+    gateway.check_settled(&Witness::default()).await;
 }
 
 /// NO_COLOR removes colours; a dumb terminal and a pipe get no escape sequence at all.
@@ -238,8 +233,7 @@ async fn resizing_while_an_answer_streams_duplicates_nothing() {
     let reply = Reply::text(answer).chunk_chars(7);
     model.on("go", [gates.iter().zip(stops).fold(reply, |reply, (gate, at)| reply.stalls_after(at, gate))]);
     let mut terminal = block_in_place(|| {
-        let mut terminal = Terminal::start(&gateway, &["chat"]);
-        terminal.expect("You> ");
+        let mut terminal = Terminal::chat(&gateway);
         terminal.line("go");
         terminal
     });
@@ -274,8 +268,7 @@ async fn model_only_notes_are_hidden_from_people() {
         let call = || Reply::tool("read_file", &missing);
         model.on("read missing.md", [call(), call(), call(), call(), Reply::text("There is no such file.")]);
         block_in_place(|| {
-            let mut terminal = Terminal::start(&gateway, &["chat"]);
-            terminal.expect("You> ");
+            let mut terminal = Terminal::chat(&gateway);
             terminal.line("read missing.md");
             terminal.expect("Bot> ");
             terminal.expect("You> ");
@@ -312,8 +305,7 @@ async fn a_stopped_answer_is_shown_with_its_mark_in_order() {
     let gate = Gate::new();
     model.on("long", [Reply::text("One two three four five six").chunk_chars(4).stalls_after(4, &gate)]);
     let mut terminal = block_in_place(|| {
-        let mut terminal = Terminal::start(&gateway, &["chat"]);
-        terminal.expect("You> ");
+        let mut terminal = Terminal::chat(&gateway);
         terminal.line("long");
         terminal.expect("One two");
         terminal
@@ -343,8 +335,7 @@ async fn reasoning_is_folded_and_tool_rows_name_the_file_first() {
     model.on("write", [Reply::tool("write_file", &write).reasoning("It wants a file."), Reply::text("Done.")]);
     model.on("again", [Reply::text("Well.").reasoning("Once more.")]);
     block_in_place(|| {
-        let mut terminal = Terminal::start(&gateway, &["chat"]);
-        terminal.expect("You> ");
+        let mut terminal = Terminal::chat(&gateway);
         terminal.line("write");
         terminal.expect("thought for ");
         terminal.expect("write_file(path=\"notes/a.md\"");
@@ -379,8 +370,7 @@ async fn a_chat_survives_a_restart_of_its_gateway() {
     let gate = Gate::new();
     model.on("wait", [Reply::text("It was worth it.").held_by(&gate)]);
     let mut terminal = block_in_place(|| {
-        let mut terminal = Terminal::start(&gateway, &["chat"]);
-        terminal.expect("You> ");
+        let mut terminal = Terminal::chat(&gateway);
         terminal.keys("half a line");
         terminal.expect("half a line");
         terminal
@@ -463,8 +453,7 @@ async fn ctrl_c_and_sigterm_leave_the_chat_cleanly() {
     let gate = Gate::new();
     model.on("wait", [Reply::text("late").held_by(&gate)]);
     let mut waiting = block_in_place(|| {
-        let mut terminal = Terminal::start(&gateway, &["chat"]);
-        terminal.expect("You> ");
+        let mut terminal = Terminal::chat(&gateway);
         terminal.keys("never mind");
         terminal.expect("never mind");
         terminal.control('c');
@@ -482,8 +471,7 @@ async fn ctrl_c_and_sigterm_leave_the_chat_cleanly() {
         terminal.control('c');
         assert_eq!(terminal.wait_exit(), Some(0));
 
-        let mut terminal = Terminal::start(&gateway, &["chat"]);
-        terminal.expect("You> ");
+        let mut terminal = Terminal::chat(&gateway);
         terminal.keys("half a line");
         terminal.expect("half a line");
         assert!(!terminal.is_cooked(), "the line editor reads keys");
@@ -491,8 +479,7 @@ async fn ctrl_c_and_sigterm_leave_the_chat_cleanly() {
         terminal.expect("\x1b[?2004l");
         assert_eq!(terminal.wait_exit(), Some(0));
         assert!(terminal.is_cooked());
-        let mut terminal = Terminal::start(&gateway, &["chat"]);
-        terminal.expect("You> ");
+        let mut terminal = Terminal::chat(&gateway);
         terminal.line("wait");
         terminal
     });
@@ -565,6 +552,5 @@ async fn a_chat_attaches_files_and_switches_model_and_session() {
     assert_eq!((&session["model"], session["messages"].as_array().map(Vec::len)), (&Value::Null, Some(4)));
     gateway.run(&["agent", "-m", "and now"]).await;
     assert_eq!(model.requests().last().unwrap()["model"], "scripted");
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness::default());
+    gateway.check_settled(&Witness::default()).await;
 }

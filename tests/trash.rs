@@ -19,7 +19,7 @@ impl World {
     async fn start() -> Self {
         let model = Model::start().await;
         model.call_named_tools();
-        let setup = Setup::new().model(&model).hook(Hook::bearer("in"));
+        let setup = Setup::scripted(&model);
         Self { gateway: Gateway::start(setup).await, _model: model }
     }
 
@@ -28,9 +28,7 @@ impl World {
     }
 
     async fn call(&self, tool: &str, arguments: Value) -> String {
-        let reply = self.gateway.ask("in", "c", &json!([(tool, arguments)]).to_string()).await;
-        let results: Vec<String> = serde_json::from_str(&reply).unwrap_or_else(|_| panic!("{tool}: {reply}"));
-        results.into_iter().next().unwrap_or_default()
+        self.gateway.call_tool(tool, &arguments).await
     }
 
     async fn list(&self) -> Vec<Value> {
@@ -101,7 +99,7 @@ async fn old_entries_are_removed_by_the_upkeep() {
     set_clock(&clock, 0);
     let model = Model::start().await;
     model.call_named_tools();
-    let setup = Setup::new().model(&model).hook(Hook::bearer("in")).set("tools.trash", "1d");
+    let setup = Setup::scripted(&model).set("tools.trash", "1d");
     let mut gateway = Gateway::new(setup);
     follow_clock_file(&mut gateway, &library, &clock);
     gateway.up().await;

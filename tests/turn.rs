@@ -3,23 +3,11 @@
 use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
-use crate::support::invariants::{Witness, check, wait_settled};
-use crate::support::model::ModelRequest;
+use crate::support::invariants::Witness;
+use crate::support::model::{messages_of, results_of};
+use crate::support::processes::{peak_bytes, resident_bytes};
 use crate::support::requirements::bubblewrap_is_missing;
-use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, until};
-
-fn setup(model: &Model) -> Setup {
-    Setup::new().model(model).hook(Hook::bearer("in"))
-}
-
-fn messages(request: &Value) -> &[Value] {
-    request["messages"].as_array().expect("a request that was not refused")
-}
-
-/// Returns the results at the end of a request.
-fn results(request: &Value) -> Vec<String> {
-    ModelRequest::new(0, request).results
-}
+use crate::support::{Gate, Gateway, Model, Reply, Setup, until};
 
 /// One answer of the model, and the expected result of each call, in order.
 struct Nonsense {
@@ -68,7 +56,7 @@ fn invalid_calls() -> Vec<Nonsense> {
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_calls_are_reported_to_the_model_and_the_history_stays_valid() {
     let model = Model::start().await;
-    let gateway = Gateway::start(setup(&model)).await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
     for (n, case) in invalid_calls().into_iter().enumerate() {
         let (chat, text) = (format!("chat {n}"), format!("case <{n}>"));
         // The same answer twice, so that the ids occur in two responses of one turn.
@@ -77,7 +65,7 @@ async fn invalid_calls_are_reported_to_the_model_and_the_history_stays_valid() {
         let requests = model.requests_about(&text);
         assert_eq!((requests.len(), model.refused()), (3, Vec::new()), "{}", case.name);
         for request in &requests[1..] {
-            let told = results(request);
+            let told = results_of(request);
             let fits =
                 told.len() == case.told.len() && told.iter().zip(case.told).all(|(got, want)| got.contains(want));
             assert!(fits, "{}: told {told:?}", case.name);
@@ -85,8 +73,7 @@ async fn invalid_calls_are_reported_to_the_model_and_the_history_stays_valid() {
         assert_eq!(gateway.ask("in", &chat, "go on").await, "echo: go on");
         assert_eq!(model.refused(), Vec::<String>::new(), "{}: the next turn", case.name);
     }
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness::default());
+    gateway.check_settled(&Witness::default()).await;
 }
 
 /// A hundred calls in one answer give a hundred results in the same order.
@@ -97,17 +84,16 @@ async fn a_hundred_calls_in_one_answer_are_answered_in_order() {
         reply.and_tool("write_file", &json!({"path": format!("many/{n}.txt"), "content": format!("number {n}")}))
     };
     model.on("many", [(0..100).fold(Reply::default(), call), Reply::text("all written")]);
-    let gateway = Gateway::start(setup(&model)).await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
     assert_eq!(gateway.ask("in", "c", "many").await, "all written");
-    let told = results(&model.requests()[1]);
+    let told = results_of(&model.requests()[1]);
     assert_eq!((told.len(), model.refused()), (100, Vec::new()));
     for (n, told) in told.iter().enumerate() {
         assert!(told.contains(&format!("many/{n}.txt")), "result {n}: {told}");
         let written = std::fs::read_to_string(gateway.workspace().join(format!("many/{n}.txt"))).unwrap();
         assert_eq!(written, format!("number {n}"));
     }
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness::default());
+    gateway.check_settled(&Witness::default()).await;
 }
 
 /// A model that never stops calling tools is asked once more without them, and the answer says so.
@@ -124,7 +110,7 @@ async fn an_endless_tool_loop_ends_at_the_round_limit() {
             _ => None,
         }
     });
-    let gateway = Gateway::start(setup(&model).set("agent.max_iterations", 3)).await;
+    let gateway = Gateway::start(Setup::scripted(&model).set("agent.max_iterations", 3)).await;
     let reply = gateway.ask("in", "c", "loop").await;
     let notice = "(I stopped after 3 steps, which is the limit. Ask me to go on if there is more to do.)";
     assert_eq!(reply, format!("This is what I found.\n\n{notice}"));
@@ -142,7 +128,7 @@ async fn an_endless_tool_loop_ends_at_the_round_limit() {
 async fn a_turn_ends_at_its_token_limit() {
     let model = Model::start().await;
     model.on("dear", [Reply::tool("list_dir", &json!({"path": "."})).usage(400, 200)]);
-    let gateway = Gateway::start(setup(&model).set("agent.max_turn_tokens", 1_000)).await;
+    let gateway = Gateway::start(Setup::scripted(&model).set("agent.max_turn_tokens", 1_000)).await;
     let id = gateway.accept("in", &Message::new("dear").chat("c")).await;
     let state = gateway.wait_done("in", &id).await;
     assert!(state.text("reply").contains("after 1200 tokens"), "{state:?}");
@@ -150,13 +136,6 @@ async fn a_turn_ends_at_its_token_limit() {
     assert_eq!(gateway.ask("in", "c", "go on").await, "echo: go on");
     assert_eq!(model.refused(), Vec::<String>::new());
     assert!(gateway.ask("in", "c", "/cost").await.contains("tokens in"));
-}
-
-/// Returns a field of `/proc/PID/status` in bytes.
-fn memory(gateway: &Gateway, field: &str) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.pid())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
-    line.trim_matches([':', ' ', '\t', 'k', 'B']).parse::<u64>().unwrap() * 1024
 }
 
 /// Of huge output the model gets head and tail and can page through the rest; the gateway's memory does not grow.
@@ -178,17 +157,17 @@ async fn huge_tool_output_is_truncated_spilled_and_paged() {
             _ => None,
         }
     });
-    let gateway = Gateway::start(setup(&model)).await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
     gateway.ask("in", "c", "warm up").await;
-    let before = memory(&gateway, "VmRSS");
+    let before = resident_bytes(gateway.pid());
     assert_eq!(gateway.ask("in", "c", "flood").await, "read it");
-    let grown = memory(&gateway, "VmHWM").saturating_sub(before);
+    let grown = peak_bytes(gateway.pid()).saturating_sub(before);
     assert!(grown < 16 << 20, "55 MB of output took {grown} bytes");
     let requests = model.requests_about("flood");
-    let cut = results(&requests[1])[0].clone();
+    let cut = results_of(&requests[1])[0].clone();
     assert!(cut.starts_with("first-line\n") && cut.trim_end().ends_with("last-line"), "{cut}");
     assert!(cut.chars().count() <= 8_000 && cut.contains(" characters, "), "{}", cut.len());
-    let page = results(&requests[2])[0].clone();
+    let page = results_of(&requests[2])[0].clone();
     assert!(page.starts_with("5001\t1000004999\n5002\t1000005000\n"), "{page}");
     assert_eq!(model.refused(), Vec::<String>::new());
 }
@@ -202,7 +181,7 @@ async fn reasoning_is_no_part_of_the_answer() {
     let last =
         Reply::text("<think>plan two</think>\n\n好的，the <think> tag is\n<thinking>plan three</thinking>\nhere.");
     model.on("think", [look.reasoning("plan four"), last.one_byte_chunks().chunk_chars(1).crlf()]);
-    let gateway = Gateway::start(setup(&model)).await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
     assert_eq!(gateway.ask("in", "c", "think").await, "好的，the <think> tag is\nhere.");
     gateway.ask("in", "c", "and now").await;
     let requests = model.requests();
@@ -211,7 +190,7 @@ async fn reasoning_is_no_part_of_the_answer() {
         let rest = request.to_string().replace(apart.trim_matches(['{', '}']), "");
         assert!(!rest.contains("plan "), "{request}");
     }
-    let said: Vec<_> = messages(&requests[2]).iter().filter(|m| m["role"] == "assistant").collect();
+    let said: Vec<_> = messages_of(&requests[2]).iter().filter(|m| m["role"] == "assistant").collect();
     assert_eq!(said[0]["reasoning_content"], "plan four");
     assert_eq!(
         (&said[0]["content"], &said[1]["content"]),
@@ -228,7 +207,7 @@ async fn an_empty_answer_is_a_clear_error() {
     model.on("blank", [Reply::text("<think>hm</think> \n ")]);
     let write = Reply::tool("write_file", &json!({"path": "a.txt", "content": "a"}));
     model.on("act", [write, Reply::text("")]);
-    let gateway = Gateway::start(setup(&model)).await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
     for (text, reply, code) in [
         ("nothing", "The model gave no answer. Please try again.", json!("empty_answer")),
         ("blank", "The model gave no answer. Please try again.", json!("empty_answer")),
@@ -251,7 +230,7 @@ async fn a_turn_ends_at_its_timeout() {
     let model = Model::start().await;
     model.on("hang", [Reply::hang()]);
     model.on("sleep", [Reply::tool("exec", &json!({"command": "echo begun; sleep 1000"}))]);
-    let gateway = Gateway::start(setup(&model).set("agent.turn_timeout", "700ms")).await;
+    let gateway = Gateway::start(Setup::scripted(&model).set("agent.turn_timeout", "700ms")).await;
     for text in ["hang", "sleep"] {
         let id = gateway.accept("in", &Message::new(text).chat(text)).await;
         let behind = gateway.accept("in", &Message::new("behind").chat(text)).await;
@@ -262,7 +241,7 @@ async fn a_turn_ends_at_its_timeout() {
     }
     model.wait_disconnected(1).await;
     let request = model.requests_about("behind").pop().expect("it was asked");
-    let result = messages(&request).iter().find(|message| message["role"] == "tool").expect("the command's result");
+    let result = messages_of(&request).iter().find(|message| message["role"] == "tool").expect("the command's result");
     assert_eq!(result["content"], "Error: Cancelled; the command was killed\nbegun\n");
     assert_eq!(model.refused(), Vec::<String>::new());
 }
@@ -273,7 +252,7 @@ async fn a_message_whose_metadata_is_unreadable_is_answered() {
     let model = Model::start().await;
     let gate = Gate::new();
     model.on("work", [Reply::text("done").held_by(&gate)]);
-    let mut gateway = Gateway::start(setup(&model)).await;
+    let mut gateway = Gateway::start(Setup::scripted(&model)).await;
     let id = gateway.accept("in", &Message::new("work").chat("c")).await;
     gate.wait_arrived(1).await;
     gateway.kill9().await;
@@ -292,7 +271,7 @@ async fn a_turn_that_the_store_never_accepts_ends_with_an_error() {
     let model = Model::start().await;
     let list = Reply::tool("list_dir", &json!({"path": "."}));
     model.on("by tools", [list, Reply::text("never said")]);
-    let gateway = Gateway::start(setup(&model)).await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
     let store = rusqlite::Connection::open(gateway.database()).unwrap();
     store.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
     for (table, text) in [("messages", "hello"), ("turn_steps", "by tools")] {
@@ -325,7 +304,7 @@ async fn a_turn_with_a_damaged_journal_is_not_resumed() {
     let gate = Gate::new();
     let list = Reply::tool("list_dir", &json!({"path": "."}));
     model.on("work", [list, Reply::text("never said").held_by(&gate)]);
-    let mut gateway = Gateway::start(setup(&model)).await;
+    let mut gateway = Gateway::start(Setup::scripted(&model)).await;
     let id = gateway.accept("in", &Message::new("work").chat("c")).await;
     gate.wait_arrived(1).await;
     gateway.kill9().await;

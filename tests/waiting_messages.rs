@@ -29,13 +29,6 @@ fn setup(model: &Model) -> Setup {
     Setup::new().model(model).set("providers.scripted.retries", 0).set("memory.enabled", false).hook(Hook::bearer("in"))
 }
 
-async fn wait_status(gateway: &Gateway, id: &str, status: &str) {
-    until(&format!("message {id} to be {status}"), async || {
-        (gateway.state("in", id).await.text("status") == status).then_some(())
-    })
-    .await;
-}
-
 /// Returns the contents written into a slot of the outbox.
 fn outbox_contents(gateway: &Gateway, slot: &str) -> Vec<String> {
     let rows = Journal::read(&gateway.database()).unwrap().outbox.into_iter().filter(|row| row.slot == slot);
@@ -51,7 +44,7 @@ async fn readyz(gateway: &Gateway) -> (u16, Value) {
 /// `doctor` and `/readyz` report it, and all is answered after a reload.
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_wait_while_the_api_key_is_refused_until_a_reload() {
-    let (model, sink) = (Model::start().await, Sink::start(Some(&crate::support::config::callback_secret())).await);
+    let (model, sink) = (Model::start().await, Sink::signed().await);
     let is_bad = fail_while(&model, Reply::status(401).saying(RAW));
     let hook = Hook::bearer("in").callback(&sink);
     let mut gateway = Gateway::start(setup(&model).hook(hook).set("owner.notify", "webhook:in:owner")).await;
@@ -59,7 +52,7 @@ async fn messages_wait_while_the_api_key_is_refused_until_a_reload() {
     assert_eq!((waited.status, waited.text("status")), (202, "waiting"), "{waited:?}");
     let one = waited.text("id").to_owned();
     let two = gateway.accept("in", &Message::new("two").chat("b")).await;
-    wait_status(&gateway, &two, "waiting").await;
+    gateway.wait_status(&two, "waiting").await;
     assert_eq!(model.count(), 1, "a refused key is not asked again by itself");
 
     let notices = outbox_contents(&gateway, "notice:waiting");
@@ -94,7 +87,7 @@ async fn messages_wait_while_the_api_key_is_refused_until_a_reload() {
     // Another process repeats no notice.
     gateway.restart().await;
     until("it to be asked again", async || (model.count() > 1).then_some(())).await;
-    wait_status(&gateway, &one, "waiting").await;
+    gateway.wait_status(&one, "waiting").await;
     is_bad.store(false, Ordering::SeqCst);
     gateway.sighup();
     for (id, reply) in [(&one, "echo: one"), (&two, "echo: two")] {
@@ -124,7 +117,7 @@ async fn waiting_messages_are_retried_by_hand_or_answered_by_another_model() {
     let mut waiting = Vec::new();
     for chat in ["a", "b"] {
         let id = gateway.accept("in", &Message::new(&format!("for {chat}")).chat(chat)).await;
-        wait_status(&gateway, &id, "waiting").await;
+        gateway.wait_status(&id, "waiting").await;
         waiting.push(id);
     }
     assert_eq!(model.count(), 1);
@@ -134,14 +127,13 @@ async fn waiting_messages_are_retried_by_hand_or_answered_by_another_model() {
     assert!(told.contains("other/m2"), "{told}");
     assert_eq!(gateway.wait_done("in", &waiting[0]).await.text("reply"), "echo: for a");
     assert_eq!(other.requests_about("for a")[0]["model"], "m2");
-    wait_status(&gateway, &waiting[1], "waiting").await;
+    gateway.wait_status(&waiting[1], "waiting").await;
 
     is_bad.store(false, Ordering::SeqCst);
     let asked = gateway.json(&["queue", "retry", &waiting[1]]).await;
     assert_eq!(asked["state"], "waiting", "{asked}");
     assert_eq!(gateway.wait_done("in", &waiting[1]).await.text("reply"), "echo: for b");
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness { accepted: &waiting, ..Witness::default() });
+    gateway.check_settled(&Witness { accepted: &waiting, ..Witness::default() }).await;
 }
 
 /// A provider fault is cleared as soon as no message waits for it, also if another model answered after a restart.
@@ -155,7 +147,7 @@ async fn a_provider_fault_is_cleared_when_no_message_waits_for_it() {
         .set("providers.other.base_url", other.base_url());
     let mut gateway = Gateway::start(setup).await;
     let id = gateway.accept("in", &Message::new("hello").chat("c")).await;
-    wait_status(&gateway, &id, "waiting").await;
+    gateway.wait_status(&id, "waiting").await;
     *gateway.setup() = gateway.setup().clone().set("agent.model", "other/m2");
     gateway.restart().await;
     assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "echo: hello");
@@ -187,7 +179,7 @@ async fn temporary_provider_faults_are_waited_out_beyond_the_turn_timeout() {
         let gateway = Gateway::start(setup).await;
         let id = gateway.accept("in", &Message::new("hello").chat("c")).await;
         until("longer than a turn may take", async || (model.count() >= tries).then_some(())).await;
-        wait_status(&gateway, &id, "waiting").await;
+        gateway.wait_status(&id, "waiting").await;
         let notices = outbox_contents(&gateway, "notice:waiting");
         assert!(
             notices.len() == 1 && notices[0].contains(words) && !notices[0].contains("10.1.2.3"),
@@ -291,8 +283,7 @@ async fn the_chat_prompt_stays_usable_while_a_message_waits() {
         .set("providers.other.base_url", other.base_url());
     let gateway = Gateway::start(setup).await;
     block_in_place(|| {
-        let mut terminal = Terminal::start(&gateway, &["chat"]);
-        terminal.expect("You> ");
+        let mut terminal = Terminal::chat(&gateway);
         terminal.keys("hello\r");
         terminal.expect("The model service scripted refuses its API key");
         terminal.expect("You> ");

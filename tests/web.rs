@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::dns::{NameAnswer, program_asking};
 use crate::support::web::{Page, Web};
-use crate::support::{Gateway, Hook, Model, Reply, Setup, until};
+use crate::support::{Gateway, Model, Reply, Setup, until};
 
 /// A model that calls the tool that the message names in JSON, and then answers with the result.
 async fn caller() -> Model {
@@ -17,12 +17,6 @@ async fn caller() -> Model {
         }
     });
     model
-}
-
-/// Messages of `boss` are the owner's.
-fn setup(model: &Model) -> Setup {
-    let setup = Setup::new().model(model).hook(Hook::bearer("in").trusting(&[]));
-    setup.set("owner.identities", vec!["webhook:in:boss"])
 }
 
 /// Returns what came of one call for the owner.
@@ -53,7 +47,7 @@ async fn a_page_is_read_as_markdown_page_by_page_and_kept_as_long_as_it_allows()
     web.put("/broken", Page::new("application/pdf", "%PDF-1.7"));
     web.put("/image", Page::new("image/png", b"\x89PNG\r\n\x1a\n\0\0\0\r"));
     web.put("/pdf", Page::new("application/pdf", include_bytes!("data/documents/directions.pdf")));
-    let gateway = Gateway::start(setup(&model).set("tools.web.allow_private", vec!["127.0.0.1"])).await;
+    let gateway = Gateway::start(Setup::owned_by_boss(&model).set("tools.web.allow_private", vec!["127.0.0.1"])).await;
 
     let first = fetch(&gateway, &web.url("/a")).await;
     assert!(first.contains("# Ships") && first.contains("carried salt") && !first.contains("evil"), "{first}");
@@ -84,7 +78,7 @@ async fn nothing_inside_is_asked_however_it_is_written() {
     let (model, web) = (caller().await, Web::start().await);
     let port = web.port();
     web.put("/", Page::html("<p>inner secret</p>"));
-    let gateway = Gateway::start(setup(&model)).await;
+    let gateway = Gateway::start(Setup::owned_by_boss(&model)).await;
     for host in [
         "127.0.0.1",
         "127.1",
@@ -105,14 +99,14 @@ async fn nothing_inside_is_asked_however_it_is_written() {
         assert!(told.contains("Error: "), "{url}: {told}");
     }
     // A redirect opens no more than its first address.
-    let open = Gateway::start(setup(&model).set("tools.web.allow_private", vec!["127.0.0.1"])).await;
+    let open = Gateway::start(Setup::owned_by_boss(&model).set("tools.web.allow_private", vec!["127.0.0.1"])).await;
     web.put("/jump", Page::redirect(&format!("http://127.0.0.2:{port}/")));
     let told = fetch(&open, &web.url("/jump")).await;
     assert!(told.contains("127.0.0.2 is an address of this machine"), "{told}");
     let paths: Vec<_> = web.requests().into_iter().map(|request| request.path).collect();
     assert_eq!(paths, ["/jump"]);
 
-    let listed = setup(&model).set("tools.web.allow_private", vec!["127.0.0.1"]);
+    let listed = Setup::owned_by_boss(&model).set("tools.web.allow_private", vec!["127.0.0.1"]);
     let listed = Gateway::start(listed.set("tools.web.allow_hosts", vec!["example.org"])).await;
     assert!(fetch(&listed, &web.url("/")).await.contains("not among tools.web.allow_hosts"));
 }
@@ -130,7 +124,7 @@ async fn a_name_server_that_rebinds_gains_nothing() {
     open.put("/page", page("<p>an open page</p>"));
     inner.put("/page", page("<p>inner secrets</p>"));
     let model = caller().await;
-    let setup = setup(&model).program(Some(program)).set("tools.web.allow_private", vec!["127.0.0.1"]);
+    let setup = Setup::owned_by_boss(&model).program(Some(program)).set("tools.web.allow_private", vec!["127.0.0.1"]);
     let gateway = Gateway::start(setup).await;
     assert!(fetch(&gateway, &url("/page")).await.contains("an open page"), "{}", gateway.logs());
     let told = fetch(&gateway, &url("/page")).await;
@@ -146,10 +140,10 @@ async fn the_configured_service_is_searched() {
     web.put("/search", Page::new("application/json", found.to_string()));
     web.put("/res/v1/web/search", Page::new("application/json", json!({ "web": found }).to_string()));
     let base = web.url("");
-    let searxng = Gateway::start(setup(&model).set("tools.web.base_url", base.as_str())).await;
+    let searxng = Gateway::start(Setup::owned_by_boss(&model).set("tools.web.base_url", base.as_str())).await;
     let told = call(&searxng, "web_search", &json!({ "query": "oolong & more", "count": 2 })).await;
     assert!(told.contains("1. Tea\n   https://tea.example/\n   All about oolong.") && !told.contains("3. "), "{told}");
-    let brave = setup(&model).set("tools.web.base_url", base.as_str()).set("tools.web.search", "brave");
+    let brave = Setup::owned_by_boss(&model).set("tools.web.base_url", base.as_str()).set("tools.web.search", "brave");
     let brave = Gateway::start(brave.set("tools.web.api_key", "brave-key-0001")).await;
     assert!(call(&brave, "web_search", &json!({ "query": "tea" })).await.contains("1. Tea"));
     web.put("/res/v1/web/search", Page::new("application/json", r#"{"message":"bad key brave-key-0001"}"#).status(401));
@@ -162,17 +156,11 @@ async fn the_configured_service_is_searched() {
     assert!(call(&brave, "web_search", &json!({ "query": " " })).await.contains("query is empty"));
 }
 
-/// Runs a tool by hand, and returns its result.
-async fn run(gateway: &Gateway, tool: &str, arguments: &Value) -> Value {
-    let ran = gateway.run(&["tools", "run", tool, &arguments.to_string(), "--json"]).await;
-    serde_json::from_str(&ran.stdout).unwrap_or_else(|fault| panic!("{fault}: {ran:?}"))
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kept_page_says_how_old_it_is_and_is_read_anew_on_demand() {
     let (model, web) = (caller().await, Web::start().await);
     web.put_each("/news", ["old", "new"].map(|text| Page::html(&format!("<p>{text} news</p>"))).into());
-    let gateway = Gateway::start(setup(&model).set("tools.web.allow_private", vec!["127.0.0.1"])).await;
+    let gateway = Gateway::start(Setup::owned_by_boss(&model).set("tools.web.allow_private", vec!["127.0.0.1"])).await;
     for (more, text, is_cached) in [
         (json!({}), "old", false),
         (json!({}), "old", true),
@@ -181,7 +169,7 @@ async fn a_kept_page_says_how_old_it_is_and_is_read_anew_on_demand() {
     ] {
         let mut arguments = json!({ "url": web.url("/news") });
         arguments.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        let read = run(&gateway, "web_fetch", &arguments).await;
+        let read = gateway.run_tool("web_fetch", &arguments).await;
         let content = read["content"].as_str().unwrap();
         assert!(content.contains(&format!("{text} news")) && content.contains(" s ago]") == is_cached, "{content}");
         assert_eq!(
@@ -194,7 +182,7 @@ async fn a_kept_page_says_how_old_it_is_and_is_read_anew_on_demand() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_that_may_pass_is_retried() {
     let (model, web) = (caller().await, Web::start().await);
-    let setup = setup(&model).set("tools.web.allow_private", vec!["127.0.0.1"]);
+    let setup = Setup::owned_by_boss(&model).set("tools.web.allow_private", vec!["127.0.0.1"]);
     let gateway = Gateway::start(setup.set("tools.web.base_url", web.url("").as_str())).await;
     let found = json!({ "results": [{ "title": "Tea", "url": "https://tea.example/", "content": "oolong" }] });
     let failed = |status: u16| Page::new("text/plain", "not now").status(status);
@@ -218,7 +206,7 @@ async fn a_failure_that_may_pass_is_retried() {
         ] {
             web.put_each(path, failures.iter().cloned().chain([good(path)]).collect());
             let before = web.requests().len();
-            let read = run(&gateway, tool, &arguments).await;
+            let read = gateway.run_tool(tool, &arguments).await;
             assert_eq!(read["success"], retries.is_some(), "{tool} {number}: {read}");
             assert_eq!(read["metadata"]["retries"].as_u64(), retries, "{tool} {number}: {read}");
             assert_eq!(web.requests().len() as u64 - before as u64, retries.unwrap_or(0) + 1, "{tool} {number}");
@@ -228,7 +216,7 @@ async fn a_failure_that_may_pass_is_retried() {
         }
     }
     web.put("/down", failed(503));
-    let read = run(&gateway, "web_fetch", &json!({ "url": web.url("/down") })).await;
+    let read = gateway.run_tool("web_fetch", &json!({ "url": web.url("/down") })).await;
     assert_eq!((&read["success"], &read["metadata"]["retries"]), (&json!(false), &json!(2)), "{read}");
 }
 
@@ -238,7 +226,7 @@ async fn a_refused_connection_is_retried() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let base = format!("http://127.0.0.1:{port}");
     let model = caller().await;
-    let setup = setup(&model).set("tools.web.allow_private", vec!["127.0.0.1"]);
+    let setup = Setup::owned_by_boss(&model).set("tools.web.allow_private", vec!["127.0.0.1"]);
     let gateway = Gateway::start(setup.set("tools.web.base_url", base.as_str())).await;
     for (tool, arguments) in
         [("web_fetch", json!({ "url": format!("{base}/page") })), ("web_search", json!({ "query": "tea" }))]
@@ -251,7 +239,7 @@ async fn a_refused_connection_is_retried() {
             web.put("/search", Page::new("application/json", r#"{"results":[]}"#));
             web
         };
-        let (read, web) = tokio::join!(run(&gateway, tool, &arguments), starts);
+        let (read, web) = tokio::join!(gateway.run_tool(tool, &arguments), starts);
         assert!(read["success"] == true && read["metadata"]["retries"].is_u64(), "{tool}: {read}");
         web.stop().await;
     }
@@ -269,10 +257,11 @@ async fn a_failure_of_the_name_server_is_retried_and_an_unknown_name_is_not() {
     ] {
         let folder = tempfile::tempdir().unwrap();
         let Some(program) = program_asking(folder.path(), &answers).await else { return };
-        let setup = setup(&model).program(Some(program)).set("tools.web.allow_private", vec!["127.0.0.1"]);
+        let setup =
+            Setup::owned_by_boss(&model).program(Some(program)).set("tools.web.allow_private", vec!["127.0.0.1"]);
         let gateway = Gateway::start(setup).await;
         let arguments = json!({ "url": format!("http://names.test:{}/page", web.port()) });
-        let read = run(&gateway, "web_fetch", &arguments).await;
+        let read = gateway.run_tool("web_fetch", &arguments).await;
         assert!(read.to_string().contains(part), "{read}");
         assert_eq!(read["metadata"]["retries"].as_u64(), retries, "{read}");
     }
@@ -288,7 +277,7 @@ async fn web_settings_that_cannot_be_are_named() {
         ("tools.web.search", "searxng".into(), "tools.web.base_url"),
         ("tools.web.search", "gogle".into(), "duckduckgo"),
     ] {
-        let gateway = Gateway::new(setup(&model).set(key, value.clone()));
+        let gateway = Gateway::new(Setup::owned_by_boss(&model).set(key, value.clone()));
         let told = gateway.run(&["config", "check"]).await;
         assert!(told.code != Some(0) && format!("{told:?}").contains(part), "{key} {value}: {told:?}");
     }
@@ -318,7 +307,7 @@ async fn a_page_with_orders_makes_the_agent_do_nothing() {
             Some(result) => Reply::text(format!("result: {result}")),
         })
     });
-    let gateway = Gateway::start(setup(&model).set("tools.web.allow_private", vec!["127.0.0.1"])).await;
+    let gateway = Gateway::start(Setup::owned_by_boss(&model).set("tools.web.allow_private", vec!["127.0.0.1"])).await;
     for (text, tool) in [("read it, one", "exec"), ("read it, two", "web_fetch"), ("read it, three", "remember")] {
         use crate::support::gateway::Message;
         let id = gateway.accept("in", &Message::new(text).chat(tool).sender("boss")).await;

@@ -5,13 +5,13 @@ use serde_json::json;
 
 use crate::support::gateway::Message;
 use crate::support::invariants::{Witness, check, wait_settled};
-use crate::support::{Answer, Gate, Gateway, Hook, Model, Reply, Setup, Sink, config, until};
+use crate::support::{Answer, Gate, Gateway, Hook, Model, Reply, Setup, Sink, until};
 
 /// A hundred concurrent copies of a message are one turn, and every caller gets the same answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_concurrent_duplicates_are_one_turn() {
     let model = Model::start().await;
-    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
     let message = Message::new("once").chat("c1").id("order-1");
     let answers = join_all((0..100).map(|_| gateway.post("in", "", &message))).await;
     let first = &answers[0];
@@ -34,7 +34,7 @@ async fn a_reply_is_awaited_or_fetched_later() {
     let model = Model::start().await;
     let gate = Gate::new();
     model.on("slow", [Reply::text("at last").held_by(&gate)]);
-    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
 
     assert_eq!(gateway.ask("in", "c1", "hello").await, "echo: hello");
 
@@ -51,7 +51,7 @@ async fn a_reply_is_awaited_or_fetched_later() {
 #[tokio::test(flavor = "multi_thread")]
 async fn replies_are_signed_and_retried_under_the_same_id() {
     let model = Model::start().await;
-    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let sink = Sink::signed().await;
     sink.then([Answer::Status(503, None), Answer::Cut, Answer::Status(200, None)]);
     let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::standard("in").callback(&sink))).await;
     let id = gateway.accept("in", &Message::new("ping").chat("c1")).await;
@@ -71,8 +71,7 @@ async fn replies_are_signed_and_retried_under_the_same_id() {
     for id in &accepted {
         sink.wait_reply(id).await;
     }
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness { accepted: &accepted, sink: Some(&sink), strict_order: false });
+    gateway.check_settled(&Witness { accepted: &accepted, sink: Some(&sink), strict_order: false }).await;
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
@@ -108,7 +107,7 @@ async fn chats_run_concurrently_and_each_in_order() {
     let model = Model::start().await;
     let gate = Gate::new();
     model.on("slow", [Reply::text("slow done").held_by(&gate)]);
-    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
     let slow = gateway.accept("in", &Message::new("slow").chat("a")).await;
     gate.wait_arrived(1).await;
     let behind = gateway.accept("in", &Message::new("behind").chat("a")).await;

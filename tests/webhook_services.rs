@@ -10,7 +10,7 @@ use crate::support::gateway::{HttpAnswer, Message};
 use crate::support::invariants::{Witness, check, wait_settled};
 use crate::support::signing::{hex, hmac_sha256};
 use crate::support::sink::Post;
-use crate::support::{Answer, Gateway, Hook, Model, Setup, Sink, config, signing, until};
+use crate::support::{Answer, Gateway, Hook, Model, Setup, Sink, signing, until};
 
 pub type Headers = Vec<(&'static str, String)>;
 
@@ -125,8 +125,7 @@ async fn each_kind_of_signature_covers_body_time_and_id() {
         }
     }
     assert_eq!((model.count(), model.refused()), (accepted.len(), Vec::<String>::new()));
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness { accepted: &accepted, ..Witness::default() });
+    gateway.check_settled(&Witness { accepted: &accepted, ..Witness::default() }).await;
 }
 
 /// What services send besides events is answered without a turn; forms and the native body are understood.
@@ -276,7 +275,7 @@ async fn invalid_bodies_are_refused_with_the_position_of_the_error() {
 /// the owner once and can be retried.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unreachable_callback_ends_in_dead_letters_that_can_be_retried() {
-    let (sink, owner) = (Sink::start(Some(&config::callback_secret())).await, Sink::start(None).await);
+    let (sink, owner) = (Sink::signed().await, Sink::start(None).await);
     sink.always(Some(Answer::Status(503, None)));
     let down = Hook::bearer("down").callback(&sink).set("retry", vec!["50ms", "100ms"]);
     let told = Hook::bearer("told").set("callback_url", owner.url());

@@ -5,18 +5,16 @@ use std::path::Path;
 use serde_json::json;
 
 use crate::support::gateway::Message;
-use crate::support::invariants::{Journal, Witness, check, wait_settled};
+use crate::support::invariants::{Journal, Witness, check};
 use crate::support::model::ModelRequest;
 use crate::support::requirements::bubblewrap_is_missing;
-use crate::support::{Gateway, Hook, Model, Reply, Setup, until};
+use crate::support::{Gateway, Model, Reply, Setup, until};
 
 /// All messages are answered by `flow`, whose steps are in `flow.yaml` beside the configuration.
 fn setup(model: &Model) -> Setup {
     let mut route = toml::Table::new();
     route.insert("agent".to_owned(), "flow".into());
-    Setup::new()
-        .model(model)
-        .hook(Hook::bearer("in"))
+    Setup::scripted(model)
         .set("agents.flow.orchestrator", "workflow")
         .set("agents.flow.workflow", "file:flow.yaml")
         .set("routes", toml::Value::Array(vec![route.into()]))
@@ -85,8 +83,7 @@ output: '{{ steps.translation.output }}, {{ steps.warning.status }}, {{ steps.sa
     assert_eq!(shown["workflow"]["steps"][1], json!({"id": "translation", "agent": "translator"}));
     let preview = gateway.run(&["prompt", "--session", "webhook:in:c"]).await;
     assert!(preview.stderr.contains("agent flow follows its steps, and asks no model itself"), "{preview:?}");
-    wait_settled(&gateway.database()).await;
-    check(&gateway.database(), &Witness::default());
+    gateway.check_settled(&Witness::default()).await;
 }
 
 /// The first attempt fails, the second one succeeds; a step that fails each time stops the workflow with its reason.
@@ -257,7 +254,7 @@ async fn a_broken_workflow_is_one_clear_error() {
         assert_eq!(gateway.wait_exit().await.code(), Some(78), "{flow}");
     }
     // A profile of the workspace is rejected alone.
-    let mut gateway = Gateway::new(Setup::new().model(&model).hook(Hook::bearer("in")));
+    let mut gateway = Gateway::new(Setup::scripted(&model));
     for (name, flow) in
         [("good", "steps: [{id: a, tool: list_dir, arguments: {path: .}}]"), ("bad", "steps:\n  - id: a\n")]
     {

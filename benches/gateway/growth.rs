@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use super::Bench;
 use super::load::{Client, cpu_time};
-use super::support::gateway::resident_bytes;
+use super::support::processes::resident_bytes;
 use super::support::{Reply, Setup};
 use super::talk::{Talk, VOCABULARY, WORDS};
 

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::support::gateway::resident_bytes;
+use crate::support::processes::resident_bytes;
 use crate::support::{Gateway, Sink};
 
 /// How long the driver waits for the last reply before it counts missing replies as lost.

@@ -28,9 +28,10 @@ use std::time::{Duration, Instant};
 use load::{Load, Measured, Offer};
 use report::{Figure, Program, Report, Unit};
 use serde_json::json;
-use support::gateway::{Message, resident_bytes};
+use support::gateway::Message;
 use support::model::ModelOptions;
-use support::{Gateway, Hook, Model, Reply, Setup, Sink, config, until};
+use support::processes::resident_bytes;
+use support::{Gateway, Hook, Model, Reply, Setup, Sink, until};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 /// The amount of work in each part.
@@ -99,7 +100,7 @@ impl Bench {
 
     async fn stopped(latency: Duration, change: impl FnOnce(Setup) -> Setup) -> Self {
         let model = Model::with(ModelOptions { strict: false, latency }).await;
-        let sink = Sink::start(Some(&config::callback_secret())).await;
+        let sink = Sink::signed().await;
         let mut setup = Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink)).set("log.level", "warn");
         for (key, value) in settings() {
             setup = setup.set(&key, value);

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::support::gateway::{http_client, resident_bytes};
+use super::support::gateway::http_client;
+use super::support::processes::resident_bytes;
 use super::support::{Gateway, Setup};
 use super::{Bench, start_time};
 

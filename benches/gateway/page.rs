@@ -13,14 +13,11 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::Bench;
-use super::load::Offer;
-use super::skills::spread;
+use super::skills::{print_turn_costs, spread};
 use super::support::Gateway;
-use super::support::gateway::{Message, resident_bytes};
+use super::support::gateway::Message;
+use super::support::processes::resident_bytes;
 
-const RUNS: usize = 3;
-const TURNS: usize = 3_000;
-const SESSIONS: usize = 100;
 /// Browsers that are open under load; each has one stream for all its tabs.
 const BROWSERS: usize = 3;
 const STREAMS: usize = 500;
@@ -40,22 +37,8 @@ pub async fn page() {
     println!("\n| what | no page | {BROWSERS} browsers |\n|---|---|---|");
     let pair = [Bench::start(Duration::ZERO, |setup| setup).await, Bench::start(Duration::ZERO, |setup| setup).await];
     let streams = EventStreams::open(&pair[1].gateway, BROWSERS).await;
-    let mut figures = [[Vec::new(), Vec::new()], [Vec::new(), Vec::new()]];
-    for bench in &pair {
-        bench.run(TURNS / 10, SESSIONS, Offer::InFlight(20)).await;
-    }
-    for _ in 0..RUNS {
-        for (bench, [cpu, middle]) in pair.iter().zip(&mut figures) {
-            let measured = bench.run(TURNS, SESSIONS, Offer::InFlight(20)).await;
-            cpu.push(measured.cpu_ms_a_turn());
-            middle.push(measured.percentile(50).as_secs_f64() * 1e3);
-        }
-    }
-    drop(streams);
-    let [[cpu, middle], [open_cpu, open_middle]] = &mut figures;
-    println!("| CPU a turn, 20 in flight over {SESSIONS} sessions | {} ms | {} ms |", spread(cpu), spread(open_cpu));
-    println!("| overhead, median | {} ms | {} ms |", spread(middle), spread(open_middle));
-    drop(pair);
+    print_turn_costs(&pair).await;
+    drop((streams, pair));
     many_streams(&bench).await;
 }
 

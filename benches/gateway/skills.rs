@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::load::{Measured, Offer};
+use super::load::Offer;
 use super::support::{Gateway, Model, Setup};
 use super::{Bench, arguments, start_time};
 
@@ -40,24 +40,32 @@ pub async fn skills() {
         }
     }
     println!("| start to ready | {} ms | {} ms |", spread(&mut starts[0]), spread(&mut starts[1]));
-    let mut figures = [[Vec::new(), Vec::new()], [Vec::new(), Vec::new()]];
     let prompts = benches.each_ref().map(|bench| SystemPrompts::watch(&bench.model));
     for bench in &mut benches {
         bench.gateway.up().await;
+    }
+    print_turn_costs(&benches).await;
+    let [none, many] = prompts.map(|prompts| prompts.summary());
+    println!("| bytes of the system prompt, which the cache of a service keeps | {none} | {many} |");
+}
+
+/// Prints what a turn costs in each of two gateways, which are measured by turns.
+#[expect(clippy::print_stdout, reason = "the bench's output")]
+pub async fn print_turn_costs(benches: &[Bench; 2]) {
+    for bench in benches {
         bench.run(TURNS / 10, SESSIONS, Offer::InFlight(20)).await;
     }
+    let mut figures = [[Vec::new(), Vec::new()], [Vec::new(), Vec::new()]];
     for _ in 0..RUNS {
         for (bench, [cpu, middle]) in benches.iter().zip(&mut figures) {
-            let measured: Measured = bench.run(TURNS, SESSIONS, Offer::InFlight(20)).await;
+            let measured = bench.run(TURNS, SESSIONS, Offer::InFlight(20)).await;
             cpu.push(measured.cpu_ms_a_turn());
             middle.push(measured.percentile(50).as_secs_f64() * 1e3);
         }
     }
-    let [[none_cpu, none_middle], [cpu, middle]] = &mut figures;
-    println!("| CPU a turn, 20 in flight over {SESSIONS} sessions | {} ms | {} ms |", spread(none_cpu), spread(cpu));
-    println!("| overhead, median | {} ms | {} ms |", spread(none_middle), spread(middle));
-    let [none, many] = prompts.map(|prompts| prompts.summary());
-    println!("| bytes of the system prompt, which the cache of a service keeps | {none} | {many} |");
+    let [[cpu, middle], [other_cpu, other_middle]] = &mut figures;
+    println!("| CPU a turn, 20 in flight over {SESSIONS} sessions | {} ms | {} ms |", spread(cpu), spread(other_cpu));
+    println!("| overhead, median | {} ms | {} ms |", spread(middle), spread(other_middle));
 }
 
 /// The system prompts that a model was sent: how many requests had each of them.

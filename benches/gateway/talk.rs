@@ -1,5 +1,7 @@
 //! Sentences for the bench: none repeats, and each run generates the same ones.
 
+use super::support::spelled;
+
 /// The size of the vocabulary; word frequencies follow Zipf's law, as in any language.
 pub const VOCABULARY: u64 = 6_000;
 /// Words in a sentence.
@@ -23,25 +25,13 @@ impl Talk {
     }
 
     /// Returns a word; lower numbers are more frequent.
-    fn word(&mut self) -> u64 {
+    fn word(&mut self) -> usize {
         self.dice ^= self.dice << 13;
         self.dice ^= self.dice >> 7;
         self.dice ^= self.dice << 17;
         let part = (self.dice >> 11) as f64 / (1_u64 << 53) as f64;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 1 and the vocabulary")]
-        let word = (VOCABULARY as f64).powf(part) as u64;
+        let word = (VOCABULARY as f64).powf(part) as usize;
         word
     }
-}
-
-/// Returns a pronounceable word, a different one for each number.
-fn spelled(mut number: u64) -> String {
-    const SYLLABLES: [&str; 16] =
-        ["ba", "do", "ki", "lu", "me", "na", "po", "ra", "su", "ti", "vo", "wa", "xe", "zo", "fu", "ga"];
-    let mut word = String::from("k");
-    while number > 0 {
-        word += SYLLABLES[usize::try_from(number % 16).unwrap_or(0)];
-        number /= 16;
-    }
-    word + "x"
 }

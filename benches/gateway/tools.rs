@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::support::processes::peak_bytes;
 use super::support::web::{Page, Web};
-use super::support::{Gateway, Hook, Model, Reply, Setup};
+use super::support::{Gateway, Model, Reply, Setup};
 
 const RUNS: usize = 5;
 const FOLDERS: usize = 1_000;
@@ -44,7 +45,7 @@ pub async fn tools() {
             Some(result) => Reply::text(result.as_str()),
         })
     });
-    let setup = Setup::new().model(&model).hook(Hook::bearer("in").trusting(&["*"])).set("log.level", "warn");
+    let setup = Setup::scripted(&model).set("log.level", "warn");
     let gateway = Gateway::start(setup.set("tools.web.allow_private", vec!["127.0.0.1"])).await;
     let workspace = gateway.workspace();
     make_tree(&workspace.join("tree"));
@@ -173,13 +174,6 @@ fn spread(times: &mut [Duration]) -> String {
     let (least, median, most) = (times.first(), times.get(times.len() / 2), times.last());
     let [least, median, most] = [least, median, most].map(|time| time.map_or(0.0, ms));
     format!("{median:.1} ms ({least:.1}–{most:.1})")
-}
-
-/// Returns the most memory that a process has held, in bytes.
-fn peak_bytes(pid: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0) * 1_024
 }
 
 fn make_tree(tree: &Path) {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use daoyou::live::LivePart;
-use daoyou::llm::{Embedder, EmbeddingDeadline, Models, OfflineProvider, ProviderConfig};
+use daoyou::llm::{Embedder, EmbeddingDeadline, Models, ProviderConfig};
 use daoyou::memory::vectors::EmbeddingIndexer;
 use daoyou::memory::{Identities, MemoryConfig, MemoryService, MemorySettings};
 use daoyou::store::search_index::SearchCorpus;
@@ -76,7 +76,7 @@ impl Service {
         daoyou::llm::install_crypto();
         let config = ProviderConfig { base_url: Some(self.url.clone()), ..ProviderConfig::default() };
         let configs = IndexMap::from([("openai".to_owned(), config)]);
-        let models = Models::build(&configs, |name| std::env::var(name).ok(), Arc::new(OfflineProvider));
+        let models = Models::build(&configs, |name| std::env::var(name).ok());
         let models = models.map_err(|faults| anyhow::anyhow!("{faults:?}"))?;
         models.embedder(&format!("openai/{}", self.model), 0).context("no vectors can be had")
     }

@@ -63,9 +63,9 @@ pub async fn measure(file: &Path, service: Option<&Service>, is_quick: bool) -> 
     let counts = halves.each_ref().map(|half| half.iter().map(|told| told.questions.len()).sum::<usize>());
     let mut page = format!(
         "**LoCoMo**, {} questions. Each conversation is one session, each of its turns one message of its speaker. *Recall* is the share of \
-         a question's evidence turns among the first hits, mean over the questions that name evidence which is there; \
+         a question's evidence turns among the first hits, the mean over the questions that name existing evidence; \
          *tokens* are those of the hits, a quarter of their characters. All columns are of one run over the same questions. *BM25* is that \
-         of SQLite's FTS5 with Porter's stemmer, a turn with its speaker's name an entry. RecallWeights were chosen on one half \
+         of SQLite's FTS5 with Porter's stemmer; each entry is a turn with its speaker's name. Weights were chosen on one half \
          of the conversations, {} questions; the other half, {}, had no part in it.\n",
         counts[0] + counts[1],
         counts[0],
@@ -83,7 +83,7 @@ pub async fn measure(file: &Path, service: Option<&Service>, is_quick: bool) -> 
         ways.push(("words, vectors, neighbours", Way::WordsAndVectors(RecallWeights::default())));
     }
     let [chosen, other] = &halves;
-    for (name, half) in [("The half the weights were chosen on", chosen), ("The other half", other)] {
+    for (name, half) in [("The half on which the weights were chosen", chosen), ("The other half", other)] {
         let mut sums = Vec::new();
         for (_, way) in &ways {
             sums.push(sum(half.iter(), *way).await?);

@@ -74,7 +74,7 @@ async fn main() -> Result<()> {
         println!("{}", locomo::choose(file, service.as_ref()).await?);
         return Ok(());
     }
-    println!("Found by words alone, with neither vectors nor a model, where nothing else is said.\n");
+    println!("Unless stated otherwise, search uses only words: no vectors and no model.\n");
     if let Some(file) = &arguments.locomo {
         println!("{}", locomo::measure(file, service.as_ref(), arguments.is_quick).await?);
     }

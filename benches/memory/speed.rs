@@ -12,6 +12,7 @@ use daoyou::store::vectors::{self, NewVector};
 use daoyou::store::{Connection, StoreError, messages};
 use uuid::Uuid;
 
+use super::support::spelled;
 use super::{World, as_f64, ask};
 
 /// The size of the vocabulary; word frequencies follow Zipf's law, as in any language.
@@ -73,18 +74,6 @@ impl Dice {
         let length = 6 + self.below(40);
         (0..length).map(|_| spelled(self.word())).collect::<Vec<_>>().join(" ")
     }
-}
-
-/// Returns a pronounceable word.
-fn spelled(mut number: usize) -> String {
-    const SYLLABLES: [&str; 16] =
-        ["ba", "do", "ki", "lu", "me", "na", "po", "ra", "su", "ti", "vo", "wa", "xe", "zo", "fu", "ga"];
-    let mut word = String::from("k");
-    while number > 0 {
-        word += SYLLABLES[number % SYLLABLES.len()];
-        number /= SYLLABLES.len();
-    }
-    word + "x"
 }
 
 /// Returns the table: p50 and p99 of questions of different kinds.

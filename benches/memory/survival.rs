@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::invariants::open;
 use crate::support::model::ModelRequest;
-use crate::support::{Gateway, Hook, Model, Reply, Setup, until};
+use crate::support::{Gateway, Model, Reply, Setup, until};
 
 const SESSION: &str = "webhook:in:c";
 const CONSOLIDATIONS: usize = 10;
@@ -30,12 +30,12 @@ enum SurvivalWriter {
 pub async fn measure() -> Result<String> {
     let mut table = format!(
         "**Survival** of {PLANTED} planted facts through {CONSOLIDATIONS} consolidations of one conversation, through the gateway itself: \
-         how many of those that are out of the window stand in the prompt, and how many a search for their subject finds among its first five.\n\n\
+         how many of the facts outside the window are in the prompt, and how many a search for their subject finds among its first five.\n\n\
          | summaries are written by | in the prompt | found |\n|---|---|---|\n"
     );
     for (what, writer) in [
-        ("a model that carries on what the last one said", SurvivalWriter::Carries),
-        ("a model that saves facts, and says nothing else", SurvivalWriter::Saves),
+        ("a model that continues the previous summary", SurvivalWriter::Carries),
+        ("a model that only saves facts", SurvivalWriter::Saves),
         ("nobody (extracts)", SurvivalWriter::Nobody),
     ] {
         let (in_prompt, found) = one(writer).await?;
@@ -52,7 +52,7 @@ async fn one(writer: SurvivalWriter) -> Result<(usize, usize)> {
         is_summary.then(|| Reply::tool("save_memory", &saved(writer, text)))
     });
     let summariser = if writer == SurvivalWriter::Nobody { "offline/offline" } else { "" };
-    let setup = Setup::new().model(&model).hook(Hook::bearer("in")).set("memory.model", summariser);
+    let setup = Setup::scripted(&model).set("memory.model", summariser);
     let gateway = Gateway::start(setup.set("memory.consolidate_at", 4).set("memory.keep", 2)).await;
     for n in 0..PLANTED {
         gateway.ask("in", "c", &format!("The colour of boat{n} is shade{n}.")).await;

@@ -15,9 +15,9 @@ pub fn render(measured: &[MeasuredCase], times: &[Duration], arguments: &BenchAr
     let chinese = measured.iter().filter(|one| one.case.language == "zh").count();
     let mut text = format!(
         "{} questions about results of tools, {chinese} of them in Chinese, each with the lines that answer it \
-         (`benches/results/corpus`). Tokens are those of `o200k_base`, what is shown of a result including the line that says what was left out. \
+         (`benches/results/corpus`). Tokens are those of `o200k_base`; they include the line that says how much was left out. \
          *Truncated* is what a model gets with `tools.postprocess.enabled = false`. *Saved* compares the sums with truncation alone; \
-         the held out cases were written when the filters were ready, by somebody who had seen neither them nor their results (`LABELLING-c.md`), and nothing was changed for them since. The aims are 40 % saved, 98 % of the answer lines and 5 ms for 100 KB.\n\n",
+         the held out cases were written when the filters were ready, by a person who had seen neither the filters nor their results (`LABELLING-c.md`), and no filter was changed for them since. The aims are 40 % saved, 98 % of the answer lines and 5 ms for 100 KB.\n\n",
         measured.len()
     );
     let _ = writeln!(
@@ -41,7 +41,7 @@ pub fn render(measured: &[MeasuredCase], times: &[Duration], arguments: &BenchAr
     let absent = answers - measured.iter().map(|one| one.raw.answers).sum::<usize>();
     let _ = writeln!(
         text,
-        "\n{absent} of the {answers} answer lines are on a later page of what the tool returned; they count for no column."
+        "\n{absent} of the {answers} answer lines are on a later page of the tool's result; no column counts them."
     );
     tiers(&mut text, measured, arguments);
     test_runs(&mut text, measured);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use daoyou::chat::ToolCall;
-use daoyou::llm::{Models, OfflineProvider};
+use daoyou::llm::Models;
 use daoyou::postprocess::{
     PostprocessConfig, PostprocessMode, Postprocessor, Question, ResultSummarizer, SemanticFilter, SummaryConfig,
 };
@@ -118,7 +118,7 @@ fn models(arguments: &BenchArguments) -> Result<Models> {
             providers.insert(name.to_owned(), toml::from_str(&text)?);
         }
     }
-    let built = Models::build(&providers, |_| None, Arc::new(OfflineProvider));
+    let built = Models::build(&providers, |_| None);
     built.map_err(|faults| {
         anyhow::anyhow!("{}", faults.iter().map(|fault| fault.message.clone()).collect::<Vec<_>>().join("; "))
     })

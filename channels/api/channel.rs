@@ -72,38 +72,17 @@ impl Channel for ApiChannel {
 
 #[cfg(test)]
 mod tests {
-    use uuid::Uuid;
-
-    use super::super::gateway::TurnReport;
+    use super::super::gateway::ScriptedGateway;
     use super::*;
-    use crate::conformance::outbound;
-    use crate::inbox::Refusal;
-    use crate::message::{OutboundContext, TurnSettings};
-
-    struct NoGateway;
-
-    #[async_trait]
-    impl ApiGateway for NoGateway {
-        fn models(&self) -> Vec<String> {
-            Vec::new()
-        }
-
-        fn settings(&self, _: &str) -> Result<TurnSettings, String> {
-            Ok(TurnSettings::default())
-        }
-
-        async fn report(&self, _: Uuid, _: &str) -> Result<TurnReport, Refusal> {
-            Ok(TurnReport::default())
-        }
-    }
+    use crate::message::OutboundContext;
 
     #[tokio::test]
     async fn what_no_request_waits_for_is_not_counted_as_delivered() {
         let folder = tempfile::tempdir().unwrap();
-        let channel = ApiChannel::new(Arc::new(NoGateway), folder.path()).unwrap();
+        let channel = ApiChannel::new(Arc::new(ScriptedGateway(Vec::new())), folder.path()).unwrap();
         for (is_picked_up, is_delivered) in [(true, true), (false, false)] {
             let context = OutboundContext { is_picked_up, ..OutboundContext::default() };
-            let message = OutboundMessage { context, ..outbound(NAME, "work", "done") };
+            let message = OutboundMessage { context, ..OutboundMessage::text(NAME, "work", "done") };
             assert_eq!(channel.send(&message).await.is_ok(), is_delivered);
         }
     }

@@ -17,7 +17,6 @@ use super::progress::{AnswerProgress, ApiDelta};
 use crate::event::{SessionEvent, TurnEvent};
 use crate::http_error::HttpError;
 use crate::inbox::{Inbox, MessageState, MessageStatus, Refusal, Reply};
-use crate::message::ErrorInfo;
 
 /// The tool that sends a message before the reply.
 const MESSAGE_TOOL: &str = "message";
@@ -144,14 +143,8 @@ impl FollowedTurn {
             // The message was an answer: the reply is that of the turn which goes on. What it sent before was shown.
             self.setup.id = asked;
             self.shown = self.setup.gateway.report(asked, &self.setup.chat_id).await?.messages.len();
-        } else if matches!(state.status, MessageStatus::Done | MessageStatus::Dead) {
-            let lost = || Reply {
-                content: "This message could not be answered.".to_owned(),
-                error: Some(ErrorInfo { code: "dead".to_owned() }),
-            };
-            let empty = || Reply { content: String::new(), error: None };
-            let is_done = state.status == MessageStatus::Done;
-            return self.finish(state.reply.unwrap_or_else(if is_done { empty } else { lost })).await;
+        } else if let Some(reply) = state.final_reply() {
+            return self.finish(reply).await;
         } else if let Some(question) = state.question {
             return self.finish(Reply { content: question, error: None }).await;
         } else if let (true, Some(notice)) = (state.awaits_approval, &state.notice) {
@@ -214,32 +207,12 @@ fn draining() -> ApiFailure {
 
 #[cfg(test)]
 mod tests {
-    use async_trait::async_trait;
-
-    use super::super::gateway::NAME;
+    use super::super::gateway::{NAME, ScriptedGateway};
     use super::*;
     use crate::conformance::{ScriptedAnswer, ScriptedInbox};
     use crate::event::EventSource;
     use crate::inbox::AcceptExtras;
-    use crate::message::{InboundMessage, Trust, TurnSettings};
-
-    /// A gateway whose turns have sent these messages.
-    struct Sent(Vec<String>);
-
-    #[async_trait]
-    impl ApiGateway for Sent {
-        fn models(&self) -> Vec<String> {
-            Vec::new()
-        }
-
-        fn settings(&self, _: &str) -> Result<TurnSettings, String> {
-            Ok(TurnSettings::default())
-        }
-
-        async fn report(&self, _: Uuid, _: &str) -> Result<TurnReport, Refusal> {
-            Ok(TurnReport { messages: self.0.clone(), ..TurnReport::default() })
-        }
-    }
+    use crate::message::{InboundMessage, Trust};
 
     /// Follows the turn of a held message.
     async fn follow(sent: &[&str]) -> (Arc<ScriptedInbox>, Uuid, FollowedTurn, CancellationToken) {
@@ -253,7 +226,7 @@ mod tests {
             wants_reasoning: false,
             events,
             inbox: inbox.clone(),
-            gateway: Arc::new(Sent(sent.iter().map(|text| (*text).to_owned()).collect())),
+            gateway: Arc::new(ScriptedGateway(sent.iter().map(|text| (*text).to_owned()).collect())),
             shutdown: shutdown.clone(),
         });
         (inbox, id, turn, shutdown)

@@ -12,6 +12,7 @@ pub const NAME: &str = "api";
 pub(super) const REQUEST_NOTE: &str = "request";
 /// The kind of the notes with the hash of the body that came with an `Idempotency-Key`.
 pub(super) const BODY_NOTE: &str = "body";
+
 /// What the API asks of the gateway.
 #[async_trait]
 pub trait ApiGateway: Send + Sync {
@@ -40,4 +41,24 @@ pub struct TurnReport {
     pub input_tokens: u64,
     pub output_tokens: u64,
     pub cached_tokens: u64,
+}
+
+/// A gateway without models, whose turns have sent these messages.
+#[cfg(test)]
+pub(super) struct ScriptedGateway(pub Vec<String>);
+
+#[cfg(test)]
+#[async_trait]
+impl ApiGateway for ScriptedGateway {
+    fn models(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn settings(&self, _: &str) -> Result<TurnSettings, String> {
+        Ok(TurnSettings::default())
+    }
+
+    async fn report(&self, _: Uuid, _: &str) -> Result<TurnReport, Refusal> {
+        Ok(TurnReport { messages: self.0.clone(), ..TurnReport::default() })
+    }
 }

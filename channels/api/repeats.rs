@@ -8,13 +8,12 @@ use std::sync::Arc;
 
 use axum::http::HeaderMap;
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
 use super::gateway::{BODY_NOTE, NAME, REQUEST_NOTE};
 use crate::http_error::HttpError;
 use crate::ids::new_id;
 use crate::inbox::{AcceptExtras, Inbox, Note};
-use crate::text::hex;
+use crate::text::sha256_hex;
 
 /// The header in which OpenAI's clients count the attempts, from 0.
 const RETRY_COUNT: &str = "x-stainless-retry-count";
@@ -43,36 +42,23 @@ impl RequestIdentity {
             return Self::of_key(inbox, key.ok_or_else(wrong)?, session, body).await;
         }
         let Some(count) = headers.get(RETRY_COUNT) else { return Ok(Self::default()) };
-        let mut digest = Sha256::new();
-        digest.update(session);
-        digest.update([0]);
-        digest.update(body);
-        let key = hex(&digest.finalize());
+        let key = sha256_hex(&[session.as_bytes(), &[0], body.as_bytes()]);
         let first = if count.as_bytes() == b"0" { None } else { inbox.note(NAME, REQUEST_NOTE, &key).await? };
         let first = first.map(|note| note.value).filter(|id| !id.is_empty());
         let value = first.unwrap_or_else(|| new_id().to_string());
         let note = Note { channel: NAME.to_owned(), kind: REQUEST_NOTE, key, value: value.clone() };
         Ok(Self { external_id: Some(value), note: Some(note), body_note: None })
     }
-}
 
-impl RequestIdentity {
     /// Returns the identity of a request with an `Idempotency-Key`, which holds within one session.
     async fn of_key(inbox: &dyn Inbox, key: &str, session: &str, body: &str) -> Result<Self, HttpError> {
-        let digest = |parts: &[&str]| {
-            let mut digest = Sha256::new();
-            for part in parts {
-                digest.update(part);
-                digest.update([0]);
-            }
-            hex(&digest.finalize())
-        };
         let mut asked: Value = serde_json::from_str(body).unwrap_or_default();
         if let Some(asked) = asked.as_object_mut() {
             // How it is answered is not what is asked.
             asked.retain(|field, _| !matches!(field.as_str(), "stream" | "stream_options"));
         }
-        let (id, body) = (format!("key-{}", digest(&[session, key])), digest(&[&asked.to_string()]));
+        let id = format!("key-{}", sha256_hex(&[session.as_bytes(), &[0], key.as_bytes(), &[0]]));
+        let body = sha256_hex(&[asked.to_string().as_bytes(), &[0]]);
         if inbox.note(NAME, BODY_NOTE, &id).await?.is_some_and(|known| known.value != body) {
             let message = "this Idempotency-Key came with another body before; a new request needs a new key";
             return Err(HttpError::unprocessable(message));

@@ -267,7 +267,7 @@ impl ApiState {
         let saving = tokio::task::spawn_blocking(move || folder.save(&session, &new_id().to_string(), &files, ""));
         let saved = saving.await.map_err(std::io::Error::other).flatten().map_err(|error| {
             let reason = format!("its files could not be saved: {error}");
-            HttpError::refused(&Refusal::Store { reason, retry_after: STORE_RETRY })
+            HttpError::from(Refusal::Store { reason, retry_after: STORE_RETRY })
         })?;
         Ok(saved.attachments)
     }

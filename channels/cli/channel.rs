@@ -48,7 +48,7 @@ impl CliChannel {
 
     /// Returns true if a screen is attached.
     pub fn is_open(&self) -> bool {
-        !self.screens.book().list.is_empty()
+        !self.screens.book.lock().list.is_empty()
     }
 
     /// Completes when the user has left the channel's own terminal; returns how.
@@ -123,7 +123,7 @@ impl Channel for CliChannel {
     async fn send(&self, message: &OutboundMessage) -> Result<Receipt, SendError> {
         let mut best = ShowOutcome::Gone;
         // Read before the lookup: a screen that attaches later makes `present` complete at once.
-        let arrivals = self.screens.book().arrivals;
+        let arrivals = self.screens.book.lock().arrivals;
         let mut showing: FuturesUnordered<_> =
             self.screens.of(message).into_iter().map(|screen| show(screen, message.clone())).collect();
         // One screen is enough; a second slow one must not delay the delivery.
@@ -143,7 +143,7 @@ impl Channel for CliChannel {
             }
             ShowOutcome::Gone if message.context.is_picked_up => Ok(Receipt::default()),
             ShowOutcome::Gone => {
-                self.screens.book().answered_away = arrivals;
+                self.screens.book.lock().answered_away = arrivals;
                 Err(SendError::Away)
             }
         }
@@ -153,7 +153,7 @@ impl Channel for CliChannel {
         let mut arrived = self.screens.arrived.subscribe();
         loop {
             {
-                let mut book = self.screens.book();
+                let mut book = self.screens.book.lock();
                 if book.arrivals > book.answered_away {
                     // Each arrival counts once, so that a looping caller does not spin.
                     book.answered_away = book.arrivals;
@@ -167,7 +167,7 @@ impl Channel for CliChannel {
     }
 
     async fn test(&self) -> Vec<Finding> {
-        let message = match self.screens.book().list.len() {
+        let message = match self.screens.book.lock().list.len() {
             0 => "no terminal is attached; replies to it wait until one is".to_owned(),
             1 => "1 terminal is attached".to_owned(),
             screens => format!("{screens} terminals are attached"),

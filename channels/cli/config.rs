@@ -29,12 +29,7 @@ pub enum Thinking {
 impl Thinking {
     /// Reads `fold`, `show` or `hide`.
     pub(super) fn parse(word: &str) -> Option<Self> {
-        match word {
-            "fold" => Some(Self::Fold),
-            "show" => Some(Self::Show),
-            "hide" => Some(Self::Hide),
-            _ => None,
-        }
+        serde_json::from_value(word.into()).ok()
     }
 }
 

@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::{Notify, oneshot};
 
 use super::prompt_helper::CompletionSource;
-use super::readline::{LineEditor, SavedMode};
+use super::readline::{self, SavedMode};
 use super::screen::TerminalStyle;
 use super::streams::{
     ConsoleInput, OutputClosed, OutputStream, PROMPT, PrintJob, SHOW_CURSOR, ThreadEnds, print_all, read_lines, spawn,
+    write,
 };
 use crate::channel::StartError;
 
@@ -52,8 +53,8 @@ impl Console {
         let style = TerminalStyle::of_process();
         if style.cursor {
             let known = CompletionSource::default();
-            let (editor, mode) = LineEditor::open(history, known.clone(), style.colour)?;
-            return Self::of_threads(style, Some(mode), known, |ends| editor.spawn(ends));
+            let (mode, spawn_both) = readline::open(history, known.clone(), style.colour)?;
+            return Self::of_threads(style, Some(mode), known, spawn_both);
         }
         let mut console = Self::of_streams(BufReader::new(io::stdin()), io::stdout(), io::stderr(), style)?;
         if style.live {
@@ -69,13 +70,18 @@ impl Console {
     /// A thread cannot be started.
     pub fn of_streams(
         input: impl BufRead + Send + 'static,
-        output: impl Write + Send + 'static,
-        errors: impl Write + Send + 'static,
+        mut output: impl Write + Send + 'static,
+        mut errors: impl Write + Send + 'static,
         style: TerminalStyle,
     ) -> Result<Self, StartError> {
         Self::of_threads(style, None, CompletionSource::default(), |ends| {
             spawn("cli-in", move || read_lines(input, &ends.asks, &ends.inputs))?;
-            spawn("cli-out", move || print_all(output, errors, &ends.prints))
+            spawn("cli-out", move || {
+                print_all(&ends.prints, |text, stream| match stream {
+                    OutputStream::Out => write(&mut output, &text),
+                    OutputStream::Err => write(&mut errors, &text),
+                });
+            })
         })
     }
 
@@ -125,10 +131,8 @@ impl Console {
         if text.is_empty() {
             return Ok(());
         }
-        self.prints
-            .send(PrintJob { text: self.around_prompt(text), stream, done: None })
-            .await
-            .map_err(|_| OutputClosed)
+        let text = self.around_prompt(text);
+        self.prints.send(PrintJob { text, stream, done: None }).await.map_err(|_| OutputClosed)
     }
 
     /// Repeats the prompt after a text that is printed below it, unless a line editor does so.

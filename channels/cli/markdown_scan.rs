@@ -92,9 +92,7 @@ impl MarkdownBlock {
         }
         false
     }
-}
 
-impl MarkdownBlock {
     /// Returns true if a line, which may be incomplete, cannot continue this paragraph or quote.
     fn ends_before(&self, line: &str) -> bool {
         // An incomplete rule, fence or bullet may become anything.
@@ -115,7 +113,7 @@ fn begins_text(line: &str) -> bool {
     is_heading(line) || is_item(line)
 }
 
-fn is_heading(line: &str) -> bool {
+pub(super) fn is_heading(line: &str) -> bool {
     let hashes = line.chars().take_while(|c| *c == '#').count();
     (1..=6).contains(&hashes) && line[hashes..].starts_with([' ', '\n'])
 }

@@ -11,15 +11,14 @@ use super::markdown::MarkdownStyle;
 use super::markdown_stream::MarkdownStream;
 use super::screen::{Screen, TerminalStyle};
 use super::spinner::{frame, span};
-use super::texts::{TerminalTexts, fill};
+use super::texts::TerminalTexts;
 use super::tool_calls::{OpenCalls, fold, line, whole_seconds};
 use super::tool_output::plain_text;
 use crate::clean::{Cleaner, clean, clean_line};
 use crate::event::TurnEvent;
 use crate::message::{Attachment, OutboundMessage, SessionKey};
 use crate::settings::ByteSize;
-use crate::text::Language;
-use crate::text::thousands;
+use crate::text::{Language, fill, thousands};
 
 /// The most characters of thoughts that are shown.
 const MAX_THINKING_CHARS: usize = 1_000;
@@ -438,10 +437,7 @@ impl Painter {
         let rows = if failed {
             self.wrapped(Face::coloured(AnsiColour::Red), text, &lead)
         } else if self.style.cursor {
-            let mut flow = MarkdownStream::new(self.markdown_style(), lead);
-            let mut rows = flow.push(text).rows;
-            rows.extend(flow.finish());
-            rows
+            self.markdown(text, lead)
         } else {
             return format!("\n{}{text}\n", lead.paint(self.style.colour));
         };
@@ -452,9 +448,7 @@ impl Painter {
     fn bare(&mut self, content: &str) -> String {
         let text = clean(content);
         if self.style.colour {
-            let mut flow = MarkdownStream::new(self.markdown_style(), ScreenRow::default());
-            let mut rows = flow.push(text.trim_end()).rows;
-            rows.extend(flow.finish());
+            let rows = self.markdown(text.trim_end(), ScreenRow::default());
             return self.screen.put(&rows, None);
         }
         format!("{}\n", text.trim_end())
@@ -510,6 +504,14 @@ impl Painter {
             line += &format!(" · {}", clean_line(cost));
         }
         line
+    }
+
+    /// Renders a whole Markdown text.
+    fn markdown(&self, text: &str, lead: ScreenRow) -> Vec<ScreenRow> {
+        let mut flow = MarkdownStream::new(self.markdown_style(), lead);
+        let mut rows = flow.push(text).rows;
+        rows.extend(flow.finish());
+        rows
     }
 
     fn markdown_style(&self) -> MarkdownStyle {

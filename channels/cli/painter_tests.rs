@@ -181,7 +181,7 @@ fn the_spinner_does_not_stand_over_text() {
 #[test]
 fn a_message_of_another_client_does_not_damage_the_screen() {
     let mut painter = painter_of(BARE);
-    let mut message = crate::conformance::outbound("cli", "direct", "It **rains**.");
+    let mut message = OutboundMessage::text("cli", "direct", "It **rains**.");
     message.session = "cron:1".into();
     let drawn = painter.event(&text("One two"))
         + &painter.message(&message, &"cli:direct".into())

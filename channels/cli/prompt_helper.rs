@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use rustyline::completion::{Completer, FilenameCompleter, Pair};
 use rustyline::highlight::Highlighter;
 use rustyline::hint::{Hint, Hinter};
@@ -57,26 +57,21 @@ struct CompletionLists {
 
 impl CompletionSource {
     pub(super) fn set_names(&self, names: CompletionNames) {
-        self.lock().names = names;
+        self.0.lock().names = names;
     }
 
     pub(super) fn set_files(&self, files: Vec<String>) {
-        self.lock().files = files;
+        self.0.lock().files = files;
     }
 
     fn of_command(&self, command: &str) -> Vec<String> {
-        let lists = self.lock();
+        let lists = self.0.lock();
         match command {
             "/session" => lists.names.sessions.clone(),
             "/model" => lists.names.models.clone(),
             "/drop" => lists.files.clone(),
             _ => Vec::new(),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, CompletionLists> {
-        // No holder panics in the middle of a change.
-        self.0.lock()
     }
 }
 

@@ -11,7 +11,7 @@ use rustyline::history::FileHistory;
 use rustyline::{ColorMode, CompletionType, Config, Editor, ExternalPrinter};
 
 use super::prompt_helper::{CompletionSource, PromptHelper, joined};
-use super::streams::{ConsoleInput, MAX_LINE, OutputStream, PROMPT, PrintJob, SHOW_CURSOR, ThreadEnds, spawn, write};
+use super::streams::{ConsoleInput, MAX_LINE, OutputStream, PROMPT, SHOW_CURSOR, ThreadEnds, print_all, spawn, write};
 use crate::channel::StartError;
 
 const HISTORY_ENTRIES: usize = 1_000;
@@ -70,37 +70,25 @@ impl SavedMode {
     }
 }
 
-/// The line editor of the terminal that this process was started on.
-pub(super) struct LineEditor<P> {
-    editor: Line,
-    printer: P,
+/// Opens a line editor on the terminal that this process was started on. Returns the mode to restore at the end, and a
+/// function that starts the threads that read and print.
+pub(super) fn open(
     history: Option<PathBuf>,
-}
-
-impl LineEditor<()> {
-    /// Opens the terminal; returns the editor and the mode to restore at the end.
-    pub(super) fn open(
-        history: Option<PathBuf>,
-        known: CompletionSource,
-        in_colour: bool,
-    ) -> Result<(LineEditor<impl ExternalPrinter + Send + use<>>, SavedMode), StartError> {
-        let fault = |reason: String| StartError(format!("the terminal could not be opened: {reason}"));
-        let mode = SavedMode::of_terminal().map_err(|error| fault(error.to_string()))?;
-        let helper = PromptHelper::new(known, in_colour);
-        let (editor, printer) = editor(history.as_deref(), helper).map_err(|error| fault(error.to_string()))?;
-        Ok((LineEditor { editor, printer, history }, mode))
-    }
-}
-
-impl<P: ExternalPrinter + Send + 'static> LineEditor<P> {
-    /// Starts the threads that read and print.
-    pub(super) fn spawn(self, ends: ThreadEnds) -> io::Result<()> {
-        let Self { editor, printer, history } = self;
-        let ThreadEnds { asks, inputs, prints, prompting } = ends;
-        let standing = Arc::clone(&prompting);
+    known: CompletionSource,
+    in_colour: bool,
+) -> Result<(SavedMode, impl FnOnce(ThreadEnds) -> io::Result<()>), StartError> {
+    let fault = |reason: String| StartError(format!("the terminal could not be opened: {reason}"));
+    let mode = SavedMode::of_terminal().map_err(|error| fault(error.to_string()))?;
+    let helper = PromptHelper::new(known, in_colour);
+    let (editor, mut printer) = editor(history.as_deref(), helper).map_err(|error| fault(error.to_string()))?;
+    let spawn_both = move |ThreadEnds { asks, inputs, prints, prompting }| {
+        let is_prompting = Arc::clone(&prompting);
         spawn("cli-in", move || read_lines(editor, history.as_deref(), &prompting, &asks, &inputs))?;
-        spawn("cli-out", move || print_all(printer, &standing, &prints))
-    }
+        spawn("cli-out", move || {
+            print_all(&prints, |text, stream| print(&mut printer, is_prompting.load(Ordering::SeqCst), text, stream));
+        })
+    };
+    Ok((mode, spawn_both))
 }
 
 fn editor(
@@ -172,24 +160,12 @@ fn remember(editor: &mut Line, history: Option<&Path>, line: &str) {
     }
 }
 
-/// Prints texts: through the line editor while the prompt is shown, since it redraws the prompt below them, else directly,
+/// Prints a text: through the line editor while the prompt is shown, since it redraws the prompt below it, else directly,
 /// since the editor loses lines while it is not reading (rustyline#629).
-fn print_all(mut printer: impl ExternalPrinter, prompting: &AtomicBool, prints: &async_channel::Receiver<PrintJob>) {
-    while let Ok(PrintJob { text, stream, done }) = prints.recv_blocking() {
-        let written = if prompting.load(Ordering::SeqCst) && !text.is_empty() {
-            printer.print(text).map_err(io::Error::other)
-        } else if stream == OutputStream::Err {
-            write(&mut io::stderr(), &text)
-        } else {
-            write(&mut io::stdout(), &text)
-        };
-        if let Err(error) = written {
-            tracing::warn!(%error, "printing to the terminal failed");
-            return;
-        }
-        if let Some(done) = done {
-            // The caller may be gone.
-            let _ = done.send(());
-        }
+fn print(printer: &mut impl ExternalPrinter, is_prompting: bool, text: String, stream: OutputStream) -> io::Result<()> {
+    match stream {
+        _ if is_prompting && !text.is_empty() => printer.print(text).map_err(io::Error::other),
+        OutputStream::Out => write(&mut io::stdout(), &text),
+        OutputStream::Err => write(&mut io::stderr(), &text),
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 
 use crate::event::SessionEvent;
@@ -39,7 +39,7 @@ impl ScreenHandle {
 
 impl Drop for ScreenHandle {
     fn drop(&mut self) {
-        self.screens.book().list.retain(|screen| screen.id != self.id);
+        self.screens.book.lock().list.retain(|screen| screen.id != self.id);
         self.deliveries.close();
         while self.deliveries.try_recv().is_ok() {}
     }
@@ -74,7 +74,7 @@ impl From<OutboundMessage> for ScreenDelivery {
 
 #[derive(Default)]
 pub(super) struct ScreenHub {
-    book: Mutex<ScreenRegistry>,
+    pub book: Mutex<ScreenRegistry>,
     pub arrived: watch::Sender<()>,
 }
 
@@ -109,7 +109,7 @@ impl ScreenHub {
     pub fn attach(self: &Arc<Self>, chat_id: &str, session: Option<SessionKey>) -> ScreenHandle {
         let (sender, deliveries) = async_channel::bounded(SCREEN_CAPACITY);
         let session = session.unwrap_or_else(|| SessionKey::of_chat(NAME, chat_id));
-        let mut book = self.book();
+        let mut book = self.book.lock();
         book.arrivals += 1;
         let id = book.arrivals;
         book.list.push(AttachedScreen { id, chat_id: chat_id.to_owned(), session: session.clone(), sender });
@@ -118,14 +118,9 @@ impl ScreenHub {
         ScreenHandle { id, chat_id: chat_id.to_owned(), session, deliveries, screens: Arc::clone(self) }
     }
 
-    pub fn book(&self) -> MutexGuard<'_, ScreenRegistry> {
-        // No holder panics in the middle of a change.
-        self.book.lock()
-    }
-
     /// Returns the screens of the message's session, else all of its chat. A message for all goes to all.
     pub fn of(&self, message: &OutboundMessage) -> Vec<async_channel::Sender<ScreenDelivery>> {
-        let book = self.book();
+        let book = self.book.lock();
         if message.context.is_for_all_terminals {
             return book.list.iter().map(|screen| screen.sender.clone()).collect();
         }

@@ -107,18 +107,17 @@ fn read_line(input: &mut impl BufRead) -> io::Result<ConsoleInput> {
     })
 }
 
-/// Prints until the conversation ends or the output is closed.
-pub(super) fn print_all(mut output: impl Write, mut errors: impl Write, prints: &async_channel::Receiver<PrintJob>) {
-    while let Ok(print) = prints.recv_blocking() {
-        let written = match print.stream {
-            OutputStream::Out => write(&mut output, &print.text),
-            OutputStream::Err => write(&mut errors, &print.text),
-        };
-        if let Err(error) = written {
+/// Prints with `print` until the conversation ends or the output is closed.
+pub(super) fn print_all(
+    prints: &async_channel::Receiver<PrintJob>,
+    mut print: impl FnMut(String, OutputStream) -> io::Result<()>,
+) {
+    while let Ok(PrintJob { text, stream, done }) = prints.recv_blocking() {
+        if let Err(error) = print(text, stream) {
             tracing::warn!(%error, "printing to the terminal failed");
             return;
         }
-        if let Some(done) = print.done {
+        if let Some(done) = done {
             // The caller may be gone.
             let _ = done.send(());
         }

@@ -19,7 +19,6 @@ use super::pending_turn::{PendingTurn, PendingTurnState};
 use super::screens::{NAME, ScreenDelivery};
 use super::spinner::FRAME;
 use super::streams::{ConsoleInput, MAX_LINE, OutputClosed, OutputStream};
-use super::texts::fill;
 use crate::channel::StartError;
 use crate::clean::{clean, clean_line, is_display_control};
 use crate::event::SessionEvent;
@@ -27,7 +26,7 @@ use crate::ids::new_id;
 use crate::inbox::{AcceptExtras, Inbox, Refusal, Reply};
 use crate::message::{InboundMessage, OutboundMessage};
 use crate::settings::Span;
-use crate::text::Language;
+use crate::text::{Language, fill};
 use crate::trust::{Author, SenderListing, trust_of};
 
 /// The sender of messages typed at the terminal.
@@ -94,7 +93,7 @@ pub struct Terminal {
 
 enum TerminalEvent {
     Shutdown,
-    Event(Option<SessionEvent>),
+    Event(SessionEvent),
     ScreenDelivery(Option<ScreenDelivery>),
     TurnMoved(PendingTurnState),
     Back(Result<ConversationFeed, StartError>),
@@ -158,29 +157,30 @@ impl Terminal {
             self.setup.console.print(banner, OutputStream::Out).await?;
         }
         self.ask().await?;
-        loop {
-            let left = match self.step(shutdown).await {
-                TerminalEvent::Shutdown => Some(TerminalExit::Shutdown),
-                TerminalEvent::Event(event) => self.show_event(event).await?,
+        let left = loop {
+            match self.step(shutdown).await {
+                TerminalEvent::Shutdown => break TerminalExit::Shutdown,
+                TerminalEvent::Event(event) => self.show_event(&event).await?,
                 TerminalEvent::ScreenDelivery(Some(delivery)) => self.deliver(delivery).await?,
                 TerminalEvent::ScreenDelivery(None) => self.reconnect().await?,
                 TerminalEvent::Back(Ok(following)) => self.resume(following).await?,
                 TerminalEvent::Back(Err(error)) => return self.give_up(error).await,
                 TerminalEvent::TurnMoved(progress) => self.advance(progress).await?,
-                TerminalEvent::ConsoleInput(input) => self.handle_input(input).await?,
+                TerminalEvent::ConsoleInput(input) => {
+                    if let Some(left) = self.handle_input(input).await? {
+                        break left;
+                    }
+                }
                 TerminalEvent::Interrupt => self.stop().await?,
                 TerminalEvent::Tick => {
                     let text = self.painter.tick();
                     self.setup.console.print(text, OutputStream::Out).await?;
-                    None
                 }
-            };
-            if let Some(left) = left {
-                let close = self.painter.leave();
-                self.setup.console.print_through(close, OutputStream::Out).await?;
-                return Ok(left);
             }
-        }
+        };
+        let close = self.painter.leave();
+        self.setup.console.print_through(close, OutputStream::Out).await?;
+        Ok(left)
     }
 
     /// Waits for the next event. Events of turns come first, so that streamed text is on the screen before its reply is
@@ -196,7 +196,7 @@ impl Terminal {
         let events = &self.following.events;
         let event = async {
             match events.recv().await {
-                Ok(event) => Some(event),
+                Ok(event) => event,
                 // Streaming has ended; replies still arrive.
                 Err(_) => std::future::pending().await,
             }
@@ -223,19 +223,18 @@ impl Terminal {
         }
     }
 
-    async fn show_event(&mut self, event: Option<SessionEvent>) -> Result<Option<TerminalExit>, OutputClosed> {
-        if let Some(event) = event
-            && self.setup.console.style.live
+    async fn show_event(&mut self, event: &SessionEvent) -> Result<(), OutputClosed> {
+        if self.setup.console.style.live
             && event.chat_id == self.setup.conversation.chat_id
-            && self.turn.as_ref().is_some_and(|turn| turn.concerns(&event))
+            && self.turn.as_ref().is_some_and(|turn| turn.concerns(event))
         {
             let text = self.painter.event(&event.event);
             self.setup.console.print(text, OutputStream::Out).await?;
         }
-        Ok(None)
+        Ok(())
     }
 
-    async fn deliver(&mut self, delivery: ScreenDelivery) -> Result<Option<TerminalExit>, OutputClosed> {
+    async fn deliver(&mut self, delivery: ScreenDelivery) -> Result<(), OutputClosed> {
         let message = delivery.message();
         let shown_ahead = self
             .ahead
@@ -264,9 +263,9 @@ impl Terminal {
         if let Some(answered) = message.in_reply_to {
             self.waiting.remove(&answered);
         }
-        let waits = message.context.notice.as_deref() == Some("waiting");
-        let waits =
-            waits && self.setup.console.style.live && self.turn.as_ref().map(|turn| turn.id) == Some(message.turn);
+        let waits = message.context.notice.as_deref() == Some("waiting")
+            && self.setup.console.style.live
+            && self.turn.as_ref().is_some_and(|turn| turn.id == message.turn);
         let asks = self.is_own_question(message);
         delivery.shown();
         // The next line is the answer.
@@ -286,7 +285,7 @@ impl Terminal {
         message.context.is_question && self.turn.as_ref().is_some_and(|turn| turn.is_of_turn(message))
     }
 
-    async fn advance(&mut self, progress: PendingTurnState) -> Result<Option<TerminalExit>, OutputClosed> {
+    async fn advance(&mut self, progress: PendingTurnState) -> Result<(), OutputClosed> {
         match progress {
             PendingTurnState::Ended => {}
             PendingTurnState::Overdue(Reply { content, error }) => {
@@ -306,24 +305,21 @@ impl Terminal {
     }
 
     /// Reconnects to the gateway in the background while the conversation continues as far as possible.
-    async fn reconnect(&mut self) -> Result<Option<TerminalExit>, OutputClosed> {
+    async fn reconnect(&mut self) -> Result<(), OutputClosed> {
         let (host, conversation) = (Arc::clone(&self.host), self.setup.conversation.clone());
         if !host.patience().is_zero() && self.unsent.is_none() {
-            let hint = self.painter.hint(self.painter.texts.gateway_gone);
-            self.setup.console.print(hint, OutputStream::Err).await?;
+            self.show_hint(self.painter.texts.gateway_gone, OutputStream::Err).await?;
         }
         self.reconnecting = Some(Box::pin(follow_again(host, conversation)));
-        Ok(None)
+        Ok(())
     }
 
     /// Continues after the gateway is back: sends the unsent message, or waits for the running turn again, which is streamed
     /// anew.
-    async fn resume(&mut self, following: ConversationFeed) -> Result<Option<TerminalExit>, OutputClosed> {
+    async fn resume(&mut self, following: ConversationFeed) -> Result<(), OutputClosed> {
         self.reconnecting = None;
         self.following = following;
-        let texts = self.painter.texts;
-        let hint = self.painter.hint(texts.gateway_back);
-        self.setup.console.print(hint, OutputStream::Err).await?;
+        self.show_hint(self.painter.texts.gateway_back, OutputStream::Err).await?;
         if let Some(message) = self.unsent.take() {
             if !self.send_message(message).await? {
                 self.ask().await?;
@@ -332,7 +328,7 @@ impl Terminal {
             turn.wait_on(Arc::clone(&self.inbox));
             self.painter.forget_streamed();
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Ends the conversation when the gateway does not come back; reports the message that it did not accept.
@@ -344,12 +340,12 @@ impl Terminal {
     }
 
     /// Ends the turn if it is over.
-    async fn finish(&mut self) -> Result<Option<TerminalExit>, OutputClosed> {
+    async fn finish(&mut self) -> Result<(), OutputClosed> {
         if self.turn.as_ref().is_some_and(PendingTurn::is_over) {
             self.turn = None;
             self.end_turn().await?;
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Ends the output of a turn and asks for the next line.
@@ -384,8 +380,7 @@ impl Terminal {
             ConsoleInput::Interrupted { is_blank: true } if again => return Ok(Some(TerminalExit::Asked)),
             ConsoleInput::Interrupted { is_blank: true } => {
                 let hint = if self.waiting.is_empty() { texts.leave_hint } else { texts.stays_hint };
-                let hint = self.painter.hint(hint);
-                self.setup.console.print(hint, OutputStream::Out).await?;
+                self.show_hint(hint, OutputStream::Out).await?;
             }
             // The typed text is discarded.
             ConsoleInput::Interrupted { is_blank: false } => {}
@@ -470,8 +465,7 @@ impl Terminal {
         // Waiting messages are answered in their own conversation.
         self.waiting.clear();
         self.setup.files.forget_sent();
-        let moved = self.painter.hint(&fill(texts.moved, &[key]));
-        self.setup.console.print(moved, OutputStream::Out).await
+        self.show_hint(&fill(texts.moved, &[key]), OutputStream::Out).await
     }
 
     /// Sends a message. Returns true if there is a turn to wait for.
@@ -513,8 +507,7 @@ impl Terminal {
             }
             Err(refusal) if !self.host.patience().is_zero() && self.is_gateway_leaving(&refusal) => {
                 if self.reconnecting.is_none() {
-                    let hint = self.painter.hint(self.painter.texts.gateway_gone);
-                    self.setup.console.print(hint, OutputStream::Err).await?;
+                    self.show_hint(self.painter.texts.gateway_gone, OutputStream::Err).await?;
                 }
                 self.unsent = Some(kept);
                 Ok(true)
@@ -533,10 +526,9 @@ impl Terminal {
     }
 
     /// Stops the running turn, after Ctrl-C.
-    async fn stop(&mut self) -> Result<Option<TerminalExit>, OutputClosed> {
+    async fn stop(&mut self) -> Result<(), OutputClosed> {
         if self.turn.is_some() {
-            let hint = self.painter.hint(self.painter.texts.stopping);
-            self.setup.console.print(hint, OutputStream::Out).await?;
+            self.show_hint(self.painter.texts.stopping, OutputStream::Out).await?;
             match self.inbox.accept(self.message(STOP), AcceptExtras::default()).await {
                 Ok(accepted) => self.stop = Some(accepted.id()),
                 Err(refusal) => {
@@ -544,7 +536,7 @@ impl Terminal {
                 }
             }
         }
-        Ok(None)
+        Ok(())
     }
 
     fn message(&self, text: &str) -> InboundMessage {
@@ -554,6 +546,11 @@ impl Terminal {
         message.session.clone_from(session);
         message.settings.requested_model.clone_from(model);
         message
+    }
+
+    async fn show_hint(&mut self, message: &str, stream: OutputStream) -> Result<(), OutputClosed> {
+        let text = self.painter.hint(message);
+        self.setup.console.print(text, stream).await
     }
 
     /// Shows an error: on the screen at a prompt, else on standard error, apart from the replies.

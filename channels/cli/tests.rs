@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::channel::{Channel, ChannelContext, SendError, StartError};
-use crate::conformance::{self, ChannelSubject, PeerBehaviour, ScriptedAnswer, ScriptedInbox, WriteOutcome, outbound};
+use crate::conformance::{self, ChannelSubject, PeerBehaviour, ScriptedAnswer, ScriptedInbox, WriteOutcome};
 use crate::event::TurnEvent;
 use crate::inbox::{Refusal, Reply};
 use crate::message::{ErrorInfo, OutboundMessage};
@@ -314,7 +314,7 @@ async fn a_reply_that_is_not_delivered_is_fetched_and_shown_once() {
     // It comes after all; then comes what was not shown yet.
     let late: OutboundMessage = inbox.outbound().recv().await.unwrap();
     deliver.send(late.into()).await.unwrap();
-    deliver.send(outbound("cli", "direct", "news").into()).await.unwrap();
+    deliver.send(OutboundMessage::text("cli", "direct", "news").into()).await.unwrap();
     assert_eq!(desk.out.shows("news").await, "re: one\nnews\n");
     desk.ends();
     assert_eq!(running.await.unwrap().ok(), Some(TerminalExit::EndOfInput));
@@ -323,7 +323,7 @@ async fn a_reply_that_is_not_delivered_is_fetched_and_shown_once() {
 #[tokio::test(start_paused = true)]
 async fn screens_come_and_go() {
     let channel = CliChannel::new(None);
-    let message = outbound("cli", "direct", "hello");
+    let message = OutboundMessage::text("cli", "direct", "hello");
     let mut picked_up = message.clone();
     picked_up.context.is_picked_up = true;
 

@@ -51,19 +51,6 @@ impl TerminalTexts {
     }
 }
 
-/// Replaces each `{}` by the next of `values`.
-pub(super) fn fill(template: &str, values: &[&str]) -> String {
-    let mut values = values.iter();
-    let mut filled = String::new();
-    for (number, piece) in template.split("{}").enumerate() {
-        if number > 0 {
-            filled.push_str(values.next().unwrap_or(&""));
-        }
-        filled.push_str(piece);
-    }
-    filled
-}
-
 static EN: TerminalTexts = TerminalTexts {
     leave_hint: "(Ctrl-C again, or Ctrl-D, leaves)",
     stays_hint: "(your message stays, and is answered when the service is back; /stop takes it back, /model asks another model; Ctrl-C again, or Ctrl-D, leaves)",
@@ -155,6 +142,5 @@ mod tests {
             text.split(", ").map(|one| one.matches("{}").count()).collect::<Vec<_>>()
         };
         assert_eq!(gaps(&EN).iter().sum::<usize>(), gaps(&ZH).iter().sum::<usize>());
-        assert_eq!(fill("{} and {}!", &["a", "b"]), "a and b!");
     }
 }

@@ -6,8 +6,9 @@ use serde_json::Value;
 
 use super::layout::cut;
 use super::spinner::span;
-use super::texts::{TerminalTexts, fill};
+use super::texts::TerminalTexts;
 use crate::clean::{clean, clean_line};
+use crate::text::fill;
 
 /// The most columns of a call's arguments that are shown.
 const MAX_ARGUMENT_COLUMNS: usize = 100;

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::layout::{AnsiColour, Face, ScreenRow, cut};
 use super::markdown::{MarkdownStyle, render};
+use super::markdown_scan::is_heading;
 use crate::clean::clean;
 
 /// Longer texts are shown as they are, in bytes.
@@ -88,10 +89,6 @@ fn pretty(content: &str) -> String {
 /// Returns true if a text has several kinds of Markdown, or a block or table that nothing else has.
 fn is_markdown(content: &str) -> bool {
     let lines = || content.lines().take(MAX_SEARCHED).map(str::trim_start);
-    let is_heading = |line: &str| {
-        let rest = line.trim_start_matches('#');
-        (1..=6).contains(&(line.len() - rest.len())) && rest.starts_with(' ')
-    };
     let is_rule = |line: &str| line.starts_with('|') && line.contains("---") && line.trim_end().ends_with('|');
     if lines().filter(|line| line.starts_with("```")).count() >= 2 || lines().any(is_rule) {
         return true;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -13,7 +13,7 @@ use crate::event::{EventSource, SessionEvent, TurnEvent};
 use crate::inbox::{
     AcceptExtras, Acceptance, Cursor, Inbox, MessageState, MessageStatus, Note, Refusal, Reply, SentMessage, StoredNote,
 };
-use crate::message::{ErrorInfo, InboundMessage, OutboundMessage};
+use crate::message::{ErrorInfo, InboundMessage, OutboundMessage, SessionKey};
 
 /// How the inbox answers one message.
 #[derive(Clone, Debug)]
@@ -79,18 +79,18 @@ impl ScriptedInbox {
 
     /// Returns the accepted messages in order.
     pub fn accepted(&self) -> Vec<InboundMessage> {
-        self.book().messages.iter().map(|(_, message)| message.clone()).collect()
+        self.book.lock().messages.iter().map(|(_, message)| message.clone()).collect()
     }
 
     /// Returns the id of the `index`-th accepted message.
     pub fn id(&self, index: usize) -> Option<Uuid> {
-        self.book().messages.get(index).map(|(state, _)| state.id)
+        self.book.lock().messages.get(index).map(|(state, _)| state.id)
     }
 
     /// Waits until `count` messages were accepted.
     pub async fn reached(&self, count: usize) {
         let mut changed = self.changed.subscribe();
-        while self.book().messages.len() < count {
+        while self.book.lock().messages.len() < count {
             if changed.changed().await.is_err() {
                 return;
             }
@@ -99,14 +99,14 @@ impl ScriptedInbox {
 
     /// Returns the results of all hand-overs in order.
     pub fn verdicts(&self) -> Vec<InboxVerdict> {
-        self.book().verdicts.clone()
+        self.book.lock().verdicts.clone()
     }
 
     /// Waits for the result of the hand-over after the first `count`.
     pub async fn verdict_after(&self, count: usize) -> InboxVerdict {
         let mut changed = self.changed.subscribe();
         loop {
-            if let Some(verdict) = self.book().verdicts.get(count) {
+            if let Some(verdict) = self.book.lock().verdicts.get(count) {
                 return *verdict;
             }
             // The sender lives as long as this.
@@ -114,30 +114,44 @@ impl ScriptedInbox {
         }
     }
 
-    fn say(&self, verdict: InboxVerdict) {
-        self.book().verdicts.push(verdict);
+    fn record(&self, verdict: InboxVerdict) {
+        self.book.lock().verdicts.push(verdict);
         self.changed.send_replace(());
+    }
+
+    /// Stores a message that is accepted.
+    fn store(&self, message: InboundMessage, extras: AcceptExtras) -> (Uuid, SessionKey) {
+        let (id, session) = (crate::new_id(), message.session_key());
+        let state = MessageState {
+            id,
+            session: session.clone(),
+            status: MessageStatus::Queued,
+            reply: None,
+            notice: None,
+            awaits_approval: false,
+            question: None,
+            continues: None,
+        };
+        let mut book = self.book.lock();
+        book.messages.push((state, message));
+        book.keep(extras);
+        (id, session)
     }
 
     /// Ends the turn of a held message.
     pub fn finish(&self, id: Uuid, reply: Reply) {
-        let mut book = self.book();
+        let mut book = self.book.lock();
         let Some((state, message)) = book.messages.iter_mut().find(|(state, _)| state.id == id) else { return };
         state.status = MessageStatus::Done;
         state.reply = Some(reply.clone());
         let outbound = OutboundMessage {
-            id: crate::new_id(),
             turn: id,
-            channel: message.channel.clone(),
-            chat_id: message.chat_id.clone(),
             session: state.session.clone(),
-            content: reply.content,
             in_reply_to: Some(id),
-            attachments: Vec::new(),
             metadata: message.metadata.clone(),
             context: message.reply.clone(),
             error: reply.error,
-            created_at: Timestamp::now(),
+            ..OutboundMessage::text(&message.channel, &message.chat_id, reply.content)
         };
         drop(book);
         // Both ends live in this struct, and the queue has no bound.
@@ -147,7 +161,7 @@ impl ScriptedInbox {
 
     /// Lets a held message wait for a model service; its sender gets the notice.
     pub fn park(&self, id: Uuid, notice: &str) {
-        let mut book = self.book();
+        let mut book = self.book.lock();
         let Some((state, _)) = book.messages.iter_mut().find(|(state, _)| state.id == id) else { return };
         (state.status, state.notice) = (MessageStatus::Waiting, Some(notice.to_owned()));
     }
@@ -159,7 +173,7 @@ impl ScriptedInbox {
 
     /// Sends `event` of the turn of the message `id` to all subscribers.
     pub fn emit(&self, id: Uuid, event: TurnEvent) {
-        let book = self.book();
+        let book = self.book.lock();
         let Some((state, message)) = book.messages.iter().find(|(state, _)| state.id == id) else { return };
         let event = SessionEvent {
             session: state.session.clone(),
@@ -176,37 +190,37 @@ impl ScriptedInbox {
 
     /// Records the message `id` of `channel` as delivered.
     pub fn mark_sent(&self, channel: &str, id: Uuid, message: SentMessage) {
-        self.book().sent.push((channel.to_owned(), id, message));
+        self.book.lock().sent.push((channel.to_owned(), id, message));
     }
 
     /// Deletes the notes of these kinds, as expiry does.
     pub fn forget_notes(&self, kinds: &[&str]) {
-        self.book().notes.retain(|(note, _)| !kinds.contains(&note.kind));
+        self.book.lock().notes.retain(|(note, _)| !kinds.contains(&note.kind));
     }
 
     /// Returns the newest value of a note; empty if there is none.
     pub fn note_of(&self, channel: &str, kind: &str, key: &str) -> String {
-        let book = self.book();
+        self.newest_note(channel, kind, key).map(|note| note.value).unwrap_or_default()
+    }
+
+    fn newest_note(&self, channel: &str, kind: &str, key: &str) -> Option<StoredNote> {
+        let book = self.book.lock();
         let found = book.notes.iter().rev().find(|(n, _)| n.channel == channel && n.kind == kind && n.key == key);
-        found.map(|(note, _)| note.value.clone()).unwrap_or_default()
+        found.map(|(note, at)| StoredNote { value: note.value.clone(), at: *at })
     }
 
     /// Returns the notices to the owner.
     pub fn notices(&self) -> Vec<String> {
-        self.book().notices.clone()
+        self.book.lock().notices.clone()
     }
 
     /// Returns the reasons of all skipped messages.
     pub fn skipped(&self) -> Vec<String> {
-        self.book().skipped.clone()
-    }
-
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock()
+        self.book.lock().skipped.clone()
     }
 
     fn find(&self, wanted: impl Fn(&MessageState, &InboundMessage) -> bool) -> Option<MessageState> {
-        self.book().messages.iter().find(|(state, message)| wanted(state, message)).map(|(state, _)| state.clone())
+        self.book.lock().messages.iter().find(|(state, message)| wanted(state, message)).map(|(state, _)| state.clone())
     }
 }
 
@@ -219,32 +233,17 @@ impl Inbox for ScriptedInbox {
                 && first.external_id == message.external_id
         });
         if let Some(MessageState { id, session, reply, .. }) = known {
-            self.book().keep(extras);
-            self.say(InboxVerdict::Duplicate);
+            self.book.lock().keep(extras);
+            self.record(InboxVerdict::Duplicate);
             return Ok(Acceptance::Duplicate { id, session, reply });
         }
         let answer = (self.script)(&message);
         if let ScriptedAnswer::Refuse(refusal) = answer {
-            self.say(InboxVerdict::Refused);
+            self.record(InboxVerdict::Refused);
             return Err(refusal);
         }
-        let (id, session) = (crate::new_id(), message.session_key());
-        let state = MessageState {
-            id,
-            session: session.clone(),
-            status: MessageStatus::Queued,
-            reply: None,
-            notice: None,
-            awaits_approval: false,
-            question: None,
-            continues: None,
-        };
-        {
-            let mut book = self.book();
-            book.messages.push((state, message));
-            book.keep(extras);
-        }
-        self.say(InboxVerdict::Accepted);
+        let (id, session) = self.store(message, extras);
+        self.record(InboxVerdict::Accepted);
         match answer {
             ScriptedAnswer::Reply(content) => self.finish(id, Reply { content, error: None }),
             ScriptedAnswer::Fail(error, content) => self.finish(id, Reply { content, error: Some(error) }),
@@ -259,43 +258,31 @@ impl Inbox for ScriptedInbox {
         reply: String,
         extras: AcceptExtras,
     ) -> Result<Acceptance, Refusal> {
-        let answered = ScriptedInbox::new(move |_| ScriptedAnswer::Reply(reply.clone()));
-        let acceptance = answered.accept(message, AcceptExtras::default()).await?;
-        let replies = answered.outbound();
-        let mut book = self.book();
-        book.messages.append(&mut answered.book().messages);
-        book.keep(extras);
-        drop(book);
-        while let Ok(reply) = replies.try_recv() {
-            // The queue has no bound.
-            let _ = self.outbox.0.try_send(reply);
-        }
-        self.changed.send_replace(());
-        Ok(acceptance)
+        let (id, session) = self.store(message, extras);
+        self.finish(id, Reply { content: reply, error: None });
+        Ok(Acceptance::Accepted { id, session })
     }
 
     async fn skip(&self, extras: AcceptExtras, reason: &str) -> Result<(), Refusal> {
-        let mut book = self.book();
+        let mut book = self.book.lock();
         book.skipped.push(reason.to_owned());
         book.keep(extras);
         drop(book);
-        self.say(InboxVerdict::Skipped);
+        self.record(InboxVerdict::Skipped);
         Ok(())
     }
 
     async fn note(&self, channel: &str, kind: &str, key: &str) -> Result<Option<StoredNote>, Refusal> {
-        let book = self.book();
-        let found = book.notes.iter().rev().find(|(n, _)| n.channel == channel && n.kind == kind && n.key == key);
-        Ok(found.map(|(note, at)| StoredNote { value: note.value.clone(), at: *at }))
+        Ok(self.newest_note(channel, kind, key))
     }
 
     async fn sent(&self, channel: &str, id: Uuid) -> Result<Option<SentMessage>, Refusal> {
-        let book = self.book();
+        let book = self.book.lock();
         Ok(book.sent.iter().find(|(name, known, _)| name == channel && *known == id).map(|(_, _, message)| *message))
     }
 
     async fn cursor(&self, channel: &str, source: &str) -> Result<Option<Cursor>, Refusal> {
-        let book = self.book();
+        let book = self.book.lock();
         Ok(book.cursors.iter().rev().find(|c| c.channel == channel && c.source == source).cloned())
     }
 
@@ -323,7 +310,7 @@ impl Inbox for ScriptedInbox {
 impl EventSource for ScriptedInbox {
     fn subscribe(&self, channel: &str) -> async_channel::Receiver<SessionEvent> {
         let (sender, receiver) = async_channel::bounded(1_024);
-        self.book().listeners.push((channel.to_owned(), sender));
+        self.book.lock().listeners.push((channel.to_owned(), sender));
         receiver
     }
 }

@@ -4,4 +4,4 @@ mod inbox;
 mod suite;
 
 pub use inbox::{InboxVerdict, ScriptedAnswer, ScriptedInbox};
-pub use suite::{ChannelSubject, PeerBehaviour, WriteOutcome, outbound, run, started};
+pub use suite::{ChannelSubject, PeerBehaviour, WriteOutcome, run, started};

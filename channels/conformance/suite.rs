@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use jiff::Timestamp;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -12,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::inbox::{ScriptedAnswer, ScriptedInbox};
 use crate::channel::{Channel, ChannelContext, SendError, StartError};
 use crate::inbox::Refusal;
-use crate::message::{OutboundMessage, SessionKey};
+use crate::message::OutboundMessage;
 
 /// The limit of each operation.
 const SOON: Duration = Duration::from_secs(10);
@@ -117,24 +116,6 @@ pub fn started(inbox: &Arc<ScriptedInbox>) -> (ChannelContext, Arc<Notify>) {
     (context, notify)
 }
 
-/// Creates a message that is not a reply.
-pub fn outbound(channel: &str, chat_id: &str, content: impl Into<String>) -> OutboundMessage {
-    OutboundMessage {
-        id: crate::new_id(),
-        turn: crate::new_id(),
-        channel: channel.to_owned(),
-        chat_id: chat_id.to_owned(),
-        session: SessionKey::of_chat(channel, chat_id),
-        content: content.into(),
-        in_reply_to: None,
-        attachments: Vec::new(),
-        metadata: serde_json::Map::new(),
-        context: crate::OutboundContext::default(),
-        error: None,
-        created_at: Timestamp::now(),
-    }
-}
-
 fn check_name(name: &str) {
     let word = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b));
     let (kind, rest) = name.split_once(':').unwrap_or((name, "x"));
@@ -188,7 +169,7 @@ async fn check_sending(subject: &dyn ChannelSubject, channel: &Arc<dyn Channel>)
     for side in [Takes, RefusesForNow, RefusesForGood, BreaksOff, Away, Takes] {
         let Some(chat) = subject.meet(side).await else { continue };
         let text = format!("for one who: {side:?}");
-        let outcome = soon("a send ends", channel.send(&outbound(channel.name(), &chat, &text))).await;
+        let outcome = soon("a send ends", channel.send(&OutboundMessage::text(channel.name(), &chat, &text))).await;
         let as_it_should = match side {
             Takes => outcome.is_ok() && subject.received().await.iter().any(|seen| seen.contains(&text)),
             RefusesForNow => matches!(outcome, Err(SendError::Retry { .. })),
@@ -200,7 +181,7 @@ async fn check_sending(subject: &dyn ChannelSubject, channel: &Arc<dyn Channel>)
     }
     let Some(chat) = subject.meet(Takes).await else { return };
     let large = "0123456789".repeat(MEGABYTE / 10);
-    match soon("a large send ends", channel.send(&outbound(channel.name(), &chat, &large))).await {
+    match soon("a large send ends", channel.send(&OutboundMessage::text(channel.name(), &chat, &large))).await {
         Ok(_) => {
             let whole = subject.received().await.iter().any(|seen| seen.contains(&large));
             assert!(whole, "a large message that is sent is sent whole");

@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn lists_match_whole_addresses_and_whole_domains() {
-        let list = |entries: &[&str]| AddressList::new(&AllowList::new(entries.iter().map(|e| (*e).into()).collect()));
+        let list = |entries: &[&str]| AddressList::new(&AllowList::new(entries.iter().copied()));
         for (entries, address, expected) in [
             (&[] as &[&str], "ann@example.org", false),
             (&["*"], "ann@example.org", true),

@@ -12,14 +12,14 @@ use tokio::task::JoinSet;
 use super::account::Account;
 use super::auth::TrustedAuthserv;
 use super::config::{ATTACHMENTS, EmailConfig, NAME, TrustBy};
-use super::imap::{self, SKIPPED_CHINESE, SKIPPED_ENGLISH, WatchSettings};
+use super::imap::{self, WatchSettings};
 use super::intake::{MailIntake, NOTE_AGES, inline_code};
 use super::mail::{Intake, ReplyContext};
 use super::self_test::{
     evaluate_results, forged_field, forged_test_message, results_untested, round_trip, test_message, with_advice,
 };
 use super::smtp::{Mailer, RecipientPolicy, SentCopy, SentMail};
-use super::texts::{MailLanguage, MailTexts, NoticeTexts, fill};
+use super::texts::{MailTexts, NoticeTexts};
 use crate::attachment_folder::AttachmentFolder;
 use crate::backoff::RetryTable;
 use crate::channel::{Capabilities, Channel, ChannelContext, Receipt, Resend, SendError, StartError};
@@ -27,6 +27,7 @@ use crate::finding::Finding;
 use crate::inbox::{AcceptExtras, Inbox};
 use crate::message::OutboundMessage;
 use crate::outgoing::OutgoingFiles;
+use crate::text::{Language, fill};
 use crate::trust::TrustLists;
 
 /// The wait of a reply that comes before the channel has started.
@@ -40,7 +41,7 @@ pub struct EmailSetup<'a> {
     pub outgoing: OutgoingFiles,
     /// The trusted senders.
     pub lists: TrustLists,
-    pub language: MailLanguage,
+    pub language: Language,
 }
 
 /// The channel `email`. It takes mails from the mailboxes of one account and answers each in its thread.
@@ -50,7 +51,7 @@ pub struct EmailChannel {
     files: Arc<AttachmentFolder>,
     mailer: Mailer,
     lists: TrustLists,
-    language: MailLanguage,
+    language: Language,
     retry: RetryTable,
     /// Set at the start; holds the notes of the threads.
     inbox: OnceLock<Arc<dyn Inbox>>,
@@ -88,22 +89,18 @@ impl EmailChannel {
         if let Some(reply_context) = ReplyContext::of(&message.metadata) {
             return Ok(Some(reply_context));
         }
-        let later = |after: Option<Duration>, reason: String| SendError::Retry { after, reason };
         let Some(inbox) = self.inbox.get() else {
-            return Err(later(Some(BEFORE_START), "the channel is starting".to_owned()));
+            let reason = "the channel is starting".to_owned();
+            return Err(SendError::Retry { after: Some(BEFORE_START), reason });
         };
-        let noted = inbox.note(NAME, "thread", &message.chat_id).await;
-        let noted = noted.map_err(|refusal| later(None, refusal.to_string()))?;
-        let Some(noted) = noted else {
+        let Some(noted) = inbox.note(NAME, "thread", &message.chat_id).await? else {
             let reason = format!("no mail of the thread {} is known", message.chat_id);
             return Err(SendError::Permanent { reason });
         };
         let reply_context = serde_json::from_str(&noted.value);
         reply_context.map(Some).map_err(|error| SendError::Permanent { reason: format!("the thread's note: {error}") })
     }
-}
 
-impl EmailChannel {
     /// Sends a message, then notifies the owner of recipients that were left out.
     async fn send_to(&self, message: &OutboundMessage, which: RecipientPolicy) -> Result<Receipt, SendError> {
         let reply_context = self.reply_context(message).await?;
@@ -156,10 +153,6 @@ impl Channel for EmailChannel {
     async fn start(&self, context: ChannelContext) -> Result<(), StartError> {
         let inbox = self.inbox.get_or_init(|| context.inbox.clone()).clone();
         let texts = NoticeTexts::of(self.language);
-        let skipped = match self.language {
-            MailLanguage::English => SKIPPED_ENGLISH,
-            MailLanguage::Chinese => SKIPPED_CHINESE,
-        };
         let files = self.files.clone();
         let intake = MailIntake::new(&self.config, self.lists.clone(), NAME.to_owned(), inbox.clone(), files, texts);
         let intake: Arc<dyn Intake> = Arc::new(intake);
@@ -174,8 +167,7 @@ impl Channel for EmailChannel {
         let ended = context.shutdown.child_token();
         let mut watches = JoinSet::new();
         for name in mailboxes {
-            let mut settings = WatchSettings::new(&self.config, NAME, name);
-            settings.skipped = skipped;
+            let settings = WatchSettings::new(&self.config, NAME, name, texts.unfetched_notice);
             let (account, intake, inbox) = (self.account.clone(), intake.clone(), inbox.clone());
             watches.spawn(imap::watch(account, settings, intake, inbox, ended.clone(), started.clone()));
         }

@@ -208,14 +208,3 @@ impl Default for EmailConfig {
         }
     }
 }
-
-/// An invalid setting.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EmailFault {
-    /// The key in `[channels.email]`.
-    pub key: &'static str,
-    /// Other keys that cause this fault. While one of them is invalid, this fault may not be real.
-    pub with: &'static [&'static str],
-    pub wrong: String,
-    pub allowed: String,
-}

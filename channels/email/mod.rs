@@ -32,6 +32,5 @@ mod self_test;
 
 pub use address::is_address;
 pub use channel::{EmailChannel, EmailSetup};
-pub use config::{ATTACHMENTS, DoneAction, EmailConfig, EmailFault, Mailboxes, NAME, StrangerPolicy, Tls, TrustBy};
+pub use config::{ATTACHMENTS, DoneAction, EmailConfig, Mailboxes, NAME, StrangerPolicy, Tls, TrustBy};
 pub use mail::{NamedAddress, ParsedMail};
-pub use texts::MailLanguage;

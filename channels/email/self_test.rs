@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::auth::{TopmostResults, TrustedAuthserv, check_authserv, topmost_results};
@@ -177,21 +176,7 @@ pub fn forged_test_message(channel: &str, address: &str) -> OutboundMessage {
 }
 
 fn message(channel: &str, address: &str, words: &str) -> OutboundMessage {
-    let id = crate::new_id();
-    OutboundMessage {
-        id,
-        turn: id,
-        channel: channel.to_owned(),
-        chat_id: address.to_owned(),
-        session: format!("{channel}:{address}").into(),
-        content: format!("daoyou tests this mailbox\n\n{words}"),
-        in_reply_to: None,
-        attachments: Vec::new(),
-        metadata: serde_json::Map::new(),
-        context: crate::OutboundContext::default(),
-        error: None,
-        created_at: Timestamp::now(),
-    }
+    OutboundMessage::text(channel, address, format!("daoyou tests this mailbox\n\n{words}"))
 }
 
 #[cfg(test)]

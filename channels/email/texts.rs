@@ -1,11 +1,6 @@
 //! The fixed texts that the channel itself writes into mails and into notices to the owner.
 
-/// The language of the texts that the channel itself writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MailLanguage {
-    English,
-    Chinese,
-}
+use crate::text::Language;
 
 /// Notices to senders and to the owner, in one language. `{}` marks the place of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,13 +27,15 @@ pub struct NoticeTexts {
     pub bounced_notice: &'static str,
     /// To the owner: id of the message, recipients with reasons.
     pub partly_notice: &'static str,
+    /// To the owner, about a mail that cannot be fetched: mailbox, UID, reason.
+    pub unfetched_notice: &'static str,
 }
 
 impl NoticeTexts {
-    pub fn of(language: MailLanguage) -> Self {
+    pub fn of(language: Language) -> Self {
         match language {
-            MailLanguage::English => Self::ENGLISH,
-            MailLanguage::Chinese => Self::CHINESE,
+            Language::En => Self::ENGLISH,
+            Language::Zh => Self::CHINESE,
         }
     }
 
@@ -67,6 +64,8 @@ impl NoticeTexts {
                          (message {}).",
         partly_notice: "Message {} was sent by mail, but not to all of its recipients. Those that the server did not take: \
                         {}. It is not sent to them again.",
+        unfetched_notice: "A mail in {} (UID {}) was skipped because it cannot be fetched from the server ({}). It stays \
+                           there unread.",
     };
 
     pub const CHINESE: Self = Self {
@@ -83,6 +82,7 @@ impl NoticeTexts {
         unchecked_notice: "一封自称来自 {} 的邮件被跳过，因为无法查明是否属实：{}。它仍以未读状态留在邮箱里。",
         bounced_notice: "发给 {} 的一封邮件已发出但被退回，邮箱里的退信说：{}。不会再次发送（消息 {}）。",
         partly_notice: "消息 {} 已用邮件发出，但没有送到所有收件人。服务器没有接受的是：{}。不会再向他们发送。",
+        unfetched_notice: "{} 中的一封邮件（UID {}）被跳过：无法从服务器取得（{}）。它仍以未读状态留在邮箱里。",
     };
 }
 
@@ -110,10 +110,10 @@ pub struct MailTexts {
 }
 
 impl MailTexts {
-    pub fn of(language: MailLanguage) -> Self {
+    pub fn of(language: Language) -> Self {
         match language {
-            MailLanguage::English => Self::ENGLISH,
-            MailLanguage::Chinese => Self::CHINESE,
+            Language::En => Self::ENGLISH,
+            Language::Zh => Self::CHINESE,
         }
     }
 
@@ -140,32 +140,4 @@ impl MailTexts {
         cut: "[正文过长，邮件到此为止。]",
         image: "图片",
     };
-}
-
-/// Replaces each `{}` by the next value, and `{0}`, `{1}` by the value at that index.
-pub fn fill(template: &str, values: &[&str]) -> String {
-    let mut filled = String::with_capacity(template.len() + 64);
-    let mut rest = template;
-    let mut next = 0;
-    while let Some((before, behind)) = rest.split_once('{') {
-        let Some((index, behind)) = behind.split_once('}') else { break };
-        filled.push_str(before);
-        let at = index.parse().unwrap_or(next);
-        next += 1;
-        filled.push_str(values.get(at).unwrap_or(&""));
-        rest = behind;
-    }
-    filled + rest
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn placeholders_are_replaced() {
-        assert_eq!(fill("a {} b {} c", &["1", "{}"]), "a 1 b {} c");
-        assert_eq!(fill("{1} and {0}", &["1", "2"]), "2 and 1");
-        assert_eq!(fill("{} {}", &["1"]), "1 ");
-    }
 }

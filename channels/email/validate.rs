@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use super::account::is_loopback;
 use super::address::{is_address, is_domain};
 use super::certificate::read_ca_file;
-use super::config::{DoneAction, EmailConfig, EmailFault, Tls, TrustBy};
+use super::config::{DoneAction, EmailConfig, Tls, TrustBy};
 use super::presets::{Preset, preset_for_address};
 use crate::allow::AllowList;
-use crate::settings::{ByteSize, Span};
+use crate::settings::{ByteSize, ChannelFault, Span};
 
 /// Each mailbox needs a connection of its own, and providers allow about ten to fifteen for one account.
 const MAX_MAILBOXES: usize = 10;
@@ -25,7 +25,7 @@ const SECRET: &str = "\"env:NAME\", \"file:PATH\", \"cred:NAME\", or the passwor
 
 impl EmailConfig {
     /// Returns all invalid settings of an enabled channel.
-    pub fn faults(&self) -> Vec<EmailFault> {
+    pub fn faults(&self) -> Vec<ChannelFault> {
         let mut validator = SettingsValidator { config: self, faults: Vec::new() };
         if self.enabled {
             validator.account();
@@ -85,12 +85,12 @@ impl EmailConfig {
 
 struct SettingsValidator<'a> {
     config: &'a EmailConfig,
-    faults: Vec<EmailFault>,
+    faults: Vec<ChannelFault>,
 }
 
 impl SettingsValidator<'_> {
     fn fault(&mut self, key: &'static str, with: &'static [&'static str], wrong: String, allowed: impl Into<String>) {
-        self.faults.push(EmailFault { key, with, wrong, allowed: allowed.into() });
+        self.faults.push(ChannelFault { key, with, wrong, allowed: allowed.into() });
     }
 
     fn account(&mut self) {

@@ -22,7 +22,7 @@ fn good() -> EmailConfig {
 }
 
 fn list(entries: &[&str]) -> AllowList {
-    AllowList::new(entries.iter().map(|entry| (*entry).to_owned()).collect())
+    AllowList::new(entries.iter().copied())
 }
 
 type Change = fn(&mut EmailConfig);

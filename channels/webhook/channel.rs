@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn settings_that_let_anybody_in_are_refused() {
-        let everybody = || Some(AllowList::new(vec!["*".into()]));
+        let everybody = || Some(AllowList::new(["*"]));
         let secret = |text: &str| Some(Secret::new(text));
         let base = WebhookConfig::default;
         let table: &[(&str, WebhookConfig, bool, &str)] = &[

@@ -9,7 +9,7 @@ use super::names::{fixed_session, key_path};
 use super::rate::Rate;
 use super::template::{RequestTemplate, is_template};
 use crate::allow::AllowList;
-use crate::settings::{ByteSize, Secret, Span};
+use crate::settings::{ByteSize, ChannelFault, Secret, Span};
 use crate::trust::Author;
 
 /// The largest `max_body`; each request that is being read may fill as much memory.
@@ -105,21 +105,12 @@ pub struct WebhookConfig {
     pub id: Option<String>,
 }
 
-/// A setting of a webhook that cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WebhookFault {
-    /// The key in `[channels.webhook.NAME]`.
-    pub key: &'static str,
-    pub wrong: String,
-    pub allowed: String,
-}
-
 impl WebhookConfig {
     /// Returns the faults of the settings that only this module detects; `name` is the webhook's.
-    pub fn faults(&self, name: &str) -> Vec<WebhookFault> {
+    pub fn faults(&self, name: &str) -> Vec<ChannelFault> {
         let mut faults = Vec::new();
         let mut fault = |key, wrong: String, allowed: &str| {
-            faults.push(WebhookFault { key, wrong, allowed: allowed.to_owned() });
+            faults.push(ChannelFault { key, with: &[], wrong, allowed: allowed.to_owned() });
         };
         for (key, source) in self.templates() {
             if let Err(wrong) = RequestTemplate::new(&key_path(name, key), source) {
@@ -272,7 +263,7 @@ mod tests {
     fn settings_that_cannot_be_used_are_named() {
         let base = WebhookConfig::default;
         let text = |text: &str| Some(text.to_owned());
-        let list = |names: &[&str]| AllowList::new(names.iter().map(|name| (*name).to_owned()).collect());
+        let list = |names: &[&str]| AllowList::new(names.iter().copied());
         let trusting = |verify, names: &[&str]| WebhookConfig { verify, trusted_from: list(names), ..base() };
         let table = [
             (base(), None),
@@ -329,7 +320,7 @@ mod tests {
 
     #[test]
     fn suspicious_settings_are_reported() {
-        let list = |names: &[&str]| AllowList::new(names.iter().map(|name| (*name).to_owned()).collect());
+        let list = |names: &[&str]| AllowList::new(names.iter().copied());
         let of = |session: Option<&str>, allowed: Option<&[&str]>, trusted: &[&str]| {
             let config = WebhookConfig {
                 session: session.map(str::to_owned),

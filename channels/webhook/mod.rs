@@ -18,6 +18,6 @@ mod wire;
 mod tests;
 
 pub use channel::Webhook;
-pub use config::{Verify, WebhookConfig, WebhookFault};
+pub use config::{Verify, WebhookConfig};
 pub use rate::Rate;
 pub use request_parser::{ParsedRequest, RequestParser};

@@ -72,7 +72,7 @@ string_setting!(Rate, "rate");
 /// The limits of one webhook. Requests that fail to authenticate are counted apart, for each client, so that they never
 /// use up what others may send.
 pub struct WebhookLimits {
-    rate: Option<Rate>,
+    pub rate: Option<Rate>,
     requests: RateLimiter,
     failures: RateLimiter<Option<IpAddr>>,
 }

@@ -11,7 +11,7 @@ use super::names::{check_name, fixed_session, key_path};
 use super::services::{EventService, MessageDraft, github_delivery};
 use super::signing::fingerprint;
 use super::template::{self, RequestTemplate, is_template};
-use super::verify::{HEADER_ID, SignatureScheme, Verifier};
+use super::verify::{HEADER_ID, Verifier};
 use super::wire::{EXTERNAL_ID, parse_native};
 use crate::allow::AllowList;
 use crate::client::ClientAddr;
@@ -26,7 +26,6 @@ pub struct RequestParser {
     name: String,
     channel: String,
     verifier: Verifier,
-    service: Option<EventService>,
     allow_from: Option<AllowList>,
     /// The most that a message to this webhook can prove of its author.
     author: Author,
@@ -91,7 +90,6 @@ impl RequestParser {
             name: name.to_owned(),
             author: config.author().unwrap_or_default(),
             lists: TrustLists::of_one(&channel, own_lists),
-            service: EventService::of(verifier.scheme()),
             channel,
             verifier,
             allow_from: config.allow_from.clone(),
@@ -142,18 +140,19 @@ impl RequestParser {
 
     /// Parses an authenticated request.
     pub fn read(&self, headers: &HeaderMap, uri: &Uri, body: &[u8]) -> Result<ParsedRequest, HttpError> {
-        let unpacked = match self.service {
+        let service = self.verifier.service();
+        let unpacked = match service {
             Some(EventService::Github) => body::without_form(headers, body)?,
             _ => body.into(),
         };
         let text = body::text(&unpacked)?;
         let value = body::json(text)?;
-        if let Some(answer) = self.service.and_then(|service| service.answer(headers, &value)) {
+        if let Some(answer) = service.and_then(|service| service.answer(headers, &value)) {
             return Ok(ParsedRequest::Answer(answer));
         }
         // No event of these services has such a field, so bodies in the native form are accepted, too.
         let is_native = value.get("content").is_some_and(Value::is_string);
-        let draft = match self.service {
+        let draft = match service {
             Some(service) if !is_native || self.templates.content.is_some() => {
                 let noise = if self.templates.content.is_none() { service.answer_to_noise(&value) } else { None };
                 if let Some(answer) = noise {
@@ -249,20 +248,16 @@ impl RequestParser {
     /// Returns the id that the sender assigned. If the body is signed, unsigned headers do not count, since a replayed request
     /// could change them. GitHub signs no id; there the delivery id is the best available.
     fn given_id(&self, headers: &HeaderMap, in_body: Option<String>) -> Result<Option<String>, HttpError> {
-        let in_headers = || -> Result<Option<String>, HttpError> {
-            Ok(header_id(headers, HEADER_ID)?.or(header_id(headers, IDEMPOTENCY_KEY)?))
-        };
-        Ok(match self.verifier.scheme() {
-            Some(SignatureScheme::Stripe | SignatureScheme::Slack) => in_body,
-            Some(SignatureScheme::Standard) => header_id(headers, HEADER_ID)?,
-            Some(SignatureScheme::Github) => match github_delivery(headers) {
-                Some(id) => {
-                    check_name("x-github-delivery", &id)?;
-                    Some(id)
-                }
-                None => in_headers()?.or(in_body),
-            },
-            None => in_headers()?.or(in_body),
+        if self.verifier.service() == Some(EventService::Github)
+            && let Some(id) = github_delivery(headers)
+        {
+            check_name("x-github-delivery", &id)?;
+            return Ok(Some(id));
+        }
+        Ok(match &self.verifier {
+            Verifier::Signed { service: Some(EventService::Stripe | EventService::Slack), .. } => in_body,
+            Verifier::Signed { service: None, .. } => header_id(headers, HEADER_ID)?,
+            _ => header_id(headers, HEADER_ID)?.or(header_id(headers, IDEMPOTENCY_KEY)?).or(in_body),
         })
     }
 

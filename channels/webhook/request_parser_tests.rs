@@ -87,7 +87,7 @@ fn a_replay_without_an_id_is_known_by_its_signed_bytes() {
 
 #[test]
 fn a_session_stays_below_its_webhook_unless_the_settings_say_otherwise() {
-    let trusted_from = || AllowList::new(vec!["*".to_owned()]);
+    let trusted_from = || AllowList::new(["*"]);
     let any = || WebhookConfig { any_session: true, trusted_from: trusted_from(), ..bearer() };
     let strangers = || WebhookConfig { any_session: true, ..bearer() };
     let fixed = |session: &str| WebhookConfig { session: some(session), ..bearer() };
@@ -134,12 +134,12 @@ fn only_senders_on_the_list_are_heard() {
     for (list, allowed) in
         [(None, true), (Some(&["ann"][..]), true), (Some(&["bob"]), false), (Some(&["*"]), true), (Some(&[]), false)]
     {
-        let allow_from = list.map(|names| AllowList::new(names.iter().map(|s| (*s).to_owned()).collect()));
+        let allow_from = list.map(|names| AllowList::new(names.iter().copied()));
         let outcome = read(&parser(WebhookConfig { allow_from, ..bearer() }), &[], &body);
         assert_eq!(outcome.map_err(|error| error.status.as_u16()).err(), (!allowed).then_some(403), "{list:?}");
     }
     // The list goes by whom the template names, not by what the body says of itself.
-    let allow_from = Some(AllowList::new(vec!["push".into()]));
+    let allow_from = Some(AllowList::new(["push"]));
     let by_event = WebhookConfig { sender: some("{{ headers.x_github_event }}"), allow_from, ..bearer() };
     let parser = parser(by_event);
     assert_eq!(read(&parser, &[("x-github-event", "push")], &body).unwrap().sender, "push");
@@ -149,7 +149,7 @@ fn only_senders_on_the_list_are_heard() {
 /// What a body proves counts only on the kind of webhook that it is for.
 #[test]
 fn trust_goes_by_what_is_proven() {
-    let list = |names: &[&str]| AllowList::new(names.iter().map(|s| (*s).to_owned()).collect());
+    let list = |names: &[&str]| AllowList::new(names.iter().copied());
     let with = |verify, trusted: &[&str]| WebhookConfig { verify, trusted_from: list(trusted), ..of(verify) };
     let native = json!({"content": "hi", "sender": "ann"});
     let issue = json!({"sender": {"login": "Ann"}, "issue": {"user": {"login": "ann"}}});

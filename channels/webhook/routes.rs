@@ -28,7 +28,6 @@ use crate::channel::ChannelContext;
 use crate::client::ClientAddr;
 use crate::http_error::HttpError;
 use crate::inbox::{AcceptExtras, Acceptance, Inbox, MessageStatus, Refusal, Reply};
-use crate::message::ErrorInfo;
 use crate::settings::ByteSize;
 
 /// How long a body may take to arrive.
@@ -51,7 +50,6 @@ const DRAINING_RETRY: Duration = Duration::from_secs(5);
 pub struct WebhookEndpoint {
     parser: RequestParser,
     limits: WebhookLimits,
-    rate: Option<Rate>,
     max_body: ByteSize,
 }
 
@@ -114,12 +112,8 @@ async fn receive(State(webhook): State<Arc<WebhookState>>, request: Request) -> 
     match outcome {
         ParsedRequest::Answer(answer) => Ok(Json(answer).into_response()),
         ParsedRequest::Message(message) => {
-            let acceptance = webhook
-                .inbox
-                .accept(*message, AcceptExtras::default())
-                .await
-                .map_err(|refusal| HttpError::refused(&refusal))?;
-            webhook.answer(&acceptance, wait).await
+            let acceptance = webhook.inbox.accept(*message, AcceptExtras::default()).await?;
+            Ok(webhook.answer(acceptance, wait).await)
         }
     }
 }
@@ -134,28 +128,30 @@ async fn message_state(
     let proof = parser.verifier().without_body(request.headers(), client);
     proof.map_err(|reason| webhook.endpoint.failed(reason, client))?;
     check_name("the id", &id)?;
-    let state = webhook.inbox.state(parser.channel(), &id).await.map_err(|refusal| HttpError::refused(&refusal))?;
-    match state {
+    match webhook.inbox.state(parser.channel(), &id).await? {
         Some(state) => Ok(Json(StateBody::from(&state)).into_response()),
-        None => Err(HttpError::new(StatusCode::NOT_FOUND, "not_found", "there is no such message on this webhook")),
+        None => Err(HttpError::not_found("there is no such message on this webhook")),
     }
 }
 
 impl WebhookEndpoint {
     pub fn new(parser: RequestParser, rate: Option<Rate>, max_body: ByteSize) -> Self {
-        Self { parser, limits: WebhookLimits::new(rate), rate, max_body }
+        Self { parser, limits: WebhookLimits::new(rate), max_body }
     }
 
     /// Returns the response to a caller who failed to authenticate: 401 with the reason, or 429 after too many failures.
     fn failed(&self, reason: String, client: Option<ClientAddr>) -> HttpError {
         match self.limits.fail(client) {
             Ok(()) => HttpError::unauthorized(reason),
-            Err(wait) => too_many_failures(wait),
+            Err(wait) => {
+                let message = "too many requests from your address have failed to prove who sends them";
+                HttpError::too_many(message, wait)
+            }
         }
     }
 
     fn over_rate(&self, wait: Duration) -> HttpError {
-        let rate = self.rate.map(|rate| rate.to_string()).unwrap_or_default();
+        let rate = self.limits.rate.map(|rate| rate.to_string()).unwrap_or_default();
         HttpError::too_many(format!("this webhook takes {rate} and has had more; try again later"), wait)
     }
 }
@@ -164,9 +160,9 @@ impl WebhookState {
     /// Makes all checks that do not need the body.
     fn admit(&self, parts: &request::Parts, client: Option<ClientAddr>) -> Result<Admission, HttpError> {
         if self.shutdown.is_cancelled() {
-            return Err(HttpError::refused(&Refusal::Draining { retry_after: DRAINING_RETRY }));
+            return Err(Refusal::Draining { retry_after: DRAINING_RETRY }.into());
         }
-        let WebhookEndpoint { parser, limits, max_body, .. } = &*self.endpoint;
+        let WebhookEndpoint { parser, limits, max_body } = &*self.endpoint;
         if content_length(&parts.headers).is_some_and(|length| length > max_body.0) {
             return Err(too_large(*max_body));
         }
@@ -234,29 +230,25 @@ impl WebhookState {
     }
 
     /// Builds the response for an accepted message, with its reply if that comes within `wait`.
-    async fn answer(&self, acceptance: &Acceptance, wait: Duration) -> Result<Response, HttpError> {
+    async fn answer(&self, acceptance: Acceptance, wait: Duration) -> Response {
         let (id, session, status, first_reply) = match acceptance {
-            Acceptance::Accepted { id, session } => (*id, session, "accepted", None),
-            Acceptance::Duplicate { id, session, reply } => (*id, session, "duplicate", reply.clone()),
+            Acceptance::Accepted { id, session } => (id, session, "accepted", None),
+            Acceptance::Duplicate { id, session, reply } => (id, session, "duplicate", reply),
         };
-        let mut question = None;
-        let (reply, status) = match first_reply {
-            _ if wait.is_zero() => (None, status),
-            Some(reply) => (Some(reply), status),
-            None => match self.wait(id, wait).await {
-                // The caller learns why there is no reply yet.
-                WaitResult::Waiting { question: asked } => {
-                    question = asked;
-                    (None, "waiting")
-                }
-                WaitResult::Ended(reply) => (Some(reply), status),
-                WaitResult::Open => (None, status),
-            },
+        let waited = match first_reply {
+            _ if wait.is_zero() => WaitResult::Open,
+            Some(reply) => WaitResult::Ended(reply),
+            None => self.wait(id, wait).await,
         };
-        Ok(match reply {
-            Some(reply) => Json(RepliedBody::new(id, session, Some(&reply))).into_response(),
-            None => (StatusCode::ACCEPTED, Json(AcceptedBody { id, session, status, question })).into_response(),
-        })
+        let (status, question) = match waited {
+            WaitResult::Ended(Reply { content, error }) => {
+                return Json(RepliedBody { id, session, reply: content, error }).into_response();
+            }
+            // The caller learns why there is no reply yet.
+            WaitResult::Waiting { question } => ("waiting", question),
+            WaitResult::Open => (status, None),
+        };
+        (StatusCode::ACCEPTED, Json(AcceptedBody { id, session, status, question })).into_response()
     }
 
     /// Waits for the reply, at most `limit`; for an answer to a question, for the reply of the turn that goes on with it. A drain
@@ -280,16 +272,10 @@ impl WebhookState {
                 _ => break state,
             }
         };
-        match state.status {
-            MessageStatus::Done => {
-                WaitResult::Ended(state.reply.unwrap_or(Reply { content: String::new(), error: None }))
-            }
-            MessageStatus::Dead => WaitResult::Ended(state.reply.unwrap_or_else(|| Reply {
-                content: "This message could not be answered.".into(),
-                error: Some(ErrorInfo { code: "dead".into() }),
-            })),
-            MessageStatus::Waiting => WaitResult::Waiting { question: state.question },
-            MessageStatus::Queued | MessageStatus::Running => WaitResult::Open,
+        match state.final_reply() {
+            Some(reply) => WaitResult::Ended(reply),
+            None if state.status == MessageStatus::Waiting => WaitResult::Waiting { question: state.question },
+            None => WaitResult::Open,
         }
     }
 }
@@ -308,10 +294,6 @@ enum WaitResult {
 fn client_of(extensions: &Extensions) -> Option<ClientAddr> {
     let connection = || Some(ClientAddr(extensions.get::<ConnectInfo<SocketAddr>>()?.0.ip().to_canonical()));
     extensions.get::<ClientAddr>().copied().or_else(connection)
-}
-
-fn too_many_failures(wait: Duration) -> HttpError {
-    HttpError::too_many("too many requests from your address have failed to prove who sends them", wait)
 }
 
 fn content_length(headers: &HeaderMap) -> Option<u64> {

@@ -4,7 +4,6 @@ use axum::http::HeaderMap;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::verify::SignatureScheme;
 use crate::trust::Author;
 
 /// The most characters of an event's JSON in the message.
@@ -13,11 +12,14 @@ const MAX_EVENT_CHARS: usize = 16_000;
 const GITHUB_EVENT: &str = "x-github-event";
 const GITHUB_DELIVERY: &str = "x-github-delivery";
 
-/// A service with built-in rules for its events.
+/// A service with a signature scheme and built-in rules for its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventService {
+    /// <https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries>
     Github,
+    /// <https://docs.stripe.com/webhooks#verify-manually>
     Stripe,
+    /// <https://docs.slack.dev/authentication/verifying-requests-from-slack>
     Slack,
 }
 
@@ -34,15 +36,6 @@ pub struct MessageDraft {
 }
 
 impl EventService {
-    pub fn of(scheme: Option<SignatureScheme>) -> Option<Self> {
-        match scheme? {
-            SignatureScheme::Standard => None,
-            SignatureScheme::Github => Some(Self::Github),
-            SignatureScheme::Stripe => Some(Self::Stripe),
-            SignatureScheme::Slack => Some(Self::Slack),
-        }
-    }
-
     /// Returns the response to an event that is not a message: a connection test, a bot's own message. It is 200, so that the
     /// event is not sent again.
     pub fn answer(self, headers: &HeaderMap, body: &Value) -> Option<Value> {

@@ -4,10 +4,10 @@ use base64::Engine;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 use hmac::{Hmac, KeyInit, Mac};
-use sha2::{Digest, Sha256};
+use sha2::Sha256;
 
 use crate::settings::Secret;
-use crate::text::hex;
+use crate::text::sha256_hex;
 
 const SECRET_PREFIX: &str = "whsec_";
 const SIGNATURE_PREFIX: &str = "v1,";
@@ -53,7 +53,7 @@ impl SigningKey {
 
     /// Returns the value of the `webhook-signature` header; `timestamp` in Unix seconds.
     pub fn sign(&self, id: &str, timestamp: &str, body: &[u8]) -> String {
-        let mac = self.over(&standard_parts(id, timestamp, body)).finalize().into_bytes();
+        let mac = self.over(&[id.as_bytes(), b".", timestamp.as_bytes(), b".", body]).finalize().into_bytes();
         format!("{SIGNATURE_PREFIX}{}", STANDARD.encode(mac))
     }
 
@@ -103,10 +103,6 @@ pub fn standard_signatures(header: &str) -> Vec<[u8; 32]> {
     decoded.collect()
 }
 
-fn standard_parts<'a>(id: &'a str, timestamp: &'a str, body: &'a [u8]) -> [&'a [u8]; 5] {
-    [id.as_bytes(), b".", timestamp.as_bytes(), b".", body]
-}
-
 /// Decodes 64 hexadecimal digits.
 pub fn unhex(text: &str) -> Option<[u8; 32]> {
     let digits = text.as_bytes();
@@ -123,11 +119,7 @@ pub fn unhex(text: &str) -> Option<[u8; 32]> {
 
 /// Returns an id derived from the parts, for messages without one.
 pub fn fingerprint(parts: &[&[u8]]) -> String {
-    let mut hash = Sha256::new();
-    for part in parts {
-        hash.update(part);
-    }
-    format!("sha256:{}", hex(&hash.finalize()))
+    format!("sha256:{}", sha256_hex(parts))
 }
 
 #[cfg(test)]

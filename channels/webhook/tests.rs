@@ -16,7 +16,7 @@ use super::verify::{HEADER_ID, HEADER_SIGNATURE, HEADER_TIMESTAMP};
 use super::*;
 use crate::allow::AllowList;
 use crate::channel::{Channel, ChannelContext, SendError};
-use crate::conformance::{self, ChannelSubject, PeerBehaviour, ScriptedAnswer, ScriptedInbox, WriteOutcome, outbound};
+use crate::conformance::{self, ChannelSubject, PeerBehaviour, ScriptedAnswer, ScriptedInbox, WriteOutcome};
 use crate::inbox::{Refusal, Reply};
 use crate::message::{ErrorInfo, OutboundMessage};
 use crate::settings::{ByteSize, Secret};
@@ -162,7 +162,7 @@ async fn the_webhook_passes_the_suite() {
     let sink = Sink::default();
     *sink.mode.lock().unwrap() = "204 No Content".into();
     let config = WebhookConfig {
-        allow_from: Some(AllowList::new(vec!["ann".into()])),
+        allow_from: Some(AllowList::new(["ann"])),
         callback_url: Some(sink.clone().open().await),
         ..bearer()
     };
@@ -303,6 +303,17 @@ async fn a_refusal_does_not_wait_for_the_body() {
     }
 }
 
+/// Sends 700 requests that fail: 600 are told why, and then the caller has to wait.
+async fn fail_too_often(request: impl Fn() -> RequestBuilder) {
+    let mut told = Vec::new();
+    for _ in 0..700 {
+        let (status, body) = answer(request()).await;
+        told.push(status);
+        assert!(body["error"]["code"] == "unauthorized" || body["error"]["code"] == "rate_limited", "{body}");
+    }
+    assert_eq!((told[..600].iter().all(|status| *status == 401), told[600..].contains(&429)), (true, true));
+}
+
 /// Requests that prove nothing are told so, and then told to wait; they take nothing from the rate, and those that show
 /// the right secret are heard at once, although they come from the same address.
 #[tokio::test]
@@ -312,35 +323,18 @@ async fn a_flood_of_bad_requests_takes_nothing_from_the_good_ones() {
     let config = WebhookConfig { rate_limit: Some("2/h".parse().unwrap()), ..bearer() };
     let url = serve(&webhook(config), &context).await;
     let http = client();
-    let mut told = Vec::new();
-    for _ in 0..700 {
-        told.push(answer(http.post(&url).bearer_auth("guess").body("{}")).await.0);
-    }
-    assert_eq!((told[..600].iter().all(|status| *status == 401), told[600..].contains(&429)), (true, true));
+    fail_too_often(|| http.post(&url).bearer_auth("guess").body("{}")).await;
     assert_eq!(answer(http.get(format!("{url}/messages/1")).bearer_auth("s3cret")).await.0, 404);
     assert_eq!(answer(http.post(&url).body(r#"{"content":"hi"}"#).bearer_auth("s3cret")).await.0, 202);
     assert_eq!(inbox.accepted().len(), 1);
 
     // A guess that only looks counts as well. A wrong signature costs the rate nothing.
     let url = serve(&webhook(bearer()), &context).await;
-    let mut told = Vec::new();
-    for _ in 0..700 {
-        told.push(answer(http.get(format!("{url}/messages/1")).bearer_auth("guess")).await.0);
-    }
-    assert_eq!((told[..600].iter().all(|status| *status == 401), told[600..].contains(&429)), (true, true));
+    fail_too_often(|| http.get(format!("{url}/messages/1")).bearer_auth("guess")).await;
     let signed = WebhookConfig { verify: Verify::Github, rate_limit: Some("2/h".parse().unwrap()), ..bearer() };
     let url = serve(&webhook(signed), &context).await;
-    let bad = || {
-        let signature = format!("sha256={}", "0".repeat(64));
-        answer(http.post(&url).header("x-hub-signature-256", signature).body("{}"))
-    };
-    let mut told = Vec::new();
-    for _ in 0..700 {
-        let (status, body) = bad().await;
-        told.push(status);
-        assert!(body["error"]["code"] == "unauthorized" || body["error"]["code"] == "rate_limited", "{body}");
-    }
-    assert_eq!((told[..600].iter().all(|status| *status == 401), told[600..].contains(&429)), (true, true));
+    let signature = format!("sha256={}", "0".repeat(64));
+    fail_too_often(|| http.post(&url).header("x-hub-signature-256", &signature).body("{}")).await;
 }
 
 #[tokio::test]
@@ -398,7 +392,7 @@ async fn a_signed_message_is_taken_once_and_its_reply_is_signed_too() {
 
 #[tokio::test]
 async fn without_a_callback_a_reply_is_picked_up_and_a_closed_port_is_tried_again() {
-    let message = outbound("webhook:ci", "default", "hi");
+    let message = OutboundMessage::text("webhook:ci", "default", "hi");
     let reply = OutboundMessage { in_reply_to: Some(message.turn), ..message.clone() };
     let mut waiting = message.clone();
     waiting.context.notice = Some("waiting".to_owned());

@@ -5,13 +5,14 @@ use axum::http::{HeaderMap, header};
 use subtle::ConstantTimeEq;
 
 use super::config::{Verify, WebhookConfig};
+use super::services::EventService;
 use super::signing::{SignatureCheck, SigningKey, standard_signatures, unhex};
 use crate::allow::AllowList;
 use crate::client::ClientAddr;
 use crate::settings::Secret;
 
 /// The accepted difference from the sender's clock, in seconds.
-pub const TOLERANCE_SECS: u64 = 300;
+const TOLERANCE_SECS: u64 = 300;
 
 pub const HEADER_ID: &str = "webhook-id";
 pub const HEADER_TIMESTAMP: &str = "webhook-timestamp";
@@ -27,27 +28,16 @@ const MAX_SIGNATURES: usize = 16;
 
 /// Authenticates the callers of one webhook.
 pub enum Verifier {
+    /// By a signature: the service's own, or else one of
+    /// [Standard Webhooks](https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md).
     /// The secret authenticates requests without a body.
     Signed {
-        scheme: SignatureScheme,
+        service: Option<EventService>,
         key: SigningKey,
         secret: Secret,
     },
     Bearer(Secret),
     Loopback,
-}
-
-/// A signature scheme: what is signed, and which header holds the signature.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SignatureScheme {
-    /// <https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md>
-    Standard,
-    /// <https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries>
-    Github,
-    /// <https://docs.stripe.com/webhooks#verify-manually>
-    Stripe,
-    /// <https://docs.slack.dev/authentication/verifying-requests-from-slack>
-    Slack,
 }
 
 impl Verifier {
@@ -60,21 +50,21 @@ impl Verifier {
                 None => Err("`secret` is missing; without one, set `verify = \"none\"` and `allow_from`".into()),
             }
         };
-        let of_text = |scheme| {
+        let signed_by = |service| {
             let secret = secret()?;
             let key = SigningKey::of_text(&secret).map_err(|reason| format!("`secret`: {reason}"))?;
-            Ok(Self::Signed { scheme, key, secret })
+            Ok(Self::Signed { service: Some(service), key, secret })
         };
         match config.verify {
             Verify::Standard => {
                 let secret = secret()?;
                 let key = SigningKey::standard(&secret)
                     .map_err(|reason| format!("`secret`: {reason}; `verify = \"standard\"` needs one"))?;
-                Ok(Self::Signed { scheme: SignatureScheme::Standard, key, secret })
+                Ok(Self::Signed { service: None, key, secret })
             }
-            Verify::Github => of_text(SignatureScheme::Github),
-            Verify::Stripe => of_text(SignatureScheme::Stripe),
-            Verify::Slack => of_text(SignatureScheme::Slack),
+            Verify::Github => signed_by(EventService::Github),
+            Verify::Stripe => signed_by(EventService::Stripe),
+            Verify::Slack => signed_by(EventService::Slack),
             Verify::Bearer => Ok(Self::Bearer(secret()?)),
             Verify::None if !listens_on_loopback => {
                 Err("`verify = \"none\"` is allowed only while gateway.listen is a loopback address".into())
@@ -94,11 +84,11 @@ impl Verifier {
         client: Option<ClientAddr>,
         now: i64,
     ) -> Result<Option<SignatureCheck>, String> {
-        let Self::Signed { scheme, key, .. } = self else {
+        let Self::Signed { service, key, .. } = self else {
             return self.without_body(headers, client).map(|()| None);
         };
-        let check = match scheme {
-            SignatureScheme::Standard => {
+        let check = match service {
+            None => {
                 let (id, signatures) = (single_value(headers, HEADER_ID)?, single_value(headers, HEADER_SIGNATURE)?);
                 let timestamp = single_value(headers, HEADER_TIMESTAMP)?;
                 check_time(HEADER_TIMESTAMP, timestamp, now)?;
@@ -109,15 +99,15 @@ impl Verifier {
                 }
                 key.check(&[id.as_bytes(), b".", timestamp.as_bytes(), b"."], signatures, HEADER_SIGNATURE)
             }
-            SignatureScheme::Github => {
+            Some(EventService::Github) => {
                 key.check(&[], vec![read_hex_signature(headers, GITHUB_SIGNATURE, "sha256=")?], GITHUB_SIGNATURE)
             }
-            SignatureScheme::Stripe => {
+            Some(EventService::Stripe) => {
                 let StripeHeader { timestamp, signatures } = StripeHeader::read(headers)?;
                 check_time(STRIPE_SIGNATURE, timestamp, now)?;
                 key.check(&[timestamp.as_bytes(), b"."], signatures, STRIPE_SIGNATURE)
             }
-            SignatureScheme::Slack => {
+            Some(EventService::Slack) => {
                 let signature = read_hex_signature(headers, SLACK_SIGNATURE, "v0=")?;
                 let timestamp = single_value(headers, SLACK_TIMESTAMP)?;
                 check_time(SLACK_TIMESTAMP, timestamp, now)?;
@@ -141,21 +131,22 @@ impl Verifier {
         matches!(self, Self::Bearer(_))
     }
 
-    /// Returns the signature scheme, if requests are signed.
-    pub fn scheme(&self) -> Option<SignatureScheme> {
+    /// Returns the service that signs the requests, if one does.
+    pub fn service(&self) -> Option<EventService> {
         match self {
-            Self::Signed { scheme, .. } => Some(*scheme),
+            Self::Signed { service, .. } => *service,
             Self::Bearer(_) | Self::Loopback => None,
         }
     }
 
     /// Returns the signed time as written in the request; empty if the scheme signs none.
     pub fn signed_time<'a>(&self, headers: &'a HeaderMap) -> &'a str {
-        match self.scheme() {
-            Some(SignatureScheme::Stripe) => StripeHeader::read(headers).map_or("", |header| header.timestamp),
-            Some(SignatureScheme::Slack) => single_value(headers, SLACK_TIMESTAMP).unwrap_or_default(),
-            Some(SignatureScheme::Standard) => single_value(headers, HEADER_TIMESTAMP).unwrap_or_default(),
-            Some(SignatureScheme::Github) | None => "",
+        let Self::Signed { service, .. } = self else { return "" };
+        match service {
+            None => single_value(headers, HEADER_TIMESTAMP).unwrap_or_default(),
+            Some(EventService::Github) => "",
+            Some(EventService::Stripe) => StripeHeader::read(headers).map_or("", |header| header.timestamp),
+            Some(EventService::Slack) => single_value(headers, SLACK_TIMESTAMP).unwrap_or_default(),
         }
     }
 }

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::names::check_name;
 use super::services::MessageDraft;
 use crate::http_error::HttpError;
-use crate::inbox::{MessageState, MessageStatus, Reply};
+use crate::inbox::{MessageState, MessageStatus};
 use crate::message::{Attachment, ErrorInfo, OutboundMessage, SessionKey};
 use crate::trust::Author;
 
@@ -50,9 +50,9 @@ fn name(fields: &Map<String, Value>, key: &str) -> Result<Option<String>, HttpEr
 
 /// `202 {"id","session","status","question"?}`.
 #[derive(Serialize)]
-pub struct AcceptedBody<'a> {
+pub struct AcceptedBody {
     pub id: Uuid,
-    pub session: &'a SessionKey,
+    pub session: SessionKey,
     pub status: &'static str,
     /// What the sender is asked, if the turn waits for that.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,23 +61,12 @@ pub struct AcceptedBody<'a> {
 
 /// `200 {"id","session","reply","error"?}`.
 #[derive(Serialize)]
-pub struct RepliedBody<'a> {
+pub struct RepliedBody {
     pub id: Uuid,
-    pub session: &'a SessionKey,
-    pub reply: &'a str,
+    pub session: SessionKey,
+    pub reply: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<&'a ErrorInfo>,
-}
-
-impl<'a> RepliedBody<'a> {
-    pub fn new(id: Uuid, session: &'a SessionKey, reply: Option<&'a Reply>) -> Self {
-        Self {
-            id,
-            session,
-            reply: reply.map_or("", |reply| &reply.content),
-            error: reply.and_then(|reply| reply.error.as_ref()),
-        }
-    }
+    pub error: Option<ErrorInfo>,
 }
 
 /// `200 {"id","status","session","reply"?,"error"?,"question"?}`.

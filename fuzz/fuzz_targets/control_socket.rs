@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use daoyou::config::{self, Source};
+use daoyou::config::{self, ConfigSource};
 use daoyou::gateway::{Gateway, Options};
 use daoyou::home::Home;
 use libfuzzer_sys::fuzz_target;
@@ -37,7 +37,7 @@ static SOCKET: LazyLock<PathBuf> = LazyLock::new(|| {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         runtime.expect("threads can be made").block_on(async {
             let lock = home.lock().expect("nobody else has this home");
-            let loaded = config::load(Source::Required(&home.config()), &BTreeMap::new()).expect("these settings are right");
+            let loaded = config::load(ConfigSource::Required(&home.config()), &BTreeMap::new()).expect("these settings are right");
             let gateway = Gateway::build(home, lock, &loaded, Options::default()).await.expect("a gateway is built");
             let on_ready = move |_| sender.send(()).expect("the other thread waits");
             gateway.run(CancellationToken::new(), on_ready).await.expect("a gateway runs");

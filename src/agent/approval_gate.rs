@@ -1,19 +1,18 @@
 //! Decides about restricted calls by `[approval]`, and asks the owner.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use daoyou_channels::SessionKey;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use parking_lot::Mutex;
 
 use crate::bus::{MessageBus, NoticeKind, OutboundBody, OutboundDraft, OutboxSlot};
 use crate::chat::ToolCall;
 use crate::crash;
 use crate::guard::{ApprovalConfig, ApprovalPolicy};
-use crate::origin::TurnOrigin;
 use crate::phrases::{Phrases, fill};
 use crate::store::approvals::{self, ApprovalRow, ApprovalState, NewApproval};
 use crate::store::{Connection, StoreError, now_ms};
@@ -168,7 +167,6 @@ impl ApprovalGate {
         if context.origin.runs_for_job_or_agent() {
             return Ok(None);
         }
-        let TurnOrigin { reply, .. } = context.origin.as_ref();
         Ok(Some(OutboundDraft {
             turn: context.turn,
             slot: OutboxSlot::notice_about(
@@ -178,13 +176,9 @@ impl ApprovalGate {
             channel: context.channel.clone(),
             chat_id: context.chat_id.clone(),
             body: OutboundBody {
-                content: fill(self.phrases.approval_waiting, &[tools]),
-                session: SessionKey::from(context.session.as_str()),
-                in_reply_to: None,
-                attachments: Vec::new(),
                 metadata: serde_json::from_str(&context.metadata)?,
-                context: reply.clone().notice("approval"),
-                error: None,
+                context: context.origin.reply.clone().notice("approval"),
+                ..OutboundBody::new(fill(self.phrases.approval_waiting, &[tools]), context.session.clone())
             },
         }))
     }
@@ -212,13 +206,13 @@ impl WriteRows for ApprovalRequest {
             channels.push(answer.channel.clone());
         }
         // Replaces those of a commit that failed.
-        *self.channels.lock().unwrap_or_else(PoisonError::into_inner) = channels;
+        *self.channels.lock() = channels;
         Ok(())
     }
 
     fn committed(&self) {
         crash::point("approval_asked", &self.new.tool);
-        let channels = std::mem::take(&mut *self.channels.lock().unwrap_or_else(PoisonError::into_inner));
+        let channels = std::mem::take(&mut *self.channels.lock());
         channels.iter().for_each(|channel| self.bus.outbound_written(channel, 1));
         self.bus.expire_requests_after(self.expires);
     }

@@ -6,14 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use daoyou_channels::Trust;
 use daoyou_channels::settings::Span;
-use daoyou_channels::{SessionKey, Trust};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::bus::{MessageBus, OutboundBody, OutboundDraft, OutboxSlot, WeakBus};
-use crate::chat::ToolSpec;
 use crate::crash;
 use crate::guard::KnownSecrets;
 use crate::store::inbox::{self, InboxRow};
@@ -21,7 +20,8 @@ use crate::store::questions::{self, NewQuestion, QuestionRow, QuestionState};
 use crate::store::{Connection, StoreError, now_ms};
 use crate::text::one_line;
 use crate::tools::{
-    ReplayPolicy, RowEffect, Tool, ToolAccess, ToolContext, ToolEffect, ToolOutcome, ToolResult, WriteRows, tool_spec,
+    ReplayPolicy, RowEffect, Tool, ToolContext, ToolDefinition, ToolEffect, ToolOutcome, ToolResult, WriteRows,
+    with_arguments,
 };
 use crate::turn::context::attachments;
 
@@ -42,7 +42,7 @@ struct AskUserArgs {
 
 /// Asks questions in the chat of the turn. A repeated call finds the question that it has asked.
 pub struct AskUserTool {
-    spec: ToolSpec,
+    definition: ToolDefinition,
     bus: WeakBus,
     /// How long an answer may take.
     expires: Span,
@@ -64,7 +64,9 @@ impl AskUserTool {
     /// Creates the tool. `bus` may be set later; without it nobody can be asked.
     pub fn new(bus: WeakBus, expires: Span, secrets: KnownSecrets) -> Self {
         let description = "Ask the user, and wait for the answer.";
-        Self { spec: tool_spec::<AskUserArgs>(NAME, description), bus, expires, secrets }
+        // The same call is the same question. Later calls of the same response may depend on the answer.
+        let definition = ToolDefinition::changing::<AskUserArgs>(NAME, description, ReplayPolicy::Idempotent);
+        Self { definition, bus, expires, secrets }
     }
 
     async fn ask(&self, args: AskUserArgs, context: &ToolContext) -> Result<ToolOutcome, String> {
@@ -117,14 +119,9 @@ impl AskUserTool {
                 channel: context.channel.clone(),
                 chat_id: context.chat_id.clone(),
                 body: OutboundBody {
-                    content,
-                    session: SessionKey::from(context.session.as_str()),
-                    // This is not the reply, which is still to come.
-                    in_reply_to: None,
-                    attachments: Vec::new(),
                     metadata: serde_json::from_str(&context.metadata)?,
                     context: reply,
-                    error: None,
+                    ..OutboundBody::new(content, context.session.clone())
                 },
             },
             bus,
@@ -137,18 +134,8 @@ impl AskUserTool {
 
 #[async_trait]
 impl Tool for AskUserTool {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    /// The same call is the same question.
-    fn replay(&self) -> ReplayPolicy {
-        ReplayPolicy::Idempotent
-    }
-
-    /// Later calls of the same response may depend on the answer.
-    fn access(&self) -> ToolAccess {
-        ToolAccess::Changes
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
     }
 
     /// The question goes to the chat that asked.
@@ -201,11 +188,7 @@ impl Tool for AskUserTool {
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        let asked = match serde_json::from_value(arguments) {
-            Ok(args) => self.ask(args, context).await,
-            Err(error) => Err(error.to_string()),
-        };
-        asked.unwrap_or_else(|error| ToolResult::failed(error).into())
+        with_arguments(arguments, |args| self.ask(args, context)).await
     }
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::sub_agents::SpawnConfig;
 use crate::llm::Price;
-use crate::phrases::LocaleSetting;
+use crate::locale::LocaleSetting;
 use crate::session::resets::SessionConfig;
 use crate::turn::middleware::{BudgetConfig, CacheConfig, MiddlewareName, RateLimitConfig};
 use crate::turn::orchestrators::Orchestrator;

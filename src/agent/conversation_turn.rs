@@ -1,7 +1,9 @@
 //! The conversation of a started turn with its model, until it answers, is stopped, times out, or is parked.
 
+use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use daoyou_channels::settings::Span;
@@ -16,7 +18,7 @@ use super::turn_tools::TurnTools;
 use super::workflow_script::WorkflowScript;
 use crate::chat::ChatMessage;
 use crate::guard::Taint;
-use crate::llm::{LlmErrorKind, ModelError};
+use crate::llm::{FallbackChain, LlmErrorKind, ModelError};
 use crate::memory::written;
 use crate::origin::TurnOrigin;
 use crate::postprocess::ModelUse;
@@ -26,7 +28,7 @@ use crate::store::{Connection, messages};
 use crate::tools::ToolExecutor;
 use crate::turn::context::attachments;
 use crate::turn::context::compaction::compact;
-use crate::turn::context::conversation_context::{ContextBuilder, ConversationContext};
+use crate::turn::context::conversation_context::{ContextBuilder, ConversationContext, wanted_model};
 use crate::turn::context::images::{ImageLoader, LoadedImages};
 use crate::turn::context::relevant_memories::relevant_memories;
 use crate::turn::context::system_prompt::SystemText;
@@ -35,13 +37,11 @@ use crate::turn::error::{ErrorCode, TurnError};
 use crate::turn::event_emitter::EventEmitter;
 use crate::turn::flight_recorder::FlightSlot;
 use crate::turn::layered::{LayeredModel, LayeredTools};
-use crate::turn::limits::{TurnLimits, wanted_model};
-use crate::turn::middleware::{MiddlewareStack, OperationHandler, TurnRequest, TurnRun};
-use crate::turn::model_chains::ModelChains;
+use crate::turn::middleware::{MiddlewareStack, OperationHandler, TurnRun};
+use crate::turn::orchestrators::ModelChains;
 use crate::turn::progress::{ContextStep, StepBody, TurnProgress, UnreadableJournal};
-use crate::turn::scope::TurnScope;
-use crate::turn::traits::{Journal, TurnLead};
-use crate::turn::turn_loop::{ConversationOutcome, LoopOutcome, Turn};
+use crate::turn::traits::{Journal, TurnLead, TurnScope};
+use crate::turn::turn_loop::{ConversationOutcome, LoopOutcome, Turn, TurnLimits};
 
 /// What the conversations of turns work with.
 pub struct Conversations {
@@ -94,15 +94,6 @@ pub struct RunState {
     pub choice: Option<ModelUse>,
 }
 
-/// Who answers, where a model chooses.
-pub enum AgentChoice {
-    Chosen(TurnAgent),
-    /// No model can be asked yet.
-    Parked {
-        look_again: bool,
-    },
-}
-
 /// The message of a turn.
 struct SaidMessage {
     /// As the model reads it.
@@ -139,15 +130,15 @@ pub struct ConversationTurn<'a> {
 
 #[async_trait]
 impl OperationHandler<TurnRun> for ConversationTurn<'_> {
-    async fn handle(&mut self, request: TurnRequest) -> Result<ConversationOutcome, TurnError> {
+    async fn handle(&mut self, text: String) -> Result<ConversationOutcome, TurnError> {
         if let Some(damaged) = self.damaged.take() {
             return Err(TurnError::new(ErrorCode::StateCorrupted, "journal").caused_by(damaged));
         }
-        self.converse(request.text).await
+        self.converse(text).await
     }
 }
 
-impl ConversationTurn<'_> {
+impl<'a> ConversationTurn<'a> {
     /// Composes the context and runs the turn. `text` is the message as the model reads it.
     async fn converse(&mut self, text: String) -> Result<ConversationOutcome, TurnError> {
         let Conversations { contexts, chains, parking, .. } = self.conversations;
@@ -158,15 +149,17 @@ impl ConversationTurn<'_> {
         let mut agent = self.conversations.agent_of(session, last, self.state.progress.context.as_ref())?;
         if agent.is_undecided() {
             agent = match self.choose_agent(agent, written(&text)).await? {
-                AgentChoice::Chosen(agent) => agent,
-                AgentChoice::Parked { look_again } => return Ok(ConversationOutcome::Parked { look_again }),
+                ControlFlow::Continue(agent) => agent,
+                ControlFlow::Break(parked) => return Ok(parked),
             };
         }
         self.state.agent = Some(agent.clone());
         let script = WorkflowScript::of(&agent, self.state.progress.context.as_ref())?;
         let tools = self.conversations.tools.of_message(last, &agent);
         let trust = least_trust(rows);
-        let system = contexts.system.current(trust, contexts.system.skills(trust).await, agent.prompt());
+        // The time of arrival is rounded down.
+        let age = last.age().saturating_sub(Duration::from_millis(1));
+        let system = contexts.system.current(trust, contexts.system.skills(trust, age).await, agent.prompt());
         self.state.progress.found_tools.extend(contexts.found_tools(session)?);
         self.state.progress.found_tools.extend(system.tools.iter().cloned());
         let specs = tools.specs(&self.state.progress.found_tools);
@@ -180,8 +173,9 @@ impl ConversationTurn<'_> {
         let wanted = wanted_model(last, context.head.model.as_deref(), configured);
         // Taken before any model is asked, so that an answer which comes meanwhile is not missed.
         let mark = parking.retries.answer_count();
-        let chains = chains.led_by(agent.profile.orchestrator.of_model());
-        let chain = match chains.open(&wanted, self.state.progress.provider(), parking.on_answer()).await {
+        let orchestrator = agent.profile.orchestrator.of_model();
+        let answered = self.state.progress.provider();
+        let chain = match chains.open(orchestrator, &wanted, answered, parking.on_answer()).await {
             Ok(chain) => chain,
             Err(error) => return self.without_model(wanted, error, mark).await,
         };
@@ -197,14 +191,7 @@ impl ConversationTurn<'_> {
         let mut history = context.messages;
         let outcome = loop {
             history.extend(self.state.progress.context.as_ref().map(ContextStep::message));
-            let middleware = &self.conversations.middleware;
-            let model = LayeredModel {
-                chain: &chain,
-                middleware,
-                tokens: &contexts.tokens,
-                models: &chains.models,
-                scope: self.scope,
-            };
+            let model = self.layered(&chain);
             let (said, told) = (std::mem::take(&mut history), with_memory.text.clone());
             let outcome = self.attend((TurnLead::Model(&model), &agent), &tools, said, told).await;
             self.state.model = chain.current().to_string();
@@ -227,6 +214,15 @@ impl ConversationTurn<'_> {
             }
         };
         self.end_or_park(outcome?).await
+    }
+
+    /// Returns the models of `chain` within the middleware.
+    pub(super) fn layered<'c>(&self, chain: &'c FallbackChain) -> LayeredModel<'c>
+    where
+        'a: 'c,
+    {
+        let Conversations { contexts, chains, middleware, .. } = self.conversations;
+        LayeredModel { chain, middleware, tokens: &contexts.tokens, models: &chains.models, scope: self.scope }
     }
 
     /// Runs a turn whose steps a workflow decides.

@@ -21,7 +21,6 @@ mod turn_agent;
 mod turn_start;
 mod turn_tools;
 
-mod follow_ups;
 mod learning;
 mod turn_end;
 

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use daoyou_channels::SessionKey;
 use daoyou_channels::settings::Span;
 use uuid::Uuid;
 
@@ -223,14 +222,12 @@ impl Parking {
             channel: last.channel.clone(),
             chat_id: last.chat_id.clone(),
             body: OutboundBody {
-                content: fill(self.phrases.waiting, &[&self.phrases.service_words(error.code(), &error.provider)]),
-                session: SessionKey::from(last.session.as_str()),
-                // This is not the reply, which is still to come.
-                in_reply_to: None,
-                attachments: Vec::new(),
                 metadata: metadata_of(&last.metadata),
                 context: TurnOrigin::parse(&last.origin).reply.notice("waiting"),
-                error: None,
+                ..OutboundBody::new(
+                    fill(self.phrases.waiting, &[&self.phrases.service_words(error.code(), &error.provider)]),
+                    last.session.as_str().into(),
+                )
             },
         }
     }
@@ -313,8 +310,7 @@ mod tests {
     /// A notice is reported only if the commit that holds it is written, and once.
     #[tokio::test]
     async fn a_service_fault_is_reported_by_the_commit_of_its_notice() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let (_folder, store) = Store::temporary();
         let bus = testing::notifying_bus(store.clone(), 10);
         let fault = ServiceFault { code: "llm_auth".into(), message: "HTTP 401".into(), since: 7, is_reported: false };
         assert!(bus.services().record_fault("p", fault, true));

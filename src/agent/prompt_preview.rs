@@ -1,10 +1,11 @@
 //! The next request of a session, as a turn would send it, without sending it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use daoyou_channels::SessionKey;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -22,6 +23,7 @@ use crate::metrics::Metrics;
 use crate::store::inbox::InboxRow;
 use crate::tools::ToolEffect;
 use crate::turn::context::attachments;
+use crate::turn::context::conversation_context::wanted_model;
 use crate::turn::context::images::LoadedImages;
 use crate::turn::context::relevant_memories::relevant_memories;
 use crate::turn::context::user_message::{least_trust, user_text};
@@ -29,10 +31,8 @@ use crate::turn::error::{ErrorCode, TurnError};
 use crate::turn::event_emitter::EventEmitter;
 use crate::turn::flight_recorder::FlightRecorder;
 use crate::turn::layered::LayeredTools;
-use crate::turn::limits::wanted_model;
 use crate::turn::progress::{StepBody, TurnProgress};
-use crate::turn::scope::TurnScope;
-use crate::turn::traits::{Journal, Model, TurnLead};
+use crate::turn::traits::{Journal, Model, TurnLead, TurnScope};
 use crate::turn::turn_loop::Turn;
 
 /// The time that the preparation of a request has, which no model answers.
@@ -83,7 +83,7 @@ impl TurnRunner {
         let own = agent.context();
         let tools = tools.of_message(&row, &agent);
         let trust = least_trust(std::slice::from_ref(&row));
-        let skills = contexts.system.skills(trust).await;
+        let skills = contexts.system.skills(trust, Duration::ZERO).await;
         let system = contexts.system.current(trust, skills.clone(), agent.prompt());
         let mut found = contexts.found_tools(&session)?;
         found.extend(system.tools.iter().cloned());
@@ -91,12 +91,12 @@ impl TurnRunner {
         let context = contexts.load(&session, &row, (&system, &specs, own), None)?;
         let configured = own.model.unwrap_or(&contexts.settings.model);
         let wanted = wanted_model(&row, context.head.model.as_deref(), configured);
-        let chains = chains.led_by(agent.profile.orchestrator.of_model());
-        let chain = chains.open(&wanted, "", |_| {}).await.map_err(|error| {
+        let orchestrator = agent.profile.orchestrator.of_model();
+        let chain = chains.open(orchestrator, &wanted, "", |_| {}).await.map_err(|error| {
             let values = [wanted.clone(), error.to_public()];
             TurnError::new(ErrorCode::NoModel, "prompt").with(values).caused_by(error)
         })?;
-        let rows = vec![row];
+        let (last, rows) = (row.clone(), vec![row]);
         let files = attachments::paths(&rows);
         let known = (&contexts.store, &context.owners[..], &context.messages[..], &files[..]);
         let written = user_text(&rows, &self.timezone);
@@ -105,14 +105,14 @@ impl TurnRunner {
         let with_memory = context.memory.in_prompt(system.clone());
         let mut conversation = context.messages;
         conversation.push(ChatMessage::User { content: text, images: Vec::new() });
-        let Some(last) = rows.last().cloned() else { return Err(TurnError::new(ErrorCode::Internal, "prompt")) };
         let started =
             StartedTurn { turn: last.turn, session, rows, last, steps: Vec::new(), cancel: CancellationToken::new() };
         let model = CapturingModel { chain: &chain, request: Mutex::default() };
         self.run_captured((&started, &agent), &model, &tools, (with_memory.text, conversation), found).await;
-        let request = model.request.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let Some(request) = request else { return Err(TurnError::new(ErrorCode::Internal, "prompt")) };
-        let choice = chains.orchestrators.over(chain.current());
+        let Some(request) = model.request.into_inner() else {
+            return Err(TurnError::new(ErrorCode::Internal, "prompt"));
+        };
+        let choice = orchestrator.unwrap_or(chains.orchestrator).over(chain.current());
         let sections = contexts.system.parts(trust, skills, agent.prompt());
         let measured = RequestMeasure { provider: choice.provider.as_ref(), request: &request };
         Ok(PromptPreview {
@@ -184,7 +184,7 @@ impl Model for CapturingModel<'_> {
     }
 
     async fn chat(&self, request: ChatRequest, _: &dyn DeltaSink) -> Result<ChatResponse, TurnError> {
-        *self.request.lock().unwrap_or_else(PoisonError::into_inner) = Some(request);
+        *self.request.lock() = Some(request);
         Err(TurnError::new(ErrorCode::Stopped, "prompt"))
     }
 }

@@ -1,11 +1,9 @@
 //! The journal of a running turn in the store.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use async_channel::Sender;
 use async_trait::async_trait;
-use daoyou_channels::OutboundContext;
 use daoyou_channels::SessionKey;
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -39,7 +37,7 @@ impl<'a> StoreJournal<'a> {
     /// Waits until the store never accepts a step, and returns the error. That step does not return.
     pub async fn failed(&self) -> StoreError {
         self.has_failed.cancelled().await;
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or(StoreError::Panicked)
+        self.failure.lock().take().unwrap_or(StoreError::Panicked)
     }
 
     /// Writes a step or the effects of a tool. If the store never accepts it, [`Self::failed`] returns and this does not.
@@ -53,7 +51,7 @@ impl<'a> StoreJournal<'a> {
         let Err(error) = self.bus.store().write_until(durability, make, failed).await else { return };
         if error.is_permanent() {
             tracing::error!(%turn, what, %error, "a step cannot be written; the turn ends");
-            *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            *self.failure.lock() = Some(error);
             self.has_failed.cancel();
         }
         std::future::pending::<()>().await;
@@ -61,11 +59,7 @@ impl<'a> StoreJournal<'a> {
 
     /// Returns the first step if it is not in the store yet.
     pub fn context(&self) -> Option<String> {
-        self.lock_context().clone()
-    }
-
-    fn lock_context(&self) -> MutexGuard<'_, Option<String>> {
-        self.context.lock().unwrap_or_else(PoisonError::into_inner)
+        self.context.lock().clone()
     }
 
     async fn append(&self, durability: Durability, step: &StepBody, effects: Vec<WrittenEffect>) {
@@ -80,12 +74,12 @@ impl<'a> StoreJournal<'a> {
             }
         };
         if let StepBody::Context(_) = step {
-            *self.lock_context() = Some(body);
+            *self.context.lock() = Some(body);
             return;
         }
         let make = || {
             // Read for each try: another step may have written the context meanwhile.
-            let (body, effects, context) = (body.clone(), effects.clone(), self.lock_context().clone());
+            let (body, effects, context) = (body.clone(), effects.clone(), self.context.lock().clone());
             move |connection: &Connection| {
                 if let Some(context) = context {
                     turn_steps::append(connection, turn, "context", &context)?;
@@ -98,7 +92,7 @@ impl<'a> StoreJournal<'a> {
             }
         };
         self.write_until(durability, make, kind).await;
-        *self.lock_context() = None;
+        *self.context.lock() = None;
         if progressed && let Some(proven) = &self.proven {
             // A loop that no longer listens need not know.
             let _ = proven.try_send(self.session.clone());
@@ -207,22 +201,13 @@ pub async fn commit_effects(
 fn written_for(effect: &ToolEffect, turn: Uuid, session: &SessionKey) -> Option<WrittenEffect> {
     Some(match effect {
         ToolEffect::Message { channel, chat_id, content, attachments, subject } => {
-            WrittenEffect::Message(Box::new(OutboundDraft {
-                turn,
-                // The step is known in the commit.
-                slot: OutboxSlot::Tool { step: 0, number: 0 },
-                channel: channel.clone(),
-                chat_id: chat_id.clone(),
-                body: OutboundBody {
-                    content: content.clone(),
-                    session: session.clone(),
-                    in_reply_to: None,
-                    attachments: attachments.clone(),
-                    metadata: serde_json::Map::new(),
-                    context: OutboundContext { subject: subject.clone(), ..OutboundContext::default() },
-                    error: None,
-                },
-            }))
+            let mut body = OutboundBody::new(content.clone(), session.clone());
+            body.attachments.clone_from(attachments);
+            body.context.subject.clone_from(subject);
+            // The step is known in the commit.
+            let slot = OutboxSlot::Tool { step: 0, number: 0 };
+            let (channel, chat_id) = (channel.clone(), chat_id.clone());
+            WrittenEffect::Message(Box::new(OutboundDraft { turn, slot, channel, chat_id, body }))
         }
         ToolEffect::Rows(rows) => WrittenEffect::Rows(rows.clone()),
         ToolEffect::Await(_) | ToolEffect::AwaitPerson(_) => return None,

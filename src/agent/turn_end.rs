@@ -6,13 +6,13 @@ use std::time::Instant;
 use daoyou_channels::{ErrorInfo, SessionKey};
 use uuid::Uuid;
 
-use super::follow_ups::{self, AppliedFollowUps};
 use super::learning::{TurnLearning, TurnRecord};
-use crate::bus::{EndedTurn, MessageBus, OutboundBody, OutboundDraft, OutboxSlot, metadata_of};
+use super::sub_agents::{self, AwaitingTurn};
+use crate::bus::{EndedTurn, FollowUps, MessageBus, NoticeKind, OutboundBody, OutboundDraft, OutboxSlot, metadata_of};
 use crate::chat::ChatMessage;
 use crate::guard::Taint;
 use crate::metrics::{TurnOutcome, TurnPhase};
-use crate::origin::{SessionNote, TurnOrigin};
+use crate::origin::{SessionNote, TurnCause, TurnOrigin};
 use crate::phrases::Phrases;
 use crate::session::commands::SessionChange;
 use crate::session::retry_scheduler::RetryScheduler;
@@ -75,32 +75,27 @@ impl TurnEnd {
         retries: &RetryScheduler,
     ) -> EndResult {
         let Some(last) = self.rows.last() else { return EndResult::default() };
-        let (session, channel) = (SessionKey::from(last.session.as_str()), last.channel.clone());
+        let session = SessionKey::from(last.session.as_str());
         let ids: Vec<Uuid> = self.rows.iter().map(|row| row.id).collect();
         let begun = Instant::now();
-        let make = || {
-            let (end, bus, rules) = (self.clone(), bus.clone(), rules.clone());
-            move |connection: &Connection| end.commit(connection, &bus, &rules)
-        };
         let failed = |error: &StoreError| {
             tracing::error!(turn = %self.turn, %session, %error, "the end of a turn could not be written; its session waits");
         };
-        let (CommittedEnd { written, is_answered, followed }, outcome) =
-            match bus.store().write_until(Durability::Synced, make, failed).await {
-                Ok(committed) => (committed, self.outcome()),
-                Err(StoreError::Closed) => return std::future::pending().await,
-                Err(error) => (self.write_failure(bus, rules, &error).await, TurnOutcome::Failed("internal")),
-            };
+        let (CommittedEnd { written, followed }, outcome) = match self.commit_until(bus, rules, failed).await {
+            Ok(committed) => (committed, self.outcome()),
+            Err(StoreError::Closed) => return std::future::pending().await,
+            Err(error) => (self.write_failure(bus, rules, &error).await, TurnOutcome::Failed("internal")),
+        };
         crash::point("end_committed", &last.content);
         let turns = &bus.metrics().turns;
         turns.phase(TurnPhase::End, begun.elapsed());
         turns.ended(outcome, self.rows.first().unwrap_or(last).age());
         bus.turn_ended(self.turn, outcome.error());
         bus.inbound_ended(&session, &ids);
-        if is_answered {
-            bus.outbound_written(&channel, 1);
+        if followed.reply.is_some() {
+            bus.outbound_written(&last.channel, 1);
         }
-        follow_ups::wake(bus, retries, followed);
+        wake_for(bus, retries, followed);
         written
     }
 
@@ -120,11 +115,7 @@ impl TurnEnd {
             ..Self::bare(turn, self.rows.clone(), self.phrases)
         };
         let failed = |error: &StoreError| tracing::error!(%turn, %error, "the error of a turn could not be written");
-        let make = || {
-            let (end, bus, rules) = (end.clone(), bus.clone(), rules.clone());
-            move |connection: &Connection| end.commit(connection, &bus, &rules)
-        };
-        match bus.store().write_until(Durability::Synced, make, failed).await {
+        match end.commit_until(bus, rules, failed).await {
             Ok(committed) => return committed,
             Err(StoreError::Closed) => return std::future::pending().await,
             Err(error) => {
@@ -146,6 +137,20 @@ impl TurnEnd {
                 std::future::pending().await
             }
         }
+    }
+
+    /// Commits the end, and retries until the store accepts it or never will; `failed` gets the error of each try.
+    async fn commit_until(
+        &self,
+        bus: &Arc<MessageBus>,
+        rules: &Arc<cron::CronSettings>,
+        failed: impl Fn(&StoreError) + Send,
+    ) -> Result<CommittedEnd, StoreError> {
+        let make = || {
+            let (end, bus, rules) = (self.clone(), bus.clone(), rules.clone());
+            move |connection: &Connection| end.commit(connection, &bus, &rules)
+        };
+        bus.store().write_until(Durability::Synced, make, failed).await
     }
 
     /// Returns an end that says and changes nothing.
@@ -221,7 +226,6 @@ impl TurnEnd {
         ended.followed = self.follow(connection, bus, rules, last, taint)?;
         if let Some(reply) = &ended.followed.reply {
             self.reply_draft(last, reply).insert(connection)?;
-            ended.is_answered = true;
         }
         if is_struck {
             forgetting::forget_delivered(connection, &self.turn.to_string())?;
@@ -233,7 +237,8 @@ impl TurnEnd {
         Ok(ended)
     }
 
-    /// Returns what is delivered to the chat, and what else follows.
+    /// Writes what follows from the turn: messages of a job, a heartbeat or a sub-agent's task, and a notice for the owner. Returns
+    /// what is delivered to the chat, and what the bus has to wake.
     fn follow(
         &self,
         connection: &Connection,
@@ -245,12 +250,37 @@ impl TurnEnd {
         if let SessionAppend::Note(_) = self.append {
             return Ok(AppliedFollowUps::default());
         }
-        let origin = TurnOrigin::parse(&last.origin);
-        if !origin.runs_for_job_or_agent() {
-            return Ok(AppliedFollowUps { reply: Some(self.reply.clone()), ..AppliedFollowUps::default() });
-        }
+        let cause = TurnOrigin::parse(&last.origin).cause;
         let end = EndedTurn { row: last, turn: self.turn, reply: &self.reply, error: self.error, taint };
-        follow_ups::follow(connection, bus, rules, &origin.cause, &end, self.phrases)
+        let (mut awaiting, mut sub_agent) = (None, None);
+        let FollowUps { reply, messages, notice } = match &cause {
+            TurnCause::Job(job) => cron::follow_ups_of(connection, rules, job, &end)?,
+            TurnCause::Heartbeat => cron::heartbeat::follow_ups_of(connection, &end)?,
+            TurnCause::SubAgent(task) => {
+                let (follow_ups, awaited) = sub_agents::follow_ups_of(connection, task, &end, self.phrases)?;
+                (awaiting, sub_agent) = (awaited, Some(task.label.clone()));
+                follow_ups
+            }
+            TurnCause::Person | TurnCause::Note(_) => {
+                FollowUps { reply: Some(self.reply.clone()), ..FollowUps::default() }
+            }
+        };
+        let mut sessions = Vec::with_capacity(messages.len());
+        for mut draft in messages {
+            draft.origin.taint.extend(end.taint.iter().cloned());
+            if draft.insert(connection)? {
+                sessions.push(draft.message.session_key());
+            }
+        }
+        let notice_channel = match notice {
+            Some(notice) => {
+                let slot = OutboxSlot::notice(NoticeKind::FollowUp);
+                bus.write_owner_notice(connection, daoyou_channels::new_id(), slot, notice)?
+            }
+            None => None,
+        };
+        let is_failed_run = matches!(cause, TurnCause::Job(_)) && self.error.is_some();
+        Ok(AppliedFollowUps { reply, sessions, notice_channel, awaiting, sub_agent, is_failed_run })
     }
 
     /// Appends the turn to its session; returns whether something was remembered, whether some of it was forgotten since the
@@ -326,13 +356,11 @@ impl TurnEnd {
             channel: last.channel.clone(),
             chat_id: last.chat_id.clone(),
             body: OutboundBody {
-                content: reply.to_owned(),
-                session: SessionKey::from(last.session.as_str()),
                 in_reply_to: Some(last.id),
-                attachments: Vec::new(),
                 metadata: metadata_of(&last.metadata),
                 context: TurnOrigin::parse(&last.origin).reply,
                 error: self.error.map(|code| ErrorInfo { code: code.to_owned() }),
+                ..OutboundBody::new(reply.to_owned(), last.session.as_str().into())
             },
         }
     }
@@ -351,8 +379,6 @@ pub struct EndResult {
 #[derive(Default)]
 struct CommittedEnd {
     written: EndResult,
-    /// There is something to deliver.
-    is_answered: bool,
     followed: AppliedFollowUps,
 }
 
@@ -361,4 +387,41 @@ fn append_note(connection: &Connection, session: &str, turn: Uuid, note: &Sessio
         [ChatMessage::User { content: note.note.clone(), images: Vec::new() }, ChatMessage::assistant(&note.said)];
     let bodies = said.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
     messages::append_note(connection, session, turn, said.iter().map(ChatMessage::role).zip(bodies))
+}
+
+/// What the commit has written, and what the bus has to wake.
+#[derive(Default)]
+struct AppliedFollowUps {
+    /// The text for the chat of the turn's message, if any.
+    reply: Option<String>,
+    /// Sessions that have a new message.
+    sessions: Vec<SessionKey>,
+    /// The channel that has a notice for the owner.
+    notice_channel: Option<String>,
+    /// The turn that waited for this end.
+    awaiting: Option<AwaitingTurn>,
+    /// The label of the sub-agent that has ended.
+    sub_agent: Option<String>,
+    /// A run of a job has ended with an error.
+    is_failed_run: bool,
+}
+
+/// Wakes everything that the commit gave work to.
+fn wake_for(bus: &MessageBus, retries: &RetryScheduler, followed: AppliedFollowUps) {
+    if followed.is_failed_run {
+        bus.metrics().cron.run_failed();
+    }
+    if let Some(label) = followed.sub_agent {
+        crash::point("child_ended", &label);
+    }
+    if let Some(AwaitingTurn { turn, session }) = followed.awaiting {
+        retries.resume(turn);
+        bus.wake_session(session);
+    }
+    for session in followed.sessions {
+        bus.inbound_written(session, 1);
+    }
+    if let Some(channel) = followed.notice_channel {
+        bus.outbound_written(&channel, 1);
+    }
 }

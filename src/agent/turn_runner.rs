@@ -34,9 +34,8 @@ use crate::turn::context::{attachments, user_message};
 use crate::turn::error::{ErrorCode, TurnError};
 use crate::turn::event_emitter::EventEmitter;
 use crate::turn::flight_recorder::FlightSlot;
-use crate::turn::middleware::TurnRequest;
-use crate::turn::progress::{TurnProgress, UnreadableJournal};
-use crate::turn::scope::TurnScope;
+use crate::turn::progress::TurnProgress;
+use crate::turn::traits::TurnScope;
 use crate::turn::turn_loop::ConversationOutcome;
 
 /// Runs turns. New settings make a new runner, which takes over the [`RunningTurns`] of the old one; a turn ends with the runner
@@ -137,13 +136,7 @@ impl TurnRunner {
                 reply => return Ok(MessageOutcome::Command(reply)),
             }
         }
-        let damaged: Option<UnreadableJournal> = match TurnProgress::read(&started.steps) {
-            Ok(progress) => {
-                state.progress = progress;
-                None
-            }
-            Err(damaged) => Some(damaged),
-        };
+        let damaged = TurnProgress::read(&started.steps).map(|progress| state.progress = progress).err();
         state.has_begun = true;
         events.emit(|| TurnEvent::Started);
         let journal = StoreJournal::new(&self.bus, *turn, session.clone(), proven);
@@ -168,7 +161,7 @@ impl TurnRunner {
             state,
             damaged,
         };
-        let run = self.conversations.middleware.turn.run(&scope, TurnRequest { text }, &mut conversation);
+        let run = self.conversations.middleware.turn.run(&scope, text, &mut conversation);
         tokio::select! {
             outcome = run => Ok(MessageOutcome::Turn(outcome?)),
             // Without this step the journal is not true, so the turn ends.

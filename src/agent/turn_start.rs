@@ -1,10 +1,11 @@
 //! The start of a turn: one commit, before any work.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use daoyou_channels::SessionKey;
 use jiff::tz::TimeZone;
+use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -44,7 +45,7 @@ impl RunningTurns {
 
     /// Locks the tokens that stop running turns.
     pub fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, CancellationToken>> {
-        self.cancels.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cancels.lock()
     }
 
     /// Stops a turn, if it runs.
@@ -170,7 +171,7 @@ fn take_rows(
         return Ok(Vec::new());
     }
     let mut own = inbox::of_turn(connection, first.turn)?;
-    own.retain(|row| matches!(row.state, InboxState::Queued | InboxState::Running | InboxState::Waiting));
+    own.retain(InboxRow::is_open);
     let has_begun = first.state != InboxState::Queued || own.len() > 1 || turn_steps::has_any(connection, first.turn)?;
     if has_begun {
         return Ok(own);

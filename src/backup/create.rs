@@ -25,16 +25,15 @@ pub struct BackupSummary {
     pub left_out: Vec<String>,
 }
 
-/// A file that is removed on drop unless its path is taken out.
-struct TemporaryFile(Option<PathBuf>);
+/// A file that is removed on drop, unless it was renamed.
+struct TemporaryFile(PathBuf);
 
 impl Drop for TemporaryFile {
     fn drop(&mut self) {
-        if let Some(path) = self.0.take()
-            && let Err(error) = fs::remove_file(&path)
+        if let Err(error) = fs::remove_file(&self.0)
             && error.kind() != io::ErrorKind::NotFound
         {
-            tracing::warn!(path = %path.display(), %error, "a temporary file could not be removed");
+            tracing::warn!(path = %self.0.display(), %error, "a temporary file could not be removed");
         }
     }
 }
@@ -50,23 +49,21 @@ pub fn create(home: &Home, file: &Path, overwrite: bool) -> anyhow::Result<Backu
     }
     let beside = |end: &str| {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
-        file.with_file_name(format!(".{name}.{}.{end}", std::process::id()))
+        TemporaryFile(file.with_file_name(format!(".{name}.{}.{end}", std::process::id())))
     };
-    let (copy, mut draft) = (TemporaryFile(Some(beside("db"))), TemporaryFile(Some(beside("tmp"))));
-    let (copy_path, draft_path) = (beside("db"), beside("tmp"));
-    let database = copy_database(home, &copy_path)?;
+    let (copy, draft) = (beside("db"), beside("tmp"));
+    let database = copy_database(home, &copy.0)?;
     let cannot = || format!("{} cannot be written", file.display());
     let mut options = OpenOptions::new();
-    let archive = options.write(true).create_new(true).mode(0o600).open(&draft_path).with_context(cannot)?;
+    let archive = options.write(true).create_new(true).mode(0o600).open(&draft.0).with_context(cannot)?;
     let contents = contents::list(home.dir()).with_context(|| format!("{} cannot be read", home.dir().display()))?;
-    let copied = database.is_some().then_some(copy_path.as_path());
+    let copied = database.is_some().then_some(copy.0.as_path());
     let mut writer = ArchiveWriter { builder: Builder::new(BufWriter::new(archive)), files: Vec::new() };
     let files = writer.fill(home, &contents, copied)?;
     let archive = writer.finish(database.clone()).with_context(cannot)?;
     archive.sync_all().with_context(cannot)?;
     let size = archive.metadata().with_context(cannot)?.len();
-    fs::rename(&draft_path, &file).with_context(cannot)?;
-    draft.0 = None;
+    fs::rename(&draft.0, &file).with_context(cannot)?;
     drop(copy);
     if let Some(folder) = file.parent() {
         File::open(folder).and_then(|folder| folder.sync_all()).with_context(cannot)?;
@@ -84,7 +81,7 @@ fn copy_database(home: &Home, to: &Path) -> anyhow::Result<Option<DatabaseFacts>
     if let Ok(_lock) = home.lock() {
         backup::check_source(&database)?;
     }
-    // BackupSummary here so that it is private from the beginning; SQLite accepts an empty file.
+    // Created here so that it is private from the beginning; SQLite accepts an empty file.
     let mut options = OpenOptions::new();
     options
         .write(true)

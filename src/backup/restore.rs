@@ -64,17 +64,14 @@ pub fn restore(home: &Home, _lock: &HomeLock, file: &Path) -> anyhow::Result<Res
     let no_backup = || format!("{} cannot be restored, and nothing was changed", file.display());
     let manifest = unpack(file, &staging.0).with_context(no_backup)?;
     let copy = staging.0.join(DATABASE);
-    let missing = match copy.exists() {
-        true => {
-            let facts = backup::verify(&copy).with_context(no_backup)?;
-            if manifest.database.as_ref() != Some(&facts) {
-                return Err(anyhow!("its database is not the one that its manifest describes").context(no_backup()));
-            }
-            backup::prepare(&copy, &home.database())?.map(|loss| loss.what)
+    let (has_database, mut missing) = (copy.exists(), None);
+    if has_database {
+        let facts = backup::verify(&copy).with_context(no_backup)?;
+        if manifest.database.as_ref() != Some(&facts) {
+            return Err(anyhow!("its database is not the one that its manifest describes").context(no_backup()));
         }
-        false => None,
-    };
-    let has_database = copy.exists();
+        missing = backup::prepare(&copy, &home.database())?.map(|loss| loss.what);
+    }
     let kept = exchange_contents(home, &staging.0).with_context(|| {
         format!("the restore was interrupted; run it again: the former contents are in {}", home.dir().display())
     })?;

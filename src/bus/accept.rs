@@ -14,7 +14,7 @@ use super::notices::{NoticeSettings, write_notice};
 use super::outbound::{NoticeKind, OutboundBody, OutboundDraft, OutboxSlot};
 use crate::crash;
 use crate::origin::TurnOrigin;
-use crate::store::inbox::{self, InboxRow, InboxState, InsertOutcome, NewInboxRow};
+use crate::store::inbox::{self, InboxRow, InboxState, NewInboxRow};
 use crate::store::{
     Connection, Durability, StoreError, cursors, messages, notes, outbox, processes, questions, spawns,
 };
@@ -46,23 +46,14 @@ impl MessageBus {
         message: InboundMessage,
         extras: AcceptExtras,
     ) -> Result<Acceptance, Refusal> {
-        self.accept_in_task(message, None, extras).await
+        self.publish(message, None, extras).await
     }
 
-    /// Accepts a message that `reply` already answers: one commit holds both and `extras`.
+    /// Accepts a message, and `reply` if that answers it already: one commit holds both and `extras`.
     ///
     /// # Errors
     /// As [`MessageBus::publish_inbound`].
-    pub async fn publish_answered(
-        self: &Arc<Self>,
-        message: InboundMessage,
-        reply: String,
-        extras: AcceptExtras,
-    ) -> Result<Acceptance, Refusal> {
-        self.accept_in_task(message, Some(reply), extras).await
-    }
-
-    async fn accept_in_task(
+    pub(super) async fn publish(
         self: &Arc<Self>,
         message: InboundMessage,
         reply: Option<String>,
@@ -81,7 +72,7 @@ impl MessageBus {
             }
             answer
         });
-        accepted.await.unwrap_or_else(|error| Err(store_refusal(&StoreError::Row(error.to_string()))))
+        accepted.await.unwrap_or_else(|error| Err(StoreError::Row(error.to_string()).into()))
     }
 
     async fn accept(
@@ -118,7 +109,7 @@ impl MessageBus {
                 self.accept_answered(&settings, ImmediateAnswer::Reply(status), message, extras).await
             }
             Some(ControlCommand::Command) if self.is_session_waiting(&message).await? => {
-                let answer = settings.commands.answer_command(&message).await.map_err(|error| store_refusal(&error))?;
+                let answer = settings.commands.answer_command(&message).await?;
                 let (changes_model, session) = (answer.model.is_some(), message.session_key());
                 let accepted = self.accept_answered(&settings, ImmediateAnswer::Command(answer), message, extras).await;
                 if changes_model {
@@ -134,8 +125,8 @@ impl MessageBus {
     /// Returns true if the current turn of the session waits, so that its lane would answer nothing.
     async fn is_session_waiting(&self, message: &InboundMessage) -> Result<bool, Refusal> {
         let session = message.session_key();
-        let current = self.store.read(move |connection| inbox::open_of_session(connection, session.as_str(), 1)).await;
-        let current = current.map_err(|error| store_refusal(&error))?;
+        let current =
+            self.store.read(move |connection| inbox::open_of_session(connection, session.as_str(), 1)).await?;
         Ok(current.first().is_some_and(|row| row.state == InboxState::Waiting))
     }
 
@@ -146,8 +137,7 @@ impl MessageBus {
         extras: AcceptExtras,
     ) -> Result<Acceptance, Refusal> {
         let session = message.session_key();
-        let row = new_row(daoyou_channels::new_id(), &message, &origin_of(&message), &session, InboxState::Queued)
-            .map_err(|error| store_refusal(&error))?;
+        let row = new_row(daoyou_channels::new_id(), &message, &origin_of(&message), &session, InboxState::Queued)?;
         let id = row.id;
         let room = self.capacity.reserve(settings.capacities, &message.channel, &session);
         let may_answer = !settings.commands.is_command(&message);
@@ -177,10 +167,8 @@ impl MessageBus {
         if has_room && !matches!(written, Ok((InsertedMessage::Queued, _))) {
             self.capacity.release(&session, 1);
         }
-        let (inserted, notified) = written.map_err(|error| {
-            tracing::error!(%session, %error, "a message could not be stored");
-            store_refusal(&error)
-        })?;
+        let (inserted, notified) =
+            written.inspect_err(|error| tracing::error!(%session, %error, "a message could not be stored"))?;
         self.wake_for_notice(notified);
         match (inserted, room) {
             (InsertedMessage::Queued, _) => {
@@ -208,7 +196,7 @@ impl MessageBus {
         let find = move |connection: &Connection| {
             Ok(questions::open_to(connection, session.as_str(), (&channel, &sender))?.is_some())
         };
-        self.store.read(find).await.map_err(|error| store_refusal(&error))
+        Ok(self.store.read(find).await?)
     }
 
     /// Wakes `channel`, if any, for a notice that was written for the owner.
@@ -231,8 +219,7 @@ impl MessageBus {
         if let Err(refusal) = self.capacity.check_channel(settings.capacities, &message.channel) {
             return self.find_duplicate(&message).await?.ok_or(refusal);
         }
-        let row = new_row(daoyou_channels::new_id(), &message, &origin_of(&message), &session, InboxState::Done)
-            .map_err(|error| store_refusal(&error))?;
+        let row = new_row(daoyou_channels::new_id(), &message, &origin_of(&message), &session, InboxState::Done)?;
         let id = row.id;
         let commands = settings.commands.clone();
         let channel = message.channel.clone();
@@ -240,7 +227,7 @@ impl MessageBus {
         let notices = self.notice_settings_in(settings);
         let answer = move |connection: &Connection| {
             let notified = write_extras(connection, &extras, notices.as_ref())?;
-            if inbox::insert(connection, &row)? != InsertOutcome::New {
+            if !inbox::insert(connection, &row)? {
                 return Ok((notified, None));
             }
             let mut error = None;
@@ -276,17 +263,12 @@ impl MessageBus {
             reply.insert(connection)?;
             Ok((notified, Some(cancelled)))
         };
-        let (notified, written) =
-            self.store.write(Durability::Synced, answer).await.map_err(|error| store_refusal(&error))?;
+        let (notified, written) = self.store.write(Durability::Synced, answer).await?;
         self.wake_for_notice(notified);
         match written {
             Some(cancelled) => {
                 self.outbound_written(&channel, 1);
-                for (turn, session) in cancelled {
-                    tracing::info!(%session, %turn, "asked to stop");
-                    self.inbound.wake(InboundSignal::Cancel(turn));
-                    self.inbound.wake(InboundSignal::Work(session.into()));
-                }
+                self.stop_turns(cancelled);
                 Ok(Acceptance::Accepted { id, session })
             }
             None => self.known_message(&known).await,
@@ -296,7 +278,7 @@ impl MessageBus {
     /// Returns the first acceptance of a message that the store knows.
     async fn known_message(&self, message: &InboundMessage) -> Result<Acceptance, Refusal> {
         let known = self.find_duplicate(message).await?;
-        known.ok_or_else(|| store_refusal(&StoreError::Row("a known message is gone".to_owned())))
+        known.ok_or_else(|| StoreError::Row("a known message is gone".to_owned()).into())
     }
 
     /// Returns the first acceptance of a message, if there was one.
@@ -309,8 +291,7 @@ impl MessageBus {
                 let row = inbox::find_external(connection, &channel, &external_id)?;
                 row.map(|row| message_state(connection, row)).transpose()
             })
-            .await
-            .map_err(|error| store_refusal(&error))?;
+            .await?;
         Ok(found.map(|state| Acceptance::Duplicate { id: state.id, session: state.session, reply: state.reply }))
     }
 }
@@ -357,7 +338,7 @@ fn insert_message(
     if question.is_some() {
         row.state = InboxState::Done;
     }
-    if inbox::insert(connection, &row)? != InsertOutcome::New {
+    if !inbox::insert(connection, &row)? {
         return Ok(InsertedMessage::Known);
     }
     let Some(question) = question else { return Ok(InsertedMessage::Queued) };
@@ -481,13 +462,10 @@ pub(super) fn reply_draft(turn: Uuid, message: InboundMessage, content: String) 
         channel: message.channel,
         chat_id: message.chat_id,
         body: OutboundBody {
-            content,
-            session,
             in_reply_to: Some(turn),
-            attachments: Vec::new(),
             metadata: message.metadata,
             context: message.reply,
-            error: None,
+            ..OutboundBody::new(content, session)
         },
     }
 }
@@ -511,9 +489,11 @@ fn refusal_code(refusal: &Refusal) -> &'static str {
     }
 }
 
-/// Returns the refusal for a sender when the store cannot be read or written.
-pub(super) fn store_refusal(error: &StoreError) -> Refusal {
-    Refusal::Store { reason: error.to_string(), retry_after: Duration::from_secs(5) }
+/// The store cannot be read or written.
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        Self::Store { reason: error.to_string(), retry_after: Duration::from_secs(5) }
+    }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use daoyou_channels::{
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::accept::{message_state, store_refusal, write_extras};
+use super::accept::{message_state, write_extras};
 use super::message_bus::MessageBus;
 use super::outbound::{OutboundDraft, OutboxSlot, texts_of_turn};
 use crate::store::usage::{self, UsageScope};
@@ -36,7 +36,7 @@ impl BusInbox {
         }
         self.0.check_disk()?;
         self.0.capacity.check_channel(settings.capacities, &draft.channel)?;
-        self.0.publish_outbound(draft).await.map_err(|error| store_refusal(&error))
+        Ok(self.0.publish_outbound(draft).await?)
     }
 
     /// Returns what the turn of a message has used, and sent to this chat before its reply.
@@ -55,7 +55,7 @@ impl BusInbox {
                 cached_tokens: used.cached,
             })
         };
-        self.0.store.read(read).await.map_err(|error| store_refusal(&error))
+        Ok(self.0.store.read(read).await?)
     }
 }
 
@@ -71,7 +71,7 @@ impl Inbox for BusInbox {
         reply: String,
         extras: AcceptExtras,
     ) -> Result<Acceptance, Refusal> {
-        self.0.publish_answered(message, reply, extras).await
+        self.0.publish(message, Some(reply), extras).await
     }
 
     async fn skip(&self, extras: AcceptExtras, reason: &str) -> Result<(), Refusal> {
@@ -84,54 +84,46 @@ impl Inbox for BusInbox {
             }
             Ok(notified)
         };
-        let notified = self.0.store.write(Durability::Synced, write).await.map_err(|error| store_refusal(&error))?;
+        let notified = self.0.store.write(Durability::Synced, write).await?;
         self.0.wake_for_notice(notified);
         Ok(())
     }
 
     async fn note(&self, channel: &str, kind: &str, key: &str) -> Result<Option<StoredNote>, Refusal> {
         let (channel, kind, key) = (channel.to_owned(), kind.to_owned(), key.to_owned());
-        let found = self.0.store.read(move |connection| notes::get(connection, &channel, &kind, &key)).await;
-        let found = found.map_err(|error| store_refusal(&error))?;
+        let found = self.0.store.read(move |connection| notes::get(connection, &channel, &kind, &key)).await?;
         Ok(found.map(|(value, at)| StoredNote { value, at: Timestamp::from_millisecond(at).unwrap_or_default() }))
     }
 
     async fn sent(&self, channel: &str, id: Uuid) -> Result<Option<SentMessage>, Refusal> {
-        let found = self.0.store.read(move |connection| outbox::find(connection, id)).await;
-        let found = found.map_err(|error| store_refusal(&error))?;
+        let found = self.0.store.read(move |connection| outbox::find(connection, id)).await?;
         let row = found.filter(|row| row.channel == channel && row.state == "sent");
         Ok(row.map(|row| SentMessage { is_notice: OutboxSlot::is_notice(&row.slot) }))
     }
 
     async fn cursor(&self, channel: &str, source: &str) -> Result<Option<Cursor>, Refusal> {
         let (channel, source) = (channel.to_owned(), source.to_owned());
-        self.0
-            .store
-            .read(move |connection| {
-                let position = cursors::get(connection, &channel, &source)?;
-                Ok(position.map(|position| Cursor { channel, source, position }))
-            })
-            .await
-            .map_err(|error| store_refusal(&error))
+        let read = move |connection: &Connection| {
+            let position = cursors::get(connection, &channel, &source)?;
+            Ok(position.map(|position| Cursor { channel, source, position }))
+        };
+        Ok(self.0.store.read(read).await?)
     }
 
     async fn state(&self, channel: &str, id: &str) -> Result<Option<MessageState>, Refusal> {
         let (channel, id) = (channel.to_owned(), id.to_owned());
-        self.0
-            .store
-            .read(move |connection| {
-                let by_id = match id.parse() {
-                    Ok(uuid) => inbox::find(connection, uuid)?.filter(|row| row.channel == channel),
-                    Err(_) => None,
-                };
-                let row = match by_id {
-                    Some(row) => Some(row),
-                    None => inbox::find_external(connection, &channel, &id)?,
-                };
-                row.map(|row| message_state(connection, row)).transpose()
-            })
-            .await
-            .map_err(|error| store_refusal(&error))
+        let read = move |connection: &Connection| {
+            let by_id = match id.parse() {
+                Ok(uuid) => inbox::find(connection, uuid)?.filter(|row| row.channel == channel),
+                Err(_) => None,
+            };
+            let row = match by_id {
+                Some(row) => Some(row),
+                None => inbox::find_external(connection, &channel, &id)?,
+            };
+            row.map(|row| message_state(connection, row)).transpose()
+        };
+        Ok(self.0.store.read(read).await?)
     }
 
     async fn wait(&self, id: Uuid, limit: Duration) -> Result<Option<MessageState>, Refusal> {
@@ -141,13 +133,13 @@ impl Inbox for BusInbox {
                 inbox::find(connection, id)?.map(|row| message_state(connection, row)).transpose()
             })
         };
-        let state = look().await.map_err(|error| store_refusal(&error))?;
+        let state = look().await?;
         let open = |state: &MessageState| !matches!(state.status, MessageStatus::Done | MessageStatus::Dead);
         if !state.as_ref().is_some_and(open) {
             return Ok(state);
         }
         // After the end or the timeout, the store has the state.
         let _ = tokio::time::timeout(limit, waiter.ended()).await;
-        look().await.map_err(|error| store_refusal(&error))
+        Ok(look().await?)
     }
 }

@@ -23,9 +23,7 @@ pub struct Capacities {
 
 /// The counts of waiting messages.
 #[derive(Default)]
-pub struct CapacityTracker {
-    counts: Mutex<CapacityCounts>,
-}
+pub struct CapacityTracker(Mutex<CapacityCounts>);
 
 #[derive(Default)]
 struct CapacityCounts {
@@ -38,7 +36,7 @@ struct CapacityCounts {
 impl CapacityTracker {
     /// Reserves the place of one message of `session` within `bounds`, before it is written.
     pub fn reserve(&self, bounds: Capacities, channel: &str, session: &SessionKey) -> Result<(), Refusal> {
-        let mut counts = self.lock();
+        let mut counts = self.0.lock();
         Self::check_outbound(&counts, bounds, channel)?;
         if counts.inbound >= bounds.inbound {
             return Err(Refusal::InboxFull { waiting: counts.inbound, retry_after: RETRY_AFTER });
@@ -54,14 +52,14 @@ impl CapacityTracker {
 
     /// Counts messages that are already in the store.
     pub fn add(&self, session: &SessionKey, messages: usize) {
-        let mut counts = self.lock();
+        let mut counts = self.0.lock();
         *counts.sessions.entry(session.clone()).or_default() += messages;
         counts.inbound += messages;
     }
 
     /// Releases the places of messages that are finished or were not written.
     pub fn release(&self, session: &SessionKey, messages: usize) {
-        let mut counts = self.lock();
+        let mut counts = self.0.lock();
         counts.inbound = counts.inbound.saturating_sub(messages);
         if let Some(waiting) = counts.sessions.get_mut(session) {
             *waiting = waiting.saturating_sub(messages);
@@ -73,7 +71,7 @@ impl CapacityTracker {
 
     /// Checks that the undelivered messages of the channel leave room for more.
     pub fn check_channel(&self, bounds: Capacities, channel: &str) -> Result<(), Refusal> {
-        Self::check_outbound(&self.lock(), bounds, channel)
+        Self::check_outbound(&self.0.lock(), bounds, channel)
     }
 
     pub fn add_outbound(&self, channel: &str, messages: usize) {
@@ -86,12 +84,12 @@ impl CapacityTracker {
 
     /// Returns the number of unfinished messages of all sessions.
     pub fn inbound(&self) -> usize {
-        self.lock().inbound
+        self.0.lock().inbound
     }
 
     /// Returns the number of undelivered messages of all channels.
     pub fn outbound(&self) -> usize {
-        usize::try_from(self.lock().outbound.values().sum::<isize>()).unwrap_or(0)
+        usize::try_from(self.0.lock().outbound.values().sum::<isize>()).unwrap_or(0)
     }
 
     fn check_outbound(counts: &CapacityCounts, bounds: Capacities, channel: &str) -> Result<(), Refusal> {
@@ -105,16 +103,12 @@ impl CapacityTracker {
     }
 
     fn change_outbound(&self, channel: &str, by: isize) {
-        let mut counts = self.lock();
+        let mut counts = self.0.lock();
         let waiting = counts.outbound.entry(channel.to_owned()).or_default();
         *waiting += by;
         if *waiting == 0 {
             counts.outbound.remove(channel);
         }
-    }
-
-    fn lock(&self) -> parking_lot::MutexGuard<'_, CapacityCounts> {
-        self.counts.lock()
     }
 }
 

@@ -9,7 +9,7 @@ use super::accept::{new_row, origin_of, reply_draft};
 use super::message_bus::{InboundSignal, MessageBus};
 use crate::guard::Taint;
 use crate::origin::{SessionNote, TurnCause, TurnOrigin};
-use crate::store::inbox::{self, InboxRow, InboxState, InsertOutcome};
+use crate::store::inbox::{self, InboxRow, InboxState, NewInboxRow};
 use crate::store::{Connection, Durability, StoreError, questions, spawns};
 
 /// An inbound message before it has a row. The caller writes it within a commit of its own and then calls
@@ -44,10 +44,13 @@ impl InboundDraft {
     }
 
     /// Inserts the row into the inbox as `queued`, within the caller's commit, unless its `(channel, external_id)` is already
-    /// known.
-    pub fn insert(&self, connection: &Connection) -> Result<InsertOutcome, StoreError> {
-        let session = self.message.session_key();
-        inbox::insert(connection, &new_row(self.id, &self.message, &self.origin, &session, InboxState::Queued)?)
+    /// known; returns whether it is new.
+    pub fn insert(&self, connection: &Connection) -> Result<bool, StoreError> {
+        inbox::insert(connection, &self.row(InboxState::Queued)?)
+    }
+
+    fn row(&self, state: InboxState) -> Result<NewInboxRow, StoreError> {
+        new_row(self.id, &self.message, &self.origin, &self.message.session_key(), state)
     }
 
     /// Inserts the row into the inbox as done, and `reply`, if any, into the outbox, within the caller's commit. No turn
@@ -57,19 +60,15 @@ impl InboundDraft {
         connection: &Connection,
         reply: Option<String>,
         error: Option<ErrorInfo>,
-    ) -> Result<InsertOutcome, StoreError> {
-        let session = self.message.session_key();
-        let inserted =
-            inbox::insert(connection, &new_row(self.id, &self.message, &self.origin, &session, InboxState::Done)?)?;
-        if inserted == InsertOutcome::New
-            && let Some(reply) = reply
-        {
+    ) -> Result<(), StoreError> {
+        let is_new = inbox::insert(connection, &self.row(InboxState::Done)?)?;
+        if let Some(reply) = reply.filter(|_| is_new) {
             let mut draft = reply_draft(self.id, self.message.clone(), reply);
             draft.body.error = error;
             draft.body.context = self.origin.reply.clone();
             draft.insert(connection)?;
         }
-        Ok(inserted)
+        Ok(())
     }
 }
 
@@ -122,12 +121,17 @@ impl MessageBus {
         };
         let cancelled = self.store.write(Durability::Synced, cancel).await?;
         let is_open = !cancelled.is_empty();
+        self.stop_turns(cancelled);
+        Ok(is_open)
+    }
+
+    /// Makes the consumer stop these turns, whose rows the caller has marked.
+    pub(super) fn stop_turns(&self, cancelled: Vec<(Uuid, String)>) {
         for (turn, session) in cancelled {
             tracing::info!(%session, %turn, "asked to stop");
             self.inbound.wake(InboundSignal::Cancel(turn));
             self.inbound.wake(InboundSignal::Work(session.into()));
         }
-        Ok(is_open)
     }
 
     /// Wakes the consumer for a session that may have work.

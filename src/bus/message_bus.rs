@@ -18,6 +18,7 @@ use super::outbound::{NoticeKind, OutboundDraft, OutboxSlot};
 use super::waiters::Waiters;
 use crate::live::LivePart;
 use crate::metrics::Metrics;
+use crate::phrases::fill;
 use crate::store::inbox;
 use crate::store::processes::ProcessRow;
 use crate::store::{Connection, Durability, Store, StoreError, losses, outbox};
@@ -114,15 +115,18 @@ pub struct TurnEndNotice {
     pub at: i64,
 }
 
+/// Returns whether something that shows notices is open.
+type OpenCheck = OnceLock<Box<dyn Fn() -> bool + Send + Sync>>;
+
 /// The bus. Everything published is a row before anybody is woken.
 pub struct MessageBus {
     pub(super) store: Store,
     pub(super) settings: LivePart<BusSettings>,
     notice_throttle: NoticeThrottle,
-    /// Returns whether a terminal is open.
-    terminals: OnceLock<Box<dyn Fn() -> bool + Send + Sync>>,
-    /// Returns whether a page is open.
-    pages: OnceLock<Box<dyn Fn() -> bool + Send + Sync>>,
+    /// Whether a terminal is open.
+    terminals: OpenCheck,
+    /// Whether a page is open.
+    pages: OpenCheck,
     pub(super) capacity: CapacityTracker,
     pub(super) disk: DiskReserve,
     pub(super) waiters: Waiters,
@@ -236,8 +240,7 @@ impl MessageBus {
     /// Does the same as [`Self::notice_settings`], by the settings of one operation.
     pub(super) fn notice_settings_in(&self, settings: &BusSettings) -> Option<NoticeSettings> {
         let notices = settings.notices.clone()?;
-        let is_open =
-            |shown: &OnceLock<Box<dyn Fn() -> bool + Send + Sync>>| shown.get().is_some_and(|is_open| is_open());
+        let is_open = |check: &OpenCheck| check.get().is_some_and(|is_open| is_open());
         if !notices.on_terminals || is_open(&self.terminals) {
             return Some(notices);
         }
@@ -293,10 +296,7 @@ impl MessageBus {
         if !self.notice_throttle.is_news(channel, reason, Instant::now()) {
             return;
         }
-        let mut content = notices.dead_letter.to_owned();
-        for value in [channel, &id.to_string(), reason] {
-            content = content.replacen("{}", value, 1);
-        }
+        let content = fill(notices.dead_letter, &[channel, &id.to_string(), reason]);
         let draft = notices.draft(turn, OutboxSlot::notice_about(NoticeKind::DeadLetter, id.to_string()), content);
         if let Err(error) = self.publish_outbound(draft).await {
             self.notice_throttle.forget(channel, reason);
@@ -307,12 +307,8 @@ impl MessageBus {
     /// Notifies the owner that a channel cannot send, if notices go through another channel.
     pub async fn notify_held(&self, channel: &str, reason: &str) {
         let Some(notices) = self.notice_settings().filter(|notices| notices.channel != channel) else { return };
-        let content = notices.held.replacen("{}", channel, 1).replacen("{}", reason, 1);
-        let draft = notices.draft(
-            daoyou_channels::new_id(),
-            OutboxSlot::notice_about(NoticeKind::HeldChannel, channel),
-            content,
-        );
+        let slot = OutboxSlot::notice_about(NoticeKind::HeldChannel, channel);
+        let draft = notices.draft(daoyou_channels::new_id(), slot, fill(notices.held, &[channel, reason]));
         if let Err(error) = self.publish_outbound(draft).await {
             tracing::error!(channel, %error, "the notice that a channel cannot send could not be written");
         }
@@ -328,10 +324,8 @@ impl MessageBus {
         let tell = move |connection: &Connection| {
             let unreported = losses::take_unreported(connection)?;
             for loss in &unreported {
-                let content = notices.loss.replacen("{}", &loss.what, 1);
-                notices
-                    .draft(daoyou_channels::new_id(), OutboxSlot::notice(NoticeKind::Loss), content)
-                    .insert(connection)?;
+                let (slot, content) = (OutboxSlot::notice(NoticeKind::Loss), fill(notices.loss, &[&loss.what]));
+                notices.draft(daoyou_channels::new_id(), slot, content).insert(connection)?;
             }
             Ok(unreported.len())
         };

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use daoyou_channels::{OutboundContext, SessionKey};
+use daoyou_channels::SessionKey;
 use parking_lot::Mutex;
 use uuid::Uuid;
 
@@ -49,15 +49,8 @@ impl NoticeSettings {
     }
 
     pub(super) fn draft(&self, turn: Uuid, slot: OutboxSlot, content: String) -> OutboundDraft {
-        let body = OutboundBody {
-            content,
-            session: SessionKey::of_chat(&self.channel, &self.chat_id),
-            in_reply_to: None,
-            attachments: Vec::new(),
-            metadata: serde_json::Map::new(),
-            context: OutboundContext { is_for_all_terminals: self.on_terminals, ..OutboundContext::default() },
-            error: None,
-        };
+        let mut body = OutboundBody::new(content, SessionKey::of_chat(&self.channel, &self.chat_id));
+        body.context.is_for_all_terminals = self.on_terminals;
         OutboundDraft { turn, slot, channel: self.channel.clone(), chat_id: self.chat_id.clone(), body }
     }
 }

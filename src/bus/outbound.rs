@@ -26,6 +26,21 @@ pub struct OutboundBody {
     pub error: Option<ErrorInfo>,
 }
 
+impl OutboundBody {
+    /// Creates the body of a text that answers no message.
+    pub fn new(content: String, session: SessionKey) -> Self {
+        Self {
+            content,
+            session,
+            in_reply_to: None,
+            attachments: Vec::new(),
+            metadata: Map::new(),
+            context: OutboundContext::default(),
+            error: None,
+        }
+    }
+}
+
 /// The place of an outbox row in its turn, which has one row for each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OutboxSlot {

@@ -110,8 +110,7 @@ mod tests {
 
     #[tokio::test]
     async fn each_cause_resolves_to_its_chat() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let (_folder, store) = Store::temporary();
         let look = |connection: &Connection| {
             let job = TurnCause::Job(JobTurn { job: "j".into(), due: 1, chat: "mail:7".into(), by_hand: false });
             let (asked, plain) = row(connection, "webhook:in:group", TurnCause::Person)?;
@@ -140,8 +139,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_chat_without_a_session_of_its_own_resolves_to_its_senders_sessions() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let (_folder, store) = Store::temporary();
         let look = |connection: &Connection| {
             let target = |connection: &Connection| -> Result<String, StoreError> {
                 let found = conversations(connection, "webhook:in", "group")?;

@@ -31,7 +31,7 @@ pub fn notifying_bus(store: Store, capacity: usize) -> Arc<MessageBus> {
 
 fn bus_with(store: Store, capacity: usize, notices: Option<NoticeSettings>) -> Arc<MessageBus> {
     let settings = BusSettings {
-        commands: Arc::new(NoOrders),
+        commands: Arc::new(NoControlCommands),
         capacities: Capacities { session: capacity, inbound: capacity, outbound: capacity },
         reserve: 0,
         drain_timeout: Duration::from_secs(1),
@@ -41,10 +41,10 @@ fn bus_with(store: Store, capacity: usize, notices: Option<NoticeSettings>) -> A
     Arc::new(MessageBus::new(store, LivePart::fixed(settings), Arc::default()))
 }
 
-struct NoOrders;
+struct NoControlCommands;
 
 #[async_trait]
-impl ControlCommands for NoOrders {
+impl ControlCommands for NoControlCommands {
     fn control_command(&self, _: &InboundMessage) -> Option<ControlCommand> {
         None
     }

@@ -206,7 +206,7 @@ impl DeliveryWorker {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use async_trait::async_trait;
@@ -280,19 +280,19 @@ mod tests {
         }
     }
 
-    /// Returns a message in the chat "c".
-    fn draft(channel: &str, content: &str) -> OutboundDraft {
+    /// Returns a message, the only one of its content in a chat.
+    pub(in crate::channel_manager) fn draft(channel: &str, chat_id: &str, content: &str) -> OutboundDraft {
         let body = OutboundBody {
             content: content.to_owned(),
-            session: SessionKey::of_chat(channel, "c"),
+            session: SessionKey::of_chat(channel, chat_id),
             in_reply_to: None,
             attachments: Vec::new(),
             metadata: serde_json::Map::new(),
             context: daoyou_channels::OutboundContext::default(),
             error: None,
         };
-        let (channel, chat_id) = (channel.to_owned(), "c".to_owned());
-        let slot = OutboxSlot::notice_about(NoticeKind::Channel, content);
+        let slot = OutboxSlot::notice_about(NoticeKind::Channel, format!("{chat_id} {content}"));
+        let (channel, chat_id) = (channel.to_owned(), chat_id.to_owned());
         OutboundDraft { turn: Uuid::nil(), slot, channel, chat_id, body }
     }
 
@@ -301,7 +301,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let bus = bus(store.clone(), 1);
-        let id = bus.publish_outbound(draft("screen", "hello")).await.unwrap();
+        let id = bus.publish_outbound(draft("screen", "c", "hello")).await.unwrap();
         let (noticed, until_noticed) = std::sync::mpsc::sync_channel(1);
         let channel = Arc::new(LateScreen {
             store: store.clone(),
@@ -371,8 +371,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let bus = bus(store.clone(), 9);
-        let panics = bus.publish_outbound(draft("slow", "panic")).await.unwrap();
-        let hello = bus.publish_outbound(draft("slow", "hello")).await.unwrap();
+        let panics = bus.publish_outbound(draft("slow", "c", "panic")).await.unwrap();
+        let hello = bus.publish_outbound(draft("slow", "c", "hello")).await.unwrap();
         let (began, may_send) = (Semaphore::new(0), Semaphore::new(0));
         let channel = Arc::new(SlowChannel { retry: RetryTable::new(Vec::new()), began, may_send });
         let flush = CancellationToken::new();

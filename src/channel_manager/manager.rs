@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use daoyou_channels::backoff::Backoff;
@@ -13,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::delivery::describe_panic;
+use super::delivery::{describe_panic, millis};
 use super::delivery_worker::DeliveryWorker;
 use crate::bus::{ChannelHealth, ChannelState, MessageBus};
 use crate::metrics::DeliveryOutcome;
@@ -64,8 +65,7 @@ impl ChannelManager {
     /// Recovers deliveries that the last run left unfinished: they become `unknown`, or are sent again if their row says so.
     pub async fn recover(&self) -> Result<(), StoreError> {
         let longest = self.channels.iter().map(|channel| channel.retry().longest()).max().unwrap_or_default() * 2;
-        let longest = i64::try_from(longest.as_millis()).unwrap_or(i64::MAX / 2);
-        let bound = move |connection: &Connection| outbox::bound_waits(connection, longest);
+        let bound = move |connection: &Connection| outbox::bound_waits(connection, millis(longest));
         self.bus.store().write(Durability::Synced, bound).await?;
         let messages = recover(&self.bus, None).await?;
         if messages > 0 {
@@ -163,12 +163,12 @@ async fn supervise_receiving(channel: Arc<dyn Channel>, context: ChannelContext,
     let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_START_WAIT);
     loop {
         health.set(&name, ChannelState::Starting);
-        let started = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let started = Arc::new(AtomicBool::new(false));
         let context = ChannelContext {
             started: {
                 let (health, name, started) = (health.clone(), name.clone(), started.clone());
                 Arc::new(move || {
-                    started.store(true, std::sync::atomic::Ordering::SeqCst);
+                    started.store(true, Ordering::SeqCst);
                     health.set(&name, ChannelState::Running);
                     tracing::info!(channel = name, "channel started");
                 })
@@ -183,7 +183,7 @@ async fn supervise_receiving(channel: Arc<dyn Channel>, context: ChannelContext,
             }
             Err(_) if shutdown.is_cancelled() => return,
             Err(error) => {
-                if started.load(std::sync::atomic::Ordering::SeqCst) {
+                if started.load(Ordering::SeqCst) {
                     backoff.reset();
                 }
                 let wait = backoff.next_wait();

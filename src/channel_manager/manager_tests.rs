@@ -1,17 +1,16 @@
 //! Channels that fail in ways that no channel should.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 
 use async_trait::async_trait;
 use daoyou_channels::backoff::RetryTable;
 use daoyou_channels::conformance::{ScriptedAnswer, ScriptedInbox};
-use daoyou_channels::{Capabilities, OutboundMessage, Receipt, Resend, SendError, SessionKey};
+use daoyou_channels::{Capabilities, OutboundMessage, Receipt, Resend, SendError};
 use tokio::sync::watch;
-use uuid::Uuid;
 
 use super::*;
 use crate::bus::testing::bus;
-use crate::bus::{NoticeKind, OutboundBody, OutboundDraft, OutboxSlot};
+use crate::channel_manager::delivery_worker::tests::draft;
 use crate::store::Store;
 
 /// Panics at its first start, and where its worker first waits for somebody; works from then on. The chat "new" takes
@@ -67,24 +66,8 @@ async fn a_panic_is_a_failure_as_any_other() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
     let bus = bus(store.clone(), 9);
-    let body = OutboundBody {
-        content: "hello".to_owned(),
-        session: SessionKey::from("clumsy:c"),
-        in_reply_to: None,
-        attachments: Vec::new(),
-        metadata: serde_json::Map::new(),
-        context: daoyou_channels::OutboundContext::default(),
-        error: None,
-    };
-    let draft = |slot: &str| OutboundDraft {
-        turn: Uuid::nil(),
-        slot: OutboxSlot::notice_about(NoticeKind::Channel, slot),
-        channel: "clumsy".to_owned(),
-        chat_id: slot.to_owned(),
-        body: body.clone(),
-    };
-    bus.publish_outbound(draft("new")).await.unwrap();
-    let out = bus.publish_outbound(draft("out")).await.unwrap();
+    bus.publish_outbound(draft("clumsy", "new", "hello")).await.unwrap();
+    let out = bus.publish_outbound(draft("clumsy", "out", "hello")).await.unwrap();
     // One was being sent when the worker panicked.
     store.write(Durability::Synced, move |connection| outbox::claim(connection, out, "same_id")).await.unwrap();
     let (sent, mut is_sent) = watch::channel(0);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 
 use super::output::Output;
 
@@ -28,27 +28,7 @@ pub enum SkillsCommand {
         after_help = "Examples:\n  daoyou skills install ~/downloads/pdf-forms\n  daoyou skills install skills.zip pdf-forms --yes\n  \
                             daoyou skills install https://github.com/anthropics/skills pdf --ref main"
     )]
-    Install {
-        /// The path of a folder or ZIP archive, or the address of a repository: https, ssh or file
-        source: String,
-        /// The names of the skills, if there are several
-        #[arg(value_name = "NAME")]
-        names: Vec<String>,
-        /// A branch, tag or commit of the repository
-        #[arg(long = "ref", value_name = "REF")]
-        reference: Option<String>,
-        /// Install all skills that are there
-        #[arg(long, conflicts_with = "names")]
-        all: bool,
-        /// Replace skills of the same names; the old ones go to the trash
-        #[arg(long)]
-        replace: bool,
-        /// Do not ask
-        #[arg(long, short)]
-        yes: bool,
-        #[command(flatten)]
-        output: Output,
-    },
+    Install(SkillInstallArgs),
     /// Accept an installed skill that has changed
     #[command(after_help = "Example:\n  daoyou skills accept pdf-forms")]
     Accept {
@@ -79,4 +59,28 @@ pub enum SkillsCommand {
         #[command(flatten)]
         output: Output,
     },
+}
+
+/// `daoyou skills install`.
+#[derive(Clone, Debug, Args)]
+pub struct SkillInstallArgs {
+    /// The path of a folder or ZIP archive, or the address of a repository: https, ssh or file
+    pub source: String,
+    /// The names of the skills, if there are several
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+    /// A branch, tag or commit of the repository
+    #[arg(long = "ref", value_name = "REF")]
+    pub reference: Option<String>,
+    /// Install all skills that are there
+    #[arg(long, conflicts_with = "names")]
+    pub all: bool,
+    /// Replace skills of the same names; the old ones go to the trash
+    #[arg(long)]
+    pub replace: bool,
+    /// Do not ask
+    #[arg(long, short)]
+    pub yes: bool,
+    #[command(flatten)]
+    pub output: Output,
 }

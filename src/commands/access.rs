@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::environment::CommandEnvironment;
-use crate::control::ControlClient;
+use crate::control::{ControlClient, ToRequest};
 use crate::gateway;
 use crate::home::{Home, HomeLock, LockError};
 use crate::query::{
@@ -53,15 +53,24 @@ impl GatewayAccess {
     }
 }
 
+/// Has the running gateway answer `query`, or `offline` if none runs.
+async fn answer<Query: ToRequest>(
+    query: Query,
+    home: &Home,
+    offline: impl AsyncFnOnce(&HomeLock, Query) -> anyhow::Result<Value>,
+) -> anyhow::Result<Value> {
+    match GatewayAccess::find(home).await? {
+        GatewayAccess::Running(client) => client.send(query.request()).await,
+        GatewayAccess::Offline(lock) => offline(&lock, query).await,
+    }
+}
+
 /// Answers a query about sessions, turns or the queue.
 ///
 /// # Errors
 /// The subject does not exist, or the store cannot be read.
 pub async fn read_store(query: StoreQuery, home: &Home) -> anyhow::Result<Value> {
-    match GatewayAccess::find(home).await? {
-        GatewayAccess::Running(client) => client.get(&query.path()).await,
-        GatewayAccess::Offline(lock) => gateway::read_store(home, &lock, query).await,
-    }
+    answer(query, home, async |lock, query| gateway::read_store(home, lock, query).await).await
 }
 
 /// Makes a change to sessions, turns or the queue.
@@ -69,13 +78,7 @@ pub async fn read_store(query: StoreQuery, home: &Home) -> anyhow::Result<Value>
 /// # Errors
 /// The subject does not exist, or the store cannot be written.
 pub async fn change_store(change: StoreChange, home: &Home) -> anyhow::Result<Value> {
-    match GatewayAccess::find(home).await? {
-        GatewayAccess::Running(client) => {
-            let (method, path) = change.request();
-            client.request(method, &path).await
-        }
-        GatewayAccess::Offline(lock) => gateway::change_store(home, &lock, change).await,
-    }
+    answer(change, home, async |lock, change| gateway::change_store(home, lock, change).await).await
 }
 
 /// Lists the named tokens.
@@ -94,13 +97,7 @@ pub async fn list_tokens(home: &Home) -> anyhow::Result<Value> {
 /// # Errors
 /// The change is invalid, or the store cannot be written.
 pub async fn change_tokens(change: TokenChange, home: &Home) -> anyhow::Result<Value> {
-    match GatewayAccess::find(home).await? {
-        GatewayAccess::Running(client) => {
-            let (method, path, body) = change.request();
-            client.send(method, &path, body).await
-        }
-        GatewayAccess::Offline(lock) => gateway::change_tokens(home, &lock, change).await,
-    }
+    answer(change, home, async |lock, change| gateway::change_tokens(home, lock, change).await).await
 }
 
 /// Answers a query about jobs.
@@ -108,12 +105,9 @@ pub async fn change_tokens(change: TokenChange, home: &Home) -> anyhow::Result<V
 /// # Errors
 /// The job does not exist, or the store cannot be read.
 pub async fn read_jobs(query: JobQuery, environment: &CommandEnvironment) -> anyhow::Result<Value> {
-    match GatewayAccess::find(&environment.home).await? {
-        GatewayAccess::Running(client) => client.get(&query.path()).await,
-        GatewayAccess::Offline(lock) => {
-            gateway::read_jobs(&environment.home, &lock, environment.without_secrets()?, query).await
-        }
-    }
+    let home = &environment.home;
+    let offline = async |lock: &_, query| gateway::read_jobs(home, lock, environment.without_secrets()?, query).await;
+    answer(query, home, offline).await
 }
 
 /// Makes a change to jobs; returns the answer, and true if a gateway runs, which applies the change at once.
@@ -122,10 +116,7 @@ pub async fn read_jobs(query: JobQuery, environment: &CommandEnvironment) -> any
 /// The change is invalid, or the store cannot be written.
 pub async fn change_jobs(change: JobChange, environment: &CommandEnvironment) -> anyhow::Result<(Value, bool)> {
     match GatewayAccess::find(&environment.home).await? {
-        GatewayAccess::Running(client) => {
-            let (method, path, body) = change.request();
-            Ok((client.send(method, &path, body).await?, true))
-        }
+        GatewayAccess::Running(client) => Ok((client.send(change.request()).await?, true)),
         GatewayAccess::Offline(lock) => {
             Ok((gateway::change_jobs(&environment.home, &lock, environment.without_secrets()?, change).await?, false))
         }
@@ -137,12 +128,9 @@ pub async fn change_jobs(change: JobChange, environment: &CommandEnvironment) ->
 /// # Errors
 /// The memory does not exist, or the store cannot be read.
 pub async fn read_memory(query: MemoryQuery, environment: &CommandEnvironment) -> anyhow::Result<Value> {
-    match GatewayAccess::find(&environment.home).await? {
-        GatewayAccess::Running(client) => client.get(&query.path()).await,
-        GatewayAccess::Offline(lock) => {
-            gateway::read_memory(&environment.home, &lock, environment.without_secrets()?, query).await
-        }
-    }
+    let home = &environment.home;
+    let offline = async |lock: &_, query| gateway::read_memory(home, lock, environment.without_secrets()?, query).await;
+    answer(query, home, offline).await
 }
 
 /// Makes a change to memories.
@@ -150,15 +138,10 @@ pub async fn read_memory(query: MemoryQuery, environment: &CommandEnvironment) -
 /// # Errors
 /// The change is invalid, or the store cannot be written.
 pub async fn change_memory(change: MemoryChange, environment: &CommandEnvironment) -> anyhow::Result<Value> {
-    match GatewayAccess::find(&environment.home).await? {
-        GatewayAccess::Running(client) => {
-            let (method, path, body) = change.request();
-            client.send(method, &path, body).await
-        }
-        GatewayAccess::Offline(lock) => {
-            gateway::change_memory(&environment.home, &lock, environment.without_secrets()?, change).await
-        }
-    }
+    let home = &environment.home;
+    let offline =
+        async |lock: &_, change| gateway::change_memory(home, lock, environment.without_secrets()?, change).await;
+    answer(change, home, offline).await
 }
 
 /// Answers a query about the running gateway, or about the one that this home would have.
@@ -167,7 +150,7 @@ pub async fn change_memory(change: MemoryChange, environment: &CommandEnvironmen
 /// The configuration is invalid, or the subject does not exist.
 pub async fn inspect(query: GatewayQuery, environment: &CommandEnvironment) -> anyhow::Result<Value> {
     match GatewayAccess::find(&environment.home).await? {
-        GatewayAccess::Running(client) => client.get(&query.path()).await,
+        GatewayAccess::Running(client) => client.send(query.request()).await,
         GatewayAccess::Offline(lock) => {
             let loaded = match query {
                 GatewayQuery::Status
@@ -204,9 +187,8 @@ pub async fn run_tool(
 ) -> anyhow::Result<Value> {
     match GatewayAccess::find(&environment.home).await? {
         GatewayAccess::Running(client) => {
-            let (method, path, body) = run.request();
             // A client that hangs up cancels the call.
-            let answer = cancel.run_until_cancelled(client.send(method, &path, body)).await;
+            let answer = cancel.run_until_cancelled(client.send(run.request())).await;
             answer.unwrap_or_else(|| Err(anyhow!("stopped before the tool had ended")))
         }
         GatewayAccess::Offline(lock) => {

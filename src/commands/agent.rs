@@ -128,11 +128,8 @@ fn report_question(args: &AgentArgs, id: Uuid, session: &SessionKey, question: &
 fn report_timeout(args: &AgentArgs, id: Uuid) -> anyhow::Result<CommandExit> {
     output::print_note(format!("no reply within {}; the message is kept and will be answered: {id}", args.timeout));
     if args.output.json {
-        writeln!(
-            output::stdout(),
-            "{}",
-            CleanJson(&json!({ "id": id, "reply": null, "error": { "code": "timeout" } }))
-        )?;
+        let answer = json!({ "id": id, "reply": null, "error": { "code": "timeout" } });
+        writeln!(output::stdout(), "{}", CleanJson(&answer))?;
     }
     Ok(CommandExit::ReplyPending)
 }

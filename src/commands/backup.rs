@@ -35,14 +35,8 @@ pub fn create(args: &BackupArgs, globals: &Globals) -> anyhow::Result<CommandExi
         "left_out": left_out,
     });
     print(&answer, args.output, |out| {
-        writeln!(
-            out,
-            "{}: {} files of {}, {} bytes",
-            args.file.display(),
-            created.files,
-            home.dir().display(),
-            created.size
-        )?;
+        let (file, folder) = (args.file.display(), home.dir().display());
+        writeln!(out, "{file}: {} files of {folder}, {} bytes", created.files, created.size)?;
         match &created.database {
             Some(facts) => writeln!(out, "messages accepted so far: {}", facts.seq)?,
             None => writeln!(out, "there is no database yet")?,

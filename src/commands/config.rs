@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::exit::CommandExit;
 use super::output::{CleanJson, tr};
 use super::translation;
-use crate::cli::{ConfigCommand, Globals};
+use crate::cli::{ConfigCommand, Globals, Output};
 use crate::config::{self, ConfigDraft, ConfigFault, ConfigSource, LoadedConfig};
 use crate::gateway;
 use crate::home::Home;
@@ -60,30 +60,30 @@ pub fn run(
     mut out: impl Write,
     mut err: impl Write,
 ) -> io::Result<CommandExit> {
-    if let ConfigCommand::Path { json } = command {
-        path(&path_of(globals, home, env), *json, out)?;
+    let (ConfigCommand::Check(Output { json })
+    | ConfigCommand::Show(Output { json })
+    | ConfigCommand::Path(Output { json })) = *command;
+    if let ConfigCommand::Path(_) = command {
+        path(&path_of(globals, home, env), json, out)?;
         return Ok(CommandExit::Ok);
     }
     let draft = read(globals, home, env);
     super::output::set_locale(&draft.loaded.config);
     let loaded = match command {
-        ConfigCommand::Check { .. } => draft.checked(|loaded| gateway::check(loaded, home, env)).complete(),
+        ConfigCommand::Check(_) => draft.checked(|loaded| gateway::check(loaded, home, env)).complete(),
         // Secrets are not shown, so they may be missing.
         _ => draft.without_secrets(),
     };
     let loaded = match loaded {
         Ok(loaded) => loaded,
         Err(faults) => {
-            if let ConfigCommand::Check { json: true } = command {
+            if let (ConfigCommand::Check(_), true) = (command, json) {
                 let faults: Vec<Value> = faults.iter().map(describe).collect();
                 writeln!(out, "{:#}", CleanJson(&json!({ "ok": false, "faults": faults, "warnings": [] })))?;
                 return Ok(CommandExit::Config);
             }
             return report(&faults, err);
         }
-    };
-    let json = match command {
-        ConfigCommand::Check { json } | ConfigCommand::Show { json } | ConfigCommand::Path { json } => *json,
     };
     if !json {
         for warning in &loaded.warnings {
@@ -94,8 +94,8 @@ pub fn run(
         }
     }
     match (command, json) {
-        (ConfigCommand::Show { .. }, true) => writeln!(out, "{:#}", CleanJson(&show_json(&loaded)))?,
-        (ConfigCommand::Show { .. }, false) => show(&loaded, out)?,
+        (ConfigCommand::Show(_), true) => writeln!(out, "{:#}", CleanJson(&show_json(&loaded)))?,
+        (ConfigCommand::Show(_), false) => show(&loaded, out)?,
         (_, true) => {
             writeln!(out, "{:#}", CleanJson(&json!({ "ok": true, "faults": [], "warnings": loaded.warnings })))?;
         }
@@ -179,11 +179,12 @@ mod tests {
     fn check_show_and_path_report_the_configuration() {
         let dir = tempfile::tempdir().unwrap();
         let home = Home::locate(Some(dir.path().join("home"))).unwrap();
-        let (check, show) = (ConfigCommand::Check { json: false }, ConfigCommand::Show { json: false });
+        let (plain, as_json) = (Output { json: false }, Output { json: true });
+        let (check, show) = (ConfigCommand::Check(plain), ConfigCommand::Show(plain));
         assert_eq!(run_in(&home, &check), (CommandExit::Ok, "ok\n".into(), String::new()));
         assert!(!home.dir().exists(), "looking makes nothing");
         let at = format!("{}\n", home.config().display());
-        assert_eq!(run_in(&home, &ConfigCommand::Path { json: false }).1, at);
+        assert_eq!(run_in(&home, &ConfigCommand::Path(plain)).1, at);
 
         fs::create_dir(home.dir()).unwrap();
         fs::write(home.config(), "[agent]\nlocale = \"zh\"\n[gateway]\ntoken = \"canary\"\n").unwrap();
@@ -201,15 +202,15 @@ mod tests {
         // What is shown is itself TOML, and right but for the hidden secret.
         fs::write(home.config(), &out).unwrap();
         assert_eq!(run_in(&home, &check).0, CommandExit::Ok);
-        let (_, out, _) = run_in(&home, &ConfigCommand::Show { json: true });
+        let (_, out, _) = run_in(&home, &ConfigCommand::Show(as_json));
         let shown: Value = serde_json::from_str(&out).unwrap();
         assert_eq!(shown["config"]["agent"]["locale"], "zh");
         assert_eq!(shown["from"]["log.level"], format!("{}:{}", home.config().display(), line_of(&home, "log.level")));
 
         fs::write(home.config(), "[agent]\nlocale = \"de\"\nmodle = 1\n").unwrap();
-        let (exit, out, err) = run_in(&home, &ConfigCommand::Check { json: false });
+        let (exit, out, err) = run_in(&home, &check);
         assert_eq!((exit, out.as_str(), err.lines().count()), (CommandExit::Config, "", 2));
-        let (exit, out, _) = run_in(&home, &ConfigCommand::Check { json: true });
+        let (exit, out, _) = run_in(&home, &ConfigCommand::Check(as_json));
         let report: Value = serde_json::from_str(&out).unwrap();
         assert_eq!((exit, &report["faults"][0]["line"]), (CommandExit::Config, &json!(2)));
     }

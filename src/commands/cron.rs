@@ -143,14 +143,14 @@ async fn import(file: &Path, output: Output, environment: &CommandEnvironment) -
     let (found, _) = change_jobs(JobChange::Import(text), environment).await?;
     let printed = print(&found, output, |out| {
         for (key, word) in [("imported", "imported"), ("unchanged", "here already"), ("refused", "refused")] {
-            for row in found[key].as_array().into_iter().flatten() {
+            for row in render::items(&found[key]) {
                 let said = ["reason", "note"].into_iter().find_map(|key| row[key].as_str());
                 let said = said.map(|said| format!(": {said}")).unwrap_or_default();
                 let named = [render::text(&row["id"]), render::text(&row["name"])].join(" ");
                 writeln!(out, "{word}: job {} of the file {}{said}", row["row"], named.trim())?;
             }
         }
-        let count = |key: &str| found[key].as_array().map_or(0, Vec::len);
+        let count = |key: &str| render::items(&found[key]).len();
         let (new, same, refused) = (count("imported"), count("unchanged"), count("refused"));
         writeln!(out, "{new} imported, {same} here already, {refused} refused")
     })?;
@@ -160,7 +160,7 @@ async fn import(file: &Path, output: Output, environment: &CommandEnvironment) -
 
 fn print_jobs(jobs: &Value, mut out: impl Write) -> io::Result<()> {
     render::table(jobs, JOBS, "no scheduled jobs", &mut out)?;
-    for job in jobs.as_array().into_iter().flatten() {
+    for job in render::items(jobs) {
         if let Some(reason) = job["error"].as_str().or(job["paused"].as_str()) {
             writeln!(out, "{} is {}: {reason}", render::text(&job["id"]), render::text(&job["state"]))?;
         }

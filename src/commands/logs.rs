@@ -12,7 +12,7 @@ use anyhow::{Context, anyhow, bail};
 use serde_json::Value;
 
 use super::output::tr;
-use super::{CommandExit, output, service};
+use super::{CommandExit, output, service, unit_file};
 use crate::cli::{Globals, LogsArgs, ShownLevel};
 use crate::home::{Home, LockError};
 use crate::logging;
@@ -59,14 +59,11 @@ fn find(home: &Home) -> anyhow::Result<LogPlace> {
     if own.is_file() {
         return Ok(LogPlace::File(own));
     }
-    bail!(
-        "{}",
-        tr(
-            "no gateway runs, and none has left a log: a gateway that chats on its terminal writes daoyou.log in its home, a service \
+    bail!(tr(
+        "no gateway runs, and none has left a log: a gateway that chats on its terminal writes daoyou.log in its home, a service \
              writes to the journal, and any other one to its standard error",
-            "没有网关在运行，也没有留下日志：在终端聊天的网关写入主目录的 daoyou.log，服务写入 systemd 日志，其他情况写到标准错误输出",
-        )
-    )
+        "没有网关在运行，也没有留下日志：在终端聊天的网关写入主目录的 daoyou.log，服务写入 systemd 日志，其他情况写到标准错误输出",
+    ))
 }
 
 /// Returns the pid of the gateway that holds the home.
@@ -86,7 +83,7 @@ fn running(home: &Home) -> anyhow::Result<Option<u32>> {
 fn of_process(pid: u32, own: &Path) -> anyhow::Result<LogPlace> {
     let process = Path::new("/proc").join(pid.to_string());
     let groups = fs::read_to_string(process.join("cgroup")).unwrap_or_default();
-    if let Some(group) = groups.lines().find(|group| group.split('/').any(|part| part == service::UNIT)) {
+    if let Some(group) = groups.lines().find(|group| group.split('/').any(|part| part == unit_file::NAME)) {
         return Ok(LogPlace::Journal { is_system: !group.contains("/user@") });
     }
     let errors = process.join("fd/2");
@@ -109,7 +106,7 @@ fn of_process(pid: u32, own: &Path) -> anyhow::Result<LogPlace> {
 
 fn show_journal(args: &LogsArgs, is_system: bool) -> anyhow::Result<CommandExit> {
     let mut command = Command::new("journalctl");
-    command.args(if is_system { &[][..] } else { &["--user"] }).args(["--unit", service::UNIT, "--no-pager"]);
+    command.args(if is_system { &[][..] } else { &["--user"] }).args(["--unit", unit_file::NAME, "--no-pager"]);
     command.arg("--lines").arg(args.lines.to_string()).args(args.follow.then_some("--follow"));
     let priority = match args.level {
         None | Some(ShownLevel::Trace | ShownLevel::Debug) => None,

@@ -27,16 +27,15 @@ pub async fn run(command: &McpCommand, environment: &CommandEnvironment) -> anyh
     match command {
         McpCommand::List(output) => {
             let found = inspect(GatewayQuery::McpServers, environment).await?;
-            let printed = print(&found, *output, |out| {
+            print(&found, *output, |out| {
                 render::table(&found, render::MCP_SERVERS, "no MCP servers", &mut *out)?;
-                for row in found.as_array().into_iter().flatten() {
-                    for problem in row["problems"].as_array().into_iter().flatten() {
+                for row in render::items(&found) {
+                    for problem in render::items(&row["problems"]) {
                         writeln!(out, "{}: {}", render::text(&row["name"]), render::text(problem))?;
                     }
                 }
                 Ok(())
-            })?;
-            Ok(printed)
+            })
         }
         McpCommand::Test { name, output } => {
             let found = inspect(GatewayQuery::TestMcp(name.clone()), environment).await?;
@@ -74,7 +73,7 @@ fn describe_test(found: &Value, mut out: impl Write) -> std::io::Result<()> {
         tr("prompts", "提示"),
         found["prompts"],
     )?;
-    for problem in found["problems"].as_array().into_iter().flatten() {
+    for problem in render::items(&found["problems"]) {
         writeln!(out, "{}", render::text(problem))?;
     }
     Ok(())

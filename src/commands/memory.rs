@@ -67,7 +67,7 @@ pub async fn run(command: &MemoryCommand, environment: &CommandEnvironment) -> a
         MemoryCommand::Export { whose, json: _ } => {
             let lines = read_memory(MemoryQuery::Export(selection(whose)), environment).await?;
             print(&lines, Output { json: false }, |out| {
-                lines.as_array().into_iter().flatten().try_for_each(|line| writeln!(out, "{}", CleanJson(line)))
+                render::items(&lines).iter().try_for_each(|line| writeln!(out, "{}", CleanJson(line)))
             })
         }
         MemoryCommand::Import { file, output } => import(file, *output, environment).await,
@@ -123,21 +123,16 @@ fn print_memory(memory: &Value, mut out: impl Write) -> io::Result<()> {
             writeln!(out, "{key}: {}", render::text(value))?;
         }
     }
-    for before in memory["before"].as_array().into_iter().flatten() {
-        writeln!(
-            out,
-            "before it: {} {} (since {})",
-            before["id"],
-            render::text(&before["text"]),
-            render::text(&before["created_at"])
-        )?;
+    for before in render::items(&memory["before"]) {
+        let (text, since) = (render::text(&before["text"]), render::text(&before["created_at"]));
+        writeln!(out, "before it: {} {text} (since {since})", before["id"])?;
     }
     Ok(())
 }
 
 /// Prints hits: similarity, time, place, and an excerpt around the query.
 pub(super) fn print_hits(hits: &Value, query: &str, mut out: impl Write) -> io::Result<()> {
-    let hits = hits.as_array().map(Vec::as_slice).unwrap_or_default();
+    let hits = render::items(hits);
     if hits.is_empty() {
         return writeln!(out, "nothing is found");
     }
@@ -176,7 +171,7 @@ fn excerpt(text: &str, query: &str) -> String {
 }
 
 fn print_forgotten(gone: &Value, mut out: impl Write) -> io::Result<()> {
-    for entry in gone["forgotten"].as_array().into_iter().flatten() {
+    for entry in render::items(&gone["forgotten"]) {
         writeln!(out, "forgotten: {} {} {}", entry["id"], render::text(&entry["kind"]), render::text(&entry["text"]))?;
     }
     match gone["turns"].as_u64().unwrap_or(0) {

@@ -171,28 +171,13 @@ impl<W: Write> Write for Printer<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let Some(cleaner) = &mut self.cleaner else { return self.to.write(bytes) };
         self.partial.extend_from_slice(bytes);
-        let (mut text, mut rest) = (String::with_capacity(self.partial.len()), self.partial.as_slice());
-        loop {
-            match std::str::from_utf8(rest) {
-                Ok(valid) => {
-                    text.push_str(valid);
-                    rest = &[];
-                    break;
-                }
-                Err(error) => {
-                    let (valid, other) = rest.split_at(error.valid_up_to());
-                    text.push_str(&String::from_utf8_lossy(valid));
-                    let Some(length) = error.error_len() else {
-                        rest = other;
-                        break;
-                    };
-                    // A single byte may be a control character of an older encoding.
-                    text.push(char::REPLACEMENT_CHARACTER);
-                    rest = &other[length..];
-                }
-            }
-        }
-        let rest = rest.to_vec();
+        // Only the end can be the beginning of a character.
+        let end = self.partial.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
+        let is_incomplete = std::str::from_utf8(end).is_err_and(|error| error.error_len().is_none());
+        let complete = self.partial.len() - if is_incomplete { end.len() } else { 0 };
+        let rest = self.partial.split_off(complete);
+        // An invalid byte may be a control character of an older encoding.
+        let text = String::from_utf8_lossy(&self.partial).into_owned();
         self.partial = rest;
         self.to.write_all(cleaner.clean(&text).as_bytes())?;
         Ok(bytes.len())

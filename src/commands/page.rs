@@ -4,13 +4,13 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use anyhow::bail;
-use reqwest::Method;
 
 use super::access::{GatewayAccess, change_tokens, list_tokens};
 use super::environment::CommandEnvironment;
 use super::output::{print, print_note, tr};
 use super::{CommandExit, render};
 use crate::cli::{OpenArgs, TokensCommand};
+use crate::control::ControlRequest;
 use crate::query::TokenChange;
 
 /// The programs that open a link in the browser of this system.
@@ -27,7 +27,7 @@ pub async fn open(args: OpenArgs, environment: &CommandEnvironment) -> anyhow::R
     let GatewayAccess::Running(client) = GatewayAccess::find(&environment.home).await? else {
         bail!("no gateway runs, which would serve the page: start it with `daoyou gateway`");
     };
-    let link = client.request(Method::POST, "/api/page/code").await?;
+    let link = client.send(ControlRequest::post("/api/page/code")).await?;
     let url = render::text(&link["url"]);
     let printed = print(&link, args.output, |out| writeln!(out, "{url}"))?;
     if !args.output.json {

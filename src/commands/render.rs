@@ -25,16 +25,6 @@ const TURNS: TableColumns = &[
     ("TURN", "turn"),
     ("STATE", "state"),
     ("SESSION", "session"),
-    ("RECEIVED", "received_at"),
-    ("MODEL", "model"),
-    ("TOKENS", "tokens"),
-    ("COST", "cost"),
-    ("MESSAGE", "content"),
-];
-const TURNS_OF_SUB_AGENTS: TableColumns = &[
-    ("TURN", "turn"),
-    ("STATE", "state"),
-    ("SESSION", "session"),
     ("SUB-AGENT", "label"),
     ("RECEIVED", "received_at"),
     ("MODEL", "model"),
@@ -114,14 +104,15 @@ const CELL_LIMIT: usize = 48;
 /// The most characters of the reason for a skipped message.
 const REASON_LIMIT: usize = 160;
 
+/// Returns the items of an array; nothing else has any.
+pub fn items(value: &Value) -> &[Value] {
+    value.as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
 /// Writes a list as a table, or `nothing` if it is empty.
-pub fn table(list: &Value, columns: TableColumns, nothing: &str, mut out: impl Write) -> io::Result<()> {
-    let rows: Vec<Vec<String>> = list
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|row| columns.iter().map(|(_, key)| cell(&row[*key])).collect())
-        .collect();
+pub fn table(list: &Value, columns: &[(&str, &str)], nothing: &str, mut out: impl Write) -> io::Result<()> {
+    let cells = |row: &Value| columns.iter().map(|(_, key)| cell(&row[*key])).collect();
+    let rows: Vec<Vec<String>> = items(list).iter().map(cells).collect();
     if rows.is_empty() {
         return writeln!(out, "{}", translate(nothing));
     }
@@ -141,22 +132,16 @@ pub fn table(list: &Value, columns: TableColumns, nothing: &str, mut out: impl W
 /// Writes the channels, and below them the messages that they skipped.
 pub fn channels(list: &Value, mut out: impl Write) -> io::Result<()> {
     table(list, CHANNELS, "no channels", &mut out)?;
-    for row in list.as_array().into_iter().flatten() {
-        let Some(last) = row["last_skipped"].as_array().filter(|last| !last.is_empty()) else { continue };
-        writeln!(
-            out,
-            "\n{} passed over {} in the last thirty days, of these last:",
-            text(&row["name"]),
-            row["skipped"]
-        )?;
+    for row in items(list) {
+        let last = items(&row["last_skipped"]);
+        if last.is_empty() {
+            continue;
+        }
+        let (name, count) = (text(&row["name"]), &row["skipped"]);
+        writeln!(out, "\n{name} passed over {count} in the last thirty days, of these last:")?;
         for place in last {
-            writeln!(
-                out,
-                "  {}  {}  {}",
-                text(&place["at"]),
-                cell(&place["source"]),
-                line(&place["reason"], REASON_LIMIT)
-            )?;
+            let (at, source) = (text(&place["at"]), cell(&place["source"]));
+            writeln!(out, "  {at}  {source}  {}", line(&place["reason"], REASON_LIMIT))?;
         }
     }
     Ok(())
@@ -164,10 +149,10 @@ pub fn channels(list: &Value, mut out: impl Write) -> io::Result<()> {
 
 /// Writes the messages of a session, each with its tool calls and their results.
 pub fn session(session: &Value, mut out: impl Write) -> io::Result<()> {
-    for message in session["messages"].as_array().into_iter().flatten() {
+    for message in items(&session["messages"]) {
         let head = format!("[{}] {}:", text(&message["at"]), text(&message["role"]));
         writeln!(out, "{}", format!("{head} {}", text(&message["text"])).trim_end())?;
-        for call in message["calls"].as_array().into_iter().flatten() {
+        for call in items(&message["calls"]) {
             writeln!(out, "    {}({})", text(&call["name"]), text(&call["arguments"]))?;
             for line in text(&call["result"]).trim_end().lines() {
                 writeln!(out, "        {line}")?;
@@ -177,7 +162,7 @@ pub fn session(session: &Value, mut out: impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes turns, with one more column if there are turns of sub-agents.
+/// Writes turns, with the column of sub-agents if there are turns of any.
 pub fn turns(list: &Value, out: impl Write) -> io::Result<()> {
     let mut rows = list.clone();
     let mut has_sub_agents = false;
@@ -186,7 +171,8 @@ pub fn turns(list: &Value, out: impl Write) -> io::Result<()> {
         has_sub_agents |= label.is_string();
         row["label"] = label;
     }
-    table(&rows, if has_sub_agents { TURNS_OF_SUB_AGENTS } else { TURNS }, "no turns yet", out)
+    let columns = TURNS.iter().copied().filter(|(_, key)| has_sub_agents || *key != "label");
+    table(&rows, &columns.collect::<Vec<_>>(), "no turns yet", out)
 }
 
 /// Writes each step of a turn.
@@ -195,28 +181,16 @@ pub fn turn(turn: &Value, mut out: impl Write) -> io::Result<()> {
         let (session, asked) = (text(&turn["sub_agent"]["session"]), text(&turn["sub_agent"]["turn"]));
         writeln!(out, "the turn of sub-agent {label:?}, asked for by session {session} in turn {asked}")?;
     }
-    for message in turn["messages"].as_array().into_iter().flatten() {
-        writeln!(
-            out,
-            "message {} [{}] from {} on {}: {}",
-            text(&message["id"]),
-            text(&message["state"]),
-            text(&message["sender"]),
-            text(&message["channel"]),
-            text(&message["content"])
-        )?;
+    for message in items(&turn["messages"]) {
+        let [id, state, sender, channel, content] =
+            ["id", "state", "sender", "channel", "content"].map(|key| text(&message[key]));
+        writeln!(out, "message {id} [{state}] from {sender} on {channel}: {content}")?;
     }
-    for step in turn["steps"].as_array().into_iter().flatten() {
-        writeln!(
-            out,
-            "{:>4}  {}  {:13} {}",
-            text(&step["seq"]),
-            text(&step["at"]),
-            text(&step["kind"]),
-            summary(step)
-        )?;
+    for step in items(&turn["steps"]) {
+        let [seq, at, kind] = ["seq", "at", "kind"].map(|key| text(&step[key]));
+        writeln!(out, "{seq:>4}  {at}  {kind:13} {}", summary(step))?;
     }
-    let steps = turn["steps"].as_array().map_or(0, Vec::len);
+    let steps = items(&turn["steps"]).len();
     match (turn["intact"] == true, steps) {
         (false, _) => {
             writeln!(out, "the hash chain of these steps is broken: they were changed after they were written")?;
@@ -224,23 +198,17 @@ pub fn turn(turn: &Value, mut out: impl Write) -> io::Result<()> {
         (true, 0) => writeln!(out, "no steps are kept of this turn")?,
         (true, _) => writeln!(out, "the hash chain of these {steps} steps holds")?,
     }
-    for model in turn["used"]["by_model"].as_array().into_iter().flatten() {
+    for model in items(&turn["used"]["by_model"]) {
         writeln!(out, "used {}: {}", text(&model["model"]), used(model))?;
     }
     match turn["checkpoint"]["reason"].as_str() {
         Some(reason) => writeln!(out, "its session cannot go back to it: {reason}")?,
         None => writeln!(out, "its session can go back to it: daoyou turns restore {}", text(&turn["turn"]))?,
     }
-    for row in turn["outbox"].as_array().into_iter().flatten() {
-        writeln!(
-            out,
-            "{} [{}] to {} {}: {}",
-            text(&row["slot"]),
-            text(&row["state"]),
-            text(&row["channel"]),
-            text(&row["chat_id"]),
-            text(&row["content"])
-        )?;
+    for row in items(&turn["outbox"]) {
+        let [slot, state, channel, chat, content] =
+            ["slot", "state", "channel", "chat_id", "content"].map(|key| text(&row[key]));
+        writeln!(out, "{slot} [{state}] to {channel} {chat}: {content}")?;
     }
     Ok(())
 }
@@ -279,12 +247,8 @@ fn summary(step: &Value) -> String {
         }
         Some("response") => {
             let response = &body["response"];
-            let calls: Vec<String> = response["tool_calls"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .map(|call| format!("{}({})", text(&call["name"]), text(&call["arguments"])))
-                .collect();
+            let call = |call: &Value| format!("{}({})", text(&call["name"]), text(&call["arguments"]));
+            let calls: Vec<String> = items(&response["tool_calls"]).iter().map(call).collect();
             let usage = &response["usage"];
             let tokens = format!("{} tokens in, {} out", text(&usage["input_tokens"]), text(&usage["output_tokens"]));
             let cost = &response["cost"];

@@ -98,9 +98,6 @@ pub fn scope_for(home: &Home) -> Option<ServiceScope> {
     Some(ServiceScope { user: !is_root, system: is_root })
 }
 
-/// The name of the unit.
-pub const UNIT: &str = NAME;
-
 /// Returns true for an installed unit of the system, false for one of the user, if it runs the gateway of `home`.
 pub fn installed_for(home: &Home) -> Option<bool> {
     if home.dir() == Path::new(SYSTEM_HOME) {
@@ -110,8 +107,12 @@ pub fn installed_for(home: &Home) -> Option<bool> {
     // Without a home of its own, the unit of a user has the default one.
     let text = fs::read_to_string(unit).ok()?;
     let named = format!("DAOYOU_HOME={}", home.dir().display());
-    let is_default = Some(home.dir()) == std::env::home_dir().map(|user| user.join(".daoyou")).as_deref();
-    (text.contains(&named) || is_default).then_some(false)
+    (text.contains(&named) || is_default(home)).then_some(false)
+}
+
+/// Returns true for the home that a user's gateway has by default.
+fn is_default(home: &Home) -> bool {
+    Some(home.dir()) == std::env::home_dir().map(|user| user.join(".daoyou")).as_deref()
 }
 
 /// The systemd of the system or of the user, and its unit.
@@ -243,8 +244,7 @@ fn install(target: &ServiceTarget, globals: &Globals, version: u32) -> anyhow::R
         steps.push(run_step(&["install", "-d", "-m", "0700", "-o", USER, "-g", USER, SYSTEM_HOME]));
     } else {
         let chosen = Home::locate(globals.home.clone())?;
-        home = (Some(chosen.dir()) != std::env::home_dir().map(|user| user.join(".daoyou")).as_deref())
-            .then(|| chosen.dir().to_owned());
+        home = (!is_default(&chosen)).then(|| chosen.dir().to_owned());
     }
     let unit = UnitFile { exe: &exe, config: config.as_deref(), home: home.as_deref(), version };
     steps.push(ServiceStep::Write { path: target.unit.clone(), text: unit.text(target.is_system) });

@@ -72,22 +72,17 @@ async fn import(
     let asked = MemoryChange::ImportSession { text, session: session.cloned(), owner: owner.cloned() };
     let taken = change_memory(asked, environment).await?;
     print(&taken, output, |out| {
-        writeln!(
-            out,
-            "{}: {} messages, of {}",
-            render::text(&taken["session"]),
-            taken["messages"],
-            render::text(&taken["owner"])
-        )
+        let (session, owner) = (render::text(&taken["session"]), render::text(&taken["owner"]));
+        writeln!(out, "{session}: {} messages, of {owner}", taken["messages"])
     })
 }
 
 /// Writes a conversation as Markdown, with the tool calls of each message in folded sections below it.
 fn write_markdown(session: &Value, mut out: impl Write) -> io::Result<()> {
     writeln!(out, "# {}", render::text(&session["session"]))?;
-    for message in session["messages"].as_array().into_iter().flatten() {
+    for message in render::items(&session["messages"]) {
         let text = render::text(&message["text"]);
-        let calls = message["calls"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let calls = render::items(&message["calls"]);
         if text.trim().is_empty() && calls.is_empty() {
             continue;
         }
@@ -97,7 +92,7 @@ fn write_markdown(session: &Value, mut out: impl Write) -> io::Result<()> {
         if !text.trim().is_empty() {
             writeln!(out, "{}", text.trim_end())?;
         }
-        for image in message["images"].as_array().into_iter().flatten() {
+        for image in render::items(&message["images"]) {
             writeln!(out, "\n(picture: {})", render::text(&image["path"]))?;
         }
         for call in calls {

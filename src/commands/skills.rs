@@ -9,7 +9,7 @@ use super::access::inspect;
 use super::environment::CommandEnvironment;
 use super::output::{print, print_note, print_prompt, stderr_is_terminal, tr};
 use super::{CommandExit, render};
-use crate::cli::{AgentsCommand, SkillsCommand};
+use crate::cli::{AgentsCommand, Output, SkillInstallArgs, SkillsCommand};
 use crate::gateway::{
     FoundSkills, ReviewedFileKind, SkillCandidate, SkillInstaller, SkillProblem, SkillReview, check_skills,
 };
@@ -23,13 +23,7 @@ pub async fn run(command: &SkillsCommand, environment: &CommandEnvironment) -> a
     match command {
         SkillsCommand::List(output) => {
             let found = inspect(GatewayQuery::Skills, environment).await?;
-            let printed = print(&found["skills"], *output, |out| {
-                render::table(&found["skills"], render::SKILLS, tr("no skills", "没有技能"), out)
-            })?;
-            for problem in read_problems(&found["problems"])? {
-                print_note(problem);
-            }
-            Ok(printed)
+            print_list(&found, "skills", (render::SKILLS, tr("no skills", "没有技能")), *output)
         }
         SkillsCommand::Show { name, output } => {
             let found = inspect(GatewayQuery::Skill(name.clone()), environment).await?;
@@ -54,7 +48,7 @@ pub async fn run(command: &SkillsCommand, environment: &CommandEnvironment) -> a
             })?;
             Ok(if problems.is_empty() { printed } else { CommandExit::Failed })
         }
-        SkillsCommand::Install { .. } => install(command, environment).await,
+        SkillsCommand::Install(args) => install(args, environment).await,
         SkillsCommand::Accept { name, yes, output } => {
             let installer = installer(environment)?;
             let (skill, review) = installer.installed(name)?;
@@ -90,10 +84,8 @@ fn installer(environment: &CommandEnvironment) -> anyhow::Result<SkillInstaller>
 }
 
 /// Shows the chosen skills of a package, and installs those that the owner says yes to.
-async fn install(command: &SkillsCommand, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
-    let SkillsCommand::Install { source, names, reference, all, replace, yes, output } = command else {
-        return Ok(CommandExit::Usage);
-    };
+async fn install(args: &SkillInstallArgs, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
+    let SkillInstallArgs { source, names, reference, all, replace, yes, output } = args;
     let installer = installer(environment)?;
     let found = installer.find(source, reference.as_deref()).await?;
     found.faults.iter().for_each(print_note);
@@ -198,6 +190,18 @@ fn not_done(note: &str) -> CommandExit {
     CommandExit::Failed
 }
 
+/// Prints the list at `key`, and then the problems of others.
+fn print_list(
+    found: &Value,
+    key: &str,
+    (columns, nothing): (render::TableColumns, &str),
+    output: Output,
+) -> anyhow::Result<CommandExit> {
+    let printed = print(&found[key], output, |out| render::table(&found[key], columns, nothing, out))?;
+    read_problems(&found["problems"])?.iter().for_each(print_note);
+    Ok(printed)
+}
+
 fn read_problems(problems: &Value) -> anyhow::Result<Vec<SkillProblem>> {
     serde_json::from_value(problems.clone()).context("the gateway's answer cannot be read")
 }
@@ -210,13 +214,7 @@ pub async fn run_agents(command: &AgentsCommand, environment: &CommandEnvironmen
     match command {
         AgentsCommand::List(output) => {
             let found = inspect(GatewayQuery::Agents, environment).await?;
-            let printed = print(&found["agents"], *output, |out| {
-                render::table(&found["agents"], render::AGENTS, tr("no agents", "没有智能体"), out)
-            })?;
-            for problem in read_problems(&found["problems"])? {
-                print_note(problem);
-            }
-            Ok(printed)
+            print_list(&found, "agents", (render::AGENTS, tr("no agents", "没有智能体")), *output)
         }
         AgentsCommand::Show { name, output } => {
             let found = inspect(GatewayQuery::Agent(name.clone()), environment).await?;

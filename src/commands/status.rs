@@ -69,7 +69,7 @@ pub fn status(status: &Value, mut out: impl Write) -> io::Result<()> {
     }
     services(status, &mut out)?;
     database(&status["database"], &mut out)?;
-    let losses = status["losses"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let losses = render::items(&status["losses"]);
     for loss in losses {
         let label = if loss["whole"] == true { label("repaired", "已修复") } else { label("LOST", "丢失") };
         writeln!(out, "{label}{}: {}", text(&loss["at"]), translate(&text(&loss["what"])))?;
@@ -77,10 +77,7 @@ pub fn status(status: &Value, mut out: impl Write) -> io::Result<()> {
     if !losses.is_empty() {
         writeln!(out, "          {} daoyou status --acknowledge", tr("put this away with:", "确认后不再显示："))?;
     }
-    for (number, channel) in status["channels"].as_array().into_iter().flatten().enumerate() {
-        let label = if number == 0 { label("channels", "渠道") } else { label("", "") };
-        writeln!(out, "{label}{}", channel_line(channel))?;
-    }
+    write_lines(label("channels", "渠道"), &status["channels"], channel_line, &mut out)?;
     queues(status, &mut out)?;
     if let Some(line) = jobs(&status["jobs"]) {
         writeln!(out, "{}{line}", label("jobs", "任务"))?;
@@ -101,16 +98,22 @@ pub fn status(status: &Value, mut out: impl Write) -> io::Result<()> {
     if let Some(line) = caches(&status["caches"]) {
         writeln!(out, "{}{line}", label("caches", "缓存"))?;
     }
-    for (number, process) in status["processes"].as_array().into_iter().flatten().enumerate() {
-        let label = if number == 0 { label("runs", "后台") } else { label("", "") };
-        writeln!(out, "{label}{}", process_line(process))?;
+    write_lines(label("runs", "后台"), &status["processes"], process_line, &mut out)?;
+    write_lines(label("turns", "轮次"), &status["last_turns"], turn_line, &mut out)
+}
+
+/// Writes a line for each item of a list, the first one behind `label`.
+fn write_lines(mut label: String, list: &Value, line: fn(&Value) -> String, mut out: impl Write) -> io::Result<()> {
+    for item in render::items(list) {
+        writeln!(out, "{label}{}", line(item))?;
+        label = " ".repeat(LABEL_WIDTH);
     }
-    last_turns(status, &mut out)
+    Ok(())
 }
 
 /// Writes the model services that messages wait for, and those that fail.
 fn services(status: &Value, mut out: impl Write) -> io::Result<()> {
-    let services = || status["services"].as_array().into_iter().flatten();
+    let services = || render::items(&status["services"]).iter();
     for row in services() {
         let since = ago(&row["since"]).map(|age| fill_template(tr(", for {}", "，已 {}"), &[age])).unwrap_or_default();
         let (provider, message, code) = (text(&row["provider"]), translate(&text(&row["message"])), text(&row["code"]));
@@ -119,11 +122,11 @@ fn services(status: &Value, mut out: impl Write) -> io::Result<()> {
         writeln!(out, "{}{line}", label("WAITS", "等待服务"))?;
     }
     let is_named = |row: &&Value| services().any(|named| named["provider"] == row["provider"]);
-    for row in status["circuits"].as_array().into_iter().flatten().filter(|row| !is_named(row)) {
+    for row in render::items(&status["circuits"]).iter().filter(|row| !is_named(row)) {
         let fails = tr("fails again and again: ", "连续失败：");
         writeln!(out, "          {} {fails}{}", text(&row["provider"]), circuit_words(row))?;
     }
-    for row in status["failures"].as_array().into_iter().flatten().filter(|row| !is_named(row)) {
+    for row in render::items(&status["failures"]).iter().filter(|row| !is_named(row)) {
         writeln!(out, "          {} failed the last time: {}", text(&row["provider"]), text(&row["error"]))?;
     }
     Ok(())
@@ -162,34 +165,27 @@ fn queues(status: &Value, mut out: impl Write) -> io::Result<()> {
     ];
     let words = tr("in {}, {} running{}; out {}; dead letters {}", "待处理 {}，处理中 {}{}；待投递 {}；死信 {}");
     writeln!(out, "{}{}", label("queues", "队列"), fill_template(words, &numbers))?;
-    if let Some(waiting) = status["approvals"].as_u64().filter(|waiting| *waiting > 0) {
-        let words = match waiting {
-            1 => tr("{} call waits for your approval", "{} 个调用在等你批准"),
-            _ => tr("{} calls wait for your approval", "{} 个调用在等你批准"),
-        };
-        let command = tr(": ", "：");
-        writeln!(out, "          {}{command}`daoyou approvals list`", fill_template(words, &[waiting.to_string()]))?;
-    }
-    if let Some(dead) = status["dead_messages"].as_u64().filter(|dead| *dead > 0) {
-        let words = match dead {
-            1 => tr("{} message was given up", "{} 条消息已放弃处理"),
-            _ => tr("{} messages were given up", "{} 条消息已放弃处理"),
-        };
-        writeln!(out, "          {}{}`daoyou queue list`", fill_template(words, &[dead.to_string()]), tr(": ", "："))?;
-    }
-    Ok(())
+    let mut note = |key: &str, one, more, command: &str| match status[key].as_u64() {
+        None | Some(0) => Ok(()),
+        Some(count) => {
+            let words = fill_template(if count == 1 { one } else { more }, &[count.to_string()]);
+            writeln!(out, "          {words}{}`{command}`", tr(": ", "："))
+        }
+    };
+    let calls = "{} 个调用在等你批准";
+    let (one, more) = (tr("{} call waits for your approval", calls), tr("{} calls wait for your approval", calls));
+    note("approvals", one, more, "daoyou approvals list")?;
+    let messages = "{} 条消息已放弃处理";
+    let (one, more) = (tr("{} message was given up", messages), tr("{} messages were given up", messages));
+    note("dead_messages", one, more, "daoyou queue list")
 }
 
-/// Writes the last turns with their ids.
-fn last_turns(status: &Value, mut out: impl Write) -> io::Result<()> {
-    for (number, turn) in status["last_turns"].as_array().into_iter().flatten().enumerate() {
-        let label = if number == 0 { label("turns", "轮次") } else { label("", "") };
-        let error = turn["error"].as_str().map(|code| format!(" ({code})")).unwrap_or_default();
-        let when = ago(&turn["at"]).map(|age| fill_template(tr("{} ago", "{} 前"), &[age])).unwrap_or_default();
-        let (session, id) = (text(&turn["session"]), text(&turn["turn"]));
-        writeln!(out, "{label}{}{error}  {session}  {when}  {id}", state(&text(&turn["outcome"])))?;
-    }
-    Ok(())
+/// Formats a turn with its id.
+fn turn_line(turn: &Value) -> String {
+    let error = turn["error"].as_str().map(|code| format!(" ({code})")).unwrap_or_default();
+    let when = ago(&turn["at"]).map(|age| fill_template(tr("{} ago", "{} 前"), &[age])).unwrap_or_default();
+    let (session, id) = (text(&turn["session"]), text(&turn["turn"]));
+    format!("{}{error}  {session}  {when}  {id}", state(&text(&turn["outcome"])))
 }
 
 /// Writes whether the gateway runs, where, and whether it accepts messages.
@@ -207,7 +203,7 @@ fn head(status: &Value, mut out: impl Write) -> io::Result<()> {
     if up && intake != "ok" {
         writeln!(out, "          {}{}", tr("takes no messages: ", "不接收消息："), translate(&intake))?;
     }
-    for missing in status["missing"].as_array().into_iter().flatten() {
+    for missing in render::items(&status["missing"]) {
         writeln!(out, "          {}{}", tr("it cannot start: ", "无法启动："), translate(&text(missing)))?;
     }
     writeln!(out, "{}{}", label("home", "主目录"), text(&status["home"]))?;
@@ -216,7 +212,7 @@ fn head(status: &Value, mut out: impl Write) -> io::Result<()> {
         let hint = tr("(`daoyou open` logs in)", "（用 `daoyou open` 登录）");
         writeln!(out, "{}{} {hint}", label("page", "网页"), text(&status["page"]))?;
     }
-    let waiting: Vec<_> = status["restart_needed"].as_array().into_iter().flatten().map(text).collect();
+    let waiting: Vec<_> = render::items(&status["restart_needed"]).iter().map(text).collect();
     match waiting.is_empty() {
         true => Ok(()),
         false => {
@@ -339,7 +335,7 @@ fn ago(time: &Value) -> Option<String> {
 
 /// Writes the services, and below them the models of the probed ones.
 pub fn models(found: &Value, mut out: impl Write) -> io::Result<()> {
-    let providers = || found["providers"].as_array().into_iter().flatten();
+    let providers = || render::items(&found["providers"]).iter();
     match (found["takes"].as_str(), found["error"].as_str()) {
         (Some(takes), _) => writeln!(out, "agent.model = {}, which is {takes}\n", found["model"])?,
         (None, error) => writeln!(out, "agent.model = {}: {}\n", found["model"], error.unwrap_or_default())?,

@@ -64,17 +64,17 @@ pub async fn prompt(args: &PromptArgs, environment: &CommandEnvironment) -> anyh
 /// Returns the tool that a name or an alias means.
 fn find<'a>(list: &'a Value, name: &str) -> Option<&'a Value> {
     let is_it = |word: &Value| word.as_str().is_some_and(|word| word.eq_ignore_ascii_case(name.trim()));
-    let rows = || list.as_array().into_iter().flatten();
-    let by_alias = |tool: &&Value| tool["aliases"].as_array().into_iter().flatten().any(is_it);
+    let rows = || render::items(list).iter();
+    let by_alias = |tool: &&Value| render::items(&tool["aliases"]).iter().any(is_it);
     rows().find(|tool| is_it(&tool["name"])).or_else(|| rows().find(by_alias))
 }
 
 /// Says that there is no such tool, and which one was most likely meant.
 fn unknown(list: &Value, name: &str) -> CommandExit {
-    let rows = list.as_array().into_iter().flatten();
+    let rows = render::items(list).iter();
     let names = rows.flat_map(|tool| {
         let own = tool["name"].as_str();
-        let others = tool["aliases"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let others = render::items(&tool["aliases"]).iter().filter_map(Value::as_str);
         own.into_iter().chain(others).filter_map(move |word| Some((word, own?)))
     });
     let near = nearest::nearest(&name.to_lowercase(), names, nearest::BY_EDITS, MIN_SIMILARITY);
@@ -93,19 +93,14 @@ async fn run_by_hand(
         "-" => read_text(Path::new("-"), ARGUMENTS_LIMIT, tr("arguments", "参数"))?,
         text => text.to_owned(),
     };
-    match serde_json::from_str(&arguments) {
-        Ok(Value::Object(_)) => {}
-        Ok(_) => {
-            print_note(format_args!("daoyou: {}", tr("the arguments are no JSON object", "参数不是 JSON 对象")));
-            return Ok(CommandExit::Usage);
-        }
-        Err(error) => {
-            print_note(format_args!(
-                "daoyou: {}: {error}",
-                tr("the arguments are no JSON object", "参数不是 JSON 对象")
-            ));
-            return Ok(CommandExit::Usage);
-        }
+    let wrong = match serde_json::from_str(&arguments) {
+        Ok(Value::Object(_)) => None,
+        Ok(_) => Some(String::new()),
+        Err(error) => Some(format!(": {error}")),
+    };
+    if let Some(wrong) = wrong {
+        print_note(format_args!("daoyou: {}{wrong}", tr("the arguments are no JSON object", "参数不是 JSON 对象")));
+        return Ok(CommandExit::Usage);
     }
     let run = ManualToolRun {
         name: render::text(&tool["name"]),
@@ -142,29 +137,20 @@ fn show(tool: &Value, out: &mut Stdout) -> io::Result<()> {
         (true, false) => tr("after find_tools has found it", "由 find_tools 找到之后"),
     };
     writeln!(out, "{}: {offered}", tr("offered", "提供给模型"))?;
-    let aliases: Vec<_> = tool["aliases"].as_array().into_iter().flatten().map(render::text).collect();
+    let aliases: Vec<_> = render::items(&tool["aliases"]).iter().map(render::text).collect();
     if !aliases.is_empty() {
         writeln!(out, "{}: {}", tr("other names", "别名"), aliases.join(", "))?;
     }
     let output = &tool["output"];
     let lines = output["lines"].as_u64().map(|lines| format!(", {lines} {}", tr("lines", "行"))).unwrap_or_default();
     let strategy = render::text(&output["strategy"]);
-    writeln!(
-        out,
-        "{}: {} {}{lines} ({strategy})",
-        tr("result", "结果上限"),
-        output["chars"],
-        tr("characters", "个字符")
-    )?;
+    let (result, unit) = (tr("result", "结果上限"), tr("characters", "个字符"));
+    writeln!(out, "{result}: {} {unit}{lines} ({strategy})", output["chars"])?;
     writeln!(out, "{}: {} s", tr("time limit", "时限"), tool["timeout_s"])?;
-    writeln!(
-        out,
-        "{}: {}",
-        tr("approval in a turn that has read from others", "读过他人内容的回合中的批准"),
-        text("approval")
-    )?;
+    let approval = tr("approval in a turn that has read from others", "读过他人内容的回合中的批准");
+    writeln!(out, "{approval}: {}", text("approval"))?;
     writeln!(out, "{}:", tr("arguments", "参数"))?;
-    let required = tool["schema"]["required"].as_array().cloned().unwrap_or_default();
+    let required = render::items(&tool["schema"]["required"]);
     for (name, argument) in tool["schema"]["properties"].as_object().into_iter().flatten() {
         let is_required = required.iter().any(|required| required == name);
         let mark = if is_required { String::new() } else { format!(", {}", tr("optional", "可选")) };

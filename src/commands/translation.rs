@@ -11,18 +11,18 @@ const MAX_DEPTH: usize = 3;
 
 /// Replaces each `{}` by the next of `values`, and `{0}` by the first.
 pub fn fill_template(template: &str, values: &[String]) -> String {
-    let mut fill_template = String::new();
+    let mut filled = String::new();
     let mut rest = template;
     let mut next = values.iter();
     while let Some((before, behind)) = rest.split_once('{') {
-        fill_template.push_str(before);
+        filled.push_str(before);
         let Some((number, behind)) = behind.split_once('}') else { break };
         let value =
             if number.is_empty() { next.next() } else { number.parse().ok().and_then(|at: usize| values.get(at)) };
-        fill_template.push_str(value.map_or("", String::as_str));
+        filled.push_str(value.map_or("", String::as_str));
         rest = behind;
     }
-    fill_template + rest
+    filled + rest
 }
 
 /// Returns a sentence in the language of the output; unchanged if there is no translation.

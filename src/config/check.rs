@@ -44,14 +44,12 @@ pub(super) fn check(
     if let Some(token) = &config.gateway.token {
         checks.sendable("gateway.token", token);
     }
-    for (name, agent) in config.agents.iter().filter(|(_, agent)| !agent.model.is_empty()) {
-        checks.model(&join(&join("agents", name), "model"), &agent.model);
+    for (name, agent) in &config.agents {
+        checks.optional_model(&join(&join("agents", name), "model"), &agent.model);
     }
     checks.owner(config);
     checks.identities(config);
-    if !config.heartbeat.model.is_empty() {
-        checks.model("heartbeat.model", &config.heartbeat.model);
-    }
+    checks.optional_model("heartbeat.model", &config.heartbeat.model);
     checks.vectors(config);
     checks.postprocess(config);
     checks.found
@@ -100,9 +98,7 @@ impl ConfigChecker<'_> {
         self.not_zero("tools.exec.timeout", config.tools.exec.timeout);
         let memory = &config.memory;
         self.not_zero("memory.timeout", memory.timeout);
-        if !memory.model.is_empty() {
-            self.model("memory.model", &memory.model);
-        }
+        self.optional_model("memory.model", &memory.model);
         if memory.keep >= memory.consolidate_at {
             let wrong = format!(
                 "{} of {} messages are kept, so none are left to summarize",
@@ -267,6 +263,13 @@ impl ConfigChecker<'_> {
         }
     }
 
+    /// Checks the name of a model; an empty one is not set.
+    fn optional_model(&mut self, key: &str, text: &str) {
+        if !text.is_empty() {
+            self.model(key, text);
+        }
+    }
+
     fn model(&mut self, key: &str, text: &str) {
         let is_model = text.split_once('/').is_some_and(|(provider, model)| {
             !model.trim().is_empty() && is_valid_name(provider) && text.trim() == text
@@ -286,22 +289,16 @@ impl ConfigChecker<'_> {
                 wrong,
                 "\"PROVIDER/MODEL\" such as \"openai/text-embedding-3-small\", or \"\"",
             );
-        } else if !settings.model.is_empty() {
-            self.model("memory.embeddings.model", &settings.model);
+        } else {
+            self.optional_model("memory.embeddings.model", &settings.model);
         }
         self.not_zero("memory.embeddings.timeout", settings.timeout);
     }
 
     fn postprocess(&mut self, config: &Config) {
         let settings = &config.tools.postprocess;
-        for (key, model) in [
-            ("tools.postprocess.semantic.model", &settings.semantic.model),
-            ("tools.postprocess.llm.model", &settings.llm.model),
-        ] {
-            if !model.is_empty() {
-                self.model(key, model);
-            }
-        }
+        self.optional_model("tools.postprocess.semantic.model", &settings.semantic.model);
+        self.optional_model("tools.postprocess.llm.model", &settings.llm.model);
         let has_vectors = !settings.semantic.model.is_empty() || !config.memory.embeddings.model.is_empty();
         let lacking = match settings.mode {
             PostprocessMode::Semantic if !has_vectors => Some("tools.postprocess.semantic.model"),

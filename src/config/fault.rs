@@ -80,8 +80,6 @@ impl fmt::Display for ConfigFault {
     }
 }
 
-impl std::error::Error for ConfigFault {}
-
 /// All faults, one a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigFaults(pub Vec<ConfigFault>);

@@ -54,10 +54,8 @@ pub struct LoadedConfig {
     /// Faults of missing secrets, without which no gateway starts.
     pub missing: Vec<ConfigFault>,
     origins: BTreeMap<String, SettingOrigin>,
-    /// The fingerprint of each secret, by key path.
-    pub(super) prints: BTreeMap<String, u64>,
     /// The secrets that were read, by key path.
-    secrets: BTreeMap<String, FoundSecret>,
+    pub(super) secrets: BTreeMap<String, FoundSecret>,
 }
 
 impl LoadedConfig {
@@ -165,8 +163,7 @@ pub fn read(source: ConfigSource<'_>, env: &BTreeMap<String, String>) -> ConfigD
     for (name, value) in env {
         reader.variable(name, value);
     }
-    let ConfigReader { values, origins, mut faults, missing, mut warnings, prints, found: secrets, mut broken, .. } =
-        reader;
+    let ConfigReader { values, origins, mut faults, missing, mut warnings, found: secrets, mut broken, .. } = reader;
     let mut values = Value::Object(values);
     require(SettingShape::config(), "", &mut values, &origins, &mut faults);
     // All values have the right kind, so this fails only if a type and its own schema disagree.
@@ -199,7 +196,7 @@ pub fn read(source: ConfigSource<'_>, env: &BTreeMap<String, String>) -> ConfigD
             probable_mistakes.map(|(key, words)| format!("{}: {key}: {words}", nearest_origin(&origins, &key))),
         );
     }
-    let loaded = LoadedConfig { config, file: read, warnings, missing, origins, prints, secrets };
+    let loaded = LoadedConfig { config, file: read, warnings, missing, origins, secrets };
     ConfigDraft { loaded, faults, is_broken: broken }
 }
 

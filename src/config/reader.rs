@@ -12,7 +12,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::fault::{ConfigFault, SettingOrigin, join, quoted};
-use super::secrets::{FoundSecret, SecretResolver, fingerprint};
+use super::secrets::{FoundSecret, SecretResolver};
 use super::shape::{SettingShape, nearest_choice, nearest_key};
 
 /// The longest duration: a century can be added to any clock.
@@ -32,8 +32,6 @@ pub(super) struct ConfigReader<'a> {
     /// Faults of missing secrets.
     pub missing: Vec<ConfigFault>,
     pub warnings: Vec<String>,
-    /// The fingerprint of each secret, by key path.
-    pub prints: BTreeMap<String, u64>,
     /// The secrets that were found, by key path.
     pub found: BTreeMap<String, FoundSecret>,
     /// The file itself contains a secret.
@@ -51,7 +49,6 @@ impl<'a> ConfigReader<'a> {
             faults: Vec::new(),
             missing: Vec::new(),
             warnings: Vec::new(),
-            prints: BTreeMap::new(),
             found: BTreeMap::new(),
             literal_secret: false,
             broken: false,
@@ -286,7 +283,6 @@ impl<'a> ConfigReader<'a> {
                 Ok(found) => {
                     self.literal_secret |= found.literal && matches!(origin, SettingOrigin::File { .. });
                     self.warnings.extend(found.warning.map(|warning| format!("{origin}: {key}: {warning}")));
-                    self.prints.insert(key.to_owned(), fingerprint(&found.value));
                     let secret = FoundSecret { value: Secret::new(found.value.as_str()), is_literal: found.literal };
                     self.found.insert(key.to_owned(), secret);
                     Some(Value::from(found.value))

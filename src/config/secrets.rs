@@ -2,11 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::OnceLock;
 
 use daoyou_channels::settings::Secret;
 
@@ -85,12 +83,6 @@ impl SecretResolver<'_> {
 /// Returns how the variable of a secret is set.
 fn how(name: &str) -> String {
     format!("; set it where the gateway starts, such as with `export {name}='the secret'`")
-}
-
-/// Returns a hash of a secret, with a key of this process. It distinguishes two secrets without storing them.
-pub(super) fn fingerprint(secret: &str) -> u64 {
-    static KEY: OnceLock<RandomState> = OnceLock::new();
-    KEY.get_or_init(RandomState::new).hash_one(secret)
 }
 
 fn read(path: &Path) -> Result<ResolvedSecret, String> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use daoyou_channels::settings::Secret;
 use serde_json::Value;
 
 use super::fault::{SettingOrigin, join};
@@ -72,9 +73,11 @@ impl LoadedConfig {
             _ => into.push(Setting { key: path.to_owned(), value: value.cloned(), origin: self.origin(path) }),
         }
     }
-}
 
-impl LoadedConfig {
+    fn secret(&self, key: &str) -> Option<&Secret> {
+        self.secrets.get(key).map(|secret| &secret.value)
+    }
+
     /// Returns the settings that differ in `newer`, in the order of their keys.
     pub fn changes(&self, newer: &Self) -> Vec<SettingChange> {
         let values = |loaded: &Self| -> BTreeMap<String, Option<Value>> {
@@ -84,7 +87,7 @@ impl LoadedConfig {
         let mut changes: Vec<SettingChange> = Vec::new();
         for (key, before) in before {
             let after = after.remove(&key).flatten();
-            if before != after || self.prints.get(&key) != newer.prints.get(&key) {
+            if before != after || self.secret(&key) != newer.secret(&key) {
                 changes.push(SettingChange { key, before, after });
             }
         }

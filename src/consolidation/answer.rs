@@ -2,18 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::evidence;
-use super::evidence::{Evidence, RejectReason};
+use super::evidence::{self, Evidence, RejectReason};
 use super::part::ConversationPart;
 use super::transcript::{LineAuthor, TranscriptLine};
 use crate::chat::ToolSpec;
 use crate::llm::ChatResponse;
 use crate::memory::{MemoryKind, MemoryOrigin, MemorySource, NewMemoryEntry, Owner};
-use crate::text::one_line;
-use crate::text::think;
+use crate::text::{one_line, think};
 
 /// The tool that the model answers with.
-pub(super) const SAVE: &str = "save_memory";
+const SAVE: &str = "save_memory";
 
 /// The longest summary, in characters.
 pub(super) const SUMMARY_CHARS: usize = 4_000;
@@ -148,23 +146,14 @@ pub(super) fn read(response: &ChatResponse, part: &ConversationPart) -> Result<S
 
 fn fact(value: &Value, part: &ConversationPart) -> Option<Result<ExtractedMemory, RejectReason>> {
     let text = line(value.as_str().or_else(|| value["text"].as_str())?, FACT_CHARS);
-    Some(
-        find_speaker(&text, &value["message"], part)
-            .map(|(owner, source)| known_fact(value, text, (owner, source), part)),
-    )
-}
-
-fn known_fact(
-    value: &Value,
-    text: String,
-    (owner, source): (Owner, MemorySource),
-    part: &ConversationPart,
-) -> ExtractedMemory {
     let confidence = value["confidence"].as_f64().filter(|c| (0.0..=1.0).contains(c)).unwrap_or(CONFIDENCE);
-    let replaces = number(&value["replaces"])
-        .filter(|id| part.known.iter().any(|known| known.id == *id && known.owner == owner && known.text != text));
-    let entry = entry(owner, MemoryKind::Fact, String::new(), text, (json!({}), source, confidence));
-    ExtractedMemory { entry, replaces }
+    let speaker = find_speaker(&text, &value["message"], part);
+    Some(speaker.map(|speaker| {
+        let entry = NewMemoryEntry { confidence, ..entry_of(speaker, MemoryKind::Fact, text) };
+        let mut others = part.known.iter().filter(|known| known.owner == entry.owner && known.text != entry.text);
+        let replaces = number(&value["replaces"]).filter(|id| others.any(|known| known.id == *id));
+        ExtractedMemory { entry, replaces }
+    }))
 }
 
 fn preference(value: &Value, part: &ConversationPart) -> Option<Result<ExtractedMemory, RejectReason>> {
@@ -173,7 +162,7 @@ fn preference(value: &Value, part: &ConversationPart) -> Option<Result<Extracted
         return None;
     }
     let speaker = find_speaker(&format!("{key} {text}"), &value["message"], part);
-    let new_entry = |(owner, source)| entry(owner, MemoryKind::Preference, key, text, (json!({}), source, CONFIDENCE));
+    let new_entry = |speaker| NewMemoryEntry { name: key, ..entry_of(speaker, MemoryKind::Preference, text) };
     Some(speaker.map(|speaker| ExtractedMemory { entry: new_entry(speaker), replaces: None }))
 }
 
@@ -186,18 +175,14 @@ fn case(value: &Value, part: &ConversationPart) -> Option<Result<ExtractedMemory
     let tags: Vec<_> = tags.iter().filter_map(Value::as_str).take(TAGS).map(|tag| line(tag, NAME_CHARS)).collect();
     let detail = json!({"problem": problem, "solution": solution, "tags": tags});
     let text = format!("{problem}\n{solution}");
-    let new_entry = |(owner, source)| entry(owner, MemoryKind::Case, title, text, (detail, source, CONFIDENCE));
+    let new_entry = |speaker| NewMemoryEntry { name: title, detail, ..entry_of(speaker, MemoryKind::Case, text) };
     Some(speaker.map(|speaker| ExtractedMemory { entry: new_entry(speaker), replaces: None }))
 }
 
-fn entry(
-    owner: Owner,
-    kind: MemoryKind,
-    name: String,
-    text: String,
-    (detail, source, confidence): (Value, MemorySource, f64),
-) -> NewMemoryEntry {
-    NewMemoryEntry { owner, kind, name, text, detail, origin: MemoryOrigin::Noticed, source: Some(source), confidence }
+/// Returns an entry without a name, from the message of a speaker.
+fn entry_of((owner, source): (Owner, MemorySource), kind: MemoryKind, text: String) -> NewMemoryEntry {
+    let entry = NewMemoryEntry::new(owner, kind, text, MemoryOrigin::Noticed);
+    NewMemoryEntry { source: Some(source), confidence: CONFIDENCE, ..entry }
 }
 
 /// Finds who said it, and where. Nothing is remembered that was not said by a person who has a memory.

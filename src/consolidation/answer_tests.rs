@@ -1,7 +1,7 @@
 use super::*;
 use crate::chat::ToolCall;
 use crate::consolidation::part::{ConsolidationTask, PartFingerprint};
-use crate::memory::MemoryEntry;
+use crate::memory::testing::entry;
 use crate::store::ownership::Ownership;
 use crate::store::session_memory::SessionMemory;
 
@@ -46,21 +46,7 @@ fn part(is_shared: bool) -> ConversationPart {
         line(80, person(Some("owner"), ""), "ok"),
     ];
     let state = SessionMemory::default();
-    let known = MemoryEntry {
-        id: 7,
-        owner: Owner::gateway(),
-        kind: MemoryKind::Fact,
-        name: String::new(),
-        text: "The user lives in Bergen".to_owned(),
-        detail: Value::Null,
-        origin: MemoryOrigin::Stated,
-        source: None,
-        confidence: 1.0,
-        created_at: 0,
-        used_at: None,
-        uses: 0,
-        replaced_by: None,
-    };
+    let known = entry(7, MemoryKind::Fact, "", "The user lives in Bergen");
     ConversationPart {
         task: ConsolidationTask { session: "s".to_owned(), epoch: 0, state },
         from: 0,

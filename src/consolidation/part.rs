@@ -247,7 +247,8 @@ mod tests {
 
     use super::*;
     use crate::chat::ChatMessage;
-    use crate::store::{Durability, Store, session_memory};
+    use crate::memory::testing::temporary_store;
+    use crate::store::{Durability, session_memory};
 
     const LIMITS: PartLimits = PartLimits { keep: 4, kept_tokens: 60, input_tokens: 10_000 };
 
@@ -291,8 +292,7 @@ mod tests {
 
     #[tokio::test]
     async fn parts_are_whole_turns_and_the_last_turns_stay() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let (_folder, store) = temporary_store();
         let small = PartLimits { input_tokens: 130, ..LIMITS };
         for (number, (turns, why, limits, expected)) in [
             ("uuuuu", "full", &LIMITS, "0..6."),
@@ -330,8 +330,7 @@ mod tests {
 
     #[tokio::test]
     async fn changes_during_the_summary_are_detected() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let (_folder, store) = temporary_store();
         let look = |connection: &Connection| {
             say(connection, "s", "uuuuu")?;
             session_memory::set_due(connection, "s", 0, "full")?;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::future::Future;
 
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::JoinSet;
 
 /// The most consolidations at the same time.
 const MAX_RUNNING: usize = 2;
@@ -35,12 +35,12 @@ impl RunningConsolidations {
         }
     }
 
-    /// Waits for the next end; `None` if nothing runs.
+    /// Waits for the next end; returns `None` if nothing runs.
     pub async fn next_end(&mut self) -> Option<()> {
         match self.tasks.join_next().await? {
             Ok(epoch_key) => drop(self.taken.remove(&epoch_key)),
             // Its epoch stays blocked until the next start, since the panic would only happen again.
-            Err(error) => log(&error),
+            Err(error) => tracing::error!(%error, "a consolidation ended unexpectedly"),
         }
         Some(())
     }
@@ -49,10 +49,6 @@ impl RunningConsolidations {
     pub async fn shut_down(&mut self) {
         self.tasks.shutdown().await;
     }
-}
-
-fn log(error: &JoinError) {
-    tracing::error!(%error, "a consolidation ended unexpectedly");
 }
 
 #[cfg(test)]

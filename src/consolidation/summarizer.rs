@@ -19,13 +19,13 @@ use crate::metrics::Metrics;
 use crate::phrases::Phrases;
 use crate::session::retry_scheduler::RetryScheduler;
 use crate::store::usage::TokenCounts;
-use crate::store::{Connection, StoreError, memories, messages};
+use crate::store::{Connection, StoreError, messages};
 use crate::turn::error::{ErrorCode, TurnError};
 use crate::turn::middleware::{MiddlewareStack, ModelCall, ModelRequest, OperationHandler};
-use crate::turn::model_chains::ModelChains;
-use crate::turn::scope::TurnScope;
+use crate::turn::orchestrators::ModelChains;
 use crate::turn::spending;
 use crate::turn::token_budget::{TokenBudget, estimate_usage};
+use crate::turn::traits::TurnScope;
 
 /// The longest answer, in tokens.
 const ANSWER_TOKENS: u32 = 8_000;
@@ -179,7 +179,7 @@ impl Summarizer {
             let mut known = list(connection, &owner, MemoryKind::Fact, NEWEST_FACTS)?;
             let newest: HashSet<i64> = known.iter().map(|entry| entry.id).collect();
             for id in near.into_iter().filter(|id| !newest.contains(id)).take(NEAR_FACTS) {
-                known.extend(memories::find(connection, id)?.and_then(MemoryEntry::from_row));
+                known.extend(MemoryEntry::find(connection, id)?);
             }
             Ok(known)
         };
@@ -195,7 +195,7 @@ impl Summarizer {
         // A session with a chosen model is read by that model.
         let chosen = head.model.filter(|_| model.is_empty()).unwrap_or(chosen);
         let retries = self.retries.clone();
-        let opened = self.chains.open(&chosen, "", move |provider| retries.provider_answered(provider)).await;
+        let opened = self.chains.open(None, &chosen, "", move |provider| retries.provider_answered(provider)).await;
         let chain = opened.map_err(|error| SummaryError::Nobody(error.to_string()))?;
         if chain.current().provider.name() == OFFLINE {
             return Err(SummaryError::Nobody("only the offline responder is there".to_owned()));

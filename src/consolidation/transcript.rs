@@ -11,8 +11,7 @@ use crate::store::inbox::{self, InboxRow};
 use crate::store::messages::MessageRow;
 use crate::store::ownership::Ownership;
 use crate::store::{Connection, StoreError};
-use crate::text::one_line;
-use crate::text::think;
+use crate::text::{one_line, think};
 use crate::turn::context::private_memory::tells_memory;
 
 /// The most characters of a message.
@@ -189,7 +188,8 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::store::{Durability, Store, messages};
+    use crate::memory::testing::temporary_store;
+    use crate::store::{Durability, messages};
 
     #[test]
     fn transcripts_name_the_author_and_fold_tools() {
@@ -234,8 +234,7 @@ mod tests {
 
     #[tokio::test]
     async fn imported_messages_are_attributed_to_the_sessions_owner() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let (_folder, store) = temporary_store();
         let look = |connection: &Connection| {
             let said = [ChatMessage::user("my dog is Rex"), ChatMessage::assistant("I see")];
             let rows = said.iter().map(|message| (message.role(), serde_json::to_string(message).unwrap()));

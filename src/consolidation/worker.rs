@@ -16,7 +16,7 @@ use crate::llm::Models;
 use crate::memory::{MemoryConfig, MemoryService, MemorySettings};
 use crate::session::session_ownership::is_conversation;
 use crate::store::{Connection, Durability, Store, StoreError, messages, now_ms, ownership, session_memory};
-use crate::turn::limits::wanted_model;
+use crate::turn::context::conversation_context::wanted_model;
 use crate::turn::token_budget::TokenBudget;
 
 /// The most due sessions that are read at once.
@@ -218,9 +218,10 @@ async fn consolidate_next(
     crash::point("consolidation_begun", &session);
     let (outcome, used) = summarise_part(summarizer, &mut part, &settings, spent).await?;
     crash::point("consolidation_answered", &session);
-    let (messages, mut commit_of) = (part.to - part.from, commit_of(part, outcome, &settings));
-    commit_of.used = used;
-    let kept = store.write(Durability::Logged, move |connection| commit_of.write(connection)).await?;
+    let messages = part.to - part.from;
+    let MemorySettings { config, language, zone, .. } = (*settings).clone();
+    let commit = ConsolidationCommit { part, result: outcome, used, config, language, zone };
+    let kept = store.write(Durability::Logged, move |connection| commit.write(connection)).await?;
     crash::point("consolidation_committed", &session);
     match kept {
         CommitResult::Summarised { noticed } => {
@@ -231,11 +232,6 @@ async fn consolidate_next(
         CommitResult::Postponed => {}
     }
     Ok(Some(store.read(move |connection| session_memory::get(connection, &session, epoch)).await?))
-}
-
-fn commit_of(part: ConversationPart, result: SummaryOutcome, settings: &MemorySettings) -> ConsolidationCommit {
-    let MemorySettings { config, language, zone, .. } = settings;
-    ConsolidationCommit { part, result, used: None, config: config.clone(), language: *language, zone: zone.clone() }
 }
 
 /// Asks a model for the summary, if one may be asked.
@@ -324,13 +320,13 @@ mod tests {
     use indexmap::IndexMap;
 
     use super::*;
-    use crate::llm::{OfflineProvider, ProviderConfig, ProviderKind};
+    use crate::llm::{ProviderConfig, ProviderKind};
+    use crate::memory::testing::temporary_store;
     use crate::store::session_memory::SessionMemory;
 
     #[tokio::test]
     async fn kept_messages_fit_the_conversations_model_and_parts_fit_the_summarizer() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let (_folder, store) = temporary_store();
         let config = |context_tokens| ProviderConfig {
             kind: Some(ProviderKind::Openai),
             base_url: Some("http://127.0.0.1:1/v1".to_owned()),
@@ -341,8 +337,7 @@ mod tests {
         let all = [("small", 8_000), ("middle", 16_000), ("large", 32_000)];
         let configs: IndexMap<String, ProviderConfig> =
             all.into_iter().map(|(name, tokens)| (name.to_owned(), config(tokens))).collect();
-        let offline = Arc::new(OfflineProvider);
-        let models = Arc::new(Models::build(&configs, |_| None, offline).unwrap());
+        let models = Arc::new(Models::build(&configs, |_| None).unwrap());
         let budget = Arc::new(TokenBudget::new(store.clone()));
         let read = move |connection: &Connection| {
             let mut found = Vec::new();
@@ -369,8 +364,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_single_session_finds_its_row_after_many_others() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let (_folder, store) = temporary_store();
         let read = |connection: &Connection| {
             for n in 0..MAX_DUE {
                 session_memory::set_due(connection, &format!("other{n}"), 0, "full")?;

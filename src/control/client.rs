@@ -14,11 +14,12 @@ use daoyou_channels::{
     StartError, StoredNote,
 };
 use futures_util::StreamExt;
-use reqwest::{Client, Method, Response, StatusCode};
+use reqwest::{Client, Response, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::requests::ControlRequest;
 use crate::query::{TerminalFrame, TerminalInfo};
 use crate::sse::{EventTooLong, SseReader};
 
@@ -61,22 +62,15 @@ impl ControlClient {
     /// # Errors
     /// No gateway answers, or it answers with an error, whose message this has.
     pub async fn get(&self, path: &str) -> anyhow::Result<Value> {
-        self.request(Method::GET, path).await
+        self.send(ControlRequest::get(path)).await
     }
 
-    /// Sends a request without a body.
+    /// Sends a request.
     ///
     /// # Errors
     /// As [`ControlClient::get`].
-    pub async fn request(&self, method: Method, path: &str) -> anyhow::Result<Value> {
-        self.send(method, path, String::new()).await
-    }
-
-    /// Sends a request with a body.
-    ///
-    /// # Errors
-    /// As [`ControlClient::get`].
-    pub async fn send(&self, method: Method, path: &str, body: String) -> anyhow::Result<Value> {
+    pub async fn send(&self, request: ControlRequest) -> anyhow::Result<Value> {
+        let ControlRequest { method, path, body } = request;
         let response = self.http.request(method, format!("{BASE}{path}")).body(body).send().await;
         parse_answer(response.context("the gateway does not answer on its control socket")?).await
     }

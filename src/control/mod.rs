@@ -4,3 +4,4 @@ mod client;
 mod requests;
 
 pub use client::ControlClient;
+pub use requests::{ControlRequest, ToRequest};

@@ -1,5 +1,7 @@
 //! The HTTP request of each query and change.
 
+use std::fmt::Display;
+
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use reqwest::Method;
 use serde_json::json;
@@ -9,14 +11,48 @@ use crate::query::{
     ProbeScope, RetryClass, StoreChange, StoreQuery, TokenChange,
 };
 
+/// A request to the API of the gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControlRequest {
+    pub method: Method,
+    pub path: String,
+    pub body: String,
+}
+
+impl ControlRequest {
+    pub fn get(path: impl Into<String>) -> Self {
+        Self::new(Method::GET, path)
+    }
+
+    pub fn post(path: impl Into<String>) -> Self {
+        Self::new(Method::POST, path)
+    }
+
+    fn delete(path: impl Into<String>) -> Self {
+        Self::new(Method::DELETE, path)
+    }
+
+    fn new(method: Method, path: impl Into<String>) -> Self {
+        Self { method, path: path.into(), body: String::new() }
+    }
+
+    fn with_body(self, body: impl Display) -> Self {
+        Self { body: body.to_string(), ..self }
+    }
+}
+
+/// A query or change that the API of the gateway answers.
+pub trait ToRequest {
+    fn request(&self) -> ControlRequest;
+}
+
 /// The characters that [`escape`] replaces.
 const RESERVED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b':').remove(b'@');
 
-impl StoreQuery {
-    /// Returns the path of the API that answers the query.
-    pub fn path(&self) -> String {
-        match self {
+impl ToRequest for StoreQuery {
+    fn request(&self) -> ControlRequest {
+        ControlRequest::get(match self {
             Self::Sessions => "/api/sessions".to_owned(),
             Self::Session(key) => format!("/api/sessions/{}", escape(key)),
             Self::Transcript(key) => format!("/api/sessions/{}/transcript", escape(key)),
@@ -27,80 +63,73 @@ impl StoreQuery {
             Self::Queue => "/api/queue".to_owned(),
             Self::Approvals => "/api/approvals".to_owned(),
             Self::QueueEntry(id) => format!("/api/queue/{id}"),
-        }
+        })
     }
 }
 
-impl StoreChange {
-    /// Returns the method and the path of the API that makes the change.
-    pub fn request(&self) -> (Method, String) {
-        match self {
-            Self::ClearSession(key) => (Method::DELETE, format!("/api/sessions/{}", escape(key))),
-            Self::Restore(turn) => (Method::POST, format!("/api/turns/{}/restore", escape(turn))),
+impl ToRequest for StoreChange {
+    fn request(&self) -> ControlRequest {
+        let path = match self {
+            Self::ClearSession(key) => return ControlRequest::delete(format!("/api/sessions/{}", escape(key))),
+            Self::Drop(id) => return ControlRequest::delete(format!("/api/queue/{id}")),
+            Self::Restore(turn) => format!("/api/turns/{}/restore", escape(turn)),
             Self::Fork { turn, session } => {
-                let path = format!("/api/turns/{}/fork", escape(turn));
-                (Method::POST, with_query(&path, [("session", session.clone())]))
+                with_query(&format!("/api/turns/{}/fork", escape(turn)), [("session", session.clone())])
             }
-            Self::Retry(id) => (Method::POST, format!("/api/queue/{id}/retry")),
+            Self::Retry(id) => format!("/api/queue/{id}/retry"),
             Self::RetryAll(classes) => {
                 let classes: Vec<_> = classes.iter().copied().map(RetryClass::as_str).collect();
-                (Method::POST, format!("/api/queue/retry?outcomes={}", classes.join(",")))
+                format!("/api/queue/retry?outcomes={}", classes.join(","))
             }
-            Self::Drop(id) => (Method::DELETE, format!("/api/queue/{id}")),
             Self::AnswerApproval { id, answer } => {
                 let path = format!("/api/approvals/{}", escape(id));
-                let path = match answer {
+                match answer {
                     ApprovalAnswer::Approve { for_session: false } => format!("{path}/approve"),
                     ApprovalAnswer::Approve { for_session: true } => format!("{path}/approve?session=true"),
                     ApprovalAnswer::Deny { reason } => {
                         with_query(&format!("{path}/deny"), [("reason", Some(reason.clone()))])
                     }
-                };
-                (Method::POST, path)
+                }
             }
-            Self::Acknowledge => (Method::POST, "/api/losses/acknowledge".to_owned()),
-        }
+            Self::Acknowledge => "/api/losses/acknowledge".to_owned(),
+        };
+        ControlRequest::post(path)
     }
 }
 
-impl TokenChange {
-    /// Returns the method, the path and the body of the API that makes the change.
-    pub fn request(&self) -> (Method, String, String) {
+impl ToRequest for TokenChange {
+    fn request(&self) -> ControlRequest {
         match self {
             Self::Add { name, scope, reuse } => {
-                let body = json!({ "name": name, "scope": scope, "reuse": reuse });
-                (Method::POST, "/api/tokens".to_owned(), body.to_string())
+                ControlRequest::post("/api/tokens").with_body(json!({ "name": name, "scope": scope, "reuse": reuse }))
             }
-            Self::Revoke(name) => (Method::DELETE, format!("/api/tokens/{}", escape(name)), String::new()),
+            Self::Revoke(name) => ControlRequest::delete(format!("/api/tokens/{}", escape(name))),
         }
     }
 }
 
-impl JobQuery {
-    /// Returns the path of the API that answers the query.
-    pub fn path(&self) -> String {
-        match self {
+impl ToRequest for JobQuery {
+    fn request(&self) -> ControlRequest {
+        ControlRequest::get(match self {
             Self::List => "/api/cron".to_owned(),
             Self::Show(job) => job_path(job, ""),
             Self::History { job, limit } => job_path(job, &format!("/history?limit={limit}")),
             Self::Export => "/api/cron/export".to_owned(),
-        }
+        })
     }
 }
 
-impl JobChange {
-    /// Returns the method, the path and the body of the API that makes the change.
-    pub fn request(&self) -> (Method, String, String) {
-        let (method, path, body) = match self {
-            Self::Add(job) => (Method::POST, "/api/cron".to_owned(), job.to_string()),
-            Self::Edit { job, fields } => (Method::PATCH, job_path(job, ""), fields.to_string()),
-            Self::Remove(job) => (Method::DELETE, job_path(job, ""), String::new()),
-            Self::Enable(job) => (Method::POST, job_path(job, "/enable"), String::new()),
-            Self::Disable(job) => (Method::POST, job_path(job, "/disable"), String::new()),
-            Self::Run(job) => (Method::POST, job_path(job, "/run"), String::new()),
-            Self::Import(text) => (Method::POST, "/api/cron/import".to_owned(), text.clone()),
-        };
-        (method, path, body)
+impl ToRequest for JobChange {
+    fn request(&self) -> ControlRequest {
+        match self {
+            Self::Add(job) => ControlRequest::post("/api/cron").with_body(job),
+            Self::Edit { job, fields } => ControlRequest::new(Method::PATCH, job_path(job, "")).with_body(fields),
+            Self::Remove(job) => ControlRequest::delete(job_path(job, "")),
+            Self::Enable(job) => ControlRequest::post(job_path(job, "/enable")),
+            Self::Disable(job) => ControlRequest::post(job_path(job, "/disable")),
+            Self::Run(job) => ControlRequest::post(job_path(job, "/run")),
+            Self::Import(text) => ControlRequest::post("/api/cron/import").with_body(text),
+        }
     }
 }
 
@@ -108,12 +137,11 @@ fn job_path(job: &str, rest: &str) -> String {
     format!("/api/cron/{}{rest}", escape(job))
 }
 
-impl MemoryQuery {
-    /// Returns the path of the API that answers the query.
-    pub fn path(&self) -> String {
+impl ToRequest for MemoryQuery {
+    fn request(&self) -> ControlRequest {
         let selected =
             |MemorySelection { owner, kind }: &MemorySelection| [("owner", owner.clone()), ("kind", kind.clone())];
-        match self {
+        ControlRequest::get(match self {
             Self::List { selection, limit } => {
                 with_query("/api/memory", selected(selection).into_iter().chain([("limit", text(*limit))]))
             }
@@ -124,42 +152,34 @@ impl MemoryQuery {
             }
             Self::Export(selection) => with_query("/api/memory/export", selected(selection)),
             Self::Stats => "/api/memory/stats".to_owned(),
-            Self::SearchMessages { text: wanted, session, since, limit } => with_query(
-                "/api/search",
-                [
-                    ("q", Some(wanted.clone())),
-                    ("session", session.clone()),
-                    ("since", since.clone()),
-                    ("limit", text(*limit)),
-                ],
-            ),
+            Self::SearchMessages { text: wanted, session, since, limit } => {
+                let query = [("q", Some(wanted.clone())), ("session", session.clone())].into_iter();
+                with_query("/api/search", query.chain([("since", since.clone()), ("limit", text(*limit))]))
+            }
+        })
+    }
+}
+
+impl ToRequest for MemoryChange {
+    fn request(&self) -> ControlRequest {
+        match self {
+            Self::Add(entry) => ControlRequest::post("/api/memory").with_body(entry),
+            Self::Edit { id, text } => {
+                ControlRequest::new(Method::PATCH, format!("/api/memory/{id}")).with_body(json!({ "content": text }))
+            }
+            Self::Forget(ids) => ControlRequest::post("/api/memory/forget").with_body(json!({ "ids": ids })),
+            Self::Import(lines) => ControlRequest::post("/api/memory/import").with_body(lines),
+            Self::ImportSession { text, session, owner } => {
+                let query = [("session", session.clone()), ("owner", owner.clone())];
+                ControlRequest::post(with_query("/api/sessions", query)).with_body(text)
+            }
         }
     }
 }
 
-impl MemoryChange {
-    /// Returns the method, the path and the body of the API that makes the change.
-    pub fn request(&self) -> (Method, String, String) {
-        let (path, body) = match self {
-            Self::Add(entry) => ("/api/memory".to_owned(), entry.to_string()),
-            Self::Edit { id, text } => {
-                return (Method::PATCH, format!("/api/memory/{id}"), json!({ "content": text }).to_string());
-            }
-            Self::Forget(ids) => ("/api/memory/forget".to_owned(), json!({ "ids": ids }).to_string()),
-            Self::Import(lines) => ("/api/memory/import".to_owned(), lines.clone()),
-            Self::ImportSession { text, session, owner } => {
-                let query = [("session", session.clone()), ("owner", owner.clone())];
-                (with_query("/api/sessions", query), text.clone())
-            }
-        };
-        (Method::POST, path, body)
-    }
-}
-
-impl GatewayQuery {
-    /// Returns the path of the API that answers the query.
-    pub fn path(&self) -> String {
-        match self {
+impl ToRequest for GatewayQuery {
+    fn request(&self) -> ControlRequest {
+        ControlRequest::get(match self {
             Self::Status => "/api/status".to_owned(),
             Self::Channels => "/api/channels".to_owned(),
             Self::TestChannel(name) => format!("/api/channels/{}/test", escape(name)),
@@ -180,15 +200,14 @@ impl GatewayQuery {
             Self::Cost { from, to } => with_query("/api/cost", [("from", from.clone()), ("to", to.clone())]),
             Self::Config => "/api/config".to_owned(),
             Self::Checks => "/api/checks".to_owned(),
-        }
+        })
     }
 }
 
-impl ManualToolRun {
-    /// The method, the path and the body of the API that runs it.
-    pub fn request(&self) -> (Method, String, String) {
-        let body = json!({ "arguments": self.arguments, "raw": self.is_whole, "query": self.question }).to_string();
-        (Method::POST, format!("/api/tools/{}/run", escape(&self.name)), body)
+impl ToRequest for ManualToolRun {
+    fn request(&self) -> ControlRequest {
+        let body = json!({ "arguments": self.arguments, "raw": self.is_whole, "query": self.question });
+        ControlRequest::post(format!("/api/tools/{}/run", escape(&self.name))).with_body(body)
     }
 }
 
@@ -219,7 +238,7 @@ mod tests {
             ("email:<a@b>", "/api/sessions/email:%3Ca@b%3E"),
             ("a/b ?#道", "/api/sessions/a%2Fb%20%3F%23%E9%81%93"),
         ] {
-            assert_eq!(StoreQuery::Session(key.to_owned()).path(), path);
+            assert_eq!(StoreQuery::Session(key.to_owned()).request(), ControlRequest::get(path));
         }
     }
 
@@ -236,7 +255,7 @@ mod tests {
             ),
             (MemoryQuery::Export(MemorySelection::default()), "/api/memory/export"),
         ] {
-            assert_eq!(query.path(), path);
+            assert_eq!(query.request(), ControlRequest::get(path));
         }
     }
 }

@@ -8,13 +8,13 @@ use jiff::Timestamp;
 
 use super::config::fill_template;
 use super::job_text::{display_name, shell_name};
+use super::jobs::invalid;
 use super::misfire::{MisfireDecision, MisfireRules, ON_TIME, choose_runs};
 use super::run_end::{JobRunEnd, record_end};
 use super::run_message::{self, RunSlot, RunWork};
 use super::run_times::RunTimes;
 use super::{CronSettings, Job, JobError, JobTask, MisfirePolicy, Schedule};
 use crate::bus::{FollowUps, InboundDraft, MessageBus, NoticeKind, OutboxSlot};
-use crate::store::inbox::InsertOutcome;
 use crate::store::job_runs::{self, JobRunOutcome, NewJobRun};
 use crate::store::jobs::{self, JobRow};
 use crate::store::{Connection, StoreError, meta, usage};
@@ -193,13 +193,13 @@ pub(super) fn check_run(
     now: Timestamp,
 ) -> Result<(), JobError> {
     if let Some(reason) = settings.why_unreachable(&job.body.target.channel) {
-        return Err(JobError::Invalid(reason));
+        return invalid(reason);
     }
     if matches!(job.body.task, JobTask::Prompt(_)) && token_budget_spent_since(connection, settings, now)?.is_some() {
-        return Err(JobError::Invalid(format!(
+        return invalid(format!(
             "scheduled prompts have used the tokens of this day (cron.tokens_per_day = {}); it can run after midnight",
             settings.config.tokens_per_day
-        )));
+        ));
     }
     Ok(())
 }
@@ -216,7 +216,7 @@ pub fn run_now(
     now: Timestamp,
 ) -> Result<FiringReport, JobError> {
     if job_runs::unfinished(connection, &job.row.id)?.is_some() {
-        return Err(JobError::Invalid(format!("the last run of {:?} is not done yet", job.row.name)));
+        return invalid(format!("the last run of {:?} is not done yet", job.row.name));
     }
     // Two runs within a millisecond need two slots.
     let free = (0..1_000).map(|ms| now.as_millisecond() + ms);
@@ -228,12 +228,12 @@ pub fn run_now(
         }
     }
     if let Some(reason) = settings.why_unreachable(&job.body.target.channel) {
-        return Err(JobError::Invalid(reason));
+        return invalid(reason);
     }
     let slot = RunSlot { due, passed_over: 0, by_hand: true };
     let work = run_message::work(connection, job, settings, slot, now)?;
     if let RunWork::Fail(_, reason) = work {
-        return Err(JobError::Invalid(reason));
+        return invalid(reason);
     }
     let mut fired = FiringReport::default();
     start_run(connection, job, settings, slot, &work, &mut fired)?;
@@ -288,7 +288,8 @@ impl PlannedRuns {
         (due, midnight): (Timestamp, Timestamp),
         fired: &mut FiringReport,
     ) -> Result<(), StoreError> {
-        const TOLD: &str = "cron_braked";
+        /// The key in `meta` of the day of the last notice.
+        const NOTICE_KEY: &str = "cron_braked";
         let (row, reason) = (&self.job.row, "the tokens of cron.tokens_per_day were used up");
         if job_runs::insert(connection, &self.run_row(due, JobRunOutcome::Skipped, reason))? {
             fired.skipped += 1;
@@ -297,8 +298,8 @@ impl PlannedRuns {
             jobs::set_enabled(connection, &row.id, false, None, Some(reason))?;
         }
         let day = midnight.as_millisecond().to_string();
-        if meta::get(connection, TOLD)?.as_deref() != Some(&day) {
-            meta::set(connection, TOLD, &day)?;
+        if meta::get(connection, NOTICE_KEY)?.as_deref() != Some(&day) {
+            meta::set(connection, NOTICE_KEY, &day)?;
             tracing::warn!(
                 limit = settings.config.tokens_per_day,
                 "jobs have used their tokens of the day; prompts are skipped until midnight"
@@ -366,7 +367,7 @@ fn start_run(
     }
     match work {
         RunWork::Ask(draft) => {
-            if draft.insert(connection)? == InsertOutcome::New {
+            if draft.insert(connection)? {
                 fired.sessions.push(draft.message.session_key());
             }
         }
@@ -407,7 +408,7 @@ fn finish_run(
     }
     draft.insert_answered(connection, reply, error)?;
     for message in messages {
-        if message.insert(connection)? == InsertOutcome::New {
+        if message.insert(connection)? {
             fired.sessions.push(message.message.session_key());
         }
     }

@@ -6,10 +6,10 @@ use uuid::Uuid;
 
 use super::firing::{commit, plan};
 use super::run_end::{JobRunEnd, record_end};
-use super::testing::job_context;
+use super::testing::{job_context, on_store};
 use super::{Job, JobOrigin, JobRequest, JobScope, add, find, run_now};
 use crate::origin::JobTurn;
-use crate::store::{Connection, Durability, Store, StoreError, job_runs, jobs};
+use crate::store::{Connection, StoreError, job_runs, jobs};
 
 /// A job that is due at second 100, as it stands.
 fn job(connection: &Connection, name: &str) -> Job {
@@ -18,12 +18,6 @@ fn job(connection: &Connection, name: &str) -> Job {
     let asked = JobRequest { name: Some(name.to_owned()), prompt: Some("x".to_owned()), at, ..JobRequest::default() };
     let new = asked.into_new_job(&JobOrigin::terminal(), &job_context, now).unwrap();
     add(connection, &new, job_context.settings.config.max_jobs, now).unwrap()
-}
-
-async fn on_store(run: impl FnOnce(&Connection) -> Result<(), StoreError> + Send + 'static) {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
-    store.write(Durability::Synced, run).await.unwrap();
 }
 
 #[tokio::test]
@@ -37,9 +31,10 @@ async fn the_only_slot_of_a_job_waits_for_a_run_by_hand() {
         let runs = job_runs::of_job(connection, &job.row.id, 10)?;
         let outcomes: Vec<_> = runs.iter().map(|run| (run.due, run.outcome.as_str())).collect();
         assert_eq!((fired.started, fired.skipped, outcomes), (1, 0, vec![(100_000, "started"), (50_000, "started")]));
-        Ok(())
+        Ok::<_, StoreError>(())
     })
-    .await;
+    .await
+    .unwrap();
 }
 
 #[tokio::test]
@@ -58,7 +53,8 @@ async fn stopping_the_run_of_a_one_time_job_removes_the_job() {
             record_end(connection, &settings, &errand, &end)?;
             assert_eq!(find(connection, &JobScope::All, &id).is_ok(), expected, "{name}");
         }
-        Ok(())
+        Ok::<_, StoreError>(())
     })
-    .await;
+    .await
+    .unwrap();
 }

@@ -33,7 +33,7 @@ pub struct DeliveryTarget {
     /// thread.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
-    /// Whom the runs act for, and what is set for their turns.
+    /// The person for whom the runs act, and the settings of their turns.
     #[serde(default, skip_serializing_if = "TurnOrigin::is_default")]
     pub origin: TurnOrigin,
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::{CronSettings, JobError, ScheduleError, time_zone};
+use super::jobs::invalid;
+use super::{CronSettings, JobError, time_zone};
 use crate::text::{Language, one_line, truncate};
 
 /// The context that the tool, the commands and the API share; a reload replaces it.
@@ -34,7 +35,7 @@ impl JobContext {
     pub fn zone_of(&self, name: Option<&str>) -> Result<TimeZone, JobError> {
         match name {
             None => Ok(self.zone().clone()),
-            Some(name) => time_zone(name).map_err(|ScheduleError(words)| JobError::Invalid(words)),
+            Some(name) => Ok(time_zone(name)?),
         }
     }
 
@@ -50,7 +51,7 @@ impl JobContext {
             Some(hook) => format!("set channels.webhook.{hook}.callback_url, or "),
             None => String::new(),
         };
-        Err(JobError::Invalid(format!("channel: {why}; {callback}name another channel and chat: there are {known}")))
+        invalid(format!("channel: {why}; {callback}name another channel and chat: there are {known}"))
     }
 
     /// Refuses a model of an unknown provider. A name without a provider is resolved when the model is called.
@@ -60,33 +61,30 @@ impl JobContext {
     pub fn check_model(&self, model: &str) -> Result<(), JobError> {
         match model.split_once('/') {
             Some((provider, _)) if !self.providers.contains(provider) => {
-                let known: Vec<_> = self.providers.iter().map(String::as_str).collect();
-                Err(JobError::Invalid(format!(
-                    "model: there is no provider {provider:?}; there are {}",
-                    known.join(", ")
-                )))
+                let known = joined(&self.providers);
+                invalid(format!("model: there is no provider {provider:?}; there are {known}"))
             }
             _ => Ok(()),
         }
     }
-}
 
-impl JobContext {
     /// Returns the own name of an agent.
     ///
     /// # Errors
     /// There is no such agent; names those that there are.
     pub fn agent(&self, name: &str) -> Result<String, JobError> {
-        let found = self.agents.iter().find(|known| known.eq_ignore_ascii_case(name)).cloned();
-        found.ok_or_else(|| {
-            let known: Vec<_> = self.agents.iter().map(String::as_str).collect();
-            JobError::Invalid(format!(
-                "Agent '{}' not found; agents: {}",
-                truncate(&one_line(name), 80),
-                known.join(", ")
-            ))
-        })
+        match self.agents.iter().find(|known| known.eq_ignore_ascii_case(name)) {
+            Some(found) => Ok(found.clone()),
+            None => {
+                let (name, known) = (truncate(&one_line(name), 80), joined(&self.agents));
+                invalid(format!("Agent '{name}' not found; agents: {known}"))
+            }
+        }
     }
+}
+
+fn joined(names: &BTreeSet<String>) -> String {
+    names.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
 /// Formats a moment by the clock of `zone`, with seconds unless they are 0.

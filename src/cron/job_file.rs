@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::job_request::check_interval;
+use super::jobs::invalid;
 use super::schedule::zone_name;
 use super::{
     DeliveryMode, DeliveryTarget, Job, JobBody, JobContext, JobError, JobMaker, JobOrigin, JobScope, JobTask,
@@ -132,7 +133,7 @@ pub fn import(
         let word = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
         let (id, name) = (word("id"), word("name"));
         let taken = if id.as_ref().is_some_and(|id| !seen.insert(id.clone())) {
-            Err(JobError::Invalid("the file holds two jobs with this id; the first one counts".to_owned()))
+            invalid("the file holds two jobs with this id; the first one counts")
         } else {
             import_row(connection, value, job_context, now)
         };
@@ -179,22 +180,18 @@ struct AcceptedRow {
 }
 
 fn rows(text: &str) -> Result<Vec<Value>, JobError> {
-    let wrong = |words: String| Err(JobError::Invalid(words));
-    let file: Value = match daoyou_channels::json::from_str(text.trim_start_matches('\u{feff}')) {
-        Ok(file) => file,
-        Err(error) => return wrong(format!("the file is no JSON: {error}")),
-    };
-    let mut file = match file {
+    let file = daoyou_channels::json::from_str(text.trim_start_matches('\u{feff}'));
+    let mut file = match file.map_err(|error| JobError::Invalid(format!("the file is no JSON: {error}")))? {
         Value::Array(rows) => return Ok(rows),
         Value::Object(file) => file,
-        _ => return wrong("the file holds no jobs: {\"version\": 1, \"jobs\": […]} is expected".to_owned()),
+        _ => return invalid("the file holds no jobs: {\"version\": 1, \"jobs\": […]} is expected"),
     };
     if let Some(version) = file.get("version").filter(|version| **version != json!(VERSION)) {
-        return wrong(format!("the file has version {version}; version {VERSION} can be read"));
+        return invalid(format!("the file has version {version}; version {VERSION} can be read"));
     }
     match file.remove("jobs") {
         Some(Value::Array(rows)) => Ok(rows),
-        _ => wrong("the file holds no list \"jobs\": {\"version\": 1, \"jobs\": […]} is expected".to_owned()),
+        _ => invalid("the file holds no list \"jobs\": {\"version\": 1, \"jobs\": […]} is expected"),
     }
 }
 
@@ -229,9 +226,7 @@ fn import_row(
         if same_name && job.body == new.body && job.row.enabled == is_enabled {
             return Ok(AcceptedRow { job, note, is_new: false });
         }
-        return Err(JobError::Invalid(
-            "another job has this id; remove that one, or change the id in the file".to_owned(),
-        ));
+        return invalid("another job has this id; remove that one, or change the id in the file");
     }
     let mut job = add(connection, &new, job_context.settings.config.max_jobs, now)?;
     if !is_enabled {
@@ -247,7 +242,7 @@ fn part<T: DeserializeOwned>(what: &str, value: Value) -> Result<T, JobError> {
             Value::Bool(_) | Value::Number(_) | Value::String(_) => "a single value, no object",
             _ => "a list, no object",
         };
-        return Err(JobError::Invalid(format!("{what}: it is {kind}")));
+        return invalid(format!("{what}: it is {kind}"));
     }
     serde_json::from_value(value).map_err(|error| JobError::Invalid(format!("{what}: {error}")))
 }
@@ -257,7 +252,7 @@ fn check_id(id: &str) -> Result<&str, JobError> {
     if !id.is_empty() && id.len() <= MAX_ID && id.chars().all(is_plain) {
         return Ok(id);
     }
-    Err(JobError::Invalid(format!("id: {id:.40?}; ids have 1 to {MAX_ID} letters, digits, -, _ and .")))
+    invalid(format!("id: {id:.40?}; ids have 1 to {MAX_ID} letters, digits, -, _ and ."))
 }
 
 fn moment(what: &str, ms: i64) -> Result<Timestamp, JobError> {
@@ -279,7 +274,7 @@ impl FileSchedule {
                 // A job of this time that ran here and was kept is unchanged.
                 let is_known = here.is_some_and(|job| job.body.schedule == Schedule::At { at });
                 if at <= now && !is_known {
-                    return Err(JobError::Invalid(format!("its time, {at}, is past (it is {now:.0})")));
+                    return invalid(format!("its time, {at}, is past (it is {now:.0})"));
                 }
                 Ok(Schedule::At { at })
             }
@@ -309,7 +304,7 @@ impl FileJob {
     ) -> Result<(JobBody, Option<&'static str>), JobError> {
         let text = payload.message;
         if text.trim().is_empty() {
-            return Err(JobError::Invalid("payload.message is empty".to_owned()));
+            return invalid("payload.message is empty");
         }
         let task = match payload.kind {
             FileKind::AgentTurn => JobTask::Prompt(text),
@@ -325,7 +320,7 @@ impl FileJob {
         let chat_id = match payload.to.filter(|to| !to.is_empty()) {
             Some(to) => to,
             None if channel == "cli" => terminal.target.chat_id,
-            None => return Err(JobError::Invalid(format!("payload.to is missing: the chat on {channel}"))),
+            None => return invalid(format!("payload.to is missing: the chat on {channel}")),
         };
         let mut target = DeliveryTarget::of_chat(channel, chat_id);
         if let Some(session) = payload.session {

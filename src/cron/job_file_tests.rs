@@ -6,20 +6,15 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::job_file::{export, import};
+use super::testing::on_store;
 use super::{
     DeliveryMode, DeliveryTarget, JobBody, JobContext, JobMaker, JobOrigin, JobScope, JobTask, MisfirePolicy, NewJob,
     Schedule, add, find, list, set_enabled,
 };
-use crate::store::{Connection, Durability, Store, jobs};
+use crate::store::jobs;
 
 fn job_context() -> JobContext {
     super::testing::job_context(100, &["cli", "email"])
-}
-
-async fn on_store<T: Send + 'static>(run: impl FnOnce(&Connection) -> T + Send + 'static) -> T {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
-    store.write(Durability::Synced, move |connection| Ok(run(connection))).await.unwrap()
 }
 
 fn now() -> Timestamp {
@@ -85,9 +80,9 @@ async fn importing_accepts_or_refuses_each_row_by_itself() {
     assert!(first.imported[2].note.is_some_and(|note| note.contains("NO_REPLY")));
 }
 
-#[tokio::test]
-async fn importing_an_export_restores_the_jobs() {
-    let body = |schedule, task| JobBody {
+/// A job with all its fields set.
+fn body(schedule: Schedule, task: JobTask) -> JobBody {
+    JobBody {
         schedule,
         task,
         target: DeliveryTarget {
@@ -107,7 +102,11 @@ async fn importing_an_export_restores_the_jobs() {
         stale_after: Some(Span::from_secs(60)),
         jitter: Some(Span::from_secs(5)),
         delete_after_run: false,
-    };
+    }
+}
+
+#[tokio::test]
+async fn importing_an_export_restores_the_jobs() {
     let every = Schedule::every(Span::from_millis(90_500), now()).unwrap();
     let bodies = [
         body(
@@ -150,20 +149,8 @@ async fn importing_an_export_restores_the_jobs() {
 #[tokio::test]
 async fn importing_a_completed_job_changes_nothing() {
     let (here, elsewhere) = on_store(|connection| {
-        let body = JobBody {
-            schedule: Schedule::At { at: Timestamp::from_second(200).unwrap() },
-            task: JobTask::Prompt("a".to_owned()),
-            target: JobOrigin::terminal().target,
-            maker: JobOrigin::terminal().maker,
-            session: None,
-            model: None,
-            agent: None,
-            deliver: DeliveryMode::Always,
-            misfire: MisfirePolicy::Once,
-            stale_after: None,
-            jitter: None,
-            delete_after_run: false,
-        };
+        let at = Timestamp::from_second(200).unwrap();
+        let body = JobBody { jitter: None, ..body(Schedule::At { at }, JobTask::Prompt("a".to_owned())) };
         let new = NewJob { id: Some("once0001".to_owned()), name: "once".to_owned(), body };
         add(connection, &new, job_context().settings.config.max_jobs, Timestamp::from_second(100).unwrap()).unwrap();
         jobs::set_enabled(connection, "once0001", false, None, None).unwrap();

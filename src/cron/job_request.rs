@@ -10,6 +10,7 @@ use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::jobs::invalid;
 use super::schedule::{parse_instant, zone_name};
 use super::{
     DeliveryMode, DeliveryTarget, JobBody, JobContext, JobError, JobMaker, JobTask, MisfirePolicy, NewJob, Schedule,
@@ -103,9 +104,7 @@ impl JobRequest {
             let deliver = asked.deliver.unwrap_or_default();
             let for_prompts = [&asked.model, &asked.agent].into_iter().any(Option::is_some);
             if session.is_some() || for_prompts || deliver != DeliveryMode::Always {
-                return invalid(
-                    "session, model, agent and deliver are for prompts; a message is sent as it stands".to_owned(),
-                );
+                return invalid("session, model, agent and deliver are for prompts; a message is sent as it stands");
             }
         }
         if asked.model.as_deref().is_some_and(is_invalid_key) {
@@ -160,9 +159,9 @@ impl JobRequest {
             (Some(prompt), None) => JobTask::Prompt(prompt.clone()),
             (None, Some(message)) => JobTask::Message(message.clone()),
             (None, None) => {
-                return invalid("say what it does: a prompt, which the agent answers, or a message".to_owned());
+                return invalid("say what it does: a prompt, which the agent answers, or a message");
             }
-            (Some(_), Some(_)) => return invalid("a prompt and a message are given; give one of them".to_owned()),
+            (Some(_), Some(_)) => return invalid("a prompt and a message are given; give one of them"),
         };
         let (JobTask::Prompt(text) | JobTask::Message(text)) = &task;
         match text.chars().count() {
@@ -176,14 +175,14 @@ impl JobRequest {
     fn schedule(&self, job_context: &JobContext, now: Timestamp) -> Result<Schedule, JobError> {
         let zone = job_context.zone_of(self.tz.as_deref())?;
         if self.anchor.is_some() && self.every.is_none() {
-            return invalid("anchor goes with every alone".to_owned());
+            return invalid("anchor goes with every alone");
         }
         let schedule = match (&self.at, &self.every, &self.cron) {
             (Some(at), None, None) => Schedule::at(at, now, &zone),
             (first, Some(every), None) => {
                 let every: Span = every.parse().map_err(|error| JobError::Invalid(format!("every: {error}")))?;
                 let anchor = match (first, &self.anchor) {
-                    (Some(_), Some(_)) => return invalid("at and anchor: beside every, give one of them".to_owned()),
+                    (Some(_), Some(_)) => return invalid("at and anchor: beside every, give one of them"),
                     (Some(at), None) => first_slot(every, at, now, &zone)?,
                     (None, Some(words)) => parse_anchor(words, now, &zone)?,
                     (None, None) => now,
@@ -194,16 +193,14 @@ impl JobRequest {
             (None, None, None) => {
                 return invalid(
                     "say when: at (\"in 20m\", \"tomorrow 9:00\", 2026-03-08T09:00:00Z), every (\"2h\") or a cron \
-                     expression (\"0 9 * * *\")"
-                        .to_owned(),
+                     expression (\"0 9 * * *\")",
                 );
             }
-            _ => return invalid("at, every and a cron expression: give exactly one of them".to_owned()),
+            _ => return invalid("at, every and a cron expression: give exactly one of them"),
         };
-        match schedule {
-            Ok(Schedule::At { at }) => Ok(Schedule::At { at: to_millisecond(at) }),
-            Ok(schedule) => Ok(schedule),
-            Err(ScheduleError(words)) => invalid(words),
+        match schedule? {
+            Schedule::At { at } => Ok(Schedule::At { at: to_millisecond(at) }),
+            schedule => Ok(schedule),
         }
     }
 
@@ -221,7 +218,7 @@ impl JobRequest {
             return Ok(here.clone());
         }
         if place.maker.trust != Trust::Owner {
-            return invalid("only the owner makes jobs for another chat".to_owned());
+            return invalid("only the owner makes jobs for another chat");
         }
         job_context.check_channel(channel)?;
         if is_invalid_key(chat_id) {
@@ -237,7 +234,7 @@ impl JobRequest {
             return Ok(Some(here.clone()));
         }
         if place.maker.trust != Trust::Owner {
-            return invalid("only the owner names another session; \"this\" is the one of this chat".to_owned());
+            return invalid("only the owner names another session; \"this\" is the one of this chat");
         }
         if is_invalid_key(key) {
             return invalid(format!(
@@ -255,9 +252,7 @@ impl JobRequest {
 pub(super) fn check_interval(schedule: &Schedule, least: Duration, now: Timestamp) -> Result<(), JobError> {
     /// The number of slots that are examined for the shortest interval.
     const LOOKED_AT: usize = 200;
-    let slots = schedule.upcoming(now, LOOKED_AT);
-    let intervals = slots.windows(2).filter_map(|two| Duration::try_from(two[1].duration_since(two[0])).ok());
-    match intervals.min() {
+    match schedule.shortest_interval(now, LOOKED_AT) {
         Some(shortest) if shortest < least => invalid(format!(
             "a prompt every {} asks the model more often than cron.min_interval = \"{}\" allows; a message, which needs no \
              model, may repeat so often",
@@ -266,10 +261,6 @@ pub(super) fn check_interval(schedule: &Schedule, least: Duration, now: Timestam
         )),
         _ => Ok(()),
     }
-}
-
-fn invalid<T>(words: String) -> Result<T, JobError> {
-    Err(JobError::Invalid(words))
 }
 
 /// Drops the precision that the store and `cron.json` do not keep.
@@ -283,10 +274,9 @@ fn is_invalid_key(text: &str) -> bool {
 
 /// Reads the first time of an interval. Slots count from it in both directions, so that it must be the next slot.
 fn first_slot(every: Span, at: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, JobError> {
-    let first = match Schedule::at(at, now, zone) {
-        Ok(Schedule::At { at }) => to_millisecond(at),
-        Ok(_) => return invalid(format!("at: {at:?} is no time")),
-        Err(ScheduleError(words)) => return invalid(words),
+    let first = match Schedule::at(at, now, zone)? {
+        Schedule::At { at } => to_millisecond(at),
+        _ => return invalid(format!("at: {at:?} is no time")),
     };
     let wait = Duration::try_from(first.duration_since(now)).unwrap_or_default();
     if wait > every.0 {

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::run_times::RunTimes;
-use super::{Job, JobBody, JobMaker, JobTask, prompt};
+use super::{Job, JobBody, JobMaker, JobTask, ScheduleError, prompt};
 use crate::store::{Connection, StoreError, jobs};
 use crate::text::one_line;
 
@@ -29,6 +29,17 @@ pub enum JobError {
     NameTaken { name: String, id: String },
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl From<ScheduleError> for JobError {
+    fn from(ScheduleError(reason): ScheduleError) -> Self {
+        Self::Invalid(reason)
+    }
+}
+
+/// Refuses a request; `reason` explains what is wrong and what would be right.
+pub(super) fn invalid<T>(reason: impl Into<String>) -> Result<T, JobError> {
+    Err(JobError::Invalid(reason.into()))
 }
 
 /// The jobs that a caller may see and change.
@@ -95,17 +106,10 @@ pub fn add(connection: &Connection, new: &NewJob, max_jobs: u32, now: Timestamp)
 /// The job is never due, its prompt is no valid template, its id or name is taken, or there are too many jobs.
 pub fn preview(connection: &Connection, new: &NewJob, max_jobs: u32, now: Timestamp) -> Result<Job, JobError> {
     if jobs::count(connection)? >= usize::try_from(max_jobs).unwrap_or(usize::MAX) {
-        return Err(JobError::Invalid(format!(
-            "there are {max_jobs} jobs already, as many as cron.max_jobs allows; remove some"
-        )));
+        return invalid(format!("there are {max_jobs} jobs already, as many as cron.max_jobs allows; remove some"));
     }
-    if let JobTask::Prompt(template) = &new.body.task {
-        prompt::check(template).map_err(JobError::Invalid)?;
-    }
-    let id = new.id.clone().unwrap_or_else(new_id);
-    let moments = RunTimes { job: &id, schedule: &new.body.schedule, jitter: new.body.jitter, created: now };
-    moments.check_jitter(now).map_err(JobError::Invalid)?;
-    let next = next_slot(&moments, now)?;
+    let id = new.id.clone().unwrap_or_else(|| id_of(Uuid::new_v4()));
+    let next = first_run(&id, &new.body, now)?;
     if jobs::find(connection, &id)?.is_some() {
         return Err(taken(&id));
     }
@@ -138,12 +142,7 @@ pub fn replace(
     now: Timestamp,
 ) -> Result<Job, JobError> {
     let row = find_row(connection, scope, id_or_name)?;
-    if let JobTask::Prompt(template) = &new.body.task {
-        prompt::check(template).map_err(JobError::Invalid)?;
-    }
-    let moments = RunTimes { job: &row.id, schedule: &new.body.schedule, jitter: new.body.jitter, created: now };
-    moments.check_jitter(now).map_err(JobError::Invalid)?;
-    let next = next_slot(&moments, now)?.as_millisecond();
+    let next = first_run(&row.id, &new.body, now)?.as_millisecond();
     let name = if new.name.is_empty() || new.name == row.name { row.name.clone() } else { free_name(connection, new)? };
     let mut body = new.body.clone();
     if let Ok(old) = serde_json::from_str::<JobBody>(&row.body) {
@@ -155,6 +154,16 @@ pub fn replace(
     let body = serde_json::to_string(&body).map_err(StoreError::from)?;
     jobs::update(connection, &row.id, &name, &body, row.enabled.then_some(next))?;
     find(connection, &JobScope::All, &row.id)
+}
+
+/// Checks the task and the jitter of a new job, and returns its first run after `now`.
+fn first_run(id: &str, body: &JobBody, now: Timestamp) -> Result<Timestamp, JobError> {
+    if let JobTask::Prompt(template) = &body.task {
+        prompt::check(template).map_err(JobError::Invalid)?;
+    }
+    let run_times = RunTimes { job: id, schedule: &body.schedule, jitter: body.jitter, created: now };
+    run_times.check_jitter(now).map_err(JobError::Invalid)?;
+    next_slot(&run_times, now)
 }
 
 fn taken(id: &str) -> JobError {
@@ -174,7 +183,6 @@ pub fn find(connection: &Connection, scope: &JobScope, id_or_name: &str) -> Resu
 /// # Errors
 /// As [`find`].
 pub(super) fn find_row(connection: &Connection, scope: &JobScope, id_or_name: &str) -> Result<jobs::JobRow, JobError> {
-    let not_found = || JobError::NotFound(id_or_name.to_owned());
     let mut rows = match jobs::find(connection, id_or_name)? {
         Some(row) => vec![row],
         None => jobs::find_by_name(connection, id_or_name)?,
@@ -185,15 +193,11 @@ pub(super) fn find_row(connection: &Connection, scope: &JobScope, id_or_name: &s
         Err(_) => *scope == JobScope::All,
     });
     match rows.len() {
-        0 => Err(not_found()),
+        0 => Err(JobError::NotFound(id_or_name.to_owned())),
         1 => Ok(rows.remove(0)),
         _ => {
             let ids: Vec<_> = rows.iter().map(|row| row.id.as_str()).collect();
-            Err(JobError::Invalid(format!(
-                "{} jobs are called {id_or_name:?}; say which id: {}",
-                ids.len(),
-                ids.join(", ")
-            )))
+            invalid(format!("{} jobs are called {id_or_name:?}; say which id: {}", ids.len(), ids.join(", ")))
         }
     }
 }
@@ -269,10 +273,6 @@ pub(super) fn numbered(connection: &Connection, name: &str) -> Result<String, Jo
         free = format!("{name} {number}");
     }
     Ok(free)
-}
-
-fn new_id() -> String {
-    id_of(Uuid::new_v4())
 }
 
 /// Returns the id of the job that a call creates; it is the same when the call is repeated.

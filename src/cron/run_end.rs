@@ -55,7 +55,7 @@ pub fn follow_ups_of(
     record_end(connection, settings, job_turn, &end)
 }
 
-/// As [`ended`], also for runs that need no turn.
+/// As [`follow_ups_of`], also for runs that need no turn.
 pub fn record_end(
     connection: &Connection,
     settings: &CronSettings,
@@ -68,10 +68,9 @@ pub fn record_end(
         None => record_success(connection, job_turn, end, job.as_ref())?,
         Some(error) => record_failure(connection, settings, job_turn, end, (job.as_ref(), error))?,
     };
-    if let Some(told) = session_note(connection, settings, job_turn, end, (job.as_ref(), follows.reply.as_deref()))? {
-        for session in notified_sessions(connection, job_turn, end)? {
-            follows.messages.push(InboundDraft::of_note(&told, session));
-        }
+    if let Some(note) = session_note(connection, settings, job_turn, end, (job.as_ref(), follows.reply.as_deref()))? {
+        let sessions = notified_sessions(connection, job_turn, end)?.into_iter();
+        follows.messages.extend(sessions.map(|session| InboundDraft::of_note(&note, session)));
     }
     Ok(follows)
 }

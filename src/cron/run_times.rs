@@ -1,7 +1,6 @@
 //! The times at which a job runs: the slots of its schedule, each delayed by the job's jitter. The delay of a slot is always
 //! the same.
 
-use std::hash::Hasher;
 use std::time::Duration;
 
 use daoyou_channels::settings::Span;
@@ -37,10 +36,7 @@ impl<'a> RunTimes<'a> {
     /// Explains which jitter would be right.
     pub fn check_jitter(&self, now: Timestamp) -> Result<(), String> {
         let Some(jitter) = self.jitter.filter(|jitter| !jitter.0.is_zero()) else { return Ok(()) };
-        let coming = self.schedule.upcoming(now, LOOKED_AT);
-        let shortest =
-            coming.windows(2).filter_map(|pair| Duration::try_from(pair[1].duration_since(pair[0])).ok()).min();
-        match shortest {
+        match self.schedule.shortest_interval(now, LOOKED_AT) {
             Some(shortest) if jitter.0 >= shortest => Err(format!(
                 "a jitter of {jitter} is too long for a job that is due every {}; it must be shorter than that",
                 Span(shortest)
@@ -51,7 +47,7 @@ impl<'a> RunTimes<'a> {
 
     /// Returns the first run time after `after`.
     pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
-        let Some(jitter) = self.jitter.map(|Span(jitter)| jitter).filter(|jitter| !jitter.is_zero()) else {
+        let Some(Span(jitter)) = self.jitter.filter(|jitter| !jitter.0.is_zero()) else {
             return self.schedule.next_after(after);
         };
         // The delay may move a slot before `after` behind it.
@@ -104,25 +100,11 @@ impl<'a> RunTimes<'a> {
     /// Returns a number that is not negative and depends on the job and the slot alone.
     fn random(&self, slot: Timestamp) -> i64 {
         // FNV-1a is the same in each build, unlike the standard library's hash.
-        let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
-        hash.write(self.job.as_bytes());
-        hash.write(&slot.as_millisecond().to_le_bytes());
-        i64::try_from(hash.finish() >> 2).unwrap_or(0)
-    }
-}
-
-struct Fnv(u64);
-
-impl Hasher for Fnv {
-    fn finish(&self) -> u64 {
+        let bytes = self.job.bytes().chain(slot.as_millisecond().to_le_bytes());
+        let hash = bytes
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
         // The low bits of FNV are weak; the high bits are folded in.
-        self.0 ^ (self.0 >> 29)
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
+        i64::try_from((hash ^ (hash >> 29)) >> 2).unwrap_or(0)
     }
 }
 

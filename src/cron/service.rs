@@ -52,7 +52,7 @@ impl CronService {
 
     /// Runs until `shutdown`, and records the time of the stop: slots from then on until the next start are deferred.
     pub async fn run(self, shutdown: CancellationToken) {
-        let clock = WallClock::new(now_ms(), Instant::now());
+        let clock = WallClock { wall_ms: now_ms(), at: Instant::now() };
         let deferred = match last_stop(self.bus.store(), self.settings.get().drain_timeout).await {
             Ok(deferred) => deferred,
             Err(error) => {
@@ -249,10 +249,6 @@ struct WallClock {
 }
 
 impl WallClock {
-    fn new(wall_ms: i64, at: Instant) -> Self {
-        Self { wall_ms, at }
-    }
-
     /// Returns true if the wall clock lags behind the monotonic clock since the last reading; stores the new reading.
     fn was_set_back(&mut self, wall_ms: i64, at: Instant) -> bool {
         let passed = i64::try_from(at.saturating_duration_since(self.at).as_millis()).unwrap_or(i64::MAX);
@@ -281,7 +277,7 @@ mod tests {
             (-3_600_000, 60, true),
             (31_536_000_000, 60, false),
         ] {
-            let mut clock = WallClock::new(0, begun);
+            let mut clock = WallClock { wall_ms: 0, at: begun };
             let at = begun + Duration::from_secs(secs);
             assert_eq!(clock.was_set_back(wall, at), expected, "{wall}");
             assert!(!clock.was_set_back(wall, at), "once is enough");

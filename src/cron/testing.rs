@@ -6,7 +6,15 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 
 use super::{CronConfig, CronSettings, JobContext, JobNotices};
+use crate::store::{Connection, Durability, Store};
 use crate::text::Language;
+
+/// Runs `work` in a write to a new store.
+pub(super) async fn on_store<T: Send + 'static>(work: impl FnOnce(&Connection) -> T + Send + 'static) -> T {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+    store.write(Durability::Synced, move |connection| Ok(work(connection))).await.unwrap()
+}
 
 /// Returns a context in Shanghai, with these channels running.
 pub(super) fn job_context(max_jobs: u32, channels: &[&str]) -> JobContext {

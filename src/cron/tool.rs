@@ -14,19 +14,19 @@ use uuid::Uuid;
 use super::firing::check_run;
 use super::job_request::{JobOrigin, JobRequest};
 use super::job_text::lines;
-use super::jobs::{self, id_from, next_slot};
+use super::jobs::{self, id_from, invalid, next_slot};
 use super::run_times::RunTimes;
 use super::{
     DeliveryMode, DeliveryTarget, FiringReport, Job, JobContext, JobError, JobMaker, JobScope, JobService,
     MisfirePolicy, NewJob, run_now,
 };
 use crate::bus::ReplyTarget;
-use crate::chat::ToolSpec;
 use crate::origin::TurnOrigin;
 use crate::store::jobs::JobRow;
 use crate::store::{Connection, StoreError, job_runs};
 use crate::tools::{
-    AgentScope, ReplayPolicy, RowEffect, Tool, ToolContext, ToolEffect, ToolOutcome, ToolResult, WriteRows, tool_spec,
+    AgentScope, ReplayPolicy, RowEffect, Tool, ToolContext, ToolDefinition, ToolEffect, ToolOutcome, ToolResult,
+    WriteRows, with_arguments,
 };
 
 const NAME: &str = "cron";
@@ -88,7 +88,7 @@ enum TaskKind {
 
 /// Creates, lists and changes jobs. A change is committed together with the result of the call.
 pub struct CronTool {
-    spec: ToolSpec,
+    definition: ToolDefinition,
     service: Option<Arc<JobService>>,
 }
 
@@ -102,27 +102,23 @@ impl CronTool {
     pub fn to_be_shown() -> Self {
         let description = "Schedule a reminder, or a task for yourself, once or repeatedly; the outcome is sent to this \
                            chat. Use it whenever you promise something for later.";
-        Self { spec: tool_spec::<CronArgs>(NAME, description), service: None }
+        let definition = ToolDefinition {
+            // Text from outside must choose neither the recipient nor the model that is paid for.
+            literal_arguments: &["action", "agent", "model", "channel", "chat_id", "session", "job_id"],
+            ..ToolDefinition::changing::<CronArgs>(NAME, description, ReplayPolicy::Atomic)
+        };
+        Self { definition, service: None }
     }
 }
 
 #[async_trait]
 impl Tool for CronTool {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
     }
 
     fn is_restricted(&self, arguments: &Value, _: &ToolContext) -> bool {
         arguments["action"] != "list"
-    }
-
-    fn replay(&self) -> ReplayPolicy {
-        ReplayPolicy::Atomic
-    }
-
-    /// Text from outside must choose neither the recipient nor the model that is paid for.
-    fn literal_arguments(&self) -> &'static [&'static str] {
-        &["action", "agent", "model", "channel", "chat_id", "session", "job_id"]
     }
 
     fn validate(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
@@ -136,12 +132,8 @@ impl Tool for CronTool {
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        let failed = |error: String| ToolOutcome::from(ToolResult::failed(error));
-        let Some(service) = &self.service else { return failed("no gateway runs here".to_owned()) };
-        match serde_json::from_value(arguments) {
-            Ok(args) => carry_out(service, args, context).await.unwrap_or_else(|error| failed(error.to_string())),
-            Err(error) => failed(error.to_string()),
-        }
+        let Some(service) = &self.service else { return ToolResult::failed("no gateway runs here").into() };
+        with_arguments(arguments, |args| carry_out(service, args, context)).await
     }
 }
 
@@ -219,7 +211,7 @@ fn prepare(
         CronAction::Run => {
             let job = job(args.job_id.as_deref())?;
             if job_runs::unfinished(connection, &job.row.id)?.is_some() {
-                return Err(JobError::Invalid(format!("the last run of job {} is not done yet", job.row.id)));
+                return invalid(format!("the last run of job {} is not done yet", job.row.id));
             }
             check_run(connection, &job, &job_context.settings, now)?;
             Ok((format!("Job {} runs now", job.row.id), Some(JobEdit::Run(job.row.id))))
@@ -242,7 +234,7 @@ fn find_row(connection: &Connection, scope: &JobScope, id: &str) -> Result<JobRo
             let named: Vec<_> = named.map(|job| format!("{} ({})", job.row.id, job.row.name)).collect();
             let there =
                 if named.is_empty() { "there are none".to_owned() } else { format!("there are {}", named.join(", ")) };
-            Err(JobError::Invalid(format!("Job {id} not found; {there}")))
+            invalid(format!("Job {id} not found; {there}"))
         }
         found => found,
     }
@@ -276,7 +268,7 @@ impl CronArgs {
         };
         let every = match (self.every.filter(|every| !every.trim().is_empty()), self.every_seconds) {
             (Some(_), Some(_)) => {
-                return Err(JobError::Invalid("every and every_seconds: give one of them".to_owned()));
+                return invalid("every and every_seconds: give one of them");
             }
             (every, None) => every,
             (None, Some(seconds)) => Some(format!("{seconds}s")),

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use daoyou_channels::{InboundMessage, SessionKey, Trust, TurnSettings};
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::run_message::{RunSlot, RunWork, work};
@@ -64,20 +63,12 @@ fn context(trust: Trust, chat: &str) -> ToolContext {
     ToolContext {
         session: SessionKey::of_chat("webhook:in", chat),
         turn: Uuid::from_u128(7),
-        call_id: String::new(),
         channel: "webhook:in".to_owned(),
         chat_id: chat.to_owned(),
-        sender: String::new(),
-        files: Arc::default(),
         trust,
         metadata: r#"{"thread":"t"}"#.into(),
         origin: Arc::new(TurnOrigin::parse(r#"{"settings":{"model":"a/b","requested_model":"c/d"}}"#)),
-        taint: Arc::default(),
-        allow_lists: Arc::default(),
-        agent: Arc::default(),
-        is_approved: false,
-        question: Arc::default(),
-        cancel: CancellationToken::new(),
+        ..crate::tools::testing::context()
     }
 }
 

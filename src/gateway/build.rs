@@ -9,6 +9,7 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use daoyou_channels::api;
 use daoyou_channels::cli::{CliChannel, Language, NameDirectory, TerminalSetup};
+use daoyou_channels::outgoing::OutgoingFiles;
 use daoyou_channels::trust::TrustLists;
 use daoyou_channels::{ChannelContext, Inbox, SessionKey};
 use jiff::Timestamp;
@@ -21,7 +22,7 @@ use super::channels::{self, Channels};
 use super::check::{build_models, check_models, check_tools, open_tls};
 use super::inspect::{self, RunningInspector};
 use super::reload::ReloadSource;
-use super::runtime::{FixedParts, Runtime};
+use super::runtime::{FixedParts, Runtime, unopened};
 use super::settings::{job_context, memory_settings, page_address};
 use super::upkeep::repair_modes;
 use crate::agent::{AgentLoop, RunningTurns, prepare_workspace};
@@ -146,7 +147,10 @@ impl Gateway {
         let port = listening.as_ref().map_or(0, |listening| listening.address().port());
         let state = Arc::new(AppState {
             page: page_hub(&bus, commits, stop_serving.clone()),
-            folders: Arc::new(FileFolders::new(fixed.workspace.clone(), home.dir())),
+            folders: Arc::new(FileFolders {
+                workspace: fixed.workspace.clone(),
+                outgoing: OutgoingFiles::of_home(home.dir()),
+            }),
             auth: Authenticator::new(config.gateway.token.clone(), home, bus.store().clone(), port),
             address: listening.as_ref().map(|listening| page_address(config, listening.address())),
             started: Timestamp::now(),
@@ -161,10 +165,8 @@ impl Gateway {
             inspector: Arc::new(inspector),
             shutdown: stop_serving.clone(),
         });
-        let server = listening.map(|listening| {
-            let channels = http::ChannelRoutes::of(&running, &context);
-            listening.serve(http::tcp_routes(&state, channels), bus.metrics().clone())
-        });
+        let server = listening
+            .map(|listening| listening.serve(http::tcp_routes(&state, &running, &context), bus.metrics().clone()));
         Ok(Self {
             _lock: lock,
             loaded: loaded.clone(),
@@ -349,8 +351,7 @@ async fn build_agent(
     let metrics = Arc::new(Metrics::default());
     let commits = Arc::new(Notify::new());
     let store = open_store(home, metrics.clone(), commits.clone())?;
-    let processes = Processes::open(store.clone(), &workspace)
-        .with_context(|| format!("the workspace {} cannot be opened", workspace.display()))?;
+    let processes = Processes::open(store.clone(), &workspace).with_context(|| unopened(&workspace))?;
     let weak_bus = WeakBus::default();
     let fixed = FixedParts {
         home: home.clone(),
@@ -382,7 +383,7 @@ async fn build_agent(
     };
     runtime.get().add_runner(&fixed.workspace, bus.clone(), running, MiddlewareState::default())?;
     let runner = runtime.part(|runtime| runtime.runner());
-    fixed.processes.set_announcer(Arc::new(ProcessAnnouncer::new(runner.clone())));
+    fixed.processes.set_announcer(Arc::new(ProcessAnnouncer(runner.clone())));
     Ok(AgentParts { agent: AgentLoop::new(runner, only_session, waited), runtime, fixed, bus, commits })
 }
 

@@ -7,7 +7,7 @@ use anyhow::Context;
 use daoyou_channels::Channel;
 use daoyou_channels::api::{self, ApiChannel};
 use daoyou_channels::cli::CliChannel;
-use daoyou_channels::email::{self, EmailChannel, EmailSetup, MailLanguage};
+use daoyou_channels::email::{self, EmailChannel, EmailSetup};
 use daoyou_channels::outgoing::OutgoingFiles;
 use daoyou_channels::trust::TrustLists;
 use daoyou_channels::webhook::{Webhook, WebhookConfig};
@@ -18,7 +18,6 @@ use crate::config::Config;
 use crate::home::Home;
 use crate::http::{PAGE_CHANNEL, PageChannel};
 use crate::mcp::{MCP_CHANNEL, McpChannel};
-use crate::phrases::Locale;
 
 /// The channels of a gateway.
 pub(super) struct Channels {
@@ -93,10 +92,7 @@ fn build_email(config: &Config, home: &Home, trust: &TrustLists) -> Result<Arc<d
         workspace: &workspace,
         outgoing: OutgoingFiles::of_home(home.dir()),
         lists: trust.clone(),
-        language: match config.agent.locale.resolve() {
-            Locale::En => MailLanguage::English,
-            Locale::Zh => MailLanguage::Chinese,
-        },
+        language: config.agent.locale.resolve(),
     };
     Ok(Arc::new(EmailChannel::new(config.channels.email.clone(), setup)?))
 }

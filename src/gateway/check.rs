@@ -1,13 +1,12 @@
 //! Checks of a configuration that need the modules themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use super::agents::load_agents;
 use crate::config::{ConfigFault, ConfigFaults, LoadedConfig, join};
 use crate::home::Home;
 use crate::http::{ReloadingTls, TlsFile};
-use crate::llm::{Models, OfflineProvider, ProviderFault};
+use crate::llm::{Models, ProviderFault};
 use crate::tools::{TOOL_NAMES, is_tool, nearest_tool};
 
 /// Returns all faults that these checks find. Nothing is started.
@@ -31,7 +30,7 @@ pub fn check(loaded: &LoadedConfig, home: &Home, env: &BTreeMap<String, String>)
     });
     faults.extend(found);
     if let Ok(models) = models {
-        let named = named_models(loaded, &models).filter(|(_, model, _)| {
+        let named = named_models(loaded, &models).into_iter().filter(|(_, model, _)| {
             let provider = model.split('/').next().unwrap_or_default();
             !faulty.contains(provider)
         });
@@ -70,7 +69,7 @@ pub(super) fn build_models(
     if price.as_ref().is_some_and(|price| !price.is_sound()) {
         return Err(ConfigFaults(vec![loaded.fault("agent.fallback_price", "a price is a number, zero or more", "")]));
     }
-    Models::build(&loaded.config.providers, env, Arc::new(OfflineProvider))
+    Models::build(&loaded.config.providers, env)
         .map(|models| models.with_fallback_price(price))
         .map_err(|faults| ConfigFaults(faults.into_iter().map(fault).collect()))
 }
@@ -78,37 +77,39 @@ pub(super) fn build_models(
 /// Checks that each model in the configuration has a provider. The models of webhooks are needed only when a message arrives,
 /// and then nobody may be there to see the failure.
 pub(super) fn check_models(loaded: &LoadedConfig, models: &Models) -> Result<(), ConfigFaults> {
-    all(named_models(loaded, models).filter_map(|(key, _, result)| Some(loaded.fault(&key, result.err()?, ""))))
+    let named = named_models(loaded, models).into_iter();
+    all(named.filter_map(|(key, _, result)| Some(loaded.fault(&key, result.err()?, ""))))
 }
 
 /// Returns each model in the configuration: its key, the model, and whether it has a provider.
-fn named_models(loaded: &LoadedConfig, models: &Models) -> impl Iterator<Item = (String, String, Result<(), String>)> {
-    let hooks = loaded.config.channels.webhook.iter().filter(|(_, hook)| hook.enabled);
-    let hooks =
-        hooks.filter_map(|(name, hook)| Some((format!("channels.webhook.{name}.model"), hook.model.as_deref()?)));
-    let of_agents = loaded.config.agents.iter().filter(|(_, agent)| !agent.model.is_empty());
-    let of_agents = of_agents.map(|(name, agent)| (join(&join("agents", name), "model"), agent.model.as_str()));
-    let agent = &loaded.config.agent;
-    let fallback = agent.fallback.iter().map(|model| ("agent.fallback".to_owned(), model.as_str()));
-    let named =
-        std::iter::once(("agent.model".to_owned(), agent.model.as_str())).chain(fallback).chain(hooks).chain(of_agents);
-    let named = named.chain([("memory.model".to_owned(), loaded.config.memory.model.as_str())]);
-    let named =
-        named.map(|(key, model)| (key, model.to_owned(), models.check(model).map_err(|error| error.to_string())));
-    let settings = &loaded.config.memory.embeddings;
-    let vectors = models.embedder(&settings.model, settings.dimensions).map(drop).map_err(|error| error.to_string());
-    let vectors =
-        (!settings.model.is_empty()).then(|| ("memory.embeddings.model".to_owned(), settings.model.clone(), vectors));
-    let postprocess = &loaded.config.tools.postprocess;
-    let check = |key: &str, model: &str, vectors: bool| {
-        let result = if vectors { models.embedder(model, 0).map(drop) } else { models.check(model) };
-        (!model.is_empty()).then(|| (key.to_owned(), model.to_owned(), result.map_err(|error| error.to_string())))
+fn named_models(loaded: &LoadedConfig, models: &Models) -> Vec<(String, String, Result<(), String>)> {
+    let config = &loaded.config;
+    let check =
+        |key: String, model: &str| (key, model.to_owned(), models.check(model).map_err(|error| error.to_string()));
+    let check_embedder = |key: &str, model: &str, dimensions| {
+        let result = models.embedder(model, dimensions).map(drop).map_err(|error| error.to_string());
+        (key.to_owned(), model.to_owned(), result)
     };
-    let of_results = [
-        check("tools.postprocess.semantic.model", &postprocess.semantic.model, true),
-        check("tools.postprocess.llm.model", &postprocess.llm.model, false),
-    ];
-    named.chain(vectors).chain(of_results.into_iter().flatten()).collect::<Vec<_>>().into_iter()
+    let mut named = vec![check("agent.model".to_owned(), &config.agent.model)];
+    named.extend(config.agent.fallback.iter().map(|model| check("agent.fallback".to_owned(), model)));
+    let hooks = config.channels.webhook.iter().filter(|(_, hook)| hook.enabled);
+    named.extend(
+        hooks.filter_map(|(name, hook)| Some(check(format!("channels.webhook.{name}.model"), hook.model.as_deref()?))),
+    );
+    let agents = config.agents.iter().filter(|(_, agent)| !agent.model.is_empty());
+    named.extend(agents.map(|(name, agent)| check(join(&join("agents", name), "model"), &agent.model)));
+    named.push(check("memory.model".to_owned(), &config.memory.model));
+    let (embeddings, postprocess) = (&config.memory.embeddings, &config.tools.postprocess);
+    if !embeddings.model.is_empty() {
+        named.push(check_embedder("memory.embeddings.model", &embeddings.model, embeddings.dimensions));
+    }
+    if !postprocess.semantic.model.is_empty() {
+        named.push(check_embedder("tools.postprocess.semantic.model", &postprocess.semantic.model, 0));
+    }
+    if !postprocess.llm.model.is_empty() {
+        named.push(check("tools.postprocess.llm.model".to_owned(), &postprocess.llm.model));
+    }
+    named
 }
 
 /// Opens the certificate of the configuration, if it names one.

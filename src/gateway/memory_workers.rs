@@ -18,40 +18,37 @@ use crate::memory::{MemoryFileWriter, MessageIndexer};
 /// The pause after a worker panicked: it may panic again.
 const PANIC_PAUSE: Duration = Duration::from_secs(60);
 
+/// A running worker, with its name for the log.
+type WorkerTask = (&'static str, JoinHandle<()>);
+
 /// The running workers.
 pub(super) struct MemoryWorkers {
-    consolidation: JoinHandle<()>,
-    indexer: JoinHandle<()>,
-    files: JoinHandle<()>,
-    vectors: JoinHandle<()>,
+    /// Those that end when the gateway stops.
+    stopping: [WorkerTask; 3],
+    files: WorkerTask,
     stop_files: CancellationToken,
 }
 
 impl MemoryWorkers {
     /// Starts the workers; a gateway that runs a single conversation consolidates `only` that one.
     pub fn start(runtime: &Arc<Live<Runtime>>, only: Option<SessionKey>, stopping: &CancellationToken) -> Self {
-        let memory = || runtime.part(|runtime| &runtime.memory);
         let stop_files = CancellationToken::new();
+        let memory = runtime.part(|runtime| &runtime.memory);
+        let (runner, consolidated) = (runtime.part(|runtime| runtime.runner()), memory.clone());
+        let (indexed, embedded, written) = (memory.clone(), memory.clone(), memory);
         Self {
-            consolidation: restart_on_panic("the consolidation", stopping, {
-                let (runner, memory) = (runtime.part(|runtime| runtime.runner()), memory());
-                let stop = stopping.clone();
-                move || {
+            stopping: [
+                restart_on_panic("the consolidation", stopping, move |stop| {
                     let runner = runner.clone();
-                    Consolidator::new(move || runner.get().summarizer(), memory.clone(), only.clone()).run(stop.clone())
-                }
-            }),
-            indexer: restart_on_panic("the indexer", stopping, {
-                let (memory, stop) = (memory(), stopping.clone());
-                move || MessageIndexer::new(memory.clone()).run(stop.clone())
-            }),
-            files: restart_on_panic("the writer of the memory files", &stop_files, {
-                let (memory, stop) = (memory(), stop_files.clone());
-                move || MemoryFileWriter::new(memory.clone()).run(stop.clone())
-            }),
-            vectors: restart_on_panic("the indexer of vectors", stopping, {
-                let (memory, stop) = (memory(), stopping.clone());
-                move || EmbeddingIndexer::new(memory.clone()).run(stop.clone())
+                    Consolidator::new(move || runner.get().summarizer(), consolidated.clone(), only.clone()).run(stop)
+                }),
+                restart_on_panic("the indexer", stopping, move |stop| MessageIndexer::new(indexed.clone()).run(stop)),
+                restart_on_panic("the indexer of vectors", stopping, move |stop| {
+                    EmbeddingIndexer::new(embedded.clone()).run(stop)
+                }),
+            ],
+            files: restart_on_panic("the writer of the memory files", &stop_files, move |stop| {
+                MemoryFileWriter::new(written.clone()).run(stop)
             }),
             stop_files,
         }
@@ -60,11 +57,11 @@ impl MemoryWorkers {
     /// Waits for the workers that end when the gateway stops; then the memory files are written for the last time, so that they
     /// contain the newest memories too.
     pub async fn end(self) {
-        log_join_error("the consolidation", self.consolidation.await);
-        log_join_error("the indexer", self.indexer.await);
-        log_join_error("the indexer of vectors", self.vectors.await);
+        for (part, task) in self.stopping {
+            log_join_error(part, task.await);
+        }
         self.stop_files.cancel();
-        log_join_error("the writer of the memory files", self.files.await);
+        log_join_error(self.files.0, self.files.1.await);
     }
 }
 
@@ -72,17 +69,18 @@ impl MemoryWorkers {
 fn restart_on_panic<Run: Future<Output = ()> + Send>(
     part: &'static str,
     stop: &CancellationToken,
-    start: impl Fn() -> Run + Send + Sync + 'static,
-) -> JoinHandle<()> {
+    start: impl Fn(CancellationToken) -> Run + Send + Sync + 'static,
+) -> WorkerTask {
     let stop = stop.clone();
-    tokio::spawn(async move {
-        while AssertUnwindSafe(start()).catch_unwind().await.is_err() {
+    let task = tokio::spawn(async move {
+        while AssertUnwindSafe(start(stop.clone())).catch_unwind().await.is_err() {
             tracing::error!(part, "a worker panicked; it starts again in a minute");
             if stop.run_until_cancelled(tokio::time::sleep(PANIC_PAUSE)).await.is_none() {
                 return;
             }
         }
-    })
+    });
+    (part, task)
 }
 
 /// Logs that a task panicked or was aborted.

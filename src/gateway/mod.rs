@@ -29,7 +29,7 @@ pub use crate::mcp::{ImportedServer, import_servers};
 pub use crate::skills::{ReviewedFileKind, SkillCandidate, SkillProblem, SkillReview, check_skills};
 pub use build::{Gateway, Options, banner, names_no_model};
 pub use check::check;
-pub use inspect::format_age;
+pub use inspect::{Inspector, format_age};
 pub use offline_store::{
     change_jobs, change_memory, change_store, change_tokens, inspect as inspect_offline, list_tokens, read_jobs,
     read_memory, read_store, run_tool,
@@ -38,6 +38,6 @@ pub use read_only::{GatewayStart, serve};
 pub use reload::{ConfigLoader, ReloadSource};
 pub use run::supervise_command;
 pub use settings::{language, timezone};
-pub use setup::{ServiceOffer, SetupTest, service_offers};
+pub use setup::{ServiceOffer, service_offers};
 pub use skills::{FoundSkills, SkillInstaller};
 pub use trash::{empty_trash, list_trash, restore_trash};

@@ -21,6 +21,17 @@ use crate::query::{
 };
 use crate::store::Store;
 
+/// Opens the store for `work` alone.
+async fn with_store<T, E>(home: &Home, work: impl AsyncFnOnce(&Store) -> Result<T, E>) -> anyhow::Result<T>
+where
+    anyhow::Error: From<E>,
+{
+    let store = Store::open(&home.database())?;
+    let done = work(&store).await;
+    store.close().await;
+    Ok(done?)
+}
+
 /// Answers a query about sessions, turns or the queue.
 ///
 /// # Errors
@@ -36,10 +47,8 @@ pub async fn read_store(home: &Home, _lock: &HomeLock, query: StoreQuery) -> any
             _ => Err(anyhow!("there is no {subject}")),
         };
     }
-    let store = Store::open(&home.database())?;
-    let answer = query::read(&store, query).await;
-    store.close().await;
-    answer?.with_context(|| format!("there is no {subject}"))
+    let answer = with_store(home, async |store| query::read(store, query).await).await?;
+    answer.with_context(|| format!("there is no {subject}"))
 }
 
 /// Makes a change to sessions, turns or the queue.
@@ -54,10 +63,8 @@ pub async fn change_store(home: &Home, _lock: &HomeLock, change: StoreChange) ->
             _ => Err(anyhow!("there is no {subject}")),
         };
     }
-    let store = Store::open(&home.database())?;
-    let applied = query::apply(&store, change).await;
-    store.close().await;
-    Ok(applied?.with_context(|| format!("there is no {subject}"))?.answer)
+    let applied = with_store(home, async |store| query::apply(store, change).await).await?;
+    Ok(applied.with_context(|| format!("there is no {subject}"))?.answer)
 }
 
 /// Lists the named tokens.
@@ -69,10 +76,7 @@ pub async fn list_tokens(home: &Home, _lock: &HomeLock) -> anyhow::Result<Value>
     if !home.database().exists() {
         return Ok(json!([]));
     }
-    let store = Store::open(&home.database())?;
-    let listed = query::access::list(&store).await;
-    store.close().await;
-    Ok(listed?)
+    with_store(home, query::access::list).await
 }
 
 /// Adds or revokes a named token.
@@ -80,10 +84,7 @@ pub async fn list_tokens(home: &Home, _lock: &HomeLock) -> anyhow::Result<Value>
 /// # Errors
 /// The change is invalid, or the store cannot be written.
 pub async fn change_tokens(home: &Home, _lock: &HomeLock, change: TokenChange) -> anyhow::Result<Value> {
-    let store = Store::open(&home.database())?;
-    let applied = query::access::apply(&store, change).await;
-    store.close().await;
-    Ok(applied?)
+    with_store(home, async |store| query::access::apply(store, change).await).await
 }
 
 /// Answers a query about jobs.
@@ -99,10 +100,7 @@ pub async fn read_jobs(home: &Home, _lock: &HomeLock, loaded: &LoadedConfig, que
             JobQuery::Export => Ok(json!({ "version": 1, "jobs": [] })),
         };
     }
-    let store = Store::open(&home.database())?;
-    let answer = jobs::read(&store, query, context).await;
-    store.close().await;
-    Ok(answer?)
+    with_store(home, async |store| jobs::read(store, query, context).await).await
 }
 
 /// Makes a change to jobs, which the next gateway follows.
@@ -116,10 +114,7 @@ pub async fn change_jobs(
     change: JobChange,
 ) -> anyhow::Result<Value> {
     let context = Arc::new(job_context(&loaded.config, &load_agents(loaded, home).0)?);
-    let store = Store::open(&home.database())?;
-    let applied = jobs::apply(&store, change, context).await;
-    store.close().await;
-    Ok(applied?.answer)
+    Ok(with_store(home, async |store| jobs::apply(store, change, context).await).await?.answer)
 }
 
 /// Answers a query about memories.

@@ -22,17 +22,13 @@ const ROUND: i64 = 3_600;
 
 /// The periodic work of a running gateway.
 pub(super) struct PeriodicWork {
-    upkeep: Upkeep,
-    heartbeat: Option<Heartbeat>,
-    runtime: Arc<Live<Runtime>>,
+    pub upkeep: Upkeep,
+    /// A process that serves one conversation has none.
+    pub heartbeat: Option<Heartbeat>,
+    pub runtime: Arc<Live<Runtime>>,
 }
 
 impl PeriodicWork {
-    /// Creates the work; a process that serves one conversation has no heartbeat.
-    pub fn new(upkeep: Upkeep, heartbeat: Option<Heartbeat>, runtime: Arc<Live<Runtime>>) -> Self {
-        Self { upkeep, heartbeat, runtime }
-    }
-
     /// Runs until `shutdown`.
     pub async fn run(self, shutdown: CancellationToken) {
         let work = async {

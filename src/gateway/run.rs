@@ -177,7 +177,7 @@ impl Gateway {
         let heartbeat = is_daemon
             .then(|| Heartbeat::new(self.bus.clone(), &self.fixed.workspace, &PRIVATE.default_visibility().hidden))
             .transpose()?;
-        Ok(PeriodicWork::new(upkeep, heartbeat, self.runtime.clone()))
+        Ok(PeriodicWork { upkeep, heartbeat, runtime: self.runtime.clone() })
     }
 
     async fn serve_control(&self) -> anyhow::Result<()> {

@@ -23,7 +23,7 @@ use crate::config::{Config, LoadedConfig, SettingOrigin};
 use crate::cron::{CronTool, JobService};
 use crate::home::Home;
 use crate::llm::Models;
-use crate::mcp::{McpServers, McpServersSetup};
+use crate::mcp::{McpHost, McpServers};
 use crate::memory::{self, MemoryService};
 use crate::metrics::Metrics;
 use crate::phrases::Phrases;
@@ -37,14 +37,13 @@ use crate::tools::{self, Processes, Tool, ToolDeps, ToolExecutor, ToolResultCach
 use crate::turn::context::conversation_context::{ContextBuilder, ContextSettings};
 use crate::turn::context::images::ImageLoader;
 use crate::turn::context::system_prompt::{PromptSkills, SystemPrompt};
-use crate::turn::limits::TurnLimits;
 use crate::turn::middleware::{MiddlewareName, MiddlewareParts, MiddlewareSettings, MiddlewareStack, MiddlewareState};
-use crate::turn::model_chains::ModelChains;
-use crate::turn::orchestrators::Orchestrators;
+use crate::turn::orchestrators::ModelChains;
 use crate::turn::token_budget::TokenBudget;
+use crate::turn::turn_loop::TurnLimits;
 
 /// This program. Not the path of the file, which may be replaced on disk while the program runs.
-const OWN_PROGRAM: &str = "/proc/self/exe";
+pub(super) const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// A snapshot of everything that depends on the configuration. A reload builds a new one and stores it once, in the gateway's
 /// `Live<Runtime>`; nothing in a snapshot changes. Whatever begins takes what it needs from one snapshot: the agent loop takes
@@ -237,7 +236,7 @@ impl Runtime {
             chains: ModelChains {
                 models: commands.models.clone(),
                 fallback: agent.fallback.clone(),
-                orchestrators: Orchestrators::new(agent.orchestrator),
+                orchestrator: agent.orchestrator,
             },
             tools: TurnTools {
                 all: commands.tools.clone(),
@@ -298,7 +297,8 @@ pub(super) fn describe_settings(loaded: &LoadedConfig) -> Value {
     rows.collect()
 }
 
-fn unopened(workspace: &Path) -> String {
+/// Returns the message of an error of a workspace that cannot be opened.
+pub(super) fn unopened(workspace: &Path) -> String {
     format!("the workspace {} cannot be opened", workspace.display())
 }
 
@@ -390,8 +390,8 @@ pub(super) fn mcp_servers(
     let (exec, reserve) = (tool_settings(config, workspace).exec, config.store.reserve.0.0);
     let runner = tools::command_runner(&exec, workspace, home.dir(), PRIVATE, reserve, OWN_PROGRAM.into())?;
     let workspace = workspace.canonicalize().with_context(|| unopened(workspace))?;
-    let setup = McpServersSetup { home: home.dir(), workspace, runner, exec: &exec, changed };
-    Ok(Arc::new(McpServers::new(&config.mcp, setup, previous)))
+    let host = McpHost { home: home.dir().to_owned(), workspace, runner, exec, changed };
+    Ok(Arc::new(McpServers::new(&config.mcp, host, previous)))
 }
 
 /// Builds the tools over `workspace`.
@@ -440,7 +440,7 @@ mod tests {
         let deps = tool_deps(&config, ServiceTools::new(&bus, &skills, &agents).with_mcp(&mcp));
         let built = build_tools(&config, &workspace, &home, deps).unwrap();
         let built: Vec<_> =
-            built.registry().all().map(|(tool, _)| (tool.spec().name.clone(), tool.aliases())).collect();
+            built.registry().all().map(|(tool, _)| (tool.spec().name.clone(), tool.definition().aliases)).collect();
         let known: Vec<_> = tools::TOOL_NAMES.iter().map(|(name, others)| ((*name).to_owned(), *others)).collect();
         assert_eq!(built, known);
     }

@@ -23,7 +23,7 @@ use crate::http::PAGE_CHANNEL;
 use crate::llm::{Embedder, Models, OFFLINE, SERVICES};
 use crate::memory::{self, Identities, MemorySettings};
 use crate::metrics::Metrics;
-use crate::phrases::{Locale, Phrases};
+use crate::phrases::Phrases;
 use crate::postprocess::{ModelUse, ResultSummarizer};
 use crate::profiles::AgentDirectory;
 use crate::session::resets::SessionScope;
@@ -149,10 +149,7 @@ pub(super) fn memory_settings(config: &Config, workspace: PathBuf) -> anyhow::Re
 /// Returns what makes vectors of memories. `None` if no model is set, or if it is unknown, which was checked before.
 pub(super) fn embedder(config: &Config, models: &Models, metrics: &Arc<Metrics>) -> Option<Embedder> {
     let settings = &config.memory.embeddings;
-    let embedder = models.embedder(&settings.model, settings.dimensions).ok()?;
-    let metrics = metrics.clone();
-    let count = move |provider: &str, model: &str, tokens| metrics.turns.model_read(provider, model, tokens);
-    Some(embedder.counted_by(Arc::new(count)))
+    counted_embedder(models, &settings.model, settings.dimensions, metrics)
 }
 
 /// Returns what compares parts of results with questions: the model of `tools.postprocess.semantic`, else that of the memories.
@@ -161,9 +158,13 @@ pub(super) fn result_embedder(config: &Config, models: &Models, metrics: &Arc<Me
     if own.is_empty() {
         return embedder(config, models, metrics);
     }
+    counted_embedder(models, own, 0, metrics)
+}
+
+fn counted_embedder(models: &Models, model: &str, dimensions: u32, metrics: &Arc<Metrics>) -> Option<Embedder> {
     let metrics = metrics.clone();
     let count = move |provider: &str, model: &str, tokens| metrics.turns.model_read(provider, model, tokens);
-    Some(models.embedder(own, 0).ok()?.counted_by(Arc::new(count)))
+    Some(models.embedder(model, dimensions).ok()?.counted_by(Arc::new(count)))
 }
 
 /// Returns what summarises results; `None` if no model is set.
@@ -220,16 +221,22 @@ fn delivers(config: &Config, channel: &str) -> bool {
 
 /// Returns the address of the page for a browser on this machine, if the server listens on `listen`.
 pub(super) fn page_address(config: &Config, listen: SocketAddr) -> String {
-    let is_tls = config.gateway.tls.cert.is_some();
-    let host = match listen.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.to_string(),
-        IpAddr::V6(ip) if ip.is_unspecified() => format!("[{}]", Ipv6Addr::LOCALHOST),
-        IpAddr::V4(ip) => ip.to_string(),
-        IpAddr::V6(ip) => format!("[{ip}]"),
-    };
     // A certificate is for a name.
-    let named = config.gateway.hosts.first().filter(|_| is_tls).cloned();
-    format!("{}://{}:{}", if is_tls { "https" } else { "http" }, named.unwrap_or(host), listen.port())
+    match (config.gateway.tls.cert.is_some(), config.gateway.hosts.first()) {
+        (true, Some(name)) => format!("https://{name}:{}", listen.port()),
+        (true, None) => format!("https://{}", local_address(listen)),
+        (false, _) => format!("http://{}", local_address(listen)),
+    }
+}
+
+/// Returns the address at which this machine reaches a server that listens on `listen`.
+pub(super) fn local_address(listen: SocketAddr) -> SocketAddr {
+    let ip = match listen.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, listen.port())
 }
 
 /// Returns the owner's time zone.
@@ -245,10 +252,7 @@ pub fn timezone(config: &Config) -> anyhow::Result<TimeZone> {
 
 /// Returns the language of `agent.locale`.
 pub fn language(config: &Config) -> Language {
-    match config.agent.locale.resolve() {
-        Locale::En => Language::En,
-        Locale::Zh => Language::Zh,
-    }
+    config.agent.locale.resolve()
 }
 
 /// Returns the senders that the configuration trusts, by channel. A channel without an entry trusts nobody.
@@ -276,7 +280,7 @@ mod tests {
     #[test]
     fn each_channel_has_its_own_trust_lists() {
         let mut config = Config::default();
-        let names = |names: &[&str]| AllowList::new(names.iter().map(|name| (*name).to_owned()).collect());
+        let names = |names: &[&str]| AllowList::new(names.iter().copied());
         config
             .channels
             .webhook

@@ -1,15 +1,8 @@
-//! What `daoyou init` finds on this machine, and the tests of a configuration that is not written yet.
+//! What `daoyou init` finds on this machine.
 
 use std::collections::BTreeMap;
 
-use daoyou_channels::Finding;
-use serde_json::Value;
-
-use super::inspect::Inspector;
-use crate::config::{ConfigFaults, LoadedConfig};
-use crate::home::Home;
 use crate::llm::{KnownService, SERVICES, installed_models, is_chat_model};
-use crate::query::{GatewayQuery, Inspect};
 
 /// A known model service, and what this machine has of it.
 #[derive(Clone, Debug)]
@@ -65,45 +58,5 @@ fn offer(service: &KnownService, variable: &impl Fn(&str) -> Option<String>) -> 
         key_variable: service.key_variable(variable),
         usual_model: service.model,
         installed: None,
-    }
-}
-
-/// Tests of a configuration, whether or not it is written.
-pub struct SetupTest(Inspector);
-
-impl SetupTest {
-    /// Creates the tests of a valid configuration.
-    ///
-    /// # Errors
-    /// The configuration of the model services is invalid.
-    pub fn new(home: &Home, loaded: &LoadedConfig) -> Result<Self, ConfigFaults> {
-        Inspector::offline(home.clone(), loaded).map(Self)
-    }
-
-    /// Returns the chat models that a service lists; none if it lists no models.
-    ///
-    /// # Errors
-    /// The service cannot be reached or refuses the key.
-    pub async fn models(&self, provider: &str) -> Result<Vec<String>, Finding> {
-        self.0.listed_models(provider).await
-    }
-
-    /// Makes a real call to `PROVIDER/MODEL`.
-    pub async fn try_model(&self, model: &str) -> Finding {
-        self.0.trial_call(model).await
-    }
-
-    /// Returns the address at which a service is asked.
-    pub fn asked_address(&self, provider: &str) -> Option<String> {
-        self.0.asked_address(provider)
-    }
-
-    /// Tests a channel, as `daoyou channels test` does.
-    ///
-    /// # Errors
-    /// There is no such channel.
-    pub async fn try_channel(&self, name: &str) -> anyhow::Result<Vec<Finding>> {
-        let mut test: Value = self.0.answer(GatewayQuery::TestChannel(name.to_owned())).await?;
-        Ok(serde_json::from_value(test["checks"].take())?)
     }
 }

@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use anyhow::Context;
 use serde_json::{Value, json};
 
+use super::runtime::unopened;
 use crate::config::Config;
 use crate::guard::{Jail, protected_paths};
 use crate::home::Home;
@@ -28,10 +29,10 @@ pub fn list_trash(home: &Home, config: &Config) -> anyhow::Result<Value> {
 /// There is no such entry, or its place is taken.
 pub fn restore_trash(home: &Home, config: &Config, id: &str, to: Option<&str>) -> anyhow::Result<Value> {
     let workspace = home.workspace(&config.agent.workspace);
-    let unopened = || format!("the workspace {} cannot be opened", workspace.display());
-    let trash = Trash::open(&workspace).with_context(unopened)?;
+    let trash = Trash::open(&workspace).with_context(|| unopened(&workspace))?;
     let protected = protected_paths(home.dir());
-    let jail = Jail::open_strict(&workspace, protected, config.tools.max_file_size.0).with_context(unopened)?;
+    let jail =
+        Jail::open_strict(&workspace, protected, config.tools.max_file_size.0).with_context(|| unopened(&workspace))?;
     let (record, path) = trash.restore(&jail, id, to)?;
     let mut answer = serde_json::to_value(record)?;
     answer["restored"] = path.into();
@@ -53,7 +54,7 @@ fn open(home: &Home, config: &Config) -> anyhow::Result<Option<Trash>> {
     match Trash::open(&workspace) {
         Ok(trash) => Ok(Some(trash)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).with_context(|| format!("the workspace {} cannot be opened", workspace.display())),
+        Err(error) => Err(error).with_context(|| unopened(&workspace)),
     }
 }
 

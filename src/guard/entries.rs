@@ -67,9 +67,7 @@ impl Jail {
         let shown = quote_controls(&shown.strip_prefix(".").unwrap_or(&shown).display().to_string());
         let real = real.join(&name);
         self.check_protected(&real, &shown)?;
-        if self.closed.covers_path(&real) {
-            return Err(JailError::Protected(shown));
-        }
+        self.check_closed(&real, &shown)?;
         Ok(JailEntry { folder: dir, name, real, shown })
     }
 
@@ -114,11 +112,7 @@ impl Jail {
             // Checked first: a protected folder is not made.
             let real = resolve_links(&self.root().join(&resolved.relative));
             let real = real.map_err(|error| JailError::from_io(&resolved.shown, error))?;
-            self.check_protected(&real, &resolved.shown)?;
-            self.check_rules(&real, &resolved.shown)?;
-            if self.closed.covers_path(&real) {
-                return Err(JailError::Protected(resolved.shown));
-            }
+            self.check_usable(&real, &resolved.shown)?;
         }
         let folder = self.make_folder(&resolved, &resolved.relative)?;
         self.check_real_path(&resolved, &folder)?;
@@ -139,14 +133,19 @@ fn split(path: &str) -> Result<(String, OsString), JailError> {
     Ok((above.display().to_string(), name.to_owned()))
 }
 
+/// Returns the modification time in the answer of stat(2).
+pub(super) fn modified_at(found: &Stat) -> Option<SystemTime> {
+    let since = Duration::new(u64::try_from(found.st_mtime).ok()?, u32::try_from(found.st_mtime_nsec).ok()?);
+    SystemTime::UNIX_EPOCH.checked_add(since)
+}
+
 fn facts_of(found: &Stat, shown: &str) -> EntryFacts {
-    let since = || Some(Duration::new(u64::try_from(found.st_mtime).ok()?, u32::try_from(found.st_mtime_nsec).ok()?));
     EntryFacts {
         kind: FileType::from_raw_mode(found.st_mode),
         size: u64::try_from(found.st_size).unwrap_or(0),
         mode: found.st_mode & 0o7777,
         hard_links: found.st_nlink,
-        modified: since().and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since)),
+        modified: modified_at(found),
         target: None,
         shown: shown.to_owned(),
     }

@@ -42,7 +42,7 @@ pub struct FileContent {
 }
 
 /// The workspace, opened once, and the rules for the paths in it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Jail {
     /// The workspace as configured, and with its symbolic links resolved: models write either.
     roots: [PathBuf; 2],
@@ -134,19 +134,23 @@ impl Jail {
     /// Returns the same jail with these folders, given relative to the workspace, closed as well.
     #[must_use]
     pub fn with_closed<P: AsRef<Path>>(&self, folders: &[P]) -> Self {
-        self.with_changed_folders(|closed| folders.iter().for_each(|folder| closed.close(folder.as_ref())))
+        let mut jail = self.clone();
+        folders.iter().for_each(|folder| jail.closed.close(folder.as_ref()));
+        jail
     }
 
     /// Returns the same jail with these parts of closed folders, given relative to the workspace, reopened.
     #[must_use]
     pub fn with_reopened<P: AsRef<Path>>(&self, folders: &[P]) -> Self {
-        self.with_changed_folders(|closed| folders.iter().for_each(|folder| closed.reopen(folder.as_ref())))
+        let mut jail = self.clone();
+        folders.iter().for_each(|folder| jail.closed.reopen(folder.as_ref()));
+        jail
     }
 
     /// Returns the same jail for files that these rules allow.
     #[must_use]
     pub fn with_rules(&self, rules: Arc<[Arc<AccessRules>]>, kind: AccessKind) -> Self {
-        Self { rules: (rules, kind), ..self.with_changed_folders(|_| {}) }
+        Self { rules: (rules, kind), ..self.clone() }
     }
 
     /// Refuses a file that the rules do not allow.
@@ -162,22 +166,6 @@ impl Jail {
     /// Returns true if the rules may refuse a file.
     pub(super) fn has_path_rules(&self) -> bool {
         self.rules.0.iter().any(|rules| rules.limits_paths())
-    }
-
-    fn with_changed_folders(&self, change: impl FnOnce(&mut ClosedFolders)) -> Self {
-        let mut closed = self.closed.clone();
-        change(&mut closed);
-        Self {
-            roots: self.roots.clone(),
-            dir: Arc::clone(&self.dir),
-            restricted: self.restricted,
-            follows_links: self.follows_links,
-            protected: self.protected.clone(),
-            closed,
-            rules: self.rules.clone(),
-            max_bytes: self.max_bytes,
-            writing: Arc::clone(&self.writing),
-        }
     }
 
     /// Returns the workspace with its symbolic links resolved.
@@ -343,9 +331,7 @@ impl Jail {
         let real = self.dir.canonicalize(&resolved.relative);
         let real = self.root().join(real.map_err(|error| JailError::from_io(&resolved.shown, error))?);
         self.check_protected(&real, &resolved.shown)?;
-        if self.closed.covers_path(&real) {
-            return Err(JailError::Protected(resolved.shown));
-        }
+        self.check_closed(&real, &resolved.shown)?;
         Ok(real)
     }
 
@@ -371,13 +357,8 @@ impl Jail {
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
         let folder = self.make_folder(&resolved, parent)?;
         let real = self.check_real_path(&resolved, &folder)?;
-        let file = real.join(name);
-        self.check_protected(&file, &resolved.shown)?;
-        self.check_rules(&file, &resolved.shown)?;
         // A file in the place of a closed folder would keep the gateway from creating that folder.
-        if self.closed.covers_path(&file) {
-            return Err(JailError::Protected(resolved.shown));
-        }
+        self.check_usable(&real.join(name), &resolved.shown)?;
         let own_mode = match folder.symlink_metadata(name) {
             Ok(metadata) => {
                 check_metadata(&resolved.shown, &metadata, true)?;
@@ -436,9 +417,7 @@ impl Jail {
         }
         if resolved.base.is_none() {
             let real = resolve_links(&self.root().join(path)).map_err(failed)?;
-            if self.closed.covers_path(&real) {
-                return Err(JailError::Protected(resolved.shown.clone()));
-            }
+            self.check_closed(&real, &resolved.shown)?;
         }
         let base = self.base_of(resolved);
         base.create_dir_all(path).map_err(failed)?;
@@ -483,6 +462,21 @@ impl Jail {
             return Err(JailError::Protected(shown.to_owned()));
         }
         Ok(())
+    }
+
+    /// Refuses what lies in a closed folder, by its path.
+    pub(super) fn check_closed(&self, real: &Path, shown: &str) -> Result<(), JailError> {
+        match self.closed.covers_path(real) {
+            true => Err(JailError::Protected(shown.to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses a path that is protected, that the rules do not allow, or that lies in a closed folder.
+    pub(super) fn check_usable(&self, real: &Path, shown: &str) -> Result<(), JailError> {
+        self.check_protected(real, shown)?;
+        self.check_rules(real, shown)?;
+        self.check_closed(real, shown)
     }
 
     fn check_size(&self, shown: &str, size: u64) -> Result<(), JailError> {

@@ -66,11 +66,7 @@ impl JailWriter<'_> {
         let parent = JailPath { base: resolved.base, relative: parent.to_owned(), shown: shown.clone() };
         let (folder, real) = self.jail.open_resolved_folder(&parent)?;
         let file = real.join(name);
-        self.jail.check_protected(&file, &shown)?;
-        self.jail.check_rules(&file, &shown)?;
-        if self.jail.closed.covers_path(&file) {
-            return Err(JailError::Protected(shown));
-        }
+        self.jail.check_usable(&file, &shown)?;
         let failed = |error: io::Error| match error.kind() {
             io::ErrorKind::NotFound => JailError::Missing(shown.clone()),
             _ => JailError::Io { path: shown.clone(), error },

@@ -9,7 +9,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 /// The size of the kept end of an output that is too long, in bytes; smaller if the bound is small.
 const TAIL_BYTES: u64 = 32 * 1_024;
@@ -50,7 +50,7 @@ impl OutputPump {
         let refreshed = output.clone();
         thread::spawn(move || {
             while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(REFRESH_INTERVAL) {
-                lock(&refreshed).refresh();
+                refreshed.lock().refresh();
             }
         });
         Ok((Self { output, read, _running: running }, writer))
@@ -60,7 +60,7 @@ impl OutputPump {
     pub(super) fn finish(self) {
         // A process that escaped may hold the pipe open.
         let _ = self.read.recv_timeout(DRAIN_LIMIT);
-        lock(&self.output).refresh();
+        self.output.lock().refresh();
     }
 }
 
@@ -69,15 +69,11 @@ fn copy_output(output: &Mutex<BoundedFile>, mut printed: PipeReader) {
     loop {
         match printed.read(&mut chunk) {
             Ok(0) => return,
-            Ok(read) => lock(output).push(&chunk[..read]),
+            Ok(read) => output.lock().push(&chunk[..read]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => return,
         }
     }
-}
-
-fn lock(output: &Mutex<BoundedFile>) -> MutexGuard<'_, BoundedFile> {
-    output.lock()
 }
 
 /// A file that holds the start of the pushed bytes, and after it their end.

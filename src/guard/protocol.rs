@@ -53,8 +53,8 @@ pub struct ExecRequest {
     pub background: Option<BackgroundOptions>,
 }
 
-/// The access that the sandbox allows.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// The access that the sandbox allows; by default none.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SandboxPolicy {
     /// Folders and files that may be read and executed.
     pub read: Vec<PathBuf>,

@@ -121,13 +121,9 @@ impl fmt::Display for SandboxStatus {
 pub fn status() -> &'static SandboxStatus {
     static STATUS: OnceLock<SandboxStatus> = OnceLock::new();
     STATUS.get_or_init(|| {
-        let probe = || {
-            let policy = SandboxPolicy { read: Vec::new(), links: Vec::new(), write: Vec::new(), network: false };
-            let filter = SyscallPolicy { network: false, seals_attributes: true };
-            SandboxStatus {
-                landlock: restrict_landlock(&policy).unwrap_or(0),
-                seccomp: restrict_syscalls(filter).is_ok(),
-            }
+        let probe = || SandboxStatus {
+            landlock: restrict_landlock(&SandboxPolicy::default()).unwrap_or(0),
+            seccomp: restrict_syscalls(SyscallPolicy { network: false, seals_attributes: true }).is_ok(),
         };
         // A panic of the probe counts as no support.
         std::thread::spawn(probe).join().unwrap_or(SandboxStatus { landlock: 0, seccomp: false })
@@ -158,11 +154,9 @@ pub(super) fn restrict_thread(policy: &SandboxPolicy, kind: ConfinementKind) -> 
 /// Gives up the files, sockets and system calls that the calling thread does not need to compute with what it has open, as far as
 /// the kernel can.
 pub fn give_up_access() {
-    let nothing = SandboxPolicy { read: Vec::new(), links: Vec::new(), write: Vec::new(), network: false };
-    let calls = SyscallPolicy { network: false, seals_attributes: true };
     // What the kernel lacks was only a second protection.
-    drop(restrict_landlock(&nothing));
-    drop(restrict_syscalls(calls));
+    drop(restrict_landlock(&SandboxPolicy::default()));
+    drop(restrict_syscalls(SyscallPolicy { network: false, seals_attributes: true }));
 }
 
 /// The kinds of sockets that a command can open.
@@ -232,7 +226,7 @@ mod tests {
             return;
         }
         for network in [false, true] {
-            let policy = SandboxPolicy { read: vec!["/".into()], links: Vec::new(), write: Vec::new(), network };
+            let policy = SandboxPolicy { read: vec!["/".into()], network, ..SandboxPolicy::default() };
             assert_eq!(try_sockets(&policy), Ok(SocketAccess { internet: network, unix: false }));
         }
     }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use daoyou_channels::settings::Secret;
 
 use super::redact::HIDDEN;
@@ -19,7 +20,11 @@ const CUT: char = '…';
 
 /// Secret values without surrounding white space. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct KnownSecrets(Arc<[KnownSecret]>);
+pub struct KnownSecrets {
+    secrets: Arc<[KnownSecret]>,
+    /// Finds any secret or part of one in a single pass. Most texts have none, and each piece of each answer is searched.
+    finder: Option<AhoCorasick>,
+}
 
 struct KnownSecret {
     value: Secret,
@@ -80,29 +85,45 @@ impl KnownSecrets {
         // One secret may contain another.
         values.sort_by(|a, b| b.expose().len().cmp(&a.expose().len()).then_with(|| a.expose().cmp(b.expose())));
         values.dedup_by(|a, b| a.expose() == b.expose());
-        Self(values.into_iter().map(KnownSecret::new).collect())
+        let secrets: Arc<[_]> = values.into_iter().map(KnownSecret::new).collect();
+        let texts = secrets.iter().flat_map(|secret: &KnownSecret| {
+            let parts = secret.parts.iter().map(|part| &secret.text()[part.clone()]);
+            parts.chain([secret.text()])
+        });
+        // The smallest kind. Without a finder, each secret is searched for.
+        let kind = Some(AhoCorasickKind::ContiguousNFA);
+        let finder = AhoCorasick::builder().kind(kind).build(texts).ok();
+        Self { secrets, finder }
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.secrets.is_empty()
     }
 
     /// Returns true if `text` contains a secret.
     pub fn occur_in(&self, text: &str) -> bool {
-        self.0.iter().any(|secret| text.contains(secret.text()))
+        self.may_occur_in(text) && self.secrets.iter().any(|secret| text.contains(secret.text()))
+    }
+
+    /// Returns false if neither a secret nor a part of one is in `text`.
+    fn may_occur_in(&self, text: &str) -> bool {
+        self.finder.as_ref().is_none_or(|finder| finder.is_match(text))
     }
 
     /// Removes the secrets from `text`, and what a cut has left of one; returns true if there was one.
     pub fn redact(&self, text: &mut String) -> bool {
+        if !self.may_occur_in(text) {
+            return false;
+        }
         let mut found = false;
-        for secret in self.0.iter().map(KnownSecret::text) {
+        for secret in self.secrets.iter().map(KnownSecret::text) {
             if text.contains(secret) {
                 *text = text.replace(secret, HIDDEN);
                 found = true;
             }
         }
         // Secrets may begin alike: their parts come after all of them as a whole.
-        for secret in self.0.iter() {
+        for secret in self.secrets.iter() {
             for part in &secret.parts {
                 found |= secret.redact_part(part, text);
             }
@@ -113,12 +134,15 @@ impl KnownSecrets {
     /// Returns how many bytes of `text` no following text can make a part of a secret, and that end within none.
     pub fn settled_len(&self, text: &str) -> usize {
         let mut end = text.len() - self.partial_match_len(text);
+        if !self.may_occur_in(text) {
+            return end;
+        }
         let crossing = |end: usize| {
             let places = |secret: &KnownSecret| {
                 let mut places = text.match_indices(secret.value.expose());
                 places.find(|(at, found)| *at < end && at + found.len() > end).map(|(at, _)| at)
             };
-            self.0.iter().find_map(places)
+            self.secrets.iter().find_map(places)
         };
         while let Some(start) = crossing(end) {
             end = start;
@@ -134,13 +158,13 @@ impl KnownSecrets {
             let first = tail.iter().enumerate().filter(|(_, byte)| secret.first() == Some(*byte));
             first.map(|(at, _)| &tail[at..]).find(|part| secret.starts_with(part)).map(<[u8]>::len)
         };
-        self.0.iter().filter_map(open).max().unwrap_or(0)
+        self.secrets.iter().filter_map(open).max().unwrap_or(0)
     }
 }
 
 impl fmt::Debug for KnownSecrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "KnownSecrets({})", self.0.len())
+        write!(f, "KnownSecrets({})", self.secrets.len())
     }
 }
 

@@ -31,7 +31,7 @@ pub struct ModeFault {
 pub enum ModeFaultKind {
     /// Others can use it.
     Open { mode: u32, right: u32 },
-    /// It belongs to this user.
+    /// It belongs to another user, the one with this id.
     Foreign { owner: u32 },
     /// It is a link, whose target is not checked.
     Link,

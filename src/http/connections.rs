@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use daoyou_channels::HttpError;
 use futures_util::task::AtomicWaker;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// The share of the connections that is closed at once to make room: one in this many.
@@ -138,14 +138,14 @@ impl Connection {
 
     /// Notes that hyper is given a placeholder for an invalid head; nothing follows it.
     pub fn pass_invalid_head(&self, error: HttpError) {
-        *lock(&self.head_error) = Some(error);
+        *self.head_error.lock() = Some(error);
         self.pass_head();
     }
 
     /// Returns the error of the head that hyper has parsed just now, if it was invalid.
     pub fn next_head(&self) -> Result<(), HttpError> {
         match self.heads.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |heads| heads.checked_sub(1)) {
-            Ok(1) => lock(&self.head_error).take().map_or(Ok(()), Err),
+            Ok(1) => self.head_error.lock().take().map_or(Ok(()), Err),
             Ok(_) => Ok(()),
             // hyper found a head where the stream found none.
             Err(_) => Err(HttpError::bad_request("the request cannot be separated from the one before it")),
@@ -154,11 +154,11 @@ impl Connection {
 
     /// Notes why the body of the current request is refused. The first error counts.
     pub fn set_body_error(&self, error: HttpError) {
-        lock(&self.body_error).get_or_insert(error);
+        self.body_error.lock().get_or_insert(error);
     }
 
     pub fn take_body_error(&self) -> Option<HttpError> {
-        lock(&self.body_error).take()
+        self.body_error.lock().take()
     }
 
     /// Waits for a signal. Only one task may wait.
@@ -212,7 +212,7 @@ impl Connections {
     /// Admits a new connection. At the limit the oldest connections without a complete request are closed, then idle ones, so
     /// that sockets which send nothing keep nobody out. `None` if all connections are being answered.
     pub fn admit(self: &Arc<Self>) -> Option<ConnectionPermit> {
-        let mut open = lock(&self.open);
+        let mut open = self.open.lock();
         if open.by_id.len() >= self.limit {
             open.evict((self.limit / EVICTED_SHARE).max(1));
         }
@@ -228,11 +228,11 @@ impl Connections {
 
     /// Signals all connections.
     pub fn signal(&self, signal: CloseSignal) {
-        lock(&self.open).by_id.values().for_each(|connection| connection.signal(signal));
+        self.open.lock().by_id.values().for_each(|connection| connection.signal(signal));
     }
 
     pub fn count(&self) -> usize {
-        lock(&self.open).by_id.len()
+        self.open.lock().by_id.len()
     }
 }
 
@@ -259,13 +259,8 @@ impl Open {
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        lock(&self.all.open).by_id.remove(&self.id);
+        self.all.open.lock().by_id.remove(&self.id);
     }
-}
-
-/// Recovers a poisoned lock: its value is consistent between any two statements.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock()
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::time::Duration;
 
 use axum::Router;
 use axum::serve::Listener;
@@ -14,10 +13,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// The least time between two log lines about refused users: a flood must not fill the log.
-const LOG_INTERVAL: Duration = Duration::from_secs(10);
-/// The pause after a connection could not be accepted because files or memory are short.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+use super::limits::{ACCEPT_PAUSE, LOG_INTERVAL};
 
 /// Serves the control socket at `path` until `shutdown`, then removes it; the task ends after that.
 ///

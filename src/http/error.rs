@@ -35,6 +35,14 @@ pub fn too_many_headers(message: impl Into<Cow<'static, str>>) -> HttpError {
     HttpError::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "headers_too_large", message)
 }
 
+/// The message of a refusal of a chat that somebody else began.
+pub const FOREIGN_CHAT: &str = "this token may use only the chats that it began";
+
+/// 403: the scope of the client's token does not allow a request.
+pub fn out_of_scope(message: impl Into<Cow<'static, str>>) -> HttpError {
+    HttpError::new(StatusCode::FORBIDDEN, "scope", message)
+}
+
 /// A turn that its session cannot be restored to, by the code of a [`CheckpointError`].
 pub fn no_point(code: &'static str, message: impl Into<Cow<'static, str>>) -> HttpError {
     let status = match code {

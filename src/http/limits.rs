@@ -8,6 +8,12 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Files that the gateway opens besides its connections: the database, model calls, commands, logs.
 const OTHER_FILES: u64 = 512;
 
+/// The least time between two log lines about refused connections: a flood must not fill the log.
+pub const LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The pause after a connection could not be accepted because files or memory are short.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
 /// The largest request body where a route sets no other limit, in bytes.
 pub const DEFAULT_BODY_LIMIT: usize = 2 * 1024 * 1024;
 

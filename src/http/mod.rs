@@ -39,7 +39,7 @@ pub use metrics::scrape;
 pub use page::{PAGE_CHANNEL, PageChannel, PageHub, sweep_uploads};
 pub use proxies::{TrustedProxies, parse_network};
 pub use read_only::{ReadOnlyReason, read_only_routes};
-pub use routes::{ChannelRoutes, control_routes, tcp_routes};
+pub use routes::{control_routes, tcp_routes};
 pub use server::{BoundListener, Server, ServerSettings};
 pub use state::{AppState, FileFolders};
 pub use tls::{ReloadingTls, TlsConfig, TlsFile};

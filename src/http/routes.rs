@@ -13,39 +13,22 @@ use super::metrics::{count_requests, metrics_routes};
 use super::state::AppState;
 use super::{api, health, mcp, page};
 
-/// The routes of channels.
-pub struct ChannelRoutes {
-    /// Those that authenticate by themselves.
-    open: Vec<Router>,
-    /// Those that need the token.
-    owners: Vec<Router>,
-}
-
-impl ChannelRoutes {
-    /// Collects the routes of the running channels.
-    pub fn of(channels: &[Arc<dyn Channel>], context: &ChannelContext) -> Self {
-        Self {
-            open: channels.iter().filter_map(|channel| channel.routes(context)).collect(),
-            owners: channels.iter().filter_map(|channel| channel.owner_routes(context)).collect(),
-        }
-    }
-}
-
 /// The routes on TCP: health, those of channels that authenticate by themselves, and the files of the page; `/api`, `/mcp`, `/metrics` and
 /// those of other channels behind the access check.
-pub fn tcp_routes(state: &Arc<AppState>, channels: ChannelRoutes) -> Router {
+pub fn tcp_routes(state: &Arc<AppState>, channels: &[Arc<dyn Channel>], context: &ChannelContext) -> Router {
     let check = AccessCheck { auth: state.auth.clone(), store: state.bus.store().clone() };
     let checked = owner_routes(state).merge(page::login_routes(state.auth.clone()));
-    let checked = channels.owners.into_iter().fold(checked, Router::merge);
+    let checked = channels.iter().filter_map(|channel| channel.owner_routes(context)).fold(checked, Router::merge);
     let checked = checked.route_layer(middleware::from_fn_with_state(check, require_access));
     let page = page::open_routes(state.auth.clone());
-    let open = channels.open.into_iter().fold(health::routes(state.clone()), Router::merge);
+    let open = channels.iter().filter_map(|channel| channel.routes(context));
+    let open = open.fold(health::routes(state.clone()), Router::merge);
     with_layers(open.merge(page).merge(checked), state).layer(middleware::map_response(page::confine))
 }
 
 /// The routes on the control socket.
 pub fn control_routes(state: &Arc<AppState>) -> Router {
-    let owner = owner_routes(state).merge(page::control_routes(state.clone())).layer(Extension(Principal::owner()));
+    let owner = owner_routes(state).merge(page::code_routes(state.clone())).layer(Extension(Principal::owner()));
     with_layers(health::routes(state.clone()).merge(owner).merge(mcp::stream_routes(state)), state)
 }
 

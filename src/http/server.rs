@@ -23,18 +23,12 @@ use tokio_util::task::TaskTracker;
 
 use super::connections::{CloseSignal, ConnectionPermit, Connections};
 use super::hosts::AllowedHosts;
-use super::limits::{ServerLimits, raise_file_limit};
+use super::limits::{ACCEPT_PAUSE, LOG_INTERVAL, ServerLimits, raise_file_limit};
 use super::proxies::TrustedProxies;
 use super::service::{ConnectionAddrs, HttpService};
 use super::stream::ValidatedStream;
 use super::tls::ReloadingTls;
 use crate::metrics::Metrics;
-
-/// The pause after a connection could not be accepted because files or memory are short.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-
-/// The least time between two log lines about refused connections: a flood must not fill the log.
-const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What hyper may buffer beyond the largest head, in bytes.
 const EXTRA_BUFFER: usize = 8 << 10;

@@ -1,6 +1,6 @@
 //! The parts of the gateway that routes use.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use daoyou_channels::cli::CliChannel;
@@ -44,13 +44,6 @@ pub struct AppState {
 pub struct FileFolders {
     pub workspace: PathBuf,
     pub outgoing: OutgoingFiles,
-}
-
-impl FileFolders {
-    /// Returns the folders of a gateway with this home.
-    pub fn new(workspace: PathBuf, home: &Path) -> Self {
-        Self { workspace, outgoing: OutgoingFiles::of_home(home) }
-    }
 }
 
 /// The extractor of the state.

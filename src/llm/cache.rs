@@ -42,10 +42,8 @@ mod tests {
             model: "m".to_owned(),
             system: Arc::from("s"),
             messages: vec![ChatMessage::user("hi at 10:00")],
-            tools: Arc::default(),
-            images: Images::default(),
             temperature: Some(0.0),
-            max_tokens: None,
+            ..ChatRequest::default()
         };
         let key = |provider: &str, request: &ChatRequest| {
             request_key(provider, request, |text| text.split(" at ").next().unwrap_or_default().to_owned()).unwrap()

@@ -5,6 +5,8 @@
 //! differently by place (GLM and Kimi in China) have none. The configuration can state what is missing
 //! (`providers.NAME.price`, `providers.NAME.context_tokens`).
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
 use super::Price;
@@ -33,17 +35,10 @@ impl ModelFacts {
     /// Returns what the table says of `model` at the service called `service`; `""` for an unknown service.
     pub(in crate::llm) fn known(service: &str, model: &str) -> Self {
         let Some((row, is_exact)) = find(model) else { return Self::default() };
-        let price = row.price.filter(|_| is_exact && row.maker == service);
         Self {
             context_tokens: Some(row.context * 1_000),
             max_output_tokens: Some(row.output * 1_000).filter(|tokens| *tokens > 0),
-            price: price.map(|cost| Price {
-                input: cost.input,
-                output: cost.output,
-                cached: cost.cached,
-                cache_write: None,
-                currency: cost.currency.to_owned(),
-            }),
+            price: row.price.clone().filter(|_| is_exact && row.maker == service),
             abilities: Some(row.abilities),
         }
     }
@@ -60,16 +55,8 @@ struct CatalogRow {
     /// In thousands of tokens, rounded down; 0 if unknown.
     output: u32,
     abilities: ModelFeatures,
-    price: Option<CatalogPrice>,
-}
-
-/// Prices of a million tokens; those of shorter requests, if long ones cost more.
-#[derive(Clone, Copy)]
-struct CatalogPrice {
-    input: f64,
-    output: f64,
-    cached: Option<f64>,
-    currency: &'static str,
+    /// That of shorter requests, if long ones cost more.
+    price: Option<Price>,
 }
 
 /// Returns the row of a model, and whether it is this very model and not another of its family.
@@ -91,22 +78,26 @@ const fn row(
     context: u32,
     output: u32,
     abilities: ModelFeatures,
-    price: Option<CatalogPrice>,
+    price: Option<Price>,
 ) -> CatalogRow {
     CatalogRow { name, maker, context, output, abilities, price }
 }
 
-const fn usd(input: f64, output: f64, cached: f64) -> Option<CatalogPrice> {
-    Some(CatalogPrice { input, output, cached: Some(cached), currency: "USD" })
+const fn price(input: f64, output: f64, cached: Option<f64>, currency: &'static str) -> Option<Price> {
+    Some(Price { input, output, cached, cache_write: None, currency: Cow::Borrowed(currency) })
+}
+
+const fn usd(input: f64, output: f64, cached: f64) -> Option<Price> {
+    price(input, output, Some(cached), "USD")
 }
 
 /// For models without a known discount for cached input.
-const fn dollars(input: f64, output: f64) -> Option<CatalogPrice> {
-    Some(CatalogPrice { input, output, cached: None, currency: "USD" })
+const fn dollars(input: f64, output: f64) -> Option<Price> {
+    price(input, output, None, "USD")
 }
 
-const fn yuan(input: f64, output: f64) -> Option<CatalogPrice> {
-    Some(CatalogPrice { input, output, cached: None, currency: "CNY" })
+const fn yuan(input: f64, output: f64) -> Option<Price> {
+    price(input, output, None, "CNY")
 }
 
 const fn able(tools: bool, vision: bool, reasoning: bool) -> ModelFeatures {

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use super::error::FailureScope;
-use super::{ChatRequest, ChatResponse, Delta, DeltaSink, LlmError, ModelChoice, ModelError, Models};
+use super::provider::ShownWatch;
+use super::{ChatRequest, ChatResponse, DeltaSink, LlmError, ModelChoice, ModelError, Models};
 
 /// Called with the name of each provider that has answered.
 pub type OnAnswer = Box<dyn Fn(&str) + Send + Sync>;
@@ -31,8 +32,7 @@ struct FallbackState {
     current: ModelChoice,
     /// The model that was asked last, answered or not.
     asked: Option<ModelChoice>,
-    failure: Option<LlmError>,
-    /// The failure of each member in the last call.
+    /// The failure of each member in the last call; empty after an answer.
     failures: Vec<LlmError>,
 }
 
@@ -63,7 +63,7 @@ impl FallbackChain {
             // A member that has been removed since is no reason to fail: the turn goes on from the top.
             current = models.resolve(name).await.unwrap_or(current);
         }
-        let state = Mutex::new(FallbackState { current, asked: None, failure: None, failures: Vec::new() });
+        let state = Mutex::new(FallbackState { current, asked: None, failures: Vec::new() });
         let is_shown = AtomicBool::new(false);
         Ok(Self { models, chosen, fallback: fallback.to_vec(), on_answer, wrapper: None, state, is_shown })
     }
@@ -76,7 +76,7 @@ impl FallbackChain {
 
     /// Returns the model that answered last, or the one that is asked first.
     pub fn current(&self) -> ModelChoice {
-        self.lock().current.clone()
+        self.state.lock().current.clone()
     }
 
     /// Returns the names of the members' providers.
@@ -105,7 +105,7 @@ impl FallbackChain {
     /// which one may be asked again, if all of those gave one.
     pub async fn chat(&self, request: &mut ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, LlmError> {
         let sink = ShownWatch { sink, is_shown: &self.is_shown };
-        self.lock().failure = None;
+        self.state.lock().failures.clear();
         let (mut failures, mut asked): (Vec<LlmError>, Vec<String>) = (Vec::new(), Vec::new());
         for place in 0..self.fallback.len() + 2 {
             let Some(choice) = self.member(place).await else { continue };
@@ -126,25 +126,28 @@ impl FallbackChain {
                 }
             }
         }
-        let error = together(failures.clone());
-        let mut state = self.lock();
-        (state.failure, state.failures) = (Some(error.clone()), failures);
-        Err(error)
+        self.state.lock().failures.clone_from(&failures);
+        Err(together(failures))
     }
 
     /// Returns `PROVIDER/MODEL` of the model that was asked last, answered or not; empty before the first call.
     pub fn asked_last(&self) -> String {
-        self.lock().asked.as_ref().map(|asked| format!("{}/{}", asked.provider.name(), asked.model)).unwrap_or_default()
+        self.state
+            .lock()
+            .asked
+            .as_ref()
+            .map(|asked| format!("{}/{}", asked.provider.name(), asked.model))
+            .unwrap_or_default()
     }
 
     /// Returns how the last call failed, if it failed.
     pub fn failure(&self) -> Option<LlmError> {
-        self.lock().failure.clone()
+        Some(self.failures()).filter(|failures| !failures.is_empty()).map(together)
     }
 
     /// Returns how each model failed in the last call, if it failed.
     pub fn failures(&self) -> Vec<LlmError> {
-        self.lock().failures.clone()
+        self.state.lock().failures.clone()
     }
 
     async fn ask(
@@ -153,11 +156,9 @@ impl FallbackChain {
         request: &mut ChatRequest,
         sink: &ShownWatch<'_>,
     ) -> Result<ChatResponse, LlmError> {
-        if self.is_shown.load(Ordering::Relaxed) {
-            sink.delta(Delta::Restart);
-        }
+        sink.take_back();
         request.model.clone_from(&choice.model);
-        self.lock().asked = Some(choice.clone());
+        self.state.lock().asked = Some(choice.clone());
         let asked = self.wrapper.as_ref().map_or_else(|| choice.clone(), |wrapper| wrapper(choice.clone()));
         let result = asked.provider.chat(request, sink).await;
         match &result {
@@ -166,7 +167,7 @@ impl FallbackChain {
                 if choice.to_string() != self.chosen.to_string() {
                     tracing::info!(model = %choice, instead_of = %self.chosen, "another model answered");
                 }
-                self.lock().current = choice.clone();
+                self.state.lock().current = choice.clone();
                 (self.on_answer)(choice.provider.name());
             }
             Err(error) => {
@@ -190,23 +191,6 @@ impl FallbackChain {
                 None
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, FallbackState> {
-        self.state.lock()
-    }
-}
-
-/// Notes whether part of an answer is shown that was not taken back.
-struct ShownWatch<'a> {
-    sink: &'a dyn DeltaSink,
-    is_shown: &'a AtomicBool,
-}
-
-impl DeltaSink for ShownWatch<'_> {
-    fn delta(&self, delta: Delta<'_>) {
-        self.is_shown.store(delta != Delta::Restart, Ordering::Relaxed);
-        self.sink.delta(delta);
     }
 }
 

@@ -4,40 +4,24 @@ use indexmap::IndexMap;
 
 use super::*;
 use crate::chat::ChatMessage;
+use crate::llm::provider::DeltaRecorder;
 use crate::llm::remote::fake_service::{FakeService, Step, Then, broken_stream, status, stream};
-use crate::llm::{Images, LlmErrorKind, NoDeltas, OfflineProvider, ProviderConfig};
+use crate::llm::{LlmErrorKind, NoDeltas, ProviderConfig};
 
 const HALF: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"Hel\"}}]}\n\n";
-
-#[derive(Default)]
-struct Notes(Mutex<Vec<String>>);
-
-impl DeltaSink for Notes {
-    fn delta(&self, delta: Delta<'_>) {
-        self.0.lock().push(format!("{delta:?}"));
-    }
-}
 
 fn hello() -> Step {
     stream(&[r#"{"choices":[{"delta":{"content":"Hello"},"finish_reason":"stop"}]}"#, "[DONE]"])
 }
 
 fn request() -> ChatRequest {
-    ChatRequest {
-        model: String::new(),
-        system: "".into(),
-        messages: vec![ChatMessage::user("hi")],
-        images: Images::default(),
-        tools: Arc::new([]),
-        temperature: None,
-        max_tokens: None,
-    }
+    ChatRequest { messages: vec![ChatMessage::user("hi")], ..ChatRequest::default() }
 }
 
 fn models(urls: &[(&str, &str)]) -> Arc<Models> {
     let config = |url: &str| ProviderConfig { base_url: Some(url.to_owned()), retries: 0, ..ProviderConfig::default() };
     let configs: IndexMap<_, _> = urls.iter().map(|(name, url)| ((*name).to_owned(), config(url))).collect();
-    Arc::new(Models::build(&configs, |_| None, Arc::new(OfflineProvider)).unwrap())
+    Arc::new(Models::build(&configs, |_| None).unwrap())
 }
 
 async fn chain(models: &Arc<Models>, fallback: &[&str], answered: &str) -> FallbackChain {
@@ -83,18 +67,17 @@ async fn a_turn_stays_with_what_answered_and_what_was_shown_is_taken_back() {
     let one = FakeService::start([broken_stream(HALF, Then::Close), hello()]).await;
     let two = FakeService::start([hello(), hello(), status(500, "", "")]).await;
     let models = models(&[("one", &one.url), ("two", &two.url)]);
-    let heard = Arc::new(Notes::default());
+    let heard = Arc::new(Mutex::new(Vec::new()));
     let tell = heard.clone();
-    let on_answer = Box::new(move |name: &str| tell.0.lock().push(name.to_owned()));
+    let on_answer = Box::new(move |name: &str| tell.lock().push(name.to_owned()));
     let chain = FallbackChain::new(models.clone(), "one/m1", &["two/m2".to_owned()], "", on_answer).await.unwrap();
-    let notes = Notes::default();
+    let notes = DeltaRecorder::default();
     for expected in ["two/m2", "two/m2", "one/m1"] {
         chain.chat(&mut request(), &notes).await.unwrap();
         assert_eq!(chain.current().to_string(), expected);
     }
-    let hello = "Text(\"Hello\")";
-    assert_eq!(*notes.0.lock(), ["Text(\"Hel\")", "Restart", hello, hello, hello]);
-    assert_eq!(*heard.0.lock(), ["two", "two", "one"]);
+    assert_eq!(notes.0.into_inner(), "Hel<restart>HelloHelloHello");
+    assert_eq!(*heard.lock(), ["two", "two", "one"]);
     assert_eq!(chain.providers(), ["one", "two"]);
 
     for (answered, expected) in [("two", "two/m2"), ("one", "one/m1"), ("gone", "one/m1"), ("", "one/m1")] {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::breaker::{Breaker, BreakerPermit, CallOutcome, CallRefusal, CircuitState};
@@ -35,7 +35,7 @@ impl CircuitBreaker {
     /// # Errors
     /// The breaker is open: an outage, with the time after which a call may go through.
     pub fn enter(&self, provider: &str) -> Result<CallPassage<'_>, LlmError> {
-        let mut inner = self.lock();
+        let mut inner = self.0.lock();
         match inner.breaker.ask(Instant::now()) {
             Ok(permit) => Ok(CallPassage { circuit: self, permit, settled: CallOutcome::Left }),
             Err(held) => Err(inner.refusal_error(provider, held)),
@@ -44,7 +44,7 @@ impl CircuitBreaker {
 
     /// Returns the state and how often the breaker has opened.
     pub fn state(&self) -> (CircuitState, u64) {
-        let inner = self.lock();
+        let inner = self.0.lock();
         (inner.breaker.state(Instant::now()), inner.opened)
     }
 
@@ -58,12 +58,7 @@ impl CircuitBreaker {
 
     /// Closes the breaker.
     pub fn reset(&self) {
-        self.lock().breaker = Breaker::default();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, CircuitBreakerState> {
-        // No code panics while it holds the lock in the middle of a change.
-        self.0.lock()
+        self.0.lock().breaker = Breaker::default();
     }
 }
 
@@ -102,14 +97,14 @@ impl CallPassage<'_> {
             _ => CallOutcome::Answered,
         };
         if let Some(error) = failure.filter(|_| !matches!(self.settled, CallOutcome::Answered | CallOutcome::Left)) {
-            self.circuit.lock().last = Some((error.kind, error.message.clone()));
+            self.circuit.0.lock().last = Some((error.kind, error.message.clone()));
         }
     }
 }
 
 impl Drop for CallPassage<'_> {
     fn drop(&mut self) {
-        let mut inner = self.circuit.lock();
+        let mut inner = self.circuit.0.lock();
         if inner.breaker.settle(self.permit, self.settled, Instant::now()) {
             inner.opened += 1;
         }

@@ -28,8 +28,10 @@ pub struct ProviderFault {
     pub message: String,
 }
 
+#[derive(Default)]
 pub(super) struct ProviderEntry {
-    pub backend: Backend,
+    /// `None`: the offline responder.
+    pub remote: Option<Arc<RemoteProvider>>,
     /// Its usual model; empty: the first that it lists, found when first needed.
     pub model: String,
     first_listed: OnceCell<String>,
@@ -57,11 +59,6 @@ pub enum KeySource {
     Variable(&'static str),
 }
 
-pub(super) enum Backend {
-    Remote(Arc<RemoteProvider>),
-    Offline,
-}
-
 impl ProviderEntry {
     pub fn new(
         name: &str,
@@ -75,35 +72,18 @@ impl ProviderEntry {
         })?;
         Ok(Self {
             service: KnownService::at(provider.base_url()).map_or("", |service| service.name),
-            backend: Backend::Remote(Arc::new(provider)),
+            remote: Some(Arc::new(provider)),
             model: config.model.clone(),
-            first_listed: OnceCell::new(),
-            assumed: "",
-            unlisted: Mutex::default(),
             key,
             price: config.price.clone(),
             context_tokens: config.context_tokens,
             images: config.images,
+            ..Self::default()
         })
     }
 
-    pub fn offline() -> Self {
-        Self {
-            backend: Backend::Offline,
-            model: String::new(),
-            first_listed: OnceCell::new(),
-            assumed: "",
-            unlisted: Mutex::default(),
-            key: KeySource::None,
-            service: "",
-            price: None,
-            context_tokens: None,
-            images: None,
-        }
-    }
-
     pub async fn usual_model(&self, name: &str) -> Result<String, ModelError> {
-        let Backend::Remote(provider) = &self.backend else { return Ok(OFFLINE.to_owned()) };
+        let Some(provider) = &self.remote else { return Ok(OFFLINE.to_owned()) };
         if !self.model.is_empty() {
             return Ok(self.model.clone());
         }
@@ -164,7 +144,7 @@ pub(super) fn configured(
         });
     }
     if config.kind == Some(ProviderKind::Offline) || (name == OFFLINE && config.base_url.is_none()) {
-        return Ok(ProviderEntry::offline());
+        return Ok(ProviderEntry::default());
     }
     if name == OFFLINE {
         return Err(fault(name, "base_url", "offline is the responder inside this program; choose another name"));

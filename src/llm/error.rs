@@ -34,6 +34,23 @@ impl LlmErrorKind {
     pub fn is_retryable(self) -> bool {
         matches!(self, Self::Connection | Self::Timeout | Self::RateLimit | Self::Server | Self::Parse)
     }
+
+    /// Returns the stable code for programs, e.g. `llm_timeout`.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Connection => "llm_connection",
+            Self::Timeout => "llm_timeout",
+            Self::RateLimit => "llm_rate_limit",
+            Self::Server => "llm_server_error",
+            Self::Auth => "llm_auth",
+            Self::Quota => "llm_quota",
+            Self::BadRequest => "llm_bad_request",
+            Self::ContextTooLong => "llm_context_too_long",
+            Self::Refused => "llm_refused",
+            Self::Parse => "llm_parse",
+            Self::Cancelled => "llm_cancelled",
+        }
+    }
 }
 
 /// A model call that failed, after its retries.
@@ -67,11 +84,10 @@ pub enum FailureScope {
 
 impl LlmError {
     pub fn new(kind: LlmErrorKind, provider: &str, message: impl Into<String>) -> Self {
-        let (provider, message) = (provider.to_owned(), message.into());
         Self {
             kind,
-            provider,
-            message,
+            provider: provider.to_owned(),
+            message: message.into(),
             public: None,
             retry_after: None,
             blame: FailureScope::Request,
@@ -88,28 +104,7 @@ impl LlmError {
     pub fn code(&self) -> &'static str {
         self.kind.code()
     }
-}
 
-impl LlmErrorKind {
-    /// Returns the stable code for programs, e.g. `llm_timeout`.
-    pub fn code(self) -> &'static str {
-        match self {
-            LlmErrorKind::Connection => "llm_connection",
-            LlmErrorKind::Timeout => "llm_timeout",
-            LlmErrorKind::RateLimit => "llm_rate_limit",
-            LlmErrorKind::Server => "llm_server_error",
-            LlmErrorKind::Auth => "llm_auth",
-            LlmErrorKind::Quota => "llm_quota",
-            LlmErrorKind::BadRequest => "llm_bad_request",
-            LlmErrorKind::ContextTooLong => "llm_context_too_long",
-            LlmErrorKind::Refused => "llm_refused",
-            LlmErrorKind::Parse => "llm_parse",
-            LlmErrorKind::Cancelled => "llm_cancelled",
-        }
-    }
-}
-
-impl LlmError {
     /// Returns the error for callers: without addresses and text of the service, which are for the owner alone.
     pub fn to_public(&self) -> String {
         format!("{}: {}", self.provider, self.public.as_ref().unwrap_or(&self.message))

@@ -1,28 +1,15 @@
 //! The entry of the fuzz target `model_stream`.
 
-use std::sync::Mutex;
-
 use reqwest::Url;
 
 use super::anthropic::AnthropicDialect;
 use super::openai::OpenaiDialect;
+use super::provider::DeltaRecorder;
 use super::remote::{AnswerBody, Dialect, ToolNames};
-use super::{ChatResponse, Delta, DeltaSink, ProviderConfig};
+use super::{ChatResponse, ProviderConfig};
 
 /// The most bytes of an answer; inputs are shorter.
 const LIMIT: usize = 1 << 20;
-
-/// Records the text that a sink receives.
-#[derive(Default)]
-struct Heard(Mutex<String>);
-
-impl DeltaSink for Heard {
-    fn delta(&self, delta: Delta<'_>) {
-        if let Delta::Text(text) = delta {
-            self.0.lock().expect("nothing panics while it holds this lock").push_str(text);
-        }
-    }
-}
 
 /// Takes a byte for dialect and size of pieces, and any bytes as the body of a service's answer. Asserts that the split
 /// into pieces does not change the result, and that each call of an answer has a unique id.
@@ -47,9 +34,9 @@ pub fn stream(data: &[u8]) {
     }
 }
 
-/// Returns the answer, if the body is one, and the text that the sink received.
+/// Returns the answer, if the body is one, and what the sink received.
 fn read(dialect: &dyn Dialect, data: &[u8], piece: usize) -> (Option<ChatResponse>, String) {
-    let (names, heard) = (ToolNames::default(), Heard::default());
+    let (names, heard) = (ToolNames::default(), DeltaRecorder::default());
     let mut assembler = dialect.assembler(&names, LIMIT);
     let mut body = AnswerBody::new(LIMIT);
     let read = data.chunks(piece).try_for_each(|bytes| {
@@ -57,7 +44,7 @@ fn read(dialect: &dyn Dialect, data: &[u8], piece: usize) -> (Option<ChatRespons
     });
     let read = read.and_then(|()| if assembler.is_done() { Ok(()) } else { body.end(assembler.as_mut(), &heard) });
     let response = read.and_then(|()| assembler.into_response("asked")).ok();
-    (response, heard.0.into_inner().expect("nothing panicked while it held this lock"))
+    (response, heard.0.into_inner())
 }
 
 /// Returns what does not depend on ids, which may be new each time.

@@ -35,7 +35,9 @@ impl MeasuredDialect {
     /// # Errors
     /// The body cannot be written.
     pub fn body(&self, request: &ChatRequest) -> Result<Vec<u8>, LlmError> {
-        self.dialect.body(request, &self.names, true).map_err(into_llm_error)
+        self.dialect
+            .body(request, &self.names, true)
+            .map_err(|error| LlmError::new(LlmErrorKind::BadRequest, "measured", error.to_string()))
     }
 
     /// Assembles the answer from the data of `events`.

@@ -43,7 +43,7 @@ pub use local_server::installed_models;
 pub use measured::MeasuredDialect;
 pub use model_names::{ModelError, is_same_model, nearest};
 pub use models::{ModelChoice, Models};
-pub use offline::{OFFLINE, OfflineProvider};
+pub use offline::OFFLINE;
 #[cfg(test)]
 pub(crate) use openai::sent as openai_request;
 pub use prices::{Cost, Price, costs_in_words};

@@ -11,12 +11,11 @@ use tokio::time::{Instant, timeout};
 
 use super::embedder::Embedder;
 use super::entry::{
-    Backend, KeySource, LIST_DEADLINE, ProviderEntry, ProviderFault, configured, fault, is_chat_model,
-    key_in_environment,
+    KeySource, LIST_DEADLINE, ProviderEntry, ProviderFault, configured, fault, is_chat_model, key_in_environment,
 };
 use super::local_server::{LOCAL_DEADLINE, LOCAL_HOLDS, LocalModel, ollama_models};
 use super::model_names::{ModelError, is_same_model, nearest};
-use super::offline::OFFLINE;
+use super::offline::{OFFLINE, OfflineProvider};
 use super::remote::{HttpClients, RemoteProvider};
 use super::services::{KnownService, OLLAMA, SERVICES};
 use super::{LlmErrorKind, ModelFacts, ModelFeatures, Price, Provider, ProviderConfig};
@@ -30,7 +29,6 @@ pub struct Models {
     entries: BTreeMap<String, ProviderEntry>,
     /// What `auto` tries, in order; then a model server on this machine, then `offline`.
     preferred: Vec<String>,
-    offline: Arc<dyn Provider>,
     /// For models whose price is not known.
     fallback_price: Option<Price>,
     clients: Arc<HttpClients>,
@@ -53,7 +51,6 @@ impl Models {
     pub fn build(
         configs: &IndexMap<String, ProviderConfig>,
         env: impl Fn(&str) -> Option<String>,
-        offline: Arc<dyn Provider>,
     ) -> Result<Self, Vec<ProviderFault>> {
         let clients = Arc::new(HttpClients::default());
         let mut entries = BTreeMap::new();
@@ -68,7 +65,7 @@ impl Models {
             }
         }
         // A configured `offline` does not outrank a model, unless it is the only provider.
-        let is_model = |entry: &ProviderEntry| matches!(entry.backend, Backend::Remote(_));
+        let is_model = |entry: &ProviderEntry| entry.remote.is_some();
         let mut preferred: Vec<String> =
             configs.keys().filter(|name| entries.get(*name).is_some_and(is_model)).cloned().collect();
         if preferred.is_empty() && !entries.is_empty() {
@@ -94,7 +91,7 @@ impl Models {
         if !faults.is_empty() {
             return Err(faults);
         }
-        Ok(Self { entries, preferred, offline, fallback_price: None, clients, local: Mutex::new(None) })
+        Ok(Self { entries, preferred, fallback_price: None, clients, local: Mutex::new(None) })
     }
 
     /// Sets the price for models whose own is not known.
@@ -105,10 +102,7 @@ impl Models {
 
     /// Returns the remote providers by name: configured, with a key in the environment, or servers of this machine.
     pub fn services(&self) -> impl Iterator<Item = (&str, &Arc<RemoteProvider>)> {
-        self.entries.iter().filter_map(|(name, entry)| match &entry.backend {
-            Backend::Remote(provider) => Some((name.as_str(), provider)),
-            Backend::Offline => None,
-        })
+        self.entries.iter().filter_map(|(name, entry)| Some((name.as_str(), entry.remote.as_ref()?)))
     }
 
     /// Lets the next call of each service through, whatever happened before.
@@ -130,11 +124,11 @@ impl Models {
         }
         let (name, model) = wanted.split_once('/').unwrap_or((wanted, ""));
         if name == OFFLINE {
-            return Ok(self.offline_choice());
+            return Ok(offline_choice());
         }
         if let Some(entry) = self.entries.get(name) {
             let model = if model.is_empty() { entry.usual_model(name).await? } else { model.to_owned() };
-            return Ok(self.choice(entry, model));
+            return Ok(choice(entry, model));
         }
         self.not_set_up(wanted, name)
     }
@@ -156,10 +150,8 @@ impl Models {
         let Some((name, model)) = wanted.split_once('/').filter(|(_, model)| !model.is_empty()) else {
             return Err(ModelError::NoProvider { name: wanted.to_owned() });
         };
-        match self.entries.get(name).map(|entry| &entry.backend) {
-            Some(Backend::Remote(provider)) if provider.makes_vectors() => {
-                Ok(Embedder::new(provider.clone(), model, dimensions))
-            }
+        match self.entries.get(name).map(|entry| &entry.remote) {
+            Some(Some(provider)) if provider.makes_vectors() => Ok(Embedder::new(provider.clone(), model, dimensions)),
             None if name != OFFLINE => {
                 self.check(wanted)?;
                 Err(self.unknown_provider(name))
@@ -194,7 +186,7 @@ impl Models {
     pub async fn choose(&self, wanted: &str) -> Result<ModelChoice, ModelError> {
         let choice = self.resolve(wanted).await?;
         let name = choice.provider.name();
-        let Some(ProviderEntry { backend: Backend::Remote(provider), .. }) = self.entries.get(name) else {
+        let Some(ProviderEntry { remote: Some(provider), .. }) = self.entries.get(name) else {
             return Ok(choice);
         };
         let listed = provider.models(LIST_DEADLINE).await;
@@ -229,7 +221,7 @@ impl Models {
     /// Returns the facts of a model at its provider: the configured ones, otherwise those of the table.
     pub fn facts(&self, provider: &str, model: &str) -> ModelFacts {
         let Some(entry) = self.entries.get(provider) else { return ModelFacts::known(provider, model) };
-        if matches!(entry.backend, Backend::Offline) {
+        if entry.remote.is_none() {
             return ModelFacts::default();
         }
         let known = ModelFacts::known(entry.service, model);
@@ -271,11 +263,8 @@ impl Models {
     pub async fn list(&self) -> Vec<(String, String)> {
         let mut list = Vec::new();
         for name in self.preferred.iter().filter(|name| *name != OFFLINE) {
-            let model = match self.entries.get(name) {
-                Some(entry) => entry.usual_model(name).await.unwrap_or_default(),
-                None => continue,
-            };
-            list.push((name.clone(), model));
+            let Some(entry) = self.entries.get(name) else { continue };
+            list.push((name.clone(), entry.usual_model(name).await.unwrap_or_default()));
         }
         if !self.preferred.iter().any(|name| name == OLLAMA)
             && let LocalModel::First(model) = self.local_model().await
@@ -289,13 +278,13 @@ impl Models {
     async fn auto(&self) -> Result<ModelChoice, ModelError> {
         if let Some(name) = self.preferred.first() {
             return match self.entries.get(name) {
-                Some(entry) => Ok(self.choice(entry, entry.usual_model(name).await?)),
-                None => Ok(self.offline_choice()),
+                Some(entry) => Ok(choice(entry, entry.usual_model(name).await?)),
+                None => Ok(offline_choice()),
             };
         }
         match (self.entries.get(OLLAMA), self.local_model().await) {
-            (Some(entry), LocalModel::First(model)) => Ok(self.choice(entry, model)),
-            _ => Ok(self.offline_choice()),
+            (Some(entry), LocalModel::First(model)) => Ok(choice(entry, model)),
+            _ => Ok(offline_choice()),
         }
     }
 
@@ -306,7 +295,7 @@ impl Models {
         let fitting = if usual.len() == 1 { usual } else { able().collect() };
         match fitting.as_slice() {
             [] => Err(ModelError::NoProvider { name: model.to_owned() }),
-            [(_, entry)] => Ok(self.choice(entry, model.to_owned())),
+            [(_, entry)] => Ok(choice(entry, model.to_owned())),
             several => {
                 let choices: Vec<_> = several.iter().map(|(name, _)| format!("{name}/{model}")).collect();
                 Err(ModelError::Ambiguous { name: model.to_owned(), choices: choices.join(", ") })
@@ -325,8 +314,8 @@ impl Models {
         if let Some((_, model)) = local.as_ref().filter(|(asked, _)| asked.elapsed() < LOCAL_HOLDS) {
             return model.clone();
         }
-        let model = match self.entries.get(OLLAMA).map(|entry| &entry.backend) {
-            Some(Backend::Remote(ollama)) => {
+        let model = match self.entries.get(OLLAMA).and_then(|entry| entry.remote.as_ref()) {
+            Some(ollama) => {
                 let asked = timeout(LOCAL_DEADLINE, ollama_models(&self.clients, ollama.base_url())).await;
                 match asked.ok().flatten().map(|names| names.into_iter().find(|name| is_chat_model(name))) {
                     None => LocalModel::NoServer,
@@ -334,21 +323,10 @@ impl Models {
                     Some(Some(name)) => LocalModel::First(name),
                 }
             }
-            _ => LocalModel::NoServer,
+            None => LocalModel::NoServer,
         };
         *local = Some((Instant::now(), model.clone()));
         model
-    }
-
-    fn choice(&self, entry: &ProviderEntry, model: String) -> ModelChoice {
-        match &entry.backend {
-            Backend::Remote(provider) => ModelChoice { provider: provider.clone(), model },
-            Backend::Offline => self.offline_choice(),
-        }
-    }
-
-    fn offline_choice(&self) -> ModelChoice {
-        ModelChoice { provider: self.offline.clone(), model: OFFLINE.to_owned() }
     }
 
     fn known(&self) -> Vec<String> {
@@ -358,6 +336,17 @@ impl Models {
         names.dedup();
         names.into_iter().map(str::to_owned).collect()
     }
+}
+
+fn choice(entry: &ProviderEntry, model: String) -> ModelChoice {
+    match &entry.remote {
+        Some(provider) => ModelChoice { provider: provider.clone(), model },
+        None => offline_choice(),
+    }
+}
+
+fn offline_choice() -> ModelChoice {
+    ModelChoice { provider: Arc::new(OfflineProvider), model: OFFLINE.to_owned() }
 }
 
 impl fmt::Display for ModelChoice {

@@ -1,24 +1,8 @@
-use async_trait::async_trait;
-
 use daoyou_channels::settings::Secret;
 use indexmap::IndexMap;
 
 use super::*;
 use crate::llm::remote::fake_service::{FakeService, status};
-use crate::llm::{ChatRequest, ChatResponse, DeltaSink, LlmError};
-
-struct Offline;
-
-#[async_trait]
-impl Provider for Offline {
-    fn name(&self) -> &str {
-        OFFLINE
-    }
-
-    async fn chat(&self, _: &ChatRequest, _: &dyn DeltaSink) -> Result<ChatResponse, LlmError> {
-        Ok(ChatResponse::default())
-    }
-}
 
 fn configs(list: &[(&str, &str, &str)]) -> IndexMap<String, ProviderConfig> {
     let filled = |text: &str| Some(text).filter(|text| !text.is_empty()).map(str::to_owned);
@@ -32,13 +16,22 @@ fn configs(list: &[(&str, &str, &str)]) -> IndexMap<String, ProviderConfig> {
 
 fn build(configs: &IndexMap<String, ProviderConfig>, environment: &[&str]) -> Result<Models, Vec<ProviderFault>> {
     let env = |name: &str| environment.contains(&name).then(|| "sk-from-environment".to_owned());
-    Models::build(configs, env, Arc::new(Offline))
+    Models::build(configs, env)
 }
 
 /// As [`build`], and nothing answers on this machine.
 fn alone(configs: &IndexMap<String, ProviderConfig>, environment: &[&str]) -> Models {
     let mut models = build(configs, environment).unwrap();
     models.local = Mutex::new(Some((Instant::now(), LocalModel::NoServer)));
+    models
+}
+
+/// Returns the models of a machine whose Ollama is at `url`.
+fn with_ollama(url: &str) -> Models {
+    let mut models = build(&configs(&[]), &[]).unwrap();
+    let config = ProviderConfig { base_url: Some(url.to_owned()), ..ProviderConfig::default() };
+    let ollama = ProviderEntry::new(OLLAMA, &config, KeySource::None, &models.clients).unwrap();
+    models.entries.insert(OLLAMA.to_owned(), ollama);
     models
 }
 
@@ -132,7 +125,7 @@ async fn a_key_of_the_environment_goes_to_its_service_alone() {
     let mut service = FakeService::start([status(200, "", r#"{"data":[{"id":"bge-m3"},{"id":"m"}]}"#)]).await;
     let mut own = configs(&[("deepseek", "", &service.url)]);
     let models = alone(&own, &["DEEPSEEK_API_KEY"]);
-    let Backend::Remote(provider) = &models.entries["deepseek"].backend else { panic!("offline") };
+    let Some(provider) = &models.entries["deepseek"].remote else { panic!("offline") };
     assert_eq!(provider.models(LIST_DEADLINE).await.unwrap(), ["bge-m3", "m"]);
     assert!(!service.next_request().await.contains("authorization"));
     own.get_mut("deepseek").unwrap().base_url = None;
@@ -174,12 +167,12 @@ async fn a_key_of_the_environment_goes_where_its_variable_says() {
         (&other_place, MOVED, "http://other.example/v1", KeySource::None),
         (&configs(&[]), &MOVED[..1], "https://api.openai.com/v1", KeySource::Variable("OPENAI_API_KEY")),
     ] {
-        let models = Models::build(list, env(set), Arc::new(Offline)).unwrap();
+        let models = Models::build(list, env(set)).unwrap();
         let (_, provider) = models.services().find(|(name, _)| *name == "openai").unwrap();
         assert_eq!((provider.base_url().as_str(), models.key_source("openai")), (base, key), "{list:?}");
     }
     let wrong: &[(&str, &str)] = &[("ANTHROPIC_API_KEY", "k"), ("ANTHROPIC_BASE_URL", "proxy.example")];
-    let faults = Models::build(&configs(&[]), env(wrong), Arc::new(Offline)).err().unwrap();
+    let faults = Models::build(&configs(&[]), env(wrong)).err().unwrap();
     assert_eq!(faults[0].key, "ANTHROPIC_BASE_URL", "{faults:?}");
 }
 
@@ -193,7 +186,7 @@ async fn a_model_is_assumed_only_while_none_is_listed() {
         "OPENAI_BASE_URL" => Some(service.url.clone()),
         _ => None,
     };
-    let models = Models::build(&configs(&[]), env, Arc::new(Offline)).unwrap();
+    let models = Models::build(&configs(&[]), env).unwrap();
     let usual = KnownService::find("openai").unwrap().model;
     for _ in 0..2 {
         assert_eq!(shown(&models, "openai").await, format!("openai/{usual}"));
@@ -247,11 +240,7 @@ async fn a_model_that_a_person_chooses_must_exist() {
 async fn a_model_server_of_this_machine_is_found() {
     let tags = r#"{"models":[{"name":"nomic-embed-text:latest"},{"name":"qwen3:8b"}]}"#;
     let mut service = FakeService::start([status(200, "", tags)]).await;
-    let mut models = build(&configs(&[]), &[]).unwrap();
-    let config = ProviderConfig { base_url: Some(service.url.clone()), ..ProviderConfig::default() };
-    models
-        .entries
-        .insert(OLLAMA.to_owned(), ProviderEntry::new(OLLAMA, &config, KeySource::None, &models.clients).unwrap());
+    let models = with_ollama(&service.url);
     assert_eq!(shown(&models, "auto").await, "ollama/qwen3:8b");
     assert_eq!(shown(&models, "auto").await, "ollama/qwen3:8b", "asked once");
     assert!(service.next_request().await.starts_with("GET /api/tags "));
@@ -262,11 +251,7 @@ async fn a_model_server_of_this_machine_is_found() {
 async fn an_ollama_without_models_says_how_to_get_one() {
     const PULL: &str = "ollama has no models yet: get one with `ollama pull qwen3:8b`";
     let service = FakeService::start([status(200, "", r#"{"models":[]}"#)]).await;
-    let mut models = build(&configs(&[]), &[]).unwrap();
-    let config = ProviderConfig { base_url: Some(service.url.clone()), ..ProviderConfig::default() };
-    models
-        .entries
-        .insert(OLLAMA.to_owned(), ProviderEntry::new(OLLAMA, &config, KeySource::None, &models.clients).unwrap());
+    let models = with_ollama(&service.url);
     assert_eq!(shown(&models, "auto").await, "offline");
     assert_eq!(models.lacking_local_model().await.map(|lack| lack.to_string()).as_deref(), Some(PULL));
     let service = FakeService::start([status(200, "", r#"{"object":"list","data":null}"#)]).await;
@@ -281,7 +266,7 @@ fn configured_facts_of_a_model_precede_the_table() {
         "work".to_owned(),
         ProviderConfig { base_url: Some("https://api.openai.com/v1".to_owned()), ..list["openai"].clone() },
     );
-    let own = Price { input: 9.0, output: 9.0, cached: None, cache_write: None, currency: "EUR".to_owned() };
+    let own = Price { input: 9.0, output: 9.0, cached: None, cache_write: None, currency: "EUR".into() };
     let vllm = list.get_mut("vllm").unwrap();
     (vllm.price, vllm.context_tokens, vllm.model) = (Some(own), Some(8_192), "qwen3:8b".to_owned());
     let models = build(&list, &["DASHSCOPE_API_KEY"]).unwrap();
@@ -297,7 +282,7 @@ fn configured_facts_of_a_model_precede_the_table() {
         let facts = models.facts(provider, model);
         assert_eq!(facts.context_tokens, context, "{provider}/{model}");
         let price = models.price(provider, model);
-        assert_eq!(price.as_ref().map(|price| price.currency.as_str()), currency, "{provider}/{model}");
+        assert_eq!(price.as_ref().map(|price| &*price.currency), currency, "{provider}/{model}");
     }
     for (wanted, context) in
         [("vllm", Some(8_192)), ("vllm/x", Some(8_192)), ("auto", Some(1_050_000)), ("openai/x", None), ("x", None)]

@@ -36,7 +36,7 @@ impl Provider for OfflineProvider {
     }
 }
 
-/// The text in pieces of about a word, larger ones where it is long.
+/// Splits a text into pieces of about a word, or larger ones if it is long.
 fn pieces(text: &str) -> Vec<&str> {
     let size = (text.chars().count() / MAX_PIECES).max(6);
     let mut pieces = Vec::new();
@@ -65,7 +65,7 @@ fn input_tokens(request: &ChatRequest) -> u64 {
     tokens(&request.system) + said.sum::<u64>()
 }
 
-/// An estimate: four ASCII characters a token, any other character one.
+/// Estimates the tokens of a text: one for four ASCII characters, and one for any other character.
 fn tokens(text: &str) -> u64 {
     let ascii = text.bytes().filter(u8::is_ascii).count() as u64;
     let others = text.chars().filter(|c| !c.is_ascii()).count() as u64;
@@ -78,7 +78,6 @@ mod tests {
 
     use super::*;
     use crate::chat::ToolSpec;
-    use crate::llm::Images;
 
     #[derive(Default)]
     struct Seen(Mutex<Vec<String>>);
@@ -100,13 +99,9 @@ mod tests {
             ToolSpec { name: "list_dir".into(), description: String::new(), parameters: serde_json::json!({}) };
         for text in ["hello", "你能做什么", "list files", "2 + 3\nlist files"] {
             let request = ChatRequest {
-                model: "offline".into(),
-                system: "".into(),
                 messages: vec![ChatMessage::user(text)],
-                images: Images::default(),
                 tools: vec![list_dir.clone()].into(),
-                temperature: None,
-                max_tokens: None,
+                ..ChatRequest::default()
             };
             let seen = Seen::default();
             let response = OfflineProvider.chat(&request, &seen).await.expect("it never fails");

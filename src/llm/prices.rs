@@ -1,5 +1,6 @@
 //! Prices and costs of tokens.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -34,7 +35,7 @@ pub struct Price {
     pub cache_write: Option<f64>,
     /// The currency of the prices.
     #[serde(default = "dollars")]
-    pub currency: String,
+    pub currency: Cow<'static, str>,
 }
 
 /// An amount of money.
@@ -59,7 +60,7 @@ impl Price {
             + (written - for_hour) as f64 * write
             + for_hour as f64 * write * (HOUR_WRITE / CACHE_WRITE)
             + used.output_tokens as f64 * self.output;
-        Cost { micros: micros.round() as u64, currency: self.currency.clone() }
+        Cost { micros: micros.round() as u64, currency: self.currency.clone().into_owned() }
     }
 
     /// Returns true if each price is finite and not negative.
@@ -86,8 +87,8 @@ pub fn costs_in_words(costs: &BTreeMap<String, u64>) -> Option<String> {
     Some(words.collect::<Vec<_>>().join(", ")).filter(|words| !words.is_empty())
 }
 
-fn dollars() -> String {
-    "USD".to_owned()
+const fn dollars() -> Cow<'static, str> {
+    Cow::Borrowed("USD")
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The interface to a model service.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -10,7 +11,7 @@ use super::{Cost, Images, LlmError};
 use crate::chat::{ChatMessage, Reasoning, ToolCall, ToolSpec, Usage};
 
 /// One request to a model.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ChatRequest {
     /// The model's name at its service.
     pub model: String,
@@ -79,6 +80,46 @@ pub struct NoDeltas;
 
 impl DeltaSink for NoDeltas {
     fn delta(&self, _: Delta<'_>) {}
+}
+
+/// A sink that writes down what it receives, for tests.
+#[cfg(any(test, fuzzing))]
+#[derive(Default)]
+pub(super) struct DeltaRecorder(pub parking_lot::Mutex<String>);
+
+#[cfg(any(test, fuzzing))]
+impl DeltaSink for DeltaRecorder {
+    fn delta(&self, delta: Delta<'_>) {
+        let note = match delta {
+            Delta::Text(text) => text.to_owned(),
+            Delta::Reasoning(text) => format!("({text})"),
+            Delta::ToolCall { id, name } => format!("<{name} {id}>"),
+            Delta::Restart => "<restart>".to_owned(),
+        };
+        self.0.lock().push_str(&note);
+    }
+}
+
+/// Passes an answer on, and records whether a part of it is shown that was not taken back.
+pub(super) struct ShownWatch<'a> {
+    pub sink: &'a dyn DeltaSink,
+    pub is_shown: &'a AtomicBool,
+}
+
+impl ShownWatch<'_> {
+    /// Takes back what is shown.
+    pub fn take_back(&self) {
+        if self.is_shown.load(Ordering::Relaxed) {
+            self.delta(Delta::Restart);
+        }
+    }
+}
+
+impl DeltaSink for ShownWatch<'_> {
+    fn delta(&self, delta: Delta<'_>) {
+        self.is_shown.store(delta != Delta::Restart, Ordering::Relaxed);
+        self.sink.delta(delta);
+    }
 }
 
 /// A service that answers conversations. Dropping the future of `chat` closes the connection.

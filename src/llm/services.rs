@@ -30,19 +30,14 @@ pub struct ServiceRules {
     pub echo: ReasoningEcho,
 }
 
-/// The default for an unknown service: what most take. Refusals teach the rest.
-impl Default for ServiceRules {
-    fn default() -> Self {
-        USUAL
-    }
-}
-
-const USUAL: ServiceRules = ServiceRules { limit: LimitField::MaxTokens, echo: ReasoningEcho::AsSent };
+/// What most services take; also for unknown ones, whose refusals teach the rest.
+pub const USUAL_RULES: ServiceRules = ServiceRules { limit: LimitField::MaxTokens, echo: ReasoningEcho::AsSent };
 /// These want the reasoning of each call back in all later turns (api-docs.deepseek.com/guides/thinking_mode; Kimi
 /// too).
-const WANTS_THOUGHTS: ServiceRules = ServiceRules { echo: ReasoningEcho::Always(ReasoningField::Content), ..USUAL };
+const WANTS_THOUGHTS: ServiceRules =
+    ServiceRules { echo: ReasoningEcho::Always(ReasoningField::Content), ..USUAL_RULES };
 /// These refuse unknown fields, reasoning among them.
-const REFUSES_THOUGHTS: ServiceRules = ServiceRules { echo: ReasoningEcho::Never, ..USUAL };
+const REFUSES_THOUGHTS: ServiceRules = ServiceRules { echo: ReasoningEcho::Never, ..USUAL_RULES };
 
 /// In the order in which `auto` looks for their keys.
 pub const SERVICES: &[KnownService] = &[
@@ -186,7 +181,15 @@ const fn hosted(
     key_variables: &'static [&'static str],
     model: &'static str,
 ) -> KnownService {
-    KnownService { name, base_url, kind: ProviderKind::Openai, key_variables, base_variable: None, model, rules: USUAL }
+    KnownService {
+        name,
+        base_url,
+        kind: ProviderKind::Openai,
+        key_variables,
+        base_variable: None,
+        model,
+        rules: USUAL_RULES,
+    }
 }
 
 const fn local(name: &'static str, base_url: &'static str) -> KnownService {

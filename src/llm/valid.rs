@@ -147,8 +147,7 @@ impl HistoryMender {
         for (place, call) in tool_calls.iter_mut().enumerate() {
             self.waiting.entry(call.id.clone()).or_default().push_back(first + place);
             call.id = self.own_id(&call.id);
-            let (call_id, name) = (call.id.clone(), call.name.clone());
-            places.push(ChatMessage::Tool { call_id, name, content: NO_RESULT.to_owned(), images: Vec::new() });
+            places.push(ChatMessage::tool(&call.id, &call.name, NO_RESULT));
         }
         self.out.push(message);
         self.out.append(&mut places);
@@ -206,12 +205,7 @@ mod tests {
                     reasoning: None,
                     tool_calls: ids.chars().map(call).collect(),
                 },
-                "r" => ChatMessage::Tool {
-                    call_id: ids.to_owned(),
-                    name: "x".to_owned(),
-                    content: format!("result {ids}"),
-                    images: Vec::new(),
-                },
+                "r" => ChatMessage::tool(ids, "x", format!("result {ids}")),
                 other => panic!("{other:?} is no kind of message"),
             }
         };

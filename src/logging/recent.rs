@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::fmt::Write as _;
-use std::sync::LazyLock;
 
 use daoyou_channels::clean::escape_newlines;
 use jiff::Timestamp;
@@ -20,7 +19,7 @@ const MAX_LINES: usize = 2_000;
 const MAX_TEXT: usize = 1_000;
 
 /// The log of this process; like its output, there is one.
-static RECENT: LazyLock<RecentLog> = LazyLock::new(RecentLog::default);
+static RECENT: RecentLog = RecentLog(Mutex::new(VecDeque::new()));
 
 /// A line of the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -24,7 +24,6 @@ struct CachedListing {
 }
 
 /// The folder of the lists.
-#[derive(Clone, Debug)]
 pub(super) struct ListingCache {
     folder: PathBuf,
 }

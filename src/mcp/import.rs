@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use daoyou_channels::settings::Secret;
 use serde_json::{Map, Value};
 
 use super::config::{McpServerConfig, McpTransport, is_server_name};
@@ -50,7 +51,7 @@ pub fn import_servers(text: &str) -> Result<Vec<ImportedServer>, Vec<String>> {
     for (own_name, entry) in servers {
         let name = server_name(own_name, &imported);
         match read_server(entry) {
-            Ok(server) => imported.push(ImportedServer { table: server.table(&name), name }),
+            Ok(server) => imported.push(ImportedServer { table: table_of(&server, &name), name }),
             Err(wrong) => faults.extend(wrong.into_iter().map(|wrong| format!("{list}.{own_name}: {wrong}"))),
         }
     }
@@ -83,34 +84,23 @@ fn server_name(own_name: &str, taken: &[ImportedServer]) -> String {
     std::iter::once(base.to_owned()).chain(numbered).find(|name| is_free(name)).unwrap_or_default()
 }
 
-/// The settings that are taken over.
-#[derive(Default)]
-struct ServerTable {
-    command: Vec<String>,
-    env: BTreeMap<String, String>,
-    url: String,
-    transport: Option<&'static str>,
-    headers: BTreeMap<String, String>,
-    is_disabled: bool,
-    tools: Vec<String>,
-}
-
-fn read_server(entry: &Value) -> Result<ServerTable, Vec<String>> {
+/// Reads the settings that are taken over. The values of variables and headers are those of the file.
+fn read_server(entry: &Value) -> Result<McpServerConfig, Vec<String>> {
     let Value::Object(fields) = entry else { return Err(vec!["it is no object".to_owned()]) };
-    let (mut table, mut faults) = (ServerTable::default(), Vec::new());
+    let (mut server, mut faults) = (McpServerConfig::default(), Vec::new());
     for (key, value) in fields {
         let taken = match key.as_str() {
-            "command" => text(value).map(|program| table.command.insert(0, program)),
-            "args" => texts(value).map(|arguments| table.command.extend(arguments)),
-            "env" => pairs(value).map(|env| table.env = env),
-            "url" | "serverUrl" | "httpUrl" => text(value).map(|url| table.url = url),
+            "command" => text(value).map(|program| server.command.insert(0, program)),
+            "args" => texts(value).map(|arguments| server.command.extend(arguments)),
+            "env" => pairs(value).map(|env| server.env = env),
+            "url" | "serverUrl" | "httpUrl" => text(value).map(|url| server.url = url),
             "headers" | "requestInit" => {
-                pairs(value.get("headers").unwrap_or(value)).map(|headers| table.headers = headers)
+                pairs(value.get("headers").unwrap_or(value)).map(|headers| server.headers = headers)
             }
-            "disabled" => value.as_bool().map(|is| table.is_disabled = is).ok_or("true or false"),
-            "enabled" => value.as_bool().map(|is| table.is_disabled = !is).ok_or("true or false"),
+            "disabled" => value.as_bool().map(|is| server.enabled = !is).ok_or("true or false"),
+            "enabled" => value.as_bool().map(|is| server.enabled = is).ok_or("true or false"),
             "includeTools" | "tools" => {
-                texts(value).map(|tools| table.tools = tools.into_iter().filter(|tool| tool != "*").collect())
+                texts(value).map(|tools| server.tools = tools.into_iter().filter(|tool| tool != "*").collect())
             }
             ignored if IGNORED.contains(&ignored) => Ok(()),
             other => {
@@ -126,83 +116,63 @@ fn read_server(entry: &Value) -> Result<ServerTable, Vec<String>> {
     }
     if let Some(kind) = fields.get("type").or_else(|| fields.get("transport")).and_then(Value::as_str) {
         match kind {
-            "sse" => table.transport = Some("sse"),
+            "sse" => server.transport = McpTransport::Sse,
             "stdio" | "http" | "streamable-http" | "streamableHttp" | "streamable_http" => {}
             other => faults.push(format!("type: {other:?} is not known; known are stdio, http and sse")),
         }
     }
-    let values = table.env.values().chain(table.headers.values()).filter(|value| reference(value) == **value);
-    let variable = values.chain(&table.command).chain([&table.url]).find(|text| text.contains("${"));
+    let values = || server.env.values().chain(server.headers.values()).map(Secret::expose);
+    let words = server.command.iter().chain([&server.url]).map(String::as_str);
+    let variable = values().filter(|value| reference(value) == **value).chain(words).find(|text| text.contains("${"));
     if let Some(text) = variable {
         faults.push(format!("{text:?} holds a variable of that program: put the value in its place; only env and headers can be \"env:NAME\""));
     }
-    let is_reference = |text: &&String| ["env:", "file:", "cred:"].iter().any(|begin| text.starts_with(begin));
-    if let Some(text) = table.env.values().chain(table.headers.values()).find(is_reference) {
+    let is_reference = |text: &&str| ["env:", "file:", "cred:"].iter().any(|begin| text.starts_with(begin));
+    if let Some(text) = values().find(is_reference) {
         faults.push(format!(
             "{text:?} is a plain text there, and would be a secret of yours here: write the value by hand"
         ));
     }
     if faults.is_empty() {
-        let config = table.config();
-        faults.extend(
-            config.faults("x").into_iter().map(|fault| format!("{}; allowed is {}", fault.wrong, fault.allowed)),
-        );
+        let wrong = server.faults("x").into_iter();
+        faults.extend(wrong.map(|fault| format!("{}; allowed is {}", fault.wrong, fault.allowed)));
     }
-    if faults.is_empty() { Ok(table) } else { Err(faults) }
+    if faults.is_empty() { Ok(server) } else { Err(faults) }
 }
 
-impl ServerTable {
-    fn config(&self) -> McpServerConfig {
-        use daoyou_channels::settings::Secret;
-        let secrets = |map: &BTreeMap<String, String>| {
-            map.iter().map(|(name, value)| (name.clone(), Secret::new(value.clone()))).collect()
-        };
-        McpServerConfig {
-            command: self.command.clone(),
-            env: secrets(&self.env),
-            url: self.url.clone(),
-            transport: if self.transport.is_some() { McpTransport::Sse } else { McpTransport::Auto },
-            headers: secrets(&self.headers),
-            tools: self.tools.clone(),
-            ..McpServerConfig::default()
+/// Returns the table of `config.toml`.
+fn table_of(server: &McpServerConfig, name: &str) -> String {
+    let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
+    let list = |texts: &[String]| format!("[{}]", texts.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(", "));
+    let mut table = format!("[mcp.{name}]\n");
+    let mut line = |key: &str, value: String| {
+        let _ = writeln!(table, "{key} = {value}");
+    };
+    if !server.command.is_empty() {
+        line("command", list(&server.command));
+    }
+    if !server.url.is_empty() {
+        line("url", quoted(&server.url));
+    }
+    if server.transport == McpTransport::Sse {
+        line("transport", quoted("sse"));
+    }
+    if !server.enabled {
+        line("enabled", "false".to_owned());
+    }
+    if !server.tools.is_empty() {
+        line("tools", list(&server.tools));
+    }
+    for (key, map) in [("env", &server.env), ("headers", &server.headers)] {
+        if map.is_empty() {
+            continue;
+        }
+        let _ = writeln!(table, "[mcp.{name}.{key}]");
+        for (name, value) in map {
+            let _ = writeln!(table, "{} = {}", quoted(name), quoted(&reference(value.expose())));
         }
     }
-
-    /// Returns the table of `config.toml`.
-    fn table(&self, name: &str) -> String {
-        let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
-        let list =
-            |texts: &[String]| format!("[{}]", texts.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(", "));
-        let mut table = format!("[mcp.{name}]\n");
-        let mut line = |key: &str, value: String| {
-            let _ = writeln!(table, "{key} = {value}");
-        };
-        if !self.command.is_empty() {
-            line("command", list(&self.command));
-        }
-        if !self.url.is_empty() {
-            line("url", quoted(&self.url));
-        }
-        if let Some(transport) = self.transport {
-            line("transport", quoted(transport));
-        }
-        if self.is_disabled {
-            line("enabled", "false".to_owned());
-        }
-        if !self.tools.is_empty() {
-            line("tools", list(&self.tools));
-        }
-        for (key, map) in [("env", &self.env), ("headers", &self.headers)] {
-            if map.is_empty() {
-                continue;
-            }
-            let _ = writeln!(table, "[mcp.{name}.{key}]");
-            for (name, value) in map {
-                let _ = writeln!(table, "{} = {}", quoted(name), quoted(&reference(value)));
-            }
-        }
-        table
-    }
+    table
 }
 
 /// Returns a value as daoyou writes it: `${NAME}` and `${env:NAME}` become `env:NAME`.
@@ -222,10 +192,10 @@ fn texts(value: &Value) -> Result<Vec<String>, &'static str> {
     list.iter().map(|entry| text(entry).map_err(|_| "a list of texts")).collect()
 }
 
-fn pairs(value: &Value) -> Result<BTreeMap<String, String>, &'static str> {
+fn pairs(value: &Value) -> Result<BTreeMap<String, Secret>, &'static str> {
     let pair = |(name, value): (&String, &Value)| match value {
-        Value::String(text) => Ok((name.clone(), text.clone())),
-        Value::Number(_) | Value::Bool(_) => Ok((name.clone(), value.to_string())),
+        Value::String(text) => Ok((name.clone(), Secret::new(text.clone()))),
+        Value::Number(_) | Value::Bool(_) => Ok((name.clone(), Secret::new(value.to_string()))),
         _ => Err("names with texts"),
     };
     value.as_object().ok_or("names with texts")?.iter().map(pair).collect()

@@ -10,9 +10,8 @@ use super::names::McpToolNames;
 use super::schema::clean_schema;
 use crate::text::{plain_line, truncate};
 
-/// The most tools, and the most of each other kind, that are kept of a server.
-pub(super) const MAX_TOOLS: usize = 500;
-pub(super) const MAX_OTHERS: usize = 500;
+/// The most entries of each list that are kept of a server.
+pub(super) const MAX_ENTRIES: usize = 500;
 /// The longest texts, in characters.
 const MAX_DESCRIPTION: usize = 1_000;
 const MAX_TITLE: usize = 200;
@@ -42,10 +41,6 @@ impl ListKind {
             Self::Templates => "resourceTemplates",
             Self::Prompts => "prompts",
         }
-    }
-
-    pub(super) fn limit(self) -> usize {
-        if self == Self::Tools { MAX_TOOLS } else { MAX_OTHERS }
     }
 }
 
@@ -104,11 +99,6 @@ pub struct PromptArgument {
 impl ServerListing {
     pub(super) fn new(protocol: &str, title: &str) -> Self {
         Self { protocol: line(protocol, MAX_TITLE), title: line(title, MAX_TITLE), ..Self::default() }
-    }
-
-    /// Returns true if models see a difference between the two.
-    pub(super) fn differs_from(&self, other: Option<&Self>) -> bool {
-        other.is_none_or(|other| self != other)
     }
 
     pub(super) fn add_problem(&mut self, problem: &str) {

@@ -19,6 +19,6 @@ pub use config::{McpAuthConfig, McpConfigFault, McpServerConfig, McpTransport, i
 pub use import::{ImportedServer, import_servers};
 pub use listing::{ListedPrompt, ListedResource, ListedTool, PromptArgument, ServerListing};
 pub use serve::{AgentAccess, MCP_CHANNEL, McpChannel, McpEndpoint};
-pub use server::{McpServer, McpServerState, ServerStatus};
-pub use servers::{McpServers, McpServersSetup};
+pub use server::{McpHost, McpServer, McpServerState, ServerStatus};
+pub use servers::McpServers;
 pub use tools::{MCP_READ, prompt_text};

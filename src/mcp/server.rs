@@ -1,12 +1,13 @@
 //! One server: started when it is first needed, kept open, started again after it ended, and listed.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use daoyou_channels::backoff::{Backoff, jittered};
-use daoyou_channels::settings::{Secret, Span};
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::Value;
@@ -15,10 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::cache::ListingCache;
-use super::client::{
-    BearerTokens, ConnectTarget, HttpTarget, McpConnection, McpError, McpErrorKind, McpRequest, ProtocolEra,
-    StdioTarget, http_client,
-};
+use super::client::{BearerTokens, McpConnection, McpError, McpErrorKind, McpRequest, ProtocolEra, http_client};
 use super::config::McpServerConfig;
 use super::listing::{ListKind, ServerListing};
 use crate::text::{one_line, truncate};
@@ -36,14 +34,14 @@ const LONGEST_LIST_WAIT: Duration = Duration::from_secs(120);
 const MAX_ERROR: usize = 500;
 
 /// What all servers of a gateway share.
-pub(super) struct McpHost {
+pub struct McpHost {
+    /// The gateway's home, which has a folder for each program and the cached lists.
+    pub home: PathBuf,
+    /// A real path.
+    pub workspace: PathBuf,
     pub runner: CommandRunner,
     /// The settings of commands, by which programs run.
     pub exec: ExecConfig,
-    /// The folder with a home for each program.
-    pub homes: PathBuf,
-    pub workspace: PathBuf,
-    pub cache: ListingCache,
     /// Notified when the list of a server has changed.
     pub changed: Arc<Notify>,
 }
@@ -97,7 +95,7 @@ struct ServerLink {
 impl McpServer {
     /// Creates a server with its cached list. Nothing is started.
     pub(super) fn new(name: &str, config: McpServerConfig, host: Arc<McpHost>) -> Self {
-        let cached = host.cache.read(name, &config.fingerprint());
+        let cached = ListingCache::of_home(&host.home).read(name, &config.fingerprint());
         let (listing, listed_at) = cached.map(|(listing, at)| (Arc::new(listing), at)).unzip();
         Self {
             name: name.to_owned(),
@@ -255,55 +253,45 @@ impl McpServer {
         let known = self.listing().map(|listing| listing.protocol.clone()).unwrap_or_default();
         let is_legacy = !known.is_empty() && known.as_str() < "2026";
         let era = if is_legacy { ProtocolEra::Initialize } else { ProtocolEra::Any };
-        let target = if self.config.url.is_empty() { self.start().await? } else { self.http_target()? };
-        McpConnection::connect(&self.name, target, era).await
+        if self.config.url.is_empty() { self.start(era).await } else { self.connect_by_http(era).await }
     }
 
-    /// Starts the program.
-    async fn start(&self) -> Result<ConnectTarget, McpError> {
+    /// Starts the program, and connects to it.
+    async fn start(&self, era: ProtocolEra) -> Result<McpConnection, McpError> {
         let Self { name, config, host, .. } = self;
         let failed = |text: String| McpError::not_sent(format!("{name} was not started: {text}"));
-        let home = host.homes.join(name);
-        let made = create_home(&home);
+        let home = host.home.join("mcp").join(name);
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&home);
         made.map_err(|error| failed(format!("its folder {}: {error}", home.display())))?;
         let command = ServerCommand {
             words: config.command.clone(),
-            environment: config
-                .env
-                .iter()
-                .map(|(name, value)| (name.clone(), Secret::expose(value).to_owned()))
-                .collect(),
+            environment: config.env.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect(),
             home: Some(home),
             network: config.network,
             is_sandboxed: config.sandbox,
         };
         let (process, socket) = host.runner.start_server(command).await.map_err(|error| failed(error.text))?;
         let root = reqwest::Url::from_file_path(&host.workspace).map(String::from).unwrap_or_default();
-        Ok(ConnectTarget::Stdio(Box::new(StdioTarget { process, socket, root })))
+        McpConnection::by_stdio(name, era, process, socket, root).await
     }
 
-    fn http_target(&self) -> Result<ConnectTarget, McpError> {
+    async fn connect_by_http(&self, era: ProtocolEra) -> Result<McpConnection, McpError> {
         let Self { name, config, .. } = self;
-        let client = http_client(&config.url);
-        let client = client.map_err(|error| McpError::not_sent(format!("{name}: no HTTP client: {error}")))?;
-        let mut tokens = self.tokens.lock();
+        let client_for = |url: &str| {
+            http_client(url).map_err(|error| McpError::not_sent(format!("{name}: no HTTP client: {error}")))
+        };
+        let client = client_for(&config.url)?;
         // A token outlives the connection. The token endpoint may be elsewhere, where other rules of connections hold.
-        let tokens = match &*tokens {
-            Some(known) => known.clone(),
+        let known = self.tokens.lock().clone();
+        let tokens = match known {
+            Some(known) => known,
             None => {
                 let endpoint = if config.auth.token_url.is_empty() { &config.url } else { &config.auth.token_url };
-                let client = http_client(endpoint);
-                let client = client.map_err(|error| McpError::not_sent(format!("{name}: no HTTP client: {error}")))?;
-                tokens.insert(BearerTokens::new(config.auth.clone(), client)).clone()
+                let tokens = BearerTokens::new(config.auth.clone(), client_for(endpoint)?);
+                self.tokens.lock().insert(tokens).clone()
             }
         };
-        Ok(ConnectTarget::Http(Box::new(HttpTarget {
-            url: config.url.clone(),
-            transport: config.transport,
-            headers: config.headers.clone(),
-            client,
-            tokens,
-        })))
+        McpConnection::by_http(name, era, config, client, tokens).await
     }
 
     /// Returns true for a program on this machine whose sandbox should hide private folders and cannot.
@@ -335,8 +323,11 @@ impl McpServer {
     async fn list(&self, connection: &Arc<McpConnection>) -> Result<Arc<ServerListing>, McpError> {
         let _turn = self.listing_turn.lock().await;
         let limit = self.config.start_timeout;
-        let listed = timeout(limit.0, self.read_lists(connection)).await;
-        let listed = listed.unwrap_or_else(|_| Err(self.slow_list(limit)));
+        let listed = timeout(limit.0, self.read_lists(connection)).await.unwrap_or_else(|_| {
+            let name = &self.name;
+            let text = format!("{name} did not list its tools within {limit} (mcp.{name}.start_timeout)");
+            Err(McpError::new(McpErrorKind::Timeout, text))
+        });
         match listed {
             Ok(listing) => {
                 self.link.lock().await.backoff.reset();
@@ -351,12 +342,6 @@ impl McpServer {
                 Err(error)
             }
         }
-    }
-
-    fn slow_list(&self, limit: Span) -> McpError {
-        let name = &self.name;
-        let text = format!("{name} did not list its tools within {limit} (mcp.{name}.start_timeout)");
-        McpError::new(McpErrorKind::Timeout, text)
     }
 
     async fn read_lists(&self, connection: &McpConnection) -> Result<ServerListing, McpError> {
@@ -381,9 +366,10 @@ impl McpServer {
     /// Keeps a list, also on disk, and tells the gateway if it is another one.
     async fn keep(&self, listing: ServerListing) -> Arc<ServerListing> {
         let now = crate::store::now_ms();
-        let is_new = listing.differs_from(self.listing().as_deref());
+        let is_new = self.listing().as_deref() != Some(&listing);
         let listing = Arc::new(listing);
-        let (cache, name, fingerprint) = (self.host.cache.clone(), self.name.clone(), self.config.fingerprint());
+        let (cache, name, fingerprint) =
+            (ListingCache::of_home(&self.host.home), self.name.clone(), self.config.fingerprint());
         let written = Arc::clone(&listing);
         let written = tokio::task::spawn_blocking(move || cache.write(&name, &fingerprint, &written, now)).await;
         if let Err(error) = written.map_err(std::io::Error::other).flatten() {
@@ -438,11 +424,6 @@ async fn follow_changes(server: Weak<McpServer>, connection: Weak<McpConnection>
         }
         sleep(backoff.next_wait()).await;
     }
-}
-
-fn create_home(home: &std::path::Path) -> std::io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(home)
 }
 
 fn short(error: &McpError) -> String {

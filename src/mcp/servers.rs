@@ -1,40 +1,27 @@
 //! All servers of a configuration, and the tools that models have of them.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use daoyou_channels::backoff::{Backoff, jittered};
 use indexmap::IndexMap;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
-use super::cache::ListingCache;
 use super::config::McpServerConfig;
 use super::server::{McpHost, McpServer};
 use super::tools::{McpRead, McpTool};
 use crate::llm::estimate_tokens;
-use crate::tools::{CommandRunner, ExecConfig, Tool};
+use crate::tools::Tool;
 
 /// The tokens of all MCP tools in a request; the rest is found with `find_tools`.
 const OFFERED_TOKENS: usize = 4_000;
-/// The servers that are listed at the same time.
-const LISTED_AT_ONCE: usize = 4;
+/// Permits for the servers that are listed at the same time.
+static LISTING_PERMITS: Semaphore = Semaphore::const_new(4);
 /// The waits between attempts to list a server that never was.
 const FIRST_WAIT: Duration = Duration::from_secs(5);
 const LONGEST_WAIT: Duration = Duration::from_secs(600);
-
-/// What the servers run with.
-pub struct McpServersSetup<'a> {
-    pub home: &'a Path,
-    /// A real path.
-    pub workspace: PathBuf,
-    pub runner: CommandRunner,
-    pub exec: &'a ExecConfig,
-    /// Notified when the tools of a server have changed.
-    pub changed: Arc<Notify>,
-}
 
 /// The servers of one configuration. A later configuration takes over the running ones whose settings are the same.
 #[derive(Default)]
@@ -43,38 +30,17 @@ pub struct McpServers {
     servers: Vec<Arc<McpServer>>,
     /// Switched off.
     disabled: BTreeMap<String, McpServerConfig>,
-    listing_permits: Arc<OnceSemaphore>,
-}
-
-struct OnceSemaphore(Semaphore);
-
-impl Default for OnceSemaphore {
-    fn default() -> Self {
-        Self(Semaphore::new(LISTED_AT_ONCE))
-    }
 }
 
 impl McpServers {
     /// Creates the servers of `config`; nothing is started. Servers of `previous` with the same settings are taken over.
-    pub fn new(
-        config: &IndexMap<String, McpServerConfig>,
-        setup: McpServersSetup<'_>,
-        previous: Option<&Self>,
-    ) -> Self {
-        let McpServersSetup { home, workspace, runner, exec, changed } = setup;
-        let host = Arc::new(McpHost {
-            runner,
-            exec: exec.clone(),
-            homes: home.join("mcp"),
-            workspace,
-            cache: ListingCache::of_home(home),
-            changed,
-        });
+    pub fn new(config: &IndexMap<String, McpServerConfig>, host: McpHost, previous: Option<&Self>) -> Self {
+        let host = Arc::new(host);
         let known = |name: &str, config: &McpServerConfig| {
             let servers = previous.map(|previous| previous.servers.as_slice()).unwrap_or_default();
             let server = servers.iter().find(|server| server.name == name)?;
             let is_same =
-                server.config == *config && server.host.exec == *exec && server.host.workspace == host.workspace;
+                server.config == *config && server.host.exec == host.exec && server.host.workspace == host.workspace;
             is_same.then(|| Arc::clone(server))
         };
         let (enabled, disabled): (Vec<_>, Vec<_>) = config.iter().partition(|(_, config)| config.enabled);
@@ -84,7 +50,6 @@ impl McpServers {
         Self {
             servers: enabled.into_iter().map(server).collect(),
             disabled: disabled.into_iter().map(|(name, config)| (name.clone(), config.clone())).collect(),
-            listing_permits: previous.map(|previous| Arc::clone(&previous.listing_permits)).unwrap_or_default(),
         }
     }
 
@@ -130,7 +95,7 @@ impl McpServers {
     pub fn list_missing(&self) {
         for server in self.servers.iter().filter(|server| server.listing().is_none()) {
             if server.begin_first_listing() {
-                tokio::spawn(list_first(Arc::downgrade(server), Arc::clone(&self.listing_permits)));
+                tokio::spawn(list_first(Arc::downgrade(server)));
             }
         }
     }
@@ -151,12 +116,12 @@ impl McpServers {
 }
 
 /// Lists a server until it succeeds, or the server is no longer in the configuration.
-async fn list_first(server: Weak<McpServer>, permits: Arc<OnceSemaphore>) {
+async fn list_first(server: Weak<McpServer>) {
     let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
     loop {
         {
             let Some(server) = server.upgrade() else { return };
-            let Ok(_permit) = permits.0.acquire().await else { return };
+            let Ok(_permit) = LISTING_PERMITS.acquire().await else { return };
             if server.listing().is_some() || server.refresh().await.is_ok() {
                 return;
             }

@@ -17,7 +17,7 @@ use super::server::McpServer;
 use crate::chat::ToolSpec;
 use crate::guard::Taint;
 use crate::text::{plain_line, truncate};
-use crate::tools::{ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, ToolResult, tool_spec};
+use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult, with_arguments};
 
 /// The name of the tool that reads resources.
 pub const MCP_READ: &str = "mcp_read";
@@ -31,10 +31,9 @@ const MARGIN: Duration = Duration::from_secs(15);
 
 /// A tool of a server.
 pub(super) struct McpTool {
-    spec: ToolSpec,
+    definition: ToolDefinition,
     own_name: String,
     server: Arc<McpServer>,
-    is_offered: bool,
 }
 
 impl McpTool {
@@ -44,22 +43,21 @@ impl McpTool {
             description: listed.description.clone(),
             parameters: listed.parameters.clone(),
         };
-        Self { spec, own_name: listed.own_name.clone(), server: Arc::clone(server), is_offered }
+        let definition = ToolDefinition {
+            is_offered,
+            is_own: false,
+            timeout: Some(longest_call(server)),
+            // A server's own word that a tool only reads counts for nothing.
+            ..ToolDefinition::of_spec(spec, ReplayPolicy::Once)
+        };
+        Self { definition, own_name: listed.own_name.clone(), server: Arc::clone(server) }
     }
 }
 
 #[async_trait]
 impl Tool for McpTool {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn is_offered(&self) -> bool {
-        self.is_offered
-    }
-
-    fn is_own(&self) -> bool {
-        false
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
     }
 
     /// Where folders cannot be hidden from a program, only the owner may use it: it sees what is private to the owner.
@@ -71,19 +69,6 @@ impl Tool for McpTool {
             ));
         }
         Ok(())
-    }
-
-    /// A server's own word that a tool only reads counts for nothing.
-    fn replay(&self) -> ReplayPolicy {
-        ReplayPolicy::Once
-    }
-
-    fn access(&self) -> ToolAccess {
-        ToolAccess::Changes
-    }
-
-    fn timeout(&self) -> Option<Duration> {
-        Some(longest_call(&self.server))
     }
 
     fn may_taint(&self, _: &Value, _: &ToolContext) -> bool {
@@ -125,14 +110,18 @@ struct McpReadArgs {
 
 /// Reads the resources of the servers.
 pub(super) struct McpRead {
-    spec: ToolSpec,
+    definition: ToolDefinition,
     servers: Vec<Arc<McpServer>>,
 }
 
 impl McpRead {
     pub(super) fn new(servers: Vec<Arc<McpServer>>) -> Self {
         let description = "Read a resource of an MCP server, or list the resources";
-        Self { spec: tool_spec::<McpReadArgs>(MCP_READ, description), servers }
+        let definition = ToolDefinition {
+            timeout: servers.iter().map(longest_call).max(),
+            ..ToolDefinition::reading::<McpReadArgs>(MCP_READ, description)
+        };
+        Self { definition, servers }
     }
 
     fn named(&self, name: &str) -> Result<&Arc<McpServer>, String> {
@@ -236,20 +225,8 @@ fn resource_line(server: &str, kind: &str, resource: &ListedResource) -> String 
 
 #[async_trait]
 impl Tool for McpRead {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn replay(&self) -> ReplayPolicy {
-        ReplayPolicy::Idempotent
-    }
-
-    fn access(&self) -> ToolAccess {
-        ToolAccess::Reads
-    }
-
-    fn timeout(&self) -> Option<Duration> {
-        self.servers.iter().map(longest_call).max()
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
     }
 
     /// An address that is composed could carry data away; a list is in the cache.
@@ -262,10 +239,7 @@ impl Tool for McpRead {
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        match serde_json::from_value(arguments) {
-            Ok(args) => self.read(args, context).await.into(),
-            Err(error) => ToolResult::failed(error.to_string()).into(),
-        }
+        with_arguments(arguments, |args| self.read(args, context)).await
     }
 }
 

@@ -11,56 +11,10 @@ pub struct ExclusiveClaim {
 }
 
 /// Words with which two claims may both hold, at other times or in other places, or which leave a claim unclear.
-const EN_QUALIFIERS: [&str; 24] = [
-    "also",
-    "too",
-    "another",
-    "other",
-    "second",
-    "sometimes",
-    "and",
-    "or",
-    "not",
-    "was",
-    "used",
-    "previously",
-    "during",
-    "in",
-    "on",
-    "at",
-    "while",
-    "until",
-    "mostly",
-    "usually",
-    "often",
-    "part-time",
-    "half",
-    "weekends",
-];
-const ZH_QUALIFIERS: [&str; 22] = [
-    "也",
-    "还",
-    "另",
-    "和",
-    "或",
-    "不",
-    "没",
-    "以前",
-    "曾",
-    "第二",
-    "之一",
-    "有时",
-    "平时",
-    "周",
-    "星期",
-    "工作日",
-    "天住",
-    "假期",
-    "暂时",
-    "经常",
-    "常常",
-    "期间",
-];
+const EN_QUALIFIERS: &str = "also too another other second sometimes and or not was used previously during in on at \
+    while until mostly usually often part-time half weekends";
+const ZH_QUALIFIERS: &str = "也 还 另 和 或 不 没 以前 曾 第二 之一 有时 平时 周 星期 工作日 天住 假期 暂时 经常 \
+    常常 期间";
 
 /// Verbs between a subject and its value, each with its normal form.
 const EN_VERBS: [(&str, &str); 11] = [
@@ -78,57 +32,12 @@ const EN_VERBS: [(&str, &str); 11] = [
 ];
 
 /// Attributes that have a single value: only for these does "is" exclude another value.
-const EN_SINGLE: [&str; 24] = [
-    "name",
-    "full name",
-    "first name",
-    "last name",
-    "nickname",
-    "birthday",
-    "date of birth",
-    "age",
-    "phone number",
-    "phone",
-    "mobile number",
-    "email",
-    "e-mail",
-    "email address",
-    "e-mail address",
-    "address",
-    "job",
-    "employer",
-    "hometown",
-    "time zone",
-    "timezone",
-    "native language",
-    "boss",
-    "home address",
-];
+const EN_SINGLE: &str = "name|full name|first name|last name|nickname|birthday|date of birth|age|phone number|phone|\
+    mobile number|email|e-mail|email address|e-mail address|address|job|employer|hometown|time zone|timezone|\
+    native language|boss|home address";
 
-const ZH_SINGLE: [&str; 22] = [
-    "名字",
-    "姓名",
-    "昵称",
-    "生日",
-    "出生日期",
-    "年龄",
-    "电话",
-    "电话号码",
-    "手机",
-    "手机号",
-    "邮箱",
-    "邮件地址",
-    "地址",
-    "住址",
-    "工作",
-    "职业",
-    "公司",
-    "老家",
-    "家乡",
-    "时区",
-    "母语",
-    "老板",
-];
+const ZH_SINGLE: &str = "名字 姓名 昵称 生日 出生日期 年龄 电话 电话号码 手机 手机号 邮箱 邮件地址 地址 住址 工作 \
+    职业 公司 老家 家乡 时区 母语 老板";
 
 /// Returns the claim of a sentence; `None` if the sentence has another form.
 pub fn exclusive_claim(sentence: &str) -> Option<ExclusiveClaim> {
@@ -141,8 +50,9 @@ pub fn exclusive_claim(sentence: &str) -> Option<ExclusiveClaim> {
 }
 
 fn english_claim(text: &str) -> Option<ExclusiveClaim> {
-    let is_qualified =
-        |words: &str| words.split(' ').any(|word| EN_QUALIFIERS.contains(&word)) || words.contains("n't");
+    let is_qualified = |words: &str| {
+        words.split(' ').any(|word| EN_QUALIFIERS.split(' ').any(|one| one == word)) || words.contains("n't")
+    };
     for (verb, normal) in EN_VERBS {
         if let Some((subject, value)) = text.split_once(verb) {
             let is_unclear = is_qualified(subject) || is_qualified(value);
@@ -157,7 +67,7 @@ fn english_claim(text: &str) -> Option<ExclusiveClaim> {
     let (_, attribute) = subject.split_once("'s ")?;
     let favourite = attribute.strip_prefix("favourite ").or(attribute.strip_prefix("favorite "));
     let is_single = favourite.is_some()
-        || EN_SINGLE.iter().any(|single| attribute == *single || is_attribute_of_other(attribute, single));
+        || EN_SINGLE.split('|').any(|single| attribute == single || is_attribute_of_other(attribute, single));
     is_single.then(|| claim(&subject.replace("favorite ", "favourite "), "is", value)).flatten()
 }
 
@@ -182,7 +92,7 @@ fn english_subject(words: &str) -> Option<String> {
 }
 
 fn chinese_claim(text: &str) -> Option<ExclusiveClaim> {
-    if ZH_QUALIFIERS.iter().any(|word| text.contains(word)) || text.ends_with(['吗', '么', '呢']) {
+    if ZH_QUALIFIERS.split(' ').any(|word| text.contains(word)) || text.ends_with(['吗', '么', '呢']) {
         return None;
     }
     let text = text.strip_prefix("用户").map_or_else(|| text.to_owned(), |rest| format!("我{rest}"));
@@ -197,7 +107,7 @@ fn chinese_claim(text: &str) -> Option<ExclusiveClaim> {
     let (subject, value) = text.split_once('是')?;
     let subject = chinese_subject(subject)?;
     let (of, attribute) = subject.rsplit_once('的')?;
-    let is_single = ZH_SINGLE.contains(&attribute) || of.ends_with("最喜欢");
+    let is_single = ZH_SINGLE.split(' ').any(|single| single == attribute) || of.ends_with("最喜欢");
     is_single.then(|| claim(&subject, "是", value)).flatten()
 }
 

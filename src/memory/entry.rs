@@ -1,9 +1,10 @@
 //! Memories, their kinds and their origins.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Owner;
-use crate::store::memories::MemoryRow;
+use crate::store::memories::{self, MemoryRow};
+use crate::store::{Connection, StoreError};
 
 /// The kind of a memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -126,7 +127,23 @@ pub struct NewMemoryEntry {
     pub confidence: f64,
 }
 
+impl NewMemoryEntry {
+    /// Creates an entry of full confidence, without a name, detail and source.
+    pub fn new(owner: Owner, kind: MemoryKind, text: impl Into<String>, origin: MemoryOrigin) -> Self {
+        let (name, text) = (String::new(), text.into());
+        Self { owner, kind, name, text, detail: json!({}), origin, source: None, confidence: 1.0 }
+    }
+}
+
 impl MemoryEntry {
+    /// Returns the memory with this id, current or replaced.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn find(connection: &Connection, id: i64) -> Result<Option<Self>, StoreError> {
+        Ok(memories::find(connection, id)?.and_then(Self::from_row))
+    }
+
     /// Converts a row; `None` if its kind or origin is unknown, or its detail is no JSON.
     pub fn from_row(row: MemoryRow) -> Option<Self> {
         let (seq, turn) = (row.seq, row.turn);

@@ -166,24 +166,20 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+    use crate::memory::testing::temporary_store;
     use crate::memory::{MemoryConfig, MemoryOrigin, MemorySource, NewMemoryEntry, RememberOutcome, remember};
-    use crate::store::{Durability, Store, messages};
+    use crate::store::{Durability, messages};
 
     #[tokio::test]
     async fn forgetting_removes_all_traces_of_a_memory() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let (_folder, store) = temporary_store();
         let left = store.write(Durability::Logged, |connection| {
             let config = MemoryConfig::default();
             let new = |kind, name: &str, text: &str, turn: &str| NewMemoryEntry {
-                owner: Owner::gateway(),
-                kind,
                 name: name.to_owned(),
-                text: text.to_owned(),
-                detail: json!({}),
-                origin: MemoryOrigin::Stated,
                 source: Some(MemorySource { session: "s".to_owned(), seq: None, turn: Some(turn.to_owned()) }),
                 confidence: 0.5,
+                ..NewMemoryEntry::new(Owner::gateway(), kind, text, MemoryOrigin::Stated)
             };
             let said = |connection: &Connection, turn: Uuid, text: &str| {
                 let body = json!({"role": "user", "content": text}).to_string();

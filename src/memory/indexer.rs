@@ -16,7 +16,7 @@ use crate::crash;
 use crate::live::LivePart;
 use crate::origin::TurnOrigin;
 use crate::store::search_index::{self, NewIndexedMessage};
-use crate::store::{Connection, Durability, Store, StoreError, inbox, meta, now_ms};
+use crate::store::{Connection, Durability, Store, StoreError, inbox, meta, now_ms, ownership};
 
 /// The pause between two writes.
 const WRITE_PAUSE: Duration = Duration::from_millis(20);
@@ -198,14 +198,14 @@ const BATCH: usize = 32;
 const SESSIONS: usize = 32;
 
 /// The next messages of a session to index.
-pub(super) struct MessageBatch {
+struct MessageBatch {
     session: String,
     range: (i64, i64),
     messages: Vec<NewIndexedMessage>,
 }
 
 impl MessageBatch {
-    pub(super) fn put(&self, connection: &Connection) -> Result<(), StoreError> {
+    fn put(&self, connection: &Connection) -> Result<(), StoreError> {
         match search_index::index_messages(connection, &self.session, self.range, &self.messages) {
             Err(error) if error.is_index_fault() => word_index::mark_damaged(connection),
             other => other.map(drop),
@@ -214,7 +214,7 @@ impl MessageBatch {
 }
 
 /// Groups small batches of several sessions into one write.
-pub(super) fn group_into_writes(batches: Vec<MessageBatch>) -> Vec<Vec<MessageBatch>> {
+fn group_into_writes(batches: Vec<MessageBatch>) -> Vec<Vec<MessageBatch>> {
     let mut writes: Vec<Vec<MessageBatch>> = Vec::new();
     let mut count = 0;
     for batch in batches {
@@ -231,17 +231,13 @@ pub(super) fn group_into_writes(batches: Vec<MessageBatch>) -> Vec<Vec<MessageBa
 }
 
 /// Indexes the next messages. Returns true if there were any.
-pub(super) fn index_next(connection: &Connection, identities: &Identities) -> Result<bool, StoreError> {
+fn index_next(connection: &Connection, identities: &Identities) -> Result<bool, StoreError> {
     let batches = next_batches(connection, identities, 0)?;
     batches.iter().try_for_each(|batch| batch.put(connection))?;
     Ok(!batches.is_empty())
 }
 
-pub(super) fn next_batches(
-    connection: &Connection,
-    identities: &Identities,
-    since: i64,
-) -> Result<Vec<MessageBatch>, StoreError> {
+fn next_batches(connection: &Connection, identities: &Identities, since: i64) -> Result<Vec<MessageBatch>, StoreError> {
     let behind = search_index::unindexed_sessions(connection, since, SESSIONS)?;
     behind.into_iter().map(|(session, from, end)| read_batch(connection, identities, session, from, end)).collect()
 }
@@ -294,7 +290,7 @@ fn speaker_of(
     let least = rows.iter().min_by_key(|row| Trust::parse(&row.trust).rank());
     // Notes to a session and imported messages belong to the session's owner.
     let Some(row) = least.filter(|row| TurnOrigin::parse(&row.origin).note().is_none()) else {
-        let owner = search_index::session_owner(connection, session)?.unwrap_or_default();
+        let owner = ownership::of_session(connection, session)?.owner.unwrap_or_default();
         return Ok(MessageSpeaker { owner, name: String::new() });
     };
     let owner = identities.owner_of_row(row);

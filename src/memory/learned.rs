@@ -154,7 +154,7 @@ const NOT_NAMES_ZH: [&str; 14] =
 const TITLES_ZH: [&str; 10] = ["老师", "先生", "女士", "小姐", "同学", "医生", "博士", "总", "哥", "姐"];
 
 /// Returns the facts that a message states about its writer, as key, value and confidence.
-pub fn preferences_in(text: &str) -> Vec<(String, String, f64)> {
+fn preferences_in(text: &str) -> Vec<(String, String, f64)> {
     let mut found: Vec<(String, String, f64)> = Vec::new();
     let text = narrow(text);
     let lower = text.to_lowercase();
@@ -315,14 +315,10 @@ fn is_surname(c: char) -> bool {
 /// Returns the facts that a message states about its writer, as memories.
 pub fn as_preferences(text: &str, owner: &Owner, source: &MemorySource) -> Vec<NewMemoryEntry> {
     let new = |(name, text, confidence)| NewMemoryEntry {
-        owner: owner.clone(),
-        kind: MemoryKind::Preference,
         name,
-        text,
-        detail: json!({}),
-        origin: MemoryOrigin::Noticed,
         source: Some(source.clone()),
         confidence,
+        ..NewMemoryEntry::new(owner.clone(), MemoryKind::Preference, text, MemoryOrigin::Noticed)
     };
     preferences_in(text).into_iter().map(new).collect()
 }
@@ -361,14 +357,9 @@ pub fn task_of<'a>(
     let result = truncate(&one_line(done.result), TASK_CHARS);
     let detail: Value = json!({"agent": done.agent, "result": result, "success": done.success, "tools": used});
     Some(NewMemoryEntry {
-        owner: owner.clone(),
-        kind: MemoryKind::Task,
-        name: String::new(),
-        text,
         detail,
-        origin: MemoryOrigin::Noticed,
         source: Some(source.clone()),
-        confidence: 1.0,
+        ..NewMemoryEntry::new(owner.clone(), MemoryKind::Task, text, MemoryOrigin::Noticed)
     })
 }
 

@@ -55,7 +55,7 @@ impl MentionDetector {
         let is_word =
             entry.kind == MemoryKind::Preference && !whole.contains(' ') && !whole.chars().any(is_han_or_kana);
         let whole = if is_word { String::new() } else { whole };
-        Self { whole, words: distinctive(&text), terms: identifying_terms(entry) }
+        Self { whole, words: distinctive(&text), terms: identifying_terms(entry.kind, &text) }
     }
 
     /// Returns true if the text holds a term that identifies the memory by itself.
@@ -84,9 +84,7 @@ impl MentionDetector {
     }
 
     fn share(&self, words: &BTreeSet<String>) -> f64 {
-        #[expect(clippy::cast_precision_loss, reason = "a sentence has a handful of words")]
-        let share = self.words.intersection(words).count() as f64 / self.words.len().max(1) as f64;
-        share
+        self.words.intersection(words).count() as f64 / self.words.len().max(1) as f64
     }
 
     /// Returns true if the text quotes the whole memory.
@@ -106,15 +104,15 @@ impl MentionDetector {
     }
 
     /// Returns true if the sentence mentions the memory.
-    pub(super) fn is_mentioned_in(&self, sentence: &str) -> bool {
+    fn is_mentioned_in(&self, sentence: &str) -> bool {
         self.is_quoted_in(sentence) || self.share(&distinctive(sentence)) >= MENTION_SHARE
     }
 }
 
-/// Returns the terms that identify a memory by themselves, those of a preference's key included ("likes mushrooms: no").
-/// Tasks and cases have none, as their words occur in unrelated texts. Days, months and attributes that everybody has do not
-/// count.
-fn identifying_terms(entry: &MemoryEntry) -> BTreeSet<String> {
+/// Returns the terms that identify a memory with this text by themselves, those of a preference's key included ("likes
+/// mushrooms: no"). Tasks and cases have none, as their words occur in unrelated texts. Days, months and attributes that
+/// everybody has do not count.
+fn identifying_terms(kind: MemoryKind, text: &str) -> BTreeSet<String> {
     const STOP_WORDS: [&str; 32] = [
         "user", "owner", "name", "call", "like", "love", "hate", "prefer", "favourit", "favorit", "live", "work",
         "want", "need", "use", "make", "know", "think", "time", "day", "year", "good", "new", "喜欢", "用户", "名字",
@@ -127,14 +125,12 @@ fn identifying_terms(entry: &MemoryEntry) -> BTreeSet<String> {
     const KEYS: &str = "address age birthday browser city color colour company country diet editor email family food format hobby job \
         language music phone reply shell style theme timezone tone units zone 地址 年龄 生日 城市 颜色 公司 国家 编辑器 邮箱 食物 格式 \
         爱好 语言 音乐 电话 风格 主题 时区 语气 单位";
-    let text = match entry.kind {
-        MemoryKind::Fact => entry.text.clone(),
-        MemoryKind::Preference => format!("{} {}", entry.name.replace(['_', '-'], " "), entry.text),
-        MemoryKind::Case | MemoryKind::Task | MemoryKind::Summary => return BTreeSet::new(),
-    };
+    if !matches!(kind, MemoryKind::Fact | MemoryKind::Preference) {
+        return BTreeSet::new();
+    }
     static COMMON_TERMS: LazyLock<BTreeSet<String>> =
         LazyLock::new(|| [DATES, KEYS].into_iter().flat_map(query_terms).map(|term| term.text).collect());
-    let terms = query_terms(&text).into_iter().filter(|term| term.weight >= 1.0).map(|term| term.text);
+    let terms = query_terms(text).into_iter().filter(|term| term.weight >= 1.0).map(|term| term.text);
     let is_identifying =
         |term: &String| term.len() > 1 && !STOP_WORDS.contains(&term.as_str()) && !COMMON_TERMS.contains(term);
     terms.filter(is_identifying).collect()

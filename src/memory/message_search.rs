@@ -3,7 +3,7 @@
 use super::HitLocation;
 use super::message_text::spoken_text;
 use super::term_query::TermQuery;
-use super::word_index::{report_damage, scope};
+use super::word_index::{found_or_damaged, scope};
 use crate::store::search_index::{self, IndexedMessage, SearchCorpus};
 use crate::store::{Connection, StoreError};
 use crate::text::{first_match, one_line};
@@ -50,13 +50,7 @@ pub fn search_messages(
     since: Option<i64>,
     limit: usize,
 ) -> Result<Vec<HistoryHit>, StoreError> {
-    match search(connection, text, session, since, limit) {
-        Err(error) if error.is_index_fault() => {
-            report_damage(&error);
-            Ok(Vec::new())
-        }
-        other => other,
-    }
+    found_or_damaged(search(connection, text, session, since, limit))
 }
 
 fn search(

@@ -31,6 +31,8 @@ pub mod word_index;
 
 mod files;
 mod service;
+#[cfg(test)]
+pub(crate) mod testing;
 mod tools;
 
 pub use config::{EmbeddingsConfig, MemoryConfig};

@@ -177,14 +177,10 @@ impl OwnerSelection {
         Ok(match self {
             Self::One(owner) => vec![owner.clone()],
             Self::All => {
-                let mut owners = vec![Owner::gateway(), Owner::everyone()];
-                let all = memory_queries::owners(connection)?
-                    .iter()
-                    .map(|owner| Owner::from_stored(owner))
-                    .collect::<Vec<_>>();
-                owners
-                    .extend(all.into_iter().filter(|owner| *owner != Owner::gateway() && *owner != Owner::everyone()));
-                owners
+                let first = [Owner::gateway(), Owner::everyone()];
+                let all = memory_queries::owners(connection)?.into_iter().map(Owner);
+                let others: Vec<Owner> = all.filter(|owner| !first.contains(owner)).collect();
+                first.into_iter().chain(others).collect()
             }
         })
     }

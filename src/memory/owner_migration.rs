@@ -31,15 +31,15 @@ pub fn migrate_owners(connection: &Connection, identities: &Identities) -> Resul
 #[cfg(test)]
 mod tests {
     use daoyou_channels::Trust;
-    use serde_json::json;
     use uuid::Uuid;
 
     use super::*;
+    use crate::memory::testing::temporary_store;
     use crate::memory::{
         MemoryConfig, MemoryKind, MemoryOrigin, MemorySource, NewMemoryEntry, list, rebuild_index, remember,
     };
+    use crate::store::Durability;
     use crate::store::inbox::{InboxState, NewInboxRow};
-    use crate::store::{Durability, Store};
 
     /// Stores one fact by webhook and one by mail, both of Ann.
     fn remember_facts(connection: &Connection) -> Result<(), StoreError> {
@@ -63,14 +63,9 @@ mod tests {
             inbox::insert(connection, &message)?;
             connection.execute("UPDATE inbox SET turn = ?1 WHERE id = ?1", [turn.to_string()])?;
             let new = NewMemoryEntry {
-                owner: Owner::sender(channel, sender),
-                kind: MemoryKind::Fact,
-                name: String::new(),
-                text: text.to_owned(),
-                detail: json!({}),
-                origin: MemoryOrigin::Stated,
                 source: Some(MemorySource { session: format!("{channel}:1"), seq: None, turn: Some(turn.to_string()) }),
                 confidence: 0.9,
+                ..NewMemoryEntry::new(Owner::sender(channel, sender), MemoryKind::Fact, text, MemoryOrigin::Stated)
             };
             remember(connection, &new, &MemoryConfig::default())?;
         }
@@ -79,8 +74,7 @@ mod tests {
 
     #[tokio::test]
     async fn memories_follow_the_identities_of_their_senders() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let (_folder, store) = temporary_store();
         store.write(Durability::Logged, remember_facts).await.unwrap();
         let both = vec!["webhook:in:ann".to_owned(), "email:ann@x.org".to_owned()];
         let known = async |owner: Owner| {

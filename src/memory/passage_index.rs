@@ -8,7 +8,8 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::bm25::TermWeights;
 use super::entry::entry_text;
@@ -126,15 +127,11 @@ pub(super) fn similar_by_vector(
     (vector, written): (&[f32], &str),
 ) -> Result<Vec<(i64, f64)>, StoreError> {
     let vector_query = RecallQuery {
-        text: String::new(),
         owners: query.owners.clone(),
         kinds: ATTACHED_KINDS.into_iter().filter(|kind| *kind != MemoryKind::Summary).collect(),
-        messages: false,
-        session: None,
-        since: None,
-        until: None,
         least: MIN_SHARE,
         limit: query.limit,
+        ..RecallQuery::default()
     };
     let found = clearly_similar(connection, &vector_query, vector, written)?.into_iter();
     let memories = found.filter_map(|(found, similarity)| match found {
@@ -150,18 +147,14 @@ impl PassageIndexes {
         self.changes.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn indexes(&self) -> MutexGuard<'_, Vec<PassageIndex>> {
-        self.indexes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn are_empty(&self, owners: &[Owner]) -> bool {
-        let indexes = self.indexes();
+        let indexes = self.indexes.lock();
         owners.iter().filter_map(|owner| index_of(&indexes, owner)).all(|index| index.memories.is_empty())
     }
 
     /// Returns true if each of these owners has an up-to-date index.
     pub(super) fn are_ready(&self, connection: &Connection, owners: &[Owner]) -> Result<bool, StoreError> {
-        let (mut indexes, state) = (self.indexes(), StoreState::read(connection, &self.changes)?);
+        let (mut indexes, state) = (self.indexes.lock(), StoreState::read(connection, &self.changes)?);
         for owner in owners {
             let Some(at) = indexes.iter().position(|index| index.owner == *owner) else { return Ok(false) };
             if !indexes[at].catch_up(connection, state)? {
@@ -179,12 +172,12 @@ impl PassageIndexes {
             let state = StoreState::read(connection, &self.changes)?;
             if !self.are_ready(connection, std::slice::from_ref(owner))? {
                 let index = PassageIndex::build(connection, owner, state)?;
-                let mut indexes = self.indexes();
+                let mut indexes = self.indexes.lock();
                 indexes.retain(|old| old.owner != *owner);
                 indexes.push(index);
             }
         }
-        let mut indexes = self.indexes();
+        let mut indexes = self.indexes.lock();
         let mut count: usize = indexes.iter().map(|index| index.passages.len()).sum();
         indexes.retain(|index| {
             let stays = count <= MAX_PASSAGES || owners.contains(&index.owner);
@@ -202,7 +195,7 @@ impl PassageIndexes {
         kinds: &[MemoryKind],
         similar: Vec<(i64, f64)>,
     ) -> Result<Vec<RecallHit>, StoreError> {
-        let mut fits = score_by_terms(&self.indexes(), query, kinds);
+        let mut fits = score_by_terms(&self.indexes.lock(), query, kinds);
         for (id, similarity) in similar {
             let fit = fits.entry(id).or_default();
             fit.score += similarity;
@@ -221,7 +214,7 @@ impl PassageIndexes {
                 .filter(|row| row.replaced_by.is_none() && query.owners.iter().any(|owner| owner.as_str() == row.owner))
             {
                 Some(row) => hits.extend(hit(&row, fit)),
-                None => self.indexes().iter_mut().for_each(|index| index.remove(id)),
+                None => self.indexes.lock().iter_mut().for_each(|index| index.remove(id)),
             }
         }
         Ok(hits)
@@ -247,10 +240,10 @@ fn score_by_terms(
         })
         .collect();
     let total = indexes.iter().map(|index| index.passages.len()).sum::<usize>();
-    let length = as_f64(indexes.iter().map(|index| index.length).sum::<usize>()) / as_f64(total.max(1));
+    let length = indexes.iter().map(|index| index.length).sum::<usize>() as f64 / total.max(1) as f64;
     let counts: Vec<f64> =
-        lists.iter().map(|lists| as_f64(lists.iter().map(|list| list.len()).sum::<usize>())).collect();
-    let weights = TermWeights::new(&terms, &counts, as_f64(total));
+        lists.iter().map(|lists| lists.iter().map(|list| list.len()).sum::<usize>() as f64).collect();
+    let weights = TermWeights::new(&terms, &counts, total as f64);
     let whole = weights.whole();
     // Rare terms come first: they weigh most, and few passages hold them.
     let mut order: Vec<usize> = (0..terms.len()).collect();
@@ -261,7 +254,7 @@ fn score_by_terms(
         let mut left = 1.0;
         for term in &order {
             let add = |(similarity, score): &mut (f64, f64), passage: usize, count: f64| {
-                let length = as_f64(index.passages[passage].length) / length.max(1.0);
+                let length = index.passages[passage].length as f64 / length.max(1.0);
                 *similarity += weights.share(*term);
                 *score += weights.score(*term, count, length) / whole;
             };
@@ -490,11 +483,6 @@ fn pack(passage: usize, count: u32) -> u32 {
 
 fn unpack(entry: u32) -> (usize, f64) {
     (usize::try_from(entry >> 4).unwrap_or(usize::MAX), f64::from(entry & MAX_COUNT))
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts of terms, used as weights")]
-fn as_f64(count: usize) -> f64 {
-    count as f64
 }
 
 #[cfg(test)]

@@ -1,19 +1,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use daoyou_channels::cli::Language;
 use indexmap::IndexMap;
-use jiff::tz::TimeZone;
 use serde_json::Value;
 
 use super::*;
 use crate::live::LivePart;
-use crate::llm::{Embedder, Models, OfflineProvider, ProviderConfig};
+use crate::llm::{Embedder, Models, ProviderConfig};
+use crate::memory::testing::{row, settings, temporary_store};
 use crate::memory::vectors::EmbeddingIndexer;
 use crate::memory::vectors::stub::Embeddings;
-use crate::memory::{Identities, MemoryConfig, MemoryService, MemorySettings, recall};
-use crate::store::memories::{self, NewMemory};
-use crate::store::{Durability, Store};
+use crate::memory::{MemoryService, recall};
+use crate::store::{Durability, memories};
 use crate::text::without_fillers;
 
 /// The most hits that a turn gets.
@@ -26,16 +24,8 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
-        let settings = MemorySettings {
-            config: MemoryConfig::default(),
-            identities: Identities::default(),
-            language: Language::default(),
-            zone: TimeZone::UTC,
-            workspace: folder.path().to_owned(),
-        };
-        Self { service: Arc::new(MemoryService::new(store, settings)), _folder: folder }
+        let (folder, store) = temporary_store();
+        Self { service: Arc::new(MemoryService::new(store, settings(folder.path()))), _folder: folder }
     }
 
     /// Stores memories of an owner, each with a kind and a name.
@@ -61,12 +51,9 @@ impl World {
             text: text.to_owned(),
             owners: vec![Owner::gateway(), Owner::everyone()],
             kinds: ATTACHED_KINDS.to_vec(),
-            messages: false,
-            session: None,
-            since: None,
-            until: None,
             least: MIN_SHARE,
             limit: MAX_ATTACHED,
+            ..RecallQuery::default()
         };
         let hits = self.service.store.read(move |connection| recall(connection, &query, None)).await.unwrap();
         hits.into_iter().map(|hit| hit.found).collect()
@@ -74,9 +61,7 @@ impl World {
 }
 
 fn insert(connection: &Connection, (owner, kind, name, text): (&str, &str, &str, &str)) -> Result<i64, StoreError> {
-    let (detail, origin, session, seq, turn, confidence) = ("{}", "told", None, None, None, 1.0);
-    let new = NewMemory { owner, kind, name, text, detail, origin, session, seq, turn, confidence };
-    let id = memories::insert(connection, &new)?;
+    let id = memories::insert(connection, &row(owner, kind, name, text))?;
     crate::memory::word_index::put(connection, id)?;
     Ok(id)
 }
@@ -152,8 +137,7 @@ async fn vectors_attach_nothing_to_unrelated_messages() {
     world.store("owner", vec![("fact", String::new(), automobile.to_owned())]).await;
     crate::llm::install_crypto();
     let config = ProviderConfig { base_url: Some(server.base_url()), retries: 0, ..ProviderConfig::default() };
-    let models =
-        Models::build(&IndexMap::from([("p".to_owned(), config)]), |_| None, Arc::new(OfflineProvider)).unwrap();
+    let models = Models::build(&IndexMap::from([("p".to_owned(), config)]), |_| None).unwrap();
     let embedder: Embedder = models.embedder("p/m", 256).unwrap();
     world.service = Arc::new(MemoryService::clone(&world.service).with_embedder(Some(embedder)));
     world.service.notify_changes();

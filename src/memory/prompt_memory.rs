@@ -361,30 +361,14 @@ impl ForgottenMarks {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
     use uuid::Uuid;
 
     use super::*;
-    use crate::memory::{MemoryConfig, MemoryOrigin, MemorySource, NewMemoryEntry, forget, recall, remember};
-    use crate::store::{Durability, Store, memories, messages, meta, ownership, turn_steps};
-
-    fn entry(id: i64, kind: MemoryKind, name: &str, text: &str) -> MemoryEntry {
-        MemoryEntry {
-            id,
-            owner: Owner::gateway(),
-            kind,
-            name: name.to_owned(),
-            text: text.to_owned(),
-            detail: json!({}),
-            origin: MemoryOrigin::Stated,
-            source: None,
-            confidence: 1.0,
-            created_at: 0,
-            used_at: None,
-            uses: 0,
-            replaced_by: None,
-        }
-    }
+    use crate::memory::testing::{entry, temporary_store};
+    use crate::memory::{
+        MemoryConfig, MemoryOrigin, MemorySource, NewMemoryEntry, RecallQuery, forget, recall, remember,
+    };
+    use crate::store::{Durability, memories, messages, meta, ownership, turn_steps};
 
     #[test]
     fn lines_that_show_forgotten_memories_are_detected() {
@@ -483,20 +467,15 @@ mod tests {
 
     #[tokio::test]
     async fn forgetting_redacts_all_conversations_that_used_the_memory() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let (_folder, store) = temporary_store();
         let work = |connection: &Connection| -> Result<_, StoreError> {
             let source = talk(connection)?;
             let source = MemorySource { session: "a".to_owned(), seq: None, turn: Some(source.to_string()) };
+            let cat = "My cat is called Momo";
             let new = NewMemoryEntry {
-                owner: Owner::gateway(),
-                kind: MemoryKind::Fact,
-                name: String::new(),
-                text: "My cat is called Momo".to_owned(),
-                detail: json!({}),
-                origin: MemoryOrigin::Stated,
                 source: Some(source),
                 confidence: 0.5,
+                ..NewMemoryEntry::new(Owner::gateway(), MemoryKind::Fact, cat, MemoryOrigin::Stated)
             };
             let id = remember(connection, &new, &MemoryConfig::default())?.id();
             crate::memory::rebuild_index(connection, &crate::memory::Identities::default())?;
@@ -504,17 +483,8 @@ mod tests {
             assert!(memories::find(connection, id)?.is_none() && meta::get(connection, meta::FORGETS)?.is_some());
             let steps = "SELECT group_concat(body) FROM turn_steps";
             let steps: String = connection.query_row(steps, [], |row| row.get(0))?;
-            let query = crate::memory::RecallQuery {
-                text: "momo".to_owned(),
-                owners: vec![Owner::gateway()],
-                kinds: vec![MemoryKind::Fact],
-                messages: true,
-                session: None,
-                since: None,
-                until: None,
-                least: 0.0,
-                limit: 9,
-            };
+            let (text, owners, kinds) = ("momo".to_owned(), vec![Owner::gateway()], vec![MemoryKind::Fact]);
+            let query = RecallQuery { text, owners, kinds, messages: true, limit: 9, ..RecallQuery::default() };
             let hits = recall::recall(connection, &query, None)?.len();
             Ok((["a", "b", "copy", "others"].map(|session| left(connection, session).unwrap()), steps, hits))
         };

@@ -3,7 +3,7 @@
 use super::{MemoryKind, Owner};
 
 /// A search in memories and messages.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecallQuery {
     pub text: String,
     /// The owners whose memories and conversations are searched.

@@ -7,7 +7,7 @@ use super::message_text::spoken_text;
 use super::query::{HitLocation, RecallHit, RecallQuery};
 use super::term_query::{TermQuery, TermScore};
 use super::vectors::nearest;
-use super::word_index::{extra_indexed_text, report_damage, scope};
+use super::word_index::{extra_indexed_text, found_or_damaged, scope};
 use super::{MemoryKind, Owner};
 use crate::store::memories::{self, MemoryRow};
 use crate::store::search_index::{self, IndexedMessage, SearchCorpus};
@@ -77,13 +77,7 @@ pub fn recall_weighted(
     }
     // A hit by vector may hold few of the words.
     let least = if vector.is_some() { 0.0 } else { query.least };
-    let by_words = match search.by_words(least) {
-        Err(error) if error.is_index_fault() => {
-            report_damage(&error);
-            Vec::new()
-        }
-        other => other?,
-    };
+    let by_words = found_or_damaged(search.by_words(least))?;
     let by_vector = match vector {
         Some(vector) => search.by_vector(vector)?,
         None => Vec::new(),

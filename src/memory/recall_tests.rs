@@ -1,19 +1,15 @@
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use daoyou_channels::cli::Language;
-use jiff::tz::TimeZone;
 use uuid::Uuid;
 
 use super::*;
 use crate::chat::ChatMessage;
 use crate::live::LivePart;
+use crate::memory::testing::{row, settings, temporary_store};
 use crate::memory::{
-    Identities, MemoryConfig, MemoryService, MemorySettings, MessageIndexer, rebuild_index, search_messages,
-    word_index as terms,
+    Identities, MemoryService, MemorySettings, MessageIndexer, rebuild_index, search_messages, word_index as terms,
 };
 use crate::store::inbox::{InboxState, NewInboxRow};
-use crate::store::memories::NewMemory;
 use crate::store::{Durability, Store, inbox, messages};
 
 struct World {
@@ -23,16 +19,8 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
-        let names = BTreeMap::from([("ann".to_owned(), vec!["email:ann@example.org".to_owned()])]);
-        let settings = MemorySettings {
-            config: MemoryConfig::default(),
-            identities: Identities::new(&names),
-            language: Language::default(),
-            zone: TimeZone::UTC,
-            workspace: folder.path().to_owned(),
-        };
+        let (folder, store) = temporary_store();
+        let settings = MemorySettings { identities: identities(), ..settings(folder.path()) };
         Self { service: Arc::new(MemoryService::new(store, settings)), folder }
     }
 
@@ -85,19 +73,7 @@ impl World {
     async fn fact(&self, owner: &str, text: &str) -> i64 {
         let (owner, text) = (owner.to_owned(), text.to_owned());
         self.write(move |connection| {
-            let new = NewMemory {
-                owner: &owner,
-                kind: "fact",
-                name: "",
-                text: &text,
-                detail: "{}",
-                origin: "told",
-                session: None,
-                seq: None,
-                turn: None,
-                confidence: 1.0,
-            };
-            let id = memories::insert(connection, &new)?;
+            let id = memories::insert(connection, &row(&owner, "fact", "", &text))?;
             terms::put(connection, id)?;
             Ok(id)
         })
@@ -120,17 +96,18 @@ impl World {
     }
 }
 
+fn identities() -> Identities {
+    Identities::new(&[("ann".to_owned(), vec!["email:ann@example.org".to_owned()])].into())
+}
+
 fn recall_query(owner: &str, text: &str) -> RecallQuery {
     RecallQuery {
         text: text.to_owned(),
         owners: vec![Owner::from_stored(owner), Owner::everyone()],
         kinds: vec![MemoryKind::Fact, MemoryKind::Preference],
         messages: true,
-        session: None,
-        since: None,
-        until: None,
-        least: 0.0,
         limit: 10,
+        ..RecallQuery::default()
     }
 }
 
@@ -282,8 +259,7 @@ async fn a_rebuilt_index_equals_one_that_grew() {
     let rebuilt = world
         .write(|connection| {
             assert_eq!(terms::check(connection)?, Vec::<String>::new());
-            let names = BTreeMap::from([("ann".to_owned(), vec!["email:ann@example.org".to_owned()])]);
-            rebuild_index(connection, &Identities::new(&names))?;
+            rebuild_index(connection, &identities())?;
             assert_eq!(terms::check(connection)?, Vec::<String>::new());
             content(connection)
         })

@@ -77,7 +77,7 @@ pub fn remember_replacing(
     config: &MemoryConfig,
 ) -> Result<RememberOutcome, StoreError> {
     let entry = validate_truncated(new).map_err(|invalid| StoreError::Row(invalid.to_string()))?;
-    let old = memories::find(connection, old)?.and_then(MemoryEntry::from_row);
+    let old = MemoryEntry::find(connection, old)?;
     let plan = plan(connection, entry, old)?;
     apply_plan(connection, &plan, None, config)
 }
@@ -92,10 +92,8 @@ pub fn plan(
     instead: Option<MemoryEntry>,
 ) -> Result<RememberPlan, StoreError> {
     let (owner, kind) = (entry.owner.as_str(), entry.kind.as_str());
-    let named = || {
-        Ok::<_, StoreError>(
-            memories::find_by_name(connection, owner, kind, &entry.name)?.and_then(MemoryEntry::from_row),
-        )
+    let named = || -> Result<_, StoreError> {
+        Ok(memories::find_by_name(connection, owner, kind, &entry.name)?.and_then(MemoryEntry::from_row))
     };
     let same = comparison_key(&entry.text);
     let (known, contradicted) = match entry.kind {
@@ -104,7 +102,7 @@ pub fn plan(
             let texts = memories::current_texts(connection, owner, kind)?;
             let known = texts.iter().find(|(_, text)| comparison_key(text) == same).map(|(id, _)| *id);
             let contradicted = || exclusive_claim(&entry.text).and_then(|new| contradicted_fact(&texts, &new));
-            let get = |id: i64| Ok::<_, StoreError>(memories::find(connection, id)?.and_then(MemoryEntry::from_row));
+            let get = |id: i64| MemoryEntry::find(connection, id);
             match known {
                 Some(id) => (get(id)?, None),
                 None => (None, contradicted().map(get).transpose()?.flatten()),
@@ -150,20 +148,21 @@ pub fn apply_plan(
     config: &MemoryConfig,
 ) -> Result<RememberOutcome, StoreError> {
     let new = &plan.entry;
-    if let Some(known) = &plan.known {
+    let id = if let Some(known) = &plan.known {
         confirm(connection, known.id, new)?;
-        if let Some(old) = &plan.replaces {
-            memories::replace(connection, old.id, known.id)?;
-            word_index::remove(connection, old.id)?;
-        }
-        return Ok(RememberOutcome::Known(known.id));
-    }
-    let id = insert(connection, new, reserved)?;
-    word_index::put(connection, id)?;
+        known.id
+    } else {
+        let id = insert(connection, new, reserved)?;
+        word_index::put(connection, id)?;
+        id
+    };
     let old = plan.replaces.as_ref().map(|old| old.id);
     if let Some(old) = old {
         memories::replace(connection, old, id)?;
         word_index::remove(connection, old)?;
+    }
+    if plan.known.is_some() {
+        return Ok(RememberOutcome::Known(id));
     }
     if matches!(new.kind, MemoryKind::Preference | MemoryKind::Case) {
         let name = (new.owner.as_str(), new.kind.as_str(), new.name.as_str());
@@ -200,7 +199,7 @@ fn insert(connection: &Connection, new: &NewMemoryEntry, reserved: Option<i64>) 
 
 /// Confirms a memory that was stated again: raises its confidence, and records the turn, which forgetting needs.
 fn confirm(connection: &Connection, id: i64, again: &NewMemoryEntry) -> Result<(), StoreError> {
-    let Some(known) = memories::find(connection, id)?.and_then(MemoryEntry::from_row) else { return Ok(()) };
+    let Some(known) = MemoryEntry::find(connection, id)? else { return Ok(()) };
     // Another value that did not outweigh it does not confirm it either.
     if comparison_key(&known.text) != comparison_key(&again.text) {
         return Ok(());
@@ -248,10 +247,10 @@ fn prune_history(connection: &Connection, id: i64) -> Result<(), StoreError> {
 pub fn current_entry(connection: &Connection, id: i64) -> Result<Option<MemoryEntry>, StoreError> {
     // More than a chain of replaced memories can have.
     const MAX_STEPS: usize = 32;
-    let mut found = memories::find(connection, id)?.and_then(MemoryEntry::from_row);
+    let mut found = MemoryEntry::find(connection, id)?;
     for _ in 0..MAX_STEPS {
         let Some(next) = found.as_ref().and_then(|entry| entry.replaced_by) else { break };
-        found = memories::find(connection, next)?.and_then(MemoryEntry::from_row).or(found);
+        found = MemoryEntry::find(connection, next)?.or(found);
     }
     Ok(found)
 }
@@ -294,14 +293,12 @@ fn enforce_limit(
 
 /// Removes a memory and those that it had replaced, with their index entries.
 pub(super) fn remove(connection: &Connection, id: i64) -> Result<(), StoreError> {
-    for row in replaced_before(connection, id)? {
-        word_index::remove(connection, row.id)?;
-        vectors::remove(connection, row.id)?;
-        memories::delete(connection, row.id)?;
+    let older = replaced_before(connection, id)?.into_iter().map(|row| row.id);
+    for id in older.chain([id]) {
+        word_index::remove(connection, id)?;
+        vectors::remove(connection, id)?;
+        memories::delete(connection, id)?;
     }
-    word_index::remove(connection, id)?;
-    vectors::remove(connection, id)?;
-    memories::delete(connection, id)?;
     Ok(())
 }
 

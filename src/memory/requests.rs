@@ -99,10 +99,8 @@ impl EntryRequest {
             .owner
             .as_deref()
             .map_or_else(|| Ok(Owner::gateway()), |owner| owner_of(owner, &settings.identities))?;
-        let (text, name) = (self.text.clone(), name.to_owned());
-        let origin = MemoryOrigin::Command;
-        let new = NewMemoryEntry { owner, kind, name, text, detail: json!({}), origin, source: None, confidence: 1.0 };
-        Ok(validate_entry(&new)?)
+        let new = NewMemoryEntry::new(owner, kind, self.text.as_str(), MemoryOrigin::Command);
+        Ok(validate_entry(&NewMemoryEntry { name: name.to_owned(), ..new })?)
     }
 }
 
@@ -142,18 +140,10 @@ impl ExportedMemory {
             object @ Value::Object(_) => object.clone(),
             _ => return Err(invalid("the detail is no object")),
         };
-        let (name, text, confidence) = (self.name.clone(), self.text.clone(), self.confidence);
         let owner = owner_of(&self.owner, identities)?;
-        Ok(validate_entry(&NewMemoryEntry {
-            owner,
-            kind,
-            name,
-            text,
-            detail,
-            origin: MemoryOrigin::Imported,
-            source: None,
-            confidence,
-        })?)
+        let new = NewMemoryEntry::new(owner, kind, self.text.as_str(), MemoryOrigin::Imported);
+        let (name, confidence) = (self.name.clone(), self.confidence);
+        Ok(validate_entry(&NewMemoryEntry { name, detail, confidence, ..new })?)
     }
 }
 
@@ -195,19 +185,10 @@ fn invalid(text: &str) -> MemoryError {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::memory::MemoryConfig;
-    use daoyou_channels::cli::Language;
+    use std::path::Path;
 
-    fn settings() -> MemorySettings {
-        MemorySettings {
-            config: MemoryConfig::default(),
-            identities: Identities::default(),
-            language: Language::En,
-            zone: TimeZone::UTC,
-            workspace: "w".into(),
-        }
-    }
+    use super::*;
+    use crate::memory::testing::settings;
 
     #[test]
     fn entry_requests_are_validated() {
@@ -227,7 +208,7 @@ mod tests {
                 key: key.map(str::to_owned),
                 owner: None,
             };
-            match (request.plan(&settings()), expected) {
+            match (request.plan(&settings(Path::new("w"))), expected) {
                 (Ok(new), Ok(line)) => assert_eq!(format!("{}|{}|{}", new.kind.as_str(), new.name, new.text), line),
                 (Err(error), Err(words)) => assert!(error.to_string().contains(words), "{error}"),
                 (found, _) => panic!("{text}: {found:?}"),

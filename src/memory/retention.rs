@@ -55,16 +55,16 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+    use crate::memory::testing::{row, temporary_store};
     use crate::memory::{Identities, MemoryConfig, MemoryKind, MemoryOrigin, NewMemoryEntry, Owner, remember};
     use crate::store::search_index::SearchCorpus;
     use crate::store::session_memory::{self, SessionMemory};
-    use crate::store::{Durability, Store, memories, messages};
+    use crate::store::{Durability, memories, messages};
 
     /// A fork began with the first summary and continued, so that the second summary replaced the first.
     #[tokio::test]
     async fn pruning_a_fork_keeps_the_summaries_that_it_shares() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let (_folder, store) = temporary_store();
         let work = |connection: &Connection| -> Result<_, StoreError> {
             let mut left = Vec::new();
             // The current summary of the source and of the fork, and which summary replaced which.
@@ -73,19 +73,7 @@ mod tests {
             {
                 let mut ids = Vec::new();
                 for text in ["one", "two", "three"] {
-                    let new = memories::NewMemory {
-                        owner: "owner",
-                        kind: "summary",
-                        name: "source",
-                        text,
-                        detail: "{}",
-                        origin: "noticed",
-                        session: None,
-                        seq: None,
-                        turn: None,
-                        confidence: 1.0,
-                    };
-                    ids.push(memories::insert(connection, &new)?);
+                    ids.push(memories::insert(connection, &row("owner", "summary", "source", text))?);
                 }
                 for (old, new) in replaced {
                     memories::replace(connection, ids[old], ids[new])?;
@@ -114,22 +102,16 @@ mod tests {
 
     #[tokio::test]
     async fn pruning_a_session_removes_its_summaries_and_terms() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let (_folder, store) = temporary_store();
         let work = |connection: &Connection| -> Result<_, StoreError> {
             let body = json!({ "role": "user", "content": "my bicycle is red" }).to_string();
             for session in ["old", "new"] {
                 messages::append(connection, session, Uuid::now_v7(), [("user", body.clone())].into_iter())?;
             }
             let summary = NewMemoryEntry {
-                owner: Owner::gateway(),
-                kind: MemoryKind::Summary,
                 name: "old".to_owned(),
-                text: "a red bicycle".to_owned(),
                 detail: json!({ "epoch": 0 }),
-                origin: MemoryOrigin::Noticed,
-                source: None,
-                confidence: 1.0,
+                ..NewMemoryEntry::new(Owner::gateway(), MemoryKind::Summary, "a red bicycle", MemoryOrigin::Noticed)
             };
             let config = MemoryConfig::default();
             let first = remember(connection, &summary, &config)?.id();

@@ -216,7 +216,6 @@ fn parse_time(value: &Value, zone: &TimeZone) -> Option<Timestamp> {
         Value::Number(number) => {
             let number = number.as_f64().filter(|number| *number >= 0.0)?;
             let ms = if number < MILLISECONDS_FROM { number * 1_000.0 } else { number };
-            #[expect(clippy::cast_possible_truncation, reason = "what does not fit a time is refused by the next line")]
             Timestamp::from_millisecond(ms as i64).ok()
         }
         _ => None,

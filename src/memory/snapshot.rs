@@ -123,19 +123,17 @@ fn entry_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::testing::{row, temporary_store};
+    use crate::store::Durability;
     use crate::store::memories::{self, NewMemory};
-    use crate::store::{Durability, Store};
 
     async fn snapshot(entries: &'static [(&str, &str, &str, &str, f64)], owner: Option<&str>, tokens: usize) -> String {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let (_folder, store) = temporary_store();
         let owner = owner.map(Owner::from_stored);
         let take = move |connection: &Connection| {
             for (owner, kind, name, text, confidence) in entries {
                 let detail = if *kind == "task" { r#"{"result":"sent","success":true}"# } else { "{}" };
-                let (session, seq, turn) = (None, None, None);
-                let (origin, confidence) = ("told", *confidence);
-                let new = NewMemory { owner, kind, name, text, detail, origin, session, seq, turn, confidence };
+                let new = NewMemory { detail, confidence: *confidence, ..row(owner, kind, name, text) };
                 memories::insert(connection, &new)?;
             }
             prompt_snapshot(connection, owner.as_ref(), tokens, &TimeZone::UTC, str::len)

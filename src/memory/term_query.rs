@@ -71,10 +71,10 @@ impl TermQuery {
             let highest = size(connection, corpus)?;
             let within = match &scope {
                 Some(scope) => estimate_count(&find(connection, corpus, scope, COMMON)?, highest),
-                None => as_f64(highest),
+                None => highest as f64,
             };
             total += within;
-            let holds_most = within >= SCOPE_SHARE * as_f64(highest);
+            let holds_most = within >= SCOPE_SHARE * highest as f64;
             let (scope, narrow) = if holds_most { (None, scope) } else { (scope, None) };
             let narrow = narrow.as_deref();
             lists.push(PostingLists::look_up(connection, (corpus, scope, narrow), &terms, highest, wanted)?);
@@ -138,9 +138,8 @@ impl TermQuery {
                 (counts, length)
             })
             .collect();
-        let length = |length: usize| as_f64(i64::try_from(length).unwrap_or(i64::MAX));
-        let average = read.iter().map(|(_, terms)| length(*terms)).sum::<f64>() / length(read.len().max(1));
-        read.iter().map(|(counts, terms)| self.score(counts, length(*terms) / average.max(1.0))).collect()
+        let average = read.iter().map(|(_, length)| *length as f64).sum::<f64>() / read.len().max(1) as f64;
+        read.iter().map(|(counts, length)| self.score(counts, *length as f64 / average.max(1.0))).collect()
     }
 
     /// Computes a score. `length` is relative to the average text.
@@ -244,14 +243,9 @@ fn quote(term: &SearchTerm) -> String {
 
 /// Estimates the number of hits from the newest ones.
 fn estimate_count(newest: &[i64], highest: i64) -> f64 {
-    let length = as_f64(i64::try_from(newest.len()).unwrap_or(i64::MAX));
+    let length = newest.len() as f64;
     match newest.last() {
-        Some(last) if newest.len() >= COMMON => length * as_f64(highest) / as_f64((highest - last + 1).max(1)),
+        Some(last) if newest.len() >= COMMON => length * highest as f64 / (highest - last + 1).max(1) as f64,
         _ => length,
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts of rows, used as weights")]
-fn as_f64(count: i64) -> f64 {
-    count as f64
 }

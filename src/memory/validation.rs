@@ -30,18 +30,7 @@ pub enum InvalidEntry {
 /// # Errors
 /// The text is empty, the text or the name is too long, or the name is missing.
 pub fn validate_entry(new: &NewMemoryEntry) -> Result<NewMemoryEntry, InvalidEntry> {
-    let cleaned = clean(new);
-    let limit = max_chars(new.kind);
-    let found = cleaned.text.chars().count();
-    if found > limit {
-        return Err(InvalidEntry::TooLong { found, limit });
-    }
-    let what = if new.kind == MemoryKind::Preference { "key" } else { "title" };
-    let found = cleaned.name.chars().count();
-    if matches!(new.kind, MemoryKind::Preference | MemoryKind::Case) && found > NAME_CHARS {
-        return Err(InvalidEntry::LongName { what, found, limit: NAME_CHARS });
-    }
-    require_text_and_name(cleaned, what)
+    validate_cleaned(clean(new))
 }
 
 /// Returns `new` as it is stored, as [`validate_entry`] does, but truncates a long text that nobody can shorten.
@@ -54,10 +43,19 @@ pub fn validate_truncated(new: &NewMemoryEntry) -> Result<NewMemoryEntry, Invali
     if matches!(new.kind, MemoryKind::Preference | MemoryKind::Case) {
         cleaned.name = truncate(&cleaned.name, NAME_CHARS);
     }
-    require_text_and_name(cleaned, if new.kind == MemoryKind::Preference { "key" } else { "title" })
+    validate_cleaned(cleaned)
 }
 
-fn require_text_and_name(entry: NewMemoryEntry, what: &'static str) -> Result<NewMemoryEntry, InvalidEntry> {
+fn validate_cleaned(entry: NewMemoryEntry) -> Result<NewMemoryEntry, InvalidEntry> {
+    let (found, limit) = (entry.text.chars().count(), max_chars(entry.kind));
+    if found > limit {
+        return Err(InvalidEntry::TooLong { found, limit });
+    }
+    let what = if entry.kind == MemoryKind::Preference { "key" } else { "title" };
+    let found = entry.name.chars().count();
+    if matches!(entry.kind, MemoryKind::Preference | MemoryKind::Case) && found > NAME_CHARS {
+        return Err(InvalidEntry::LongName { what, found, limit: NAME_CHARS });
+    }
     if comparison_key(&entry.text).is_empty() {
         return Err(InvalidEntry::Empty);
     }
@@ -111,14 +109,9 @@ mod tests {
     #[test]
     fn texts_are_cleaned_and_limited() {
         let new = |kind, name: &str, text: &str| NewMemoryEntry {
-            owner: Owner::gateway(),
-            kind,
             name: name.to_owned(),
-            text: text.to_owned(),
-            detail: serde_json::json!({}),
-            origin: MemoryOrigin::Stated,
-            source: None,
             confidence: 2.0,
+            ..NewMemoryEntry::new(Owner::gateway(), kind, text, MemoryOrigin::Stated)
         };
         let validated = |kind, name, text| validate_entry(&new(kind, name, text)).map(|entry| (entry.name, entry.text));
         let pair = |name: &str, text: &str| Ok((name.to_owned(), text.to_owned()));

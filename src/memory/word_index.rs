@@ -115,10 +115,16 @@ pub(super) fn was_damage_reported() -> bool {
     DAMAGE_REPORTED.swap(false, Ordering::Relaxed)
 }
 
-/// Reports damage that a reader met in the index.
-pub(super) fn report_damage(error: &StoreError) {
-    tracing::warn!(%error, "the word index may be damaged, and is rebuilt if a check confirms it; nothing else is affected");
-    DAMAGE_REPORTED.store(true, Ordering::Relaxed);
+/// Returns what a reader found in the index; nothing if it met damage, which it reports.
+pub(super) fn found_or_damaged<T>(found: Result<Vec<T>, StoreError>) -> Result<Vec<T>, StoreError> {
+    match found {
+        Err(error) if error.is_index_fault() => {
+            tracing::warn!(%error, "the word index may be damaged, and is rebuilt if a check confirms it; nothing else is affected");
+            DAMAGE_REPORTED.store(true, Ordering::Relaxed);
+            Ok(Vec::new())
+        }
+        other => other,
+    }
 }
 
 /// Returns the version that a usable index has: that of the segmentation and of the identities.

@@ -11,45 +11,30 @@ pub const OTHER: &str = "other";
 /// The longest name, in bytes; a longer one counts as [`OTHER`].
 const NAME_BYTES: usize = 128;
 
-/// Metrics by the value of a label. All names after the first `limit` share [`OTHER`]: input from outside must not fill the memory of
+/// Metrics by the value of a label. All names after the first `LIMIT` share [`OTHER`]: input from outside must not fill the memory of
 /// this process or of the scraper.
-#[derive(Debug)]
-pub struct MetricFamily<T> {
-    limit: usize,
-    make: fn() -> T,
-    known: RwLock<HashMap<Box<str>, Arc<T>>>,
-}
+#[derive(Debug, Default)]
+pub struct MetricFamily<T, const LIMIT: usize>(RwLock<HashMap<Box<str>, Arc<T>>>);
 
-impl<T: Default> MetricFamily<T> {
-    pub fn new(limit: usize) -> Self {
-        Self::with(limit, T::default)
-    }
-}
-
-impl<T> MetricFamily<T> {
-    /// Creates a family whose metrics `make` creates.
-    pub fn with(limit: usize, make: fn() -> T) -> Self {
-        Self { limit, make, known: RwLock::default() }
-    }
-
+impl<T: Default, const LIMIT: usize> MetricFamily<T, LIMIT> {
     /// Returns the metric of `name`, which the first call creates.
     pub fn get(&self, name: &str) -> Arc<T> {
         let name = if name.len() > NAME_BYTES { OTHER } else { name };
-        let found = self.known.read().get(name).cloned();
+        let found = self.0.read().get(name).cloned();
         found.unwrap_or_else(|| self.add(name))
     }
 
     /// Returns all names and their metrics, sorted.
     pub fn all(&self) -> BTreeMap<Box<str>, Arc<T>> {
-        let known = self.known.read();
+        let known = self.0.read();
         known.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 
     #[cold]
     fn add(&self, name: &str) -> Arc<T> {
-        let mut known = self.known.write();
-        let name = if known.len() < self.limit || known.contains_key(name) { name } else { OTHER };
-        known.entry(name.into()).or_insert_with(|| Arc::new((self.make)())).clone()
+        let mut known = self.0.write();
+        let name = if known.len() < LIMIT || known.contains_key(name) { name } else { OTHER };
+        known.entry(name.into()).or_default().clone()
     }
 }
 
@@ -60,7 +45,7 @@ mod tests {
 
     #[test]
     fn names_beyond_the_limit_share_one_metric() {
-        let family = MetricFamily::<Counter>::new(2);
+        let family = MetricFamily::<Counter, 2>::default();
         for name in ["a", "b", "c", "d", "a", &"x".repeat(NAME_BYTES + 1)] {
             family.get(name).increment();
         }

@@ -14,29 +14,22 @@ const SECONDS: &[f64] =
     &[0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 
 /// Metrics of requests and connections.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct HttpMetrics {
-    routes: MetricFamily<RouteMetrics>,
+    routes: MetricFamily<RouteMetrics, ROUTES>,
     connections: Gauge,
-    rejected: MetricFamily<Counter>,
+    rejected: MetricFamily<Counter, STATUSES>,
 }
 
 #[derive(Debug)]
 struct RouteMetrics {
-    by_status: MetricFamily<Counter>,
+    by_status: MetricFamily<Counter, STATUSES>,
     duration: Histogram,
 }
 
-impl Default for HttpMetrics {
+impl Default for RouteMetrics {
     fn default() -> Self {
-        Self {
-            routes: MetricFamily::with(ROUTES, || RouteMetrics {
-                by_status: MetricFamily::new(STATUSES),
-                duration: Histogram::new(SECONDS),
-            }),
-            connections: Gauge::default(),
-            rejected: MetricFamily::new(STATUSES),
-        }
+        Self { by_status: MetricFamily::default(), duration: Histogram::new(SECONDS) }
     }
 }
 

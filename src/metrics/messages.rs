@@ -22,36 +22,22 @@ pub enum DeliveryOutcome {
 }
 
 /// Counts by channel.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct MessageMetrics {
-    channels: MetricFamily<ChannelMetrics>,
+    channels: MetricFamily<ChannelMetrics, CHANNELS>,
 }
 
 /// Counts of one channel.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ChannelMetrics {
     pub accepted: Counter,
     pub duplicates: Counter,
     /// By the code of the reason.
-    pub refused: MetricFamily<Counter>,
+    pub refused: MetricFamily<Counter, REASONS>,
     sent: Counter,
     retries: Counter,
     unknown: Counter,
     dead: Counter,
-}
-
-impl Default for ChannelMetrics {
-    fn default() -> Self {
-        Self {
-            accepted: Counter::default(),
-            duplicates: Counter::default(),
-            refused: MetricFamily::new(REASONS),
-            sent: Counter::default(),
-            retries: Counter::default(),
-            unknown: Counter::default(),
-            dead: Counter::default(),
-        }
-    }
 }
 
 impl ChannelMetrics {
@@ -64,12 +50,6 @@ impl ChannelMetrics {
             DeliveryOutcome::Dead => &self.dead,
         };
         counter.add(u64::try_from(messages).unwrap_or(u64::MAX));
-    }
-}
-
-impl Default for MessageMetrics {
-    fn default() -> Self {
-        Self { channels: MetricFamily::new(CHANNELS) }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Turns, and their time, tokens and costs; and the runs of scheduled prompts.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ const MODELS: usize = 50;
 const TOOLS: usize = 200;
 const CURRENCIES: usize = 8;
 
-/// Seconds: from a slash command to the longest turn.
+/// The bounds of [`TurnSeconds`].
 const SECONDS: &[f64] =
     &[0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
 
@@ -54,92 +55,70 @@ pub enum TurnPhase {
 }
 
 /// Tokens and costs of one model.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ModelUsage {
     input: Counter,
     output: Counter,
     cached: Counter,
     /// By currency, in millionths of its unit.
-    costs: MetricFamily<Counter>,
+    costs: MetricFamily<Counter, CURRENCIES>,
 }
 
-impl Default for ModelUsage {
+/// A histogram of times between a slash command and the longest turn.
+#[derive(Debug)]
+struct TurnSeconds(Histogram);
+
+impl Default for TurnSeconds {
     fn default() -> Self {
-        let none = Counter::default;
-        Self { input: none(), output: none(), cached: none(), costs: MetricFamily::new(CURRENCIES) }
+        Self(Histogram::new(SECONDS))
+    }
+}
+
+impl Deref for TurnSeconds {
+    type Target = Histogram;
+
+    fn deref(&self) -> &Histogram {
+        &self.0
     }
 }
 
 /// Calls of one provider's models.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ProviderMetrics {
     ok: Counter,
     failed: Counter,
     cut_off: Counter,
-    duration: Histogram,
+    duration: TurnSeconds,
 }
 
 /// Calls of one tool.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ToolMetrics {
     ok: Counter,
     failed: Counter,
-    duration: Histogram,
+    duration: TurnSeconds,
     /// Bytes of results that models read, and that were left out.
     kept_bytes: Counter,
     left_out_bytes: Counter,
 }
 
 /// Metrics of turns.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct TurnMetrics {
     done: Counter,
     failed: Counter,
     cancelled: Counter,
     dead: Counter,
-    codes: MetricFamily<Counter>,
+    codes: MetricFamily<Counter, CODES>,
     running: Gauge,
-    waiting: Histogram,
-    model: Histogram,
-    tools: Histogram,
-    end: Histogram,
-    whole: Histogram,
-    models: MetricFamily<MetricFamily<ModelUsage>>,
-    by_provider: MetricFamily<ProviderMetrics>,
-    by_tool: MetricFamily<ToolMetrics>,
-}
-
-impl Default for TurnMetrics {
-    fn default() -> Self {
-        let seconds = || Histogram::new(SECONDS);
-        Self {
-            done: Counter::default(),
-            failed: Counter::default(),
-            cancelled: Counter::default(),
-            dead: Counter::default(),
-            codes: MetricFamily::new(CODES),
-            running: Gauge::default(),
-            waiting: seconds(),
-            model: seconds(),
-            tools: seconds(),
-            end: seconds(),
-            whole: seconds(),
-            models: MetricFamily::with(PROVIDERS, || MetricFamily::new(MODELS)),
-            by_provider: MetricFamily::with(PROVIDERS, || ProviderMetrics {
-                ok: Counter::default(),
-                failed: Counter::default(),
-                cut_off: Counter::default(),
-                duration: Histogram::new(SECONDS),
-            }),
-            by_tool: MetricFamily::with(TOOLS, || ToolMetrics {
-                ok: Counter::default(),
-                failed: Counter::default(),
-                duration: Histogram::new(SECONDS),
-                kept_bytes: Counter::default(),
-                left_out_bytes: Counter::default(),
-            }),
-        }
-    }
+    waiting: TurnSeconds,
+    model: TurnSeconds,
+    tools: TurnSeconds,
+    end: TurnSeconds,
+    whole: TurnSeconds,
+    models: MetricFamily<MetricFamily<ModelUsage, MODELS>, PROVIDERS>,
+    by_provider: MetricFamily<ProviderMetrics, PROVIDERS>,
+    by_tool: MetricFamily<ToolMetrics, TOOLS>,
 }
 
 impl TurnMetrics {
@@ -407,14 +386,8 @@ pub struct CronMetrics {
 
 impl Default for CronMetrics {
     fn default() -> Self {
-        let none = Counter::default;
-        Self {
-            fired: none(),
-            skipped: none(),
-            missed: none(),
-            failed: none(),
-            lateness: Histogram::new(LATENESS_SECONDS),
-        }
+        let [fired, skipped, missed, failed] = <[Counter; 4]>::default();
+        Self { fired, skipped, missed, failed, lateness: Histogram::new(LATENESS_SECONDS) }
     }
 }
 

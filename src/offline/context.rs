@@ -14,7 +14,7 @@ pub(super) struct MessageTime {
     pub zone: String,
 }
 
-/// What the user wrote, and when. Only the last mark counts: an earlier one is the user's own text.
+/// Returns what the user wrote, and when. Only the last mark counts: an earlier one is the user's own text.
 pub(super) fn split(content: &str) -> (&str, Option<MessageTime>) {
     match content.rfind(MARK) {
         Some(at) => (&content[..at], content[at + MARK.len()..].lines().find_map(read_time)),
@@ -31,7 +31,7 @@ fn read_time(line: &str) -> Option<MessageTime> {
 }
 
 impl MessageTime {
-    /// The zone as jiff knows it; none for a name that is not in the tz database, such as `CST`.
+    /// Returns the zone; `None` for a name that is not in the tz database, such as `CST`.
     fn time_zone(&self) -> Option<TimeZone> {
         if matches!(self.zone.as_str(), "UTC" | "Z" | "GMT") {
             return Some(TimeZone::UTC);
@@ -45,12 +45,12 @@ impl MessageTime {
         TimeZone::get(&self.zone).ok()
     }
 
-    /// Whether the zone is one that a scheduler can take.
+    /// Returns true if a scheduler can take the zone.
     pub fn has_zone(&self) -> bool {
         self.time_zone().is_some()
     }
 
-    /// RFC 3339 with the zone's offset; without an offset where the zone is not known.
+    /// Formats a time as RFC 3339 with the zone's offset; without an offset if the zone is not known.
     pub fn stamp(&self, at: DateTime) -> String {
         let zoned: Option<Zoned> = self.time_zone().and_then(|zone| zone.to_ambiguous_zoned(at).compatible().ok());
         match zoned {
@@ -60,7 +60,7 @@ impl MessageTime {
     }
 }
 
-/// `HH:MM` or `HH` east of Greenwich, or west of it where `sign` is -1.
+/// Reads `HH:MM` or `HH`, east of Greenwich, or west of it if `sign` is -1.
 fn fixed_zone(sign: i32, offset: &str) -> Option<TimeZone> {
     let (hours, minutes) = offset.split_once(':').unwrap_or((offset, "0"));
     let hours: i32 = hours.parse().ok().filter(|hours| (0..24).contains(hours))?;

@@ -99,7 +99,7 @@ impl Reminder {
     }
 }
 
-/// The name of the job that holds a reminder.
+/// Returns the name of the job that holds a reminder.
 pub(super) fn name(note: &str) -> String {
     note.chars().take(MAX_NAME).collect::<String>().trim().to_owned()
 }
@@ -152,7 +152,7 @@ fn trailing_time(text: &str, language: Language) -> Option<(TimeExpression, &str
     })
 }
 
-/// The length of the first of `words` that `text` begins with.
+/// Returns the length of the first of `words` that `text` begins with.
 fn prefix(text: &str, words: &[&str]) -> Option<usize> {
     let begins = |word: &&&str| text.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word));
     words.iter().find(begins).map(|word| word.len())
@@ -166,7 +166,7 @@ fn strip_lead(text: &str, language: Language) -> &str {
     &text[prefix(text, words).unwrap_or(0)..]
 }
 
-/// A note without the punctuation before it and the quotes around it.
+/// Returns a note without the punctuation before it and the quotes around it.
 fn clean(note: &str) -> String {
     let note = note.trim().trim_start_matches([':', '：', ',', '，', ' ']);
     unquoted(note).unwrap_or(note).to_owned()

@@ -102,12 +102,12 @@ pub(super) fn no_tool(language: Language, tool: &str) -> String {
     )
 }
 
-/// The message of a reminder.
+/// Returns the message of a reminder.
 pub(super) fn reminder(language: Language, note: &str) -> String {
     say!(language, "Reminder: {note}", "提醒：{note}")
 }
 
-/// The note of a reminder that has none.
+/// Returns the note of a reminder that has none.
 pub(super) fn time_has_come(language: Language) -> &'static str {
     match language {
         Language::En => "the time you asked for has come",

@@ -303,13 +303,13 @@ impl<'a> MatchedParts<'a> {
         self.0.name(name).map_or("", |found| found.as_str())
     }
 
-    /// A text to keep, without its quotes and the colon before it.
+    /// Returns a text to keep, without its quotes and the colon before it.
     fn text(&self) -> Option<String> {
         let text = self.get("text").trim().trim_start_matches([':', '：', ',', '，', ' ']);
         Some(unquoted(text).unwrap_or(text)).filter(|text| !text.is_empty()).map(str::to_owned)
     }
 
-    /// What to look for: a few words, without their quotes and the question mark behind them.
+    /// Returns what to look for: a few words, without their quotes and the question mark behind them.
     fn query(&self) -> Option<String> {
         let query = self.get("text").trim().trim_start_matches([':', '：', ' ']);
         let query = query.trim_end_matches(['?', '？', '.', '。', '!', '！', ' ']);
@@ -317,18 +317,18 @@ impl<'a> MatchedParts<'a> {
         (!query.is_empty() && query.len() <= MAX_ARGUMENT).then(|| query.to_owned())
     }
 
-    /// The name of a file or folder.
+    /// Returns the name of a file or folder.
     fn path(&self) -> Option<String> {
         path(self.get("path")).map(|(name, _)| name.to_owned())
     }
 
-    /// A path that is plainly one: in quotes, or with a `.` or `/` in it.
+    /// Returns a path that is plainly one: in quotes, or with a `.` or `/` in it.
     fn file(&self) -> Option<String> {
         let (name, is_quoted) = path(self.get("path"))?;
         (is_quoted || name.contains(['.', '/'])).then(|| name.to_owned())
     }
 
-    /// A folder; the workspace where none is named.
+    /// Returns a folder; the workspace if none is named.
     fn folder(&self) -> Option<String> {
         const HERE: [&str; 10] =
             ["", "here", "there", "workspace", "this", "current", "当前", "工作区", "这里", "所有"];

@@ -416,8 +416,7 @@ fn told(text: &str, result: &str) -> String {
         reasoning: None,
         tool_calls: first.tool_calls,
     });
-    let content = result.to_owned();
-    request.messages.push(ChatMessage::Tool { call_id: call.id, name: call.name, content, images: Vec::new() });
+    request.messages.push(ChatMessage::tool(call.id, call.name, result));
     let second = answer(&request);
     assert_eq!(second.tool_calls, [], "a turn ends after one round");
     second.text
@@ -545,12 +544,7 @@ proptest! {
             prop_assert!(offered.contains(&call.name.as_str()), "{} is not offered", call.name);
             prop_assert!(serde_json::from_str::<Value>(&call.arguments).is_ok_and(|value| value.is_object()));
         }
-        let results = first.tool_calls.iter().map(|call| ChatMessage::Tool {
-            call_id: call.id.clone(),
-            name: call.name.clone(),
-            content: result.clone(),
-            images: Vec::new(),
-        });
+        let results = first.tool_calls.iter().map(|call| ChatMessage::tool(&call.id, &call.name, &result));
         let results: Vec<ChatMessage> = results.collect();
         let is_called = !results.is_empty();
         let (content, tool_calls) = (first.text, first.tool_calls);

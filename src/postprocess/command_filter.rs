@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::filter::{FilterOutput, FilterQuery, FilterSettings, MIN_EVIDENCE, RawResult};
 use super::intent::Intent;
-use super::lines::{LineSelection, TextLines};
+use super::lines::{LineBudget, LineSelection, TextLines};
 use super::question::Keyword;
 use super::relevance::{KeywordMatcher, Relevance};
 use crate::text::pattern;
@@ -102,7 +102,7 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSetting
     let (body, remarks) = raw.body_and_remarks();
     let lines = TextLines::of(body);
     let mut classes: Vec<LineClass> = lines.bodies.iter().map(|line| class_of(line)).collect();
-    let relevance = Relevance::of(&query.keywords, query.max_keywords, lines.bodies.iter().copied());
+    let relevance = query.rate(&lines.bodies);
     keep_wanted_noise(&lines, query, &mut classes);
     let is_log = is_log(&lines);
     // The lines that name a test that failed.
@@ -110,7 +110,7 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSetting
         lines.bodies.iter().map(|line| !is_log && names_failed_test(raw.tool, line)).collect();
     // A question about all asks for each repeat, too.
     let folded = if query.is_broad { vec![false; lines.len()] } else { fold(&lines, is_log, &failed_tests) };
-    let budget = |share: f64| OutputBudget {
+    let budget = |share: f64| LineBudget {
         chars: (raw.limit.min(body.chars().count()) as f64 * share) as usize,
         lines: (settings.max_lines as f64 * share / MAX_SHARE).round() as usize,
     };
@@ -141,8 +141,7 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSetting
     } else {
         keep_all_but_if_short(&lines, &classes, &folded, budget, &mut selection);
     }
-    let (original, kept) = (lines.len(), selection.count());
-    let mut filtered = FilterOutput::new(selection.render(&lines), "lines", original, kept).with_remarks(&remarks);
+    let mut filtered = FilterOutput::of_lines(&lines, &selection, "lines", &remarks);
     let counted =
         |class: LineClass| (0..lines.len()).filter(|at| classes[*at] == class && !selection.keeps(*at)).count();
     let (passed, warnings) = (counted(LineClass::Noise), counted(LineClass::Warning));
@@ -153,23 +152,11 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSetting
     Some(filtered)
 }
 
-#[derive(Clone, Copy)]
-struct OutputBudget {
-    chars: usize,
-    lines: usize,
-}
-
-impl OutputBudget {
-    fn is_full(self, selection: &LineSelection<'_>) -> bool {
-        selection.count() >= self.lines || selection.chars() >= self.chars
-    }
-}
-
 /// Keeps the first and the last lines.
 fn keep_edges(lines: &TextLines<'_>, selection: &mut LineSelection<'_>) {
     let edges = (0..HEAD_LINES.min(lines.len())).chain(lines.len().saturating_sub(TAIL_LINES)..lines.len());
     for at in edges.filter(|at| lines.chars(*at..at + 1) <= LONGEST_EDGE) {
-        selection.keep(at..at + 1);
+        selection.keep_line(at);
     }
 }
 
@@ -195,12 +182,12 @@ fn names_failed_test(tool: &str, line: &str) -> bool {
 }
 
 /// Keeps the names of all tests that failed.
-fn keep_failed_tests(failed_tests: &[bool], budget: OutputBudget, selection: &mut LineSelection<'_>) {
+fn keep_failed_tests(failed_tests: &[bool], budget: LineBudget, selection: &mut LineSelection<'_>) {
     for at in (0..failed_tests.len()).filter(|at| failed_tests[*at]) {
         if budget.is_full(selection) {
             break;
         }
-        selection.keep(at..at + 1);
+        selection.keep_line(at);
     }
 }
 
@@ -210,7 +197,7 @@ fn keep_failures(
     lines: &TextLines<'_>,
     classes: &[LineClass],
     folded: &[bool],
-    budget: OutputBudget,
+    budget: LineBudget,
     selection: &mut LineSelection<'_>,
 ) -> Option<bool> {
     let failures: Vec<usize> = (0..lines.len()).filter(|at| classes[*at] == LineClass::Failure).collect();
@@ -220,7 +207,7 @@ fn keep_failures(
     // Names and places of all of them come before the details of any.
     for at in &failures {
         if !folded[*at] && !budget.is_full(selection) {
-            selection.keep(*at..*at + 1);
+            selection.keep_line(*at);
         }
     }
     let mut is_near = vec![false; lines.len()];
@@ -232,7 +219,7 @@ fn keep_failures(
             break;
         }
         if PLACE.is_match(lines.bodies[at]) {
-            selection.keep(at..at + 1);
+            selection.keep_line(at);
         }
     }
     for at in &failures {
@@ -252,7 +239,7 @@ fn keep_failures(
 fn keep_relevant(
     relevance: &Relevance,
     query: &FilterQuery,
-    budget: &dyn Fn(f64) -> OutputBudget,
+    budget: &dyn Fn(f64) -> LineBudget,
     selection: &mut LineSelection<'_>,
 ) -> Option<bool> {
     if !query.distinguishes(relevance, MIN_EVIDENCE) {
@@ -280,7 +267,7 @@ fn keep_all_but(
     lines: &TextLines<'_>,
     classes: &[LineClass],
     folded: &[bool],
-    budget: OutputBudget,
+    budget: LineBudget,
     selection: &mut LineSelection<'_>,
 ) {
     for at in 0..lines.len() {
@@ -288,7 +275,7 @@ fn keep_all_but(
             if budget.is_full(selection) {
                 break;
             }
-            selection.keep(at..at + 1);
+            selection.keep_line(at);
         }
     }
 }
@@ -298,7 +285,7 @@ fn keep_all_but_if_short(
     lines: &TextLines<'_>,
     classes: &[LineClass],
     folded: &[bool],
-    budget: OutputBudget,
+    budget: LineBudget,
     selection: &mut LineSelection<'_>,
 ) {
     let rest = (0..lines.len()).filter(|at| classes[*at] != LineClass::Noise && !folded[*at]);

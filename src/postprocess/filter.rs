@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::config::ToolFilterConfig;
 use super::intent::Intent;
+use super::lines::{LineSelection, TextLines};
 use super::question::Keyword;
 use super::relevance::Relevance;
 use crate::text::stem;
@@ -109,6 +110,11 @@ impl FilterQuery {
         OF_YES_OR_NO.contains(&first) || last == Some('吗') || has_any(&text, WITHIN_YES_OR_NO)
     }
 
+    /// Rates the parts of a text by the keywords of the question.
+    pub fn rate(&self, parts: impl IntoIterator<Item = impl AsRef<str>>) -> Relevance {
+        Relevance::of(&self.keywords, self.max_keywords, parts)
+    }
+
     /// Returns true if the question tells the parts of a result apart, with at least this evidence.
     pub fn distinguishes(&self, relevance: &Relevance, least: f64) -> bool {
         let has_name = self
@@ -126,6 +132,7 @@ pub struct FilterSettings {
     pub filter_by_keywords: bool,
     pub max_files: usize,
     pub deduplicate: bool,
+    pub add_context_lines: usize,
     pub max_results: usize,
     pub extract_relevant_sections: bool,
     pub max_lines: usize,
@@ -140,6 +147,7 @@ impl FilterSettings {
             filter_by_keywords: config.filter_by_keywords.unwrap_or(true),
             max_files: number(config.max_files, 20),
             deduplicate: config.deduplicate.unwrap_or(true),
+            add_context_lines: number(config.add_context_lines, 2),
             max_results: number(config.max_results, 10),
             extract_relevant_sections: config.extract_relevant_sections.unwrap_or(true),
             max_lines: number(config.max_lines, 200),
@@ -162,6 +170,16 @@ pub struct FilterOutput {
 impl FilterOutput {
     pub fn new(text: String, unit: &'static str, original: usize, kept: usize) -> Self {
         Self { text, unit, original, kept, remark: None }
+    }
+
+    /// Creates the output of the lines that stay, which are counted in `unit`, and of the tool's own remarks.
+    pub fn of_lines(
+        lines: &TextLines<'_>,
+        selection: &LineSelection<'_>,
+        unit: &'static str,
+        remarks: &[&str],
+    ) -> Self {
+        Self::new(selection.render(lines), unit, lines.len(), selection.count()).with_remarks(remarks)
     }
 
     /// Adds lines of the tool itself at the end.

@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 
 use indexmap::IndexMap;
+use serde::Serialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use super::filter::{FilterOutput, FilterQuery, MIN_EVIDENCE, RawResult};
 use super::lines::TextLines;
-use super::relevance::Relevance;
 
 /// Deeper values stay whole.
 const MAX_DEPTH: usize = 64;
@@ -22,11 +22,13 @@ const FOR_VALUES: f64 = 1.7;
 const WIDE_RECORD: usize = 40;
 
 /// A value of which parts may go.
+#[derive(Serialize)]
+#[serde(untagged)]
 enum JsonValue<'a> {
     Object(IndexMap<String, JsonValue<'a>>),
     Array(Vec<JsonValue<'a>>),
     /// A plain value, or one that is too deep.
-    Leaf(&'a str),
+    Leaf(&'a RawValue),
 }
 
 impl<'a> JsonValue<'a> {
@@ -42,10 +44,7 @@ impl<'a> JsonValue<'a> {
                 let items: Vec<&'a RawValue> = serde_json::from_str(text).ok()?;
                 Self::Array(items.into_iter().map(|item| Self::parse(item.get(), depth + 1)).collect::<Option<_>>()?)
             }
-            _ => {
-                serde_json::from_str::<&RawValue>(text).ok()?;
-                Self::Leaf(text)
-            }
+            _ => Self::Leaf(serde_json::from_str(text).ok()?),
         })
     }
 
@@ -110,42 +109,6 @@ impl<'a> JsonValue<'a> {
             }
         }
     }
-
-    fn render(&self, indent: Option<usize>, text: &mut String) {
-        let line = |text: &mut String, depth: usize| {
-            if indent.is_some() {
-                text.push('\n');
-                text.push_str(&"  ".repeat(depth));
-            }
-        };
-        let depth = indent.unwrap_or_default();
-        let inner = indent.map(|depth| depth + 1);
-        match self {
-            Self::Leaf(value) => text.push_str(value),
-            Self::Array(items) => {
-                text.push('[');
-                for (at, item) in items.iter().enumerate() {
-                    text.push_str(if at > 0 { "," } else { "" });
-                    line(text, depth + 1);
-                    item.render(inner, text);
-                }
-                line(text, depth);
-                text.push(']');
-            }
-            Self::Object(entries) => {
-                text.push('{');
-                for (at, (key, value)) in entries.iter().enumerate() {
-                    text.push_str(if at > 0 { "," } else { "" });
-                    line(text, depth + 1);
-                    text.push_str(&serde_json::Value::from(key.as_str()).to_string());
-                    text.push_str(if indent.is_some() { ": " } else { ":" });
-                    value.render(inner, text);
-                }
-                line(text, depth);
-                text.push('}');
-            }
-        }
-    }
 }
 
 /// Keys that name a record.
@@ -184,7 +147,7 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery) -> Option<FilterOutput> 
     }
     let mut texts = Vec::with_capacity(original);
     value.texts("", &mut texts);
-    let relevance = Relevance::of(&query.keywords, query.max_keywords, texts.iter().map(String::as_str));
+    let relevance = query.rate(texts);
     if !query.distinguishes(&relevance, MIN_EVIDENCE) {
         return None;
     }
@@ -192,7 +155,7 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery) -> Option<FilterOutput> 
     let least = (query.threshold * FOR_VALUES).min(1.0) * relevance.best;
     let pruned = value.prune(&mut relevance.scores.iter(), least)?;
     let kept = pruned.leaves();
-    let mut text = String::new();
-    pruned.render(body.trim_end().contains('\n').then_some(0), &mut text);
-    Some(FilterOutput::new(text, "values", original, kept).with_remarks(&remarks))
+    let is_pretty = body.trim_end().contains('\n');
+    let text = if is_pretty { serde_json::to_string_pretty(&pruned) } else { serde_json::to_string(&pruned) };
+    Some(FilterOutput::new(text.ok()?, "values", original, kept).with_remarks(&remarks))
 }

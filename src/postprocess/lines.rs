@@ -82,6 +82,19 @@ pub fn omissions<'a>(text: &'a str) -> Vec<Omission<'a>> {
     OMISSION.captures_iter(text).take(MAX_OMISSIONS).filter_map(omission).collect()
 }
 
+/// The most that may stay.
+#[derive(Clone, Copy)]
+pub struct LineBudget {
+    pub chars: usize,
+    pub lines: usize,
+}
+
+impl LineBudget {
+    pub fn is_full(self, selection: &LineSelection<'_>) -> bool {
+        selection.count() >= self.lines || selection.chars() >= self.chars
+    }
+}
+
 /// The lines that stay.
 #[derive(Clone, Debug)]
 pub struct LineSelection<'a> {
@@ -117,6 +130,10 @@ impl<'a> LineSelection<'a> {
                 self.chars += self.sizes[line];
             }
         }
+    }
+
+    pub fn keep_line(&mut self, line: usize) {
+        self.keep(line..line + 1);
     }
 
     /// Keeps a line and the lines around it.
@@ -175,7 +192,7 @@ mod tests {
         ] {
             let lines = TextLines::of(text);
             let mut selection = LineSelection::none(&lines);
-            kept.iter().for_each(|line| selection.keep(*line..*line + 1));
+            kept.iter().for_each(|line| selection.keep_line(*line));
             assert_eq!(selection.render(&lines), expected);
         }
     }

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use super::filter::{FilterOutput, FilterQuery, FilterSettings, MIN_EVIDENCE_OF_LISTS, RawResult};
 use super::intent::Intent;
 use super::lines::{LineSelection, TextLines};
-use super::relevance::Relevance;
 use super::sections::indent;
 
 /// A shorter list stays.
@@ -20,7 +19,7 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSetting
     if lines.len() <= SHORT_LIST || !settings.filter_by_keywords {
         return None;
     }
-    let relevance = Relevance::of(&query.keywords, query.max_keywords, lines.bodies.iter().copied());
+    let relevance = query.rate(&lines.bodies);
     if !query.distinguishes(&relevance, MIN_EVIDENCE_OF_LISTS) {
         return None;
     }
@@ -28,17 +27,16 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSetting
     order.truncate(settings.max_files);
     let mut selection = LineSelection::none(&lines);
     for at in order {
-        selection.keep(at..at + 1);
-        folders_above(&lines, at).into_iter().for_each(|folder| selection.keep(folder..folder + 1));
+        selection.keep_line(at);
+        folders_above(&lines, at).into_iter().for_each(|folder| selection.keep_line(folder));
     }
     // The folders of the first level show what else there is.
     for (at, line) in lines.bodies.iter().enumerate() {
         if indent(line) == Some(0) && line.trim_end().ends_with('/') {
-            selection.keep(at..at + 1);
+            selection.keep_line(at);
         }
     }
-    let (original, kept) = (lines.len(), selection.count());
-    let mut filtered = FilterOutput::new(selection.render(&lines), "entries", original, kept).with_remarks(&remarks);
+    let mut filtered = FilterOutput::of_lines(&lines, &selection, "entries", &remarks);
     filtered.remark = left_out(&lines, &selection);
     Some(filtered)
 }
@@ -107,8 +105,8 @@ pub fn filter_map(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSet
         return None;
     }
     let texts: Vec<String> = files.iter().map(|file| lines.text(file.clone())).collect();
-    let relevance = Relevance::of(&query.keywords, query.max_keywords, texts.iter().map(String::as_str));
-    let of_lines = Relevance::of(&query.keywords, query.max_keywords, lines.bodies.iter().copied());
+    let relevance = query.rate(&texts);
+    let of_lines = query.rate(&lines.bodies);
     let is_structure = query.intent == Intent::UnderstandStructure;
     if !query.distinguishes(&relevance, MIN_EVIDENCE_OF_LISTS) && !is_structure {
         return None;
@@ -120,13 +118,13 @@ pub fn filter_map(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSet
     let kept = order.len();
     for at in order {
         let file = files[at].clone();
-        selection.keep(file.start..file.start + 1);
+        selection.keep_line(file.start);
         let has_match = file.clone().any(|line| of_lines.scores[line] > 0.0 && line != file.start);
         for line in file.start + 1..file.end {
             let word = lines.bodies[line].trim_start().split(' ').next().unwrap_or_default();
             let stays = if is_structure { TYPES.contains(&word) } else { !has_match || of_lines.scores[line] > 0.0 };
             if stays || of_lines.scores[line] > 0.0 {
-                selection.keep(line..line + 1);
+                selection.keep_line(line);
             }
         }
     }

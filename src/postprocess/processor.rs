@@ -63,43 +63,21 @@ pub fn has_filter(tool: &str) -> bool {
     ResultKind::of(tool).is_some()
 }
 
-/// What selected the parts of a result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tier {
-    Basic,
-    Semantic,
-    Llm,
-}
-
-impl Tier {
-    /// Returns the name in a result's metadata.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Basic => "basic",
-            Self::Semantic => "semantic",
-            Self::Llm => "llm",
-        }
-    }
-}
-
 /// A result of which parts were left out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilteredResult {
-    text: String,
-    pub unit: &'static str,
-    pub original: usize,
-    pub kept: usize,
-    remark: Option<String>,
-    pub tier: Tier,
-    pub intent: Intent,
+    output: FilterOutput,
+    /// What selected the parts.
+    mode: PostprocessMode,
+    intent: Intent,
     pub keywords: Vec<String>,
 }
 
 impl FilteredResult {
     /// Returns the text for the model, with a last line that says what was left out. `whole` is the path of the whole.
     pub fn render(&self, whole: Option<&str>) -> String {
-        let Self { text, unit, original, kept, remark, .. } = self;
-        let what = if self.tier == Tier::Llm {
+        let FilterOutput { text, unit, original, kept, remark } = &self.output;
+        let what = if self.mode == PostprocessMode::Llm {
             format!("a summary of {original} {unit}")
         } else {
             format!("{kept} of {original} {unit}")
@@ -108,20 +86,18 @@ impl FilteredResult {
         let whole = whole.map(|path| format!("; the whole: {path}")).unwrap_or_default();
         format!("{}\n{NOTE}{what}{remark}{whole}]", text.trim_end_matches('\n'))
     }
-}
 
-impl FilteredResult {
     /// Returns the metadata of the result.
     pub fn metadata(&self) -> Map<String, Value> {
         let mut metadata = Map::new();
         let mut add = |key: &str, value: Value| metadata.insert(key.to_owned(), value);
         add("post_processed", true.into());
-        add("tier", self.tier.as_str().into());
+        add("tier", self.mode.as_str().into());
         add("intent", self.intent.as_str().into());
         add("keywords", self.keywords.clone().into());
-        add("original_count", self.original.into());
-        add("kept_count", self.kept.into());
-        add("counted", self.unit.into());
+        add("original_count", self.output.original.into());
+        add("kept_count", self.output.kept.into());
+        add("counted", self.output.unit.into());
         metadata
     }
 }
@@ -176,21 +152,23 @@ impl Postprocessor {
         }
         let kind = ResultKind::of(raw.tool)?;
         let (query, confidence) = self.query(question);
-        let names = query.keywords.iter().take(query.max_keywords).map(|keyword| keyword.text.clone()).collect();
-        let intent = query.intent;
-        let (tier, output) = if query.is_broad {
-            (Tier::Basic, self.without_noise(raw, kind, &query)?)
+        let (mode, output) = if query.is_broad {
+            (PostprocessMode::Basic, self.without_noise(raw, kind, &query)?)
         } else {
             self.select(raw, question, &query, confidence, files, used).await?
         };
-        let FilterOutput { text, unit, original, kept, remark } = with_omissions(raw, output);
-        let result = FilteredResult { text, unit, original, kept, remark, tier, intent, keywords: names };
+        let keywords = query.keywords.into_iter().take(query.max_keywords).map(|keyword| keyword.text).collect();
+        let result = FilteredResult { output: with_omissions(raw, output), mode, intent: query.intent, keywords };
         is_better(raw, &result).then_some(result)
+    }
+
+    fn settings(&self, raw: &RawResult<'_>) -> FilterSettings {
+        FilterSettings::of(self.config.tools.get(raw.tool))
     }
 
     /// Returns what a question asks for, and how sure its intent is (0 to 1).
     fn query(&self, question: &Question) -> (FilterQuery, f64) {
-        let (intent, confidence) = question.intent();
+        let (intent, confidence) = Intent::of(&question.text);
         let max_keywords =
             if self.config.basic.keyword_extraction { self.config.basic.max_keywords as usize } else { 0 };
         let keywords = if max_keywords > 0 { question.candidates() } else { Vec::new() };
@@ -204,7 +182,7 @@ impl Postprocessor {
         if kind != ResultKind::Output || table_filter::is_table(raw) || json_filter::is_json(raw) {
             return None;
         }
-        command_filter::filter(raw, query, &FilterSettings::of(self.config.tools.get(raw.tool)))
+        command_filter::filter(raw, query, &self.settings(raw))
     }
 
     /// Asks the tier of the configuration, and those below it if it has no answer.
@@ -216,7 +194,7 @@ impl Postprocessor {
         confidence: f64,
         files: Option<&dyn FileLines>,
         used: &mut Vec<ModelUse>,
-    ) -> Option<(Tier, FilterOutput)> {
+    ) -> Option<(PostprocessMode, FilterOutput)> {
         let mode = self.config.mode;
         let may_be_summarised =
             raw.text.chars().count() >= MIN_SUMMARY_CHARS && self.config.llm.tools.iter().any(|tool| tool == raw.tool);
@@ -224,10 +202,9 @@ impl Postprocessor {
             let most = self.config.llm.max_summary_length as usize;
             match model.summarise(raw, question, most, used).await {
                 Ok(summary) => {
-                    let lines = raw.text.lines().count();
                     let kept = summary.lines().count();
-                    let filtered = FilterOutput::new(summary, "lines", lines, kept);
-                    return Some((Tier::Llm, filtered));
+                    let filtered = FilterOutput::new(summary, "lines", raw.text.lines().count(), kept);
+                    return Some((PostprocessMode::Llm, filtered));
                 }
                 Err(error) => tracing::warn!(tool = raw.tool, %error, "no model summarised a result"),
             }
@@ -236,12 +213,12 @@ impl Postprocessor {
             self.semantic.as_ref().filter(|_| mode >= PostprocessMode::Semantic && confidence < SURE_CONFIDENCE)
         {
             match semantic.filter(raw, question, &self.config.semantic).await {
-                Ok(Some(filtered)) => return Some((Tier::Semantic, filtered)),
+                Ok(Some(filtered)) => return Some((PostprocessMode::Semantic, filtered)),
                 Ok(None) => {}
                 Err(error) => tracing::warn!(tool = raw.tool, %error, "a result could not be compared by meaning"),
             }
         }
-        Some((Tier::Basic, self.filter_by_words(raw, query, files).await?))
+        Some((PostprocessMode::Basic, self.filter_by_words(raw, query, files).await?))
     }
 
     async fn filter_by_words(
@@ -250,16 +227,15 @@ impl Postprocessor {
         query: &FilterQuery,
         files: Option<&dyn FileLines>,
     ) -> Option<FilterOutput> {
-        let tool = self.config.tools.get(raw.tool);
-        let settings = FilterSettings::of(tool);
+        let settings = self.settings(raw);
         let kind = ResultKind::of(raw.tool)?;
         if query.keywords.is_empty() && query.intent == Intent::General && kind != ResultKind::Output {
             return None;
         }
         match kind {
             ResultKind::Search => {
-                let around = tool.and_then(|tool| tool.add_context_lines).unwrap_or(2) as usize;
-                Some(search_filter::select(raw, query, &settings)?.render(around, files).await)
+                let selected = search_filter::select(raw, query, &settings)?;
+                Some(selected.render(settings.add_context_lines, files).await)
             }
             ResultKind::Hits => search_filter::filter_hits(raw, query, &settings),
             ResultKind::List => listing_filter::filter(raw, query, &settings),
@@ -341,14 +317,14 @@ fn is_diff(lines: &[&str]) -> bool {
 
 /// Returns true if what is left is enough, and so much shorter that it is worth it.
 fn is_better(raw: &RawResult<'_>, result: &FilteredResult) -> bool {
-    let left = result.text.trim().chars().count();
+    let left = result.output.text.trim().chars().count();
     let whole = raw.text.chars().count();
     // The path of the whole is not known yet; it is shorter than this.
     const PATH_CHARS: usize = 160;
     let with_note = result.render(None).chars().count() + PATH_CHARS;
-    (left >= MIN_KEPT_CHARS || result.tier == Tier::Llm)
+    (left >= MIN_KEPT_CHARS || result.mode == PostprocessMode::Llm)
         && with_note as f64 <= whole as f64 * MAX_KEPT_SHARE
-        && result.kept > 0
+        && result.output.kept > 0
 }
 
 #[cfg(test)]

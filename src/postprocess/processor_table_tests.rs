@@ -97,7 +97,7 @@ fn a_table_stays_whole_for_a_range_or_a_comparison() {
         "order 1234-5678 of 1975-04-07",
         "1975-04-07 rather than others",
     ] {
-        assert_eq!(process(question).unwrap_or_else(|| panic!("{question}")).kept, 1, "{question}");
+        assert_eq!(process(question).unwrap_or_else(|| panic!("{question}")).output.kept, 1, "{question}");
     }
 }
 
@@ -130,7 +130,7 @@ fn a_date_is_not_the_start_of_another() {
         [("the number on 1 April 2011", 1), ("2011 年 4 月 1 日的数值", 1), ("number on 2 Jan 2011", 1)]
     {
         let done = process("read_file", &json!({"path": "a.csv"}), &table, question).unwrap();
-        assert_eq!(done.kept, kept, "{question}: {}", done.render(None));
+        assert_eq!(done.output.kept, kept, "{question}: {}", done.render(None));
     }
 }
 
@@ -147,11 +147,11 @@ fn what_is_left_out_is_counted_over_the_whole_result() {
     ] {
         let text = format!("{}\n{marker}\n{}", log(), log());
         let done = process("exec", &json!({"command": "x"}), &text, "database timeout in worker 7").unwrap();
-        assert_eq!(done.original, 9_600);
+        assert_eq!(done.output.original, 9_600);
         assert!(done.render(Some("x")).contains(note), "{}", done.render(Some("x")));
         let text = format!("id,city\n{}\n{marker}\n{}", rows(0..300), rows(300..600));
         let done = process("exec", &json!({"path": "a.csv"}), &text, "id of Oslo, 77").unwrap();
-        assert_eq!((done.original, done.unit), (9_600, "rows"));
+        assert_eq!((done.output.original, done.output.unit), (9_600, "rows"));
         assert!(done.render(None).contains(note), "{}", done.render(None));
     }
 }
@@ -162,6 +162,10 @@ fn an_absurd_count_of_what_is_missing_is_no_count() {
         let marker = format!("[... 1 bytes, {count} lines cut ...]");
         let text = format!("{}\n{marker}\n{marker}\n{marker}\n{}", &log()[..4_000], &log()[4_000..]);
         let done = process("exec", &json!({"command": "x"}), &text, "database timeout in worker 7").unwrap();
-        assert!(done.original >= original && done.original < 10_000_000, "{count}: {}", done.original);
+        assert!(
+            done.output.original >= original && done.output.original < 10_000_000,
+            "{count}: {}",
+            done.output.original
+        );
     }
 }

@@ -79,11 +79,11 @@ fn a_file_keeps_what_the_question_asks_for_with_true_line_numbers() {
         "{shown}"
     );
     assert!(shown.len() < source.len() / 2);
-    assert_eq!((done.intent, done.tier, done.unit), (Intent::General, Tier::Basic, "lines"));
+    assert_eq!((done.intent, done.mode, done.output.unit), (Intent::General, PostprocessMode::Basic, "lines"));
     assert_eq!(done.keywords, ["retry_limit", "computed"]);
     assert!(shown.ends_with(&format!(
         "[filtered for the question: {} of {} lines; the whole: .daoyou/x.txt]",
-        done.kept, done.original
+        done.output.kept, done.output.original
     )));
     let outline = process("read_file", &path, &source, "Show me the structure").unwrap().render(None);
     assert!((0..40).filter(|at| *at != 17).all(|at| outline.contains(&format!("fn part_{at}("))), "{outline}");
@@ -96,7 +96,7 @@ fn a_file_keeps_what_the_question_asks_for_with_true_line_numbers() {
 fn a_search_keeps_at_most_ten_relevant_matches_once_each() {
     let done = process("grep", &json!({"pattern": "let"}), &matches(60), "where is the database opened?").unwrap();
     let shown = done.render(None);
-    assert_eq!((done.original, done.kept, done.unit), (60, 9, "matches"));
+    assert_eq!((done.output.original, done.output.kept, done.output.unit), (60, 9, "matches"));
     assert!((0..60).filter(|at| at % 7 == 3).all(|at| shown.contains(&format!("src/file_{at}.rs:"))), "{shown}");
     assert!(shown.contains("[searched 60 files]"));
     let repeated = (0..40).map(|at| format!("a_{at}.rs:1: open_database();")).collect::<Vec<_>>().join("\n");
@@ -109,7 +109,7 @@ fn a_search_keeps_at_most_ten_relevant_matches_once_each() {
     let shown = done.render(None);
     assert!(shown.contains("a.rs:1: open_database(); [also at b.rs:9]\n"), "{shown}");
     // Both places are shown, and four matches of another text.
-    assert_eq!((done.original, done.kept), (32, 6), "{shown}");
+    assert_eq!((done.output.original, done.output.kept), (32, 6), "{shown}");
     // The place that the question names stands first.
     let places = ["util/a.rs:1", "util/b.rs:2", "store/open.rs:9", "util/c.rs:3"];
     let repeated = places.map(|place| format!("{place}: open_database();")).join("\n");
@@ -158,7 +158,7 @@ fn data_stays_data() {
         "{}",
         done.render(None)
     );
-    assert_eq!((done.original, done.kept, done.unit), (120, 1, "rows"));
+    assert_eq!((done.output.original, done.output.kept, done.output.unit), (120, 1, "rows"));
     assert_eq!(process("read_file", &json!({"path": "people.csv"}), &table, "how many people live in Lisbon?"), None);
 }
 
@@ -235,13 +235,13 @@ fn each_setting_has_an_effect() {
     }
     let lines = |most| {
         let set = ToolFilterConfig { max_lines: Some(most), ..ToolFilterConfig::default() };
-        process_with(with_tool("read_file", set), "read_file", &path, &source, "retry_limit?").unwrap().kept
+        process_with(with_tool("read_file", set), "read_file", &path, &source, "retry_limit?").unwrap().output.kept
     };
     assert!(lines(12) <= 12 && lines(12) < lines(200));
     let kept = |set| {
         process_with(with_tool("grep", set), "grep", &json!({}), &matches(60), "where is the database opened?").unwrap()
     };
-    assert_eq!(kept(ToolFilterConfig { max_results: Some(4), ..ToolFilterConfig::default() }).kept, 4);
+    assert_eq!(kept(ToolFilterConfig { max_results: Some(4), ..ToolFilterConfig::default() }).output.kept, 4);
     let repeated = (0..60)
         .map(|at| format!("a_{at}.rs:1: open_database();\nb_{at}.rs:2: other_{at}();"))
         .collect::<Vec<_>>()
@@ -256,7 +256,7 @@ fn each_setting_has_an_effect() {
         .join("\n");
     let files = |set| {
         process_with(with_tool("glob", set), "glob", &json!({}), &list, "database files of module_7")
-            .map(|done| done.kept)
+            .map(|done| done.output.kept)
     };
     assert!(files(ToolFilterConfig { max_files: Some(3), ..ToolFilterConfig::default() }).unwrap() <= 3);
     assert_eq!(files(ToolFilterConfig { filter_by_keywords: Some(false), ..ToolFilterConfig::default() }), None);
@@ -264,7 +264,10 @@ fn each_setting_has_an_effect() {
     let threshold = |share| {
         let basic = BasicConfig { relevance_threshold: share, ..BasicConfig::default() };
         let config = PostprocessConfig { basic, ..PostprocessConfig::default() };
-        process_with(config, "exec", &json!({"command": "x"}), &log(), "database timeout in worker 7").unwrap().kept
+        process_with(config, "exec", &json!({"command": "x"}), &log(), "database timeout in worker 7")
+            .unwrap()
+            .output
+            .kept
     };
     assert!(threshold(0.2) > threshold(0.95));
 }
@@ -509,9 +512,9 @@ proptest! {
         if let Some(done) = process(tool, &arguments, &text, &question) {
             let shown = done.render(Some(".daoyou/conversations/0123456789abcdef/spill/0123456789abcdef-call_1.txt"));
             prop_assert!(shown.chars().count() <= text.chars().count());
-            prop_assert!(done.kept <= done.original && done.kept > 0);
+            prop_assert!(done.output.kept <= done.output.original && done.output.kept > 0);
             prop_assert_eq!(process(tool, &arguments, &shown, &question), None);
-            if is_numbered && done.unit == "lines" {
+            if is_numbered && done.output.unit == "lines" {
                 for line in shown.lines().filter(|line| line.contains('\t')) {
                     prop_assert!(text.lines().any(|whole| whole == line), "{}", line);
                 }

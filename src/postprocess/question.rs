@@ -4,7 +4,6 @@ use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use super::dates::{QuestionDate, dates_of};
-use super::intent::Intent;
 use super::phrases::has_phrase;
 use crate::text::{is_han, is_stop_word, is_weak_char, stem};
 
@@ -35,160 +34,29 @@ const PHRASES: &[(&str, &[&str])] = &[
 ];
 
 /// English words that are in questions about any result.
-const OF_QUESTIONS: &[&str] = &[
-    "anything",
-    "briefly",
-    "check",
-    "code",
-    "describe",
-    "detail",
-    "details",
-    "did",
-    "does",
-    "doing",
-    "everything",
-    "exactly",
-    "explain",
-    "file",
-    "find",
-    "give",
-    "got",
-    "happen",
-    "happens",
-    "help",
-    "hello",
-    "know",
-    "like",
-    "list",
-    "look",
-    "looking",
-    "make",
-    "mean",
-    "means",
-    "need",
-    "one",
-    "output",
-    "page",
-    "read",
-    "say",
-    "says",
-    "search",
-    "see",
-    "show",
-    "something",
-    "summarise",
-    "summarize",
-    "summary",
-    "tell",
-    "thing",
-    "things",
-    "text",
-    "use",
-    "used",
-    "uses",
-    "using",
-    "want",
-    "way",
-    "work",
-    "works",
-];
+static OF_QUESTIONS: LazyLock<HashSet<&str>> = LazyLock::new(|| {
+    "\
+    anything briefly check code describe detail details did does doing everything exactly explain file find give got \
+    happen happens help hello know like list look looking make mean means need one output page read say says search \
+    see show something summarise summarize summary tell thing things text use used uses using want way work works"
+        .split(' ')
+        .collect()
+});
 /// Chinese words that are in questions about any result.
-const OF_CHINESE_QUESTIONS: &[&str] = &[
-    "为什么",
-    "什么",
-    "怎么",
-    "怎样",
-    "如何",
-    "哪里",
-    "哪些",
-    "哪个",
-    "多少",
-    "几个",
-    "是否",
-    "有没有",
-    "可以",
-    "能不能",
-    "请问",
-    "帮我",
-    "看看",
-    "一下",
-    "告诉",
-    "介绍",
-    "解释",
-    "总结",
-    "概括",
-    "意思",
-    "这个",
-    "那个",
-    "这里",
-    "里面",
-    "其中",
-    "所有",
-    "全部",
-    "需要",
-    "应该",
-    "时候",
-    "之后",
-    "之前",
-    "以及",
-    "还有",
-    "没有",
-    "哪一",
-    "到底",
-    "具体",
-    "关于",
-    "进行",
-    "使用",
-    "通过",
-    "如果",
-    "会不会",
-    "分别",
-    "主要",
-    "代码",
-    "文件里",
-    "发生",
-];
+static OF_CHINESE_QUESTIONS: LazyLock<HashSet<&str>> = LazyLock::new(|| {
+    "\
+    为什么 什么 怎么 怎样 如何 哪里 哪些 哪个 多少 几个 是否 有没有 可以 能不能 请问 帮我 看看 一下 告诉 介绍 解释 \
+    总结 概括 意思 这个 那个 这里 里面 其中 所有 全部 需要 应该 时候 之后 之前 以及 还有 没有 哪一 到底 具体 关于 \
+    进行 使用 通过 如果 会不会 分别 主要 代码 文件里 发生"
+        .split(' ')
+        .collect()
+});
 
-/// Words of questions about the whole of a result.
-const BROAD: &[&str] = &[
-    "summarise",
-    "summarize",
-    "summary",
-    "overview",
-    "tl;dr",
-    "tldr",
-    "main points",
-    "key points",
-    "in short",
-    "how many",
-    "each of",
-    "what is this about",
-    "what's this about",
-    "what's in here",
-    "walk me through",
-    "总结",
-    "概括",
-    "概述",
-    "大意",
-    "摘要",
-    "主要内容",
-    "讲了什么",
-    "讲了些什么",
-    "讲的是什么",
-    "说了什么",
-    "介绍一下",
-    "要点",
-    "归纳",
-    "梳理",
-    "大概",
-    "全部",
-    "每个",
-    "每一",
-    "列出",
-    "有多少",
-    "共多少",
-    "有几",
-];
+/// Words of questions about the whole of a result, with `|` between them.
+const BROAD: &str = "\
+    summarise|summarize|summary|overview|tl;dr|tldr|main points|key points|in short|how many|each of|\
+    what is this about|what's this about|what's in here|walk me through|总结|概括|概述|大意|摘要|主要内容|讲了什么|\
+    讲了些什么|讲的是什么|说了什么|介绍一下|要点|归纳|梳理|大概|全部|每个|每一|列出|有多少|共多少|有几";
 /// Chinese characters behind 多少 that make it a question for a number of things; without one it asks for a value.
 const COUNTED: &str = "个条行种次处项类家人台份张本页篇段层列组对名位例件";
 /// Chinese characters behind 所有 that make it no question about all: 所有权 is ownership.
@@ -220,12 +88,7 @@ impl Question {
     /// Returns true if the question is about the whole of something: no part answers it.
     pub fn is_broad(&self) -> bool {
         let text = self.text.to_lowercase();
-        BROAD.iter().any(|words| has_phrase(&text, words)) || asks_for_all(&text) || asks_for_number(&text)
-    }
-
-    /// Returns the intent, and how sure that is (0 to 1).
-    pub fn intent(&self) -> (Intent, f64) {
-        Intent::of(&self.text)
+        BROAD.split('|').any(|words| has_phrase(&text, words)) || asks_for_all(&text) || asks_for_number(&text)
     }
 
     /// Returns the candidates for keywords, the most distinctive first: identifiers and paths, then the other words in their order.
@@ -246,13 +109,6 @@ impl Question {
         all.retain(|keyword| seen.insert(keyword.text.to_lowercase()));
         all.truncate(MAX_CANDIDATES);
         all
-    }
-
-    /// Returns at most `most` keywords.
-    pub fn keywords(&self, most: usize) -> Vec<Keyword> {
-        let mut keywords = self.candidates();
-        keywords.truncate(most);
-        keywords
     }
 }
 
@@ -364,7 +220,7 @@ fn words_of(word: &str) -> Vec<Keyword> {
     if is_identifier(word) || !word.contains(['/', '.', '-', ':']) {
         let lower = word.to_lowercase();
         let counts = word.chars().count() > 2 || (word.chars().any(char::is_numeric) && word.len() > 1);
-        let is_common = is_stop_word(&lower) || OF_QUESTIONS.contains(&lower.as_str());
+        let is_common = is_stop_word(&lower) || OF_QUESTIONS.contains(lower.as_str());
         let counts = counts && (is_identifier(word) || !is_common);
         return if counts { vec![Keyword::of_word(word)] } else { Vec::new() };
     }
@@ -403,7 +259,7 @@ fn chinese_words(run: &str) -> Vec<String> {
     while at < chars.len() {
         let known = (2..=LONGEST_WORD.min(chars.len() - at)).rev().find_map(|length| {
             let word: String = chars[at..at + length].iter().collect();
-            let is_question = OF_CHINESE_QUESTIONS.contains(&word.as_str());
+            let is_question = OF_CHINESE_QUESTIONS.contains(word.as_str());
             (is_question || TRANSLATIONS.contains_key(word.as_str())).then_some((word, is_question))
         });
         match known {
@@ -455,6 +311,11 @@ pub(super) fn subwords(word: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
+    /// Returns at most five keywords as they were written.
+    fn keywords(question: &Question) -> Vec<String> {
+        question.candidates().into_iter().take(5).map(|keyword| keyword.text).collect()
+    }
+
     #[test]
     fn keywords_are_words_of_both_languages_and_whole_identifiers() {
         for (question, expected) in [
@@ -471,8 +332,7 @@ mod tests {
             ("v2 or v3?", &["v2", "v3"]),
             ("std::mem::take 的用法", &["std::mem::take", "用法"]),
         ] {
-            let found: Vec<String> = Question::new(question).keywords(5).into_iter().map(|word| word.text).collect();
-            assert_eq!(found, expected, "{question}");
+            assert_eq!(keywords(&Question::new(question)), expected, "{question}");
         }
     }
 
@@ -485,8 +345,7 @@ mod tests {
             ("how bigoted", &["bigoted"]),
             ("How large?", &["how large", "large"]),
         ] {
-            let found: Vec<String> = Question::new(question).keywords(5).into_iter().map(|word| word.text).collect();
-            assert_eq!(found, expected, "{question}");
+            assert_eq!(keywords(&Question::new(question)), expected, "{question}");
         }
         for (question, expected) in [
             ("in short, what is it?", true),
@@ -517,15 +376,14 @@ mod tests {
     #[test]
     fn the_models_aim_adds_keywords_after_those_of_the_user() {
         let question = Question { text: "why so slow".to_owned(), aim: "I search read_timeout.".to_owned() };
-        let found: Vec<String> = question.keywords(5).into_iter().map(|word| word.text).collect();
-        assert_eq!(found, ["slow", "read_timeout"]);
+        assert_eq!(keywords(&question), ["slow", "read_timeout"]);
     }
 
     #[test]
     fn a_keyword_also_means_its_parts_and_translations() {
         let words = |question: &str| {
-            let all = Question::new(question).keywords(1);
-            all.into_iter().flat_map(|keyword| keyword.words).map(|(word, _)| word).collect::<Vec<_>>()
+            let first = Question::new(question).candidates().swap_remove(0);
+            first.words.into_iter().map(|(word, _)| word).collect::<Vec<_>>()
         };
         assert_eq!(words("parseHTTPHeaders"), ["parsehttphead", "pars", "http", "header"]);
         assert_eq!(words("重试"), ["retri", "retri", "attempt"]);

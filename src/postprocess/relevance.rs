@@ -101,9 +101,9 @@ pub struct Relevance {
 
 impl Relevance {
     /// Rates the parts of a text; `keywords` in the order of their candidates, of which the first `max_keywords` that occur count.
-    pub fn of<'a>(keywords: &[Keyword], max_keywords: usize, parts: impl Iterator<Item = &'a str>) -> Self {
+    pub fn of(keywords: &[Keyword], max_keywords: usize, parts: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let matcher = KeywordMatcher::new(keywords);
-        let parts: Vec<&str> = parts.collect();
+        let parts: Vec<_> = parts.into_iter().collect();
         if parts.len() > MAX_PARTS {
             return Self {
                 scores: vec![0.0; parts.len()],
@@ -111,7 +111,7 @@ impl Relevance {
                 ..Self::default()
             };
         }
-        let found: Vec<Vec<f64>> = parts.into_iter().map(|part| matcher.find(part)).collect();
+        let found: Vec<Vec<f64>> = parts.iter().map(|part| matcher.find(part.as_ref())).collect();
         let total = found.len() as f64;
         // Where a keyword itself occurs, its parts and translations elsewhere do not make it common.
         let fullest = |keyword: usize| found.iter().map(|part| part[keyword]).fold(0.0, f64::max);
@@ -195,8 +195,7 @@ mod tests {
             ("in April 2013", "2013/4/10,5", 1.0),
             ("端口", "端口8080", 1.0),
         ] {
-            let keywords = Question::new(question).keywords(1);
-            let found = KeywordMatcher::new(&keywords).find(text);
+            let found = KeywordMatcher::new(&Question::new(question).candidates()[..1]).find(text);
             assert_eq!(found, [expected], "{question}: {text}");
         }
     }

@@ -84,15 +84,13 @@ pub fn select<'a>(raw: &RawResult<'a>, query: &FilterQuery, settings: &FilterSet
     }
     let mut order: Vec<usize> = (0..matches.len()).collect();
     let score = |at: usize| {
-        let found = &matches[at];
-        let bonus = match query.intent {
-            Intent::FindUsage => f64::from(u8::from(!is_definition(found.text))) * 0.2,
-            Intent::FindDefinition | Intent::UnderstandStructure => {
-                f64::from(u8::from(is_definition(found.text))) * 0.6
-            }
-            Intent::DebugError | Intent::General => f64::from(u8::from(is_definition(found.text))) * 0.15,
+        let bonus = match (query.intent, is_definition(matches[at].text)) {
+            (Intent::FindUsage, false) => 0.2,
+            (Intent::FindDefinition | Intent::UnderstandStructure, true) => 0.6,
+            (Intent::DebugError | Intent::General, true) => 0.15,
+            _ => 0.0,
         };
-        relevance.scores.get(at).copied().unwrap_or_default() + bonus
+        relevance.scores[at] + bonus
     };
     order.sort_by(|a, b| score(*b).total_cmp(&score(*a)).then(a.cmp(b)));
     let has_enough = |at: &usize| relevance.scores[*at] >= query.threshold * relevance.best;
@@ -105,8 +103,7 @@ pub fn select<'a>(raw: &RawResult<'a>, query: &FilterQuery, settings: &FilterSet
 
 /// Rates the paths and texts of matches by the question.
 fn rate(matches: &[SearchMatch<'_>], query: &FilterQuery) -> Relevance {
-    let texts: Vec<String> = matches.iter().map(|found| format!("{} {}", found.path, found.text)).collect();
-    Relevance::of(&query.keywords, query.max_keywords, texts.iter().map(String::as_str))
+    query.rate(matches.iter().map(|found| format!("{} {}", found.path, found.text)))
 }
 
 /// Joins matches of the same text: the best one stays, and says where the others are, the next best first.
@@ -189,7 +186,7 @@ pub fn filter_hits(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSe
         };
         blocks.retain(|block| address(block).is_none_or(|address| seen.insert(address)));
     }
-    let relevance = Relevance::of(&query.keywords, query.max_keywords, blocks.iter().copied());
+    let relevance = query.rate(&blocks);
     let mut order = if relevance.is_distinctive() { relevance.ranked() } else { (0..blocks.len()).collect() };
     order.truncate(settings.max_results);
     order.sort_unstable();

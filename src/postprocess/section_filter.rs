@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::filter::{FilterOutput, FilterQuery, FilterSettings, MIN_EVIDENCE, RawResult};
 use super::intent::Intent;
-use super::lines::{LineSelection, TextLines};
+use super::lines::{LineBudget, LineSelection, TextLines};
 use super::relevance::Relevance;
 use super::sections::{TextKind, TextSection, heading_level, is_definition, sections};
 
@@ -77,31 +77,20 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSetting
     } else if !query.distinguishes(&relevance, MIN_EVIDENCE) {
         return None;
     }
-    let budget = SectionBudget { chars: body.chars().count().min(raw.limit), lines: settings.max_lines };
+    let budget = LineBudget { chars: body.chars().count().min(raw.limit), lines: settings.max_lines };
     let has_best = select(&lines, &parts, &relevance, query, budget, &mut selection);
     // An outline answers by itself if no section holds what else the question names.
     let is_outline = query.intent == Intent::UnderstandStructure && relevance.best <= 0.0;
     if !has_best && !is_outline {
         return None;
     }
-    let (original, kept) = (lines.len(), selection.count());
-    Some(FilterOutput::new(selection.render(&lines), "lines", original, kept).with_remarks(&remarks))
-}
-
-/// What may stay.
-#[derive(Clone, Copy)]
-struct SectionBudget {
-    chars: usize,
-    lines: usize,
+    Some(FilterOutput::of_lines(&lines, &selection, "lines", &remarks))
 }
 
 /// Rates sections by the question. A definition counts more if its name fits, and a section of the kind that the intent asks for.
 fn rate(lines: &TextLines<'_>, parts: &[TextSection], query: &FilterQuery) -> Relevance {
-    let texts: Vec<String> = parts.iter().map(|part| with_above(lines, part)).collect();
-    let mut relevance = Relevance::of(&query.keywords, query.max_keywords, texts.iter().map(String::as_str));
-    let names: Vec<String> =
-        parts.iter().map(|part| part.definition.map_or_else(String::new, |at| lines.bodies[at].to_owned())).collect();
-    let of_names = Relevance::of(&query.keywords, query.max_keywords, names.iter().map(String::as_str));
+    let mut relevance = query.rate(parts.iter().map(|part| with_above(lines, part)));
+    let of_names = query.rate(parts.iter().map(|part| part.definition.map_or("", |at| lines.bodies[at])));
     for (at, part) in parts.iter().enumerate() {
         if part.definition.is_some() && of_names.scores[at] > 0.0 {
             relevance.scores[at] *=
@@ -137,10 +126,10 @@ fn wanted_by_intent(intent: Intent, lines: &TextLines<'_>, part: &TextSection) -
 /// Keeps the definitions and headings.
 fn outline(lines: &TextLines<'_>, parts: &[TextSection], kind: TextKind, selection: &mut LineSelection<'_>) {
     match kind {
-        TextKind::Code => parts.iter().filter_map(|part| part.definition).for_each(|at| selection.keep(at..at + 1)),
+        TextKind::Code => parts.iter().filter_map(|part| part.definition).for_each(|at| selection.keep_line(at)),
         _ => {
             let headings = (0..lines.len()).filter(|at| heading_level(&lines.bodies, *at).is_some());
-            headings.for_each(|at| selection.keep(at..at + 1));
+            headings.for_each(|at| selection.keep_line(at));
         }
     }
 }
@@ -151,7 +140,7 @@ fn select(
     parts: &[TextSection],
     relevance: &Relevance,
     query: &FilterQuery,
-    budget: SectionBudget,
+    budget: LineBudget,
     selection: &mut LineSelection<'_>,
 ) -> bool {
     let highest = relevance.scores.iter().copied().fold(0.0, f64::max);
@@ -178,10 +167,8 @@ fn select(
             }
         } else if is_relevant && (part.lines.len() > SHORT_SECTION || best == Some(at)) {
             // A long section, or the best one: the lines around its keywords.
-            let left = SectionBudget {
-                chars: chars(share).saturating_sub(used.0),
-                lines: budget.lines.saturating_sub(used.1),
-            };
+            let left =
+                LineBudget { chars: chars(share).saturating_sub(used.0), lines: budget.lines.saturating_sub(used.1) };
             keep_best_lines(lines, part, query, left, selection);
         } else {
             continue;
@@ -210,7 +197,7 @@ fn with_neighbours(relevance: &Relevance, at: usize) -> f64 {
 fn keep_section(lines: &TextLines<'_>, part: &TextSection, range: Range<usize>, selection: &mut LineSelection<'_>) {
     selection.keep(range);
     for at in &part.above {
-        selection.keep(*at..at + 1);
+        selection.keep_line(*at);
         // The rule under a heading.
         if lines.bodies.get(at + 1).is_some_and(|line| line.len() > 2 && line.chars().all(|c| "=-~".contains(c))) {
             selection.keep(*at..at + 2);
@@ -223,10 +210,10 @@ fn keep_best_lines(
     lines: &TextLines<'_>,
     part: &TextSection,
     query: &FilterQuery,
-    budget: SectionBudget,
+    budget: LineBudget,
     selection: &mut LineSelection<'_>,
 ) {
-    let rated = Relevance::of(&query.keywords, query.max_keywords, part.lines.clone().map(|at| lines.bodies[at]));
+    let rated = query.rate(&lines.bodies[part.lines.clone()]);
     let (mut chars, mut count) = (0, 0);
     for at in rated.relevant(0.0) {
         let line = part.lines.start + at;
@@ -239,7 +226,7 @@ fn keep_best_lines(
         (chars, count) = (chars + lines.chars(range.clone()), count + range.len());
         // The first line is the heading or the definition, if it is no long paragraph itself.
         if lines.chars(part.lines.start..part.lines.start + 1) <= LONGEST_HEADING {
-            selection.keep(part.lines.start..part.lines.start + 1);
+            selection.keep_line(part.lines.start);
         }
         keep_section(lines, part, range, selection);
     }

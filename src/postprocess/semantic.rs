@@ -72,10 +72,9 @@ impl SemanticFilter {
         let mut selection = LineSelection::none(&lines);
         for (_, at) in rated {
             selection.keep(parts[at].lines.clone());
-            parts[at].above.iter().for_each(|line| selection.keep(*line..*line + 1));
+            parts[at].above.iter().for_each(|line| selection.keep_line(*line));
         }
-        let (original, kept) = (lines.len(), selection.count());
-        Ok(Some(FilterOutput::new(selection.render(&lines), "lines", original, kept).with_remarks(&remarks)))
+        Ok(Some(FilterOutput::of_lines(&lines, &selection, "lines", &remarks)))
     }
 
     /// Returns the vectors of texts, asking only for those that are not cached.

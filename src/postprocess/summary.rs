@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::filter::RawResult;
 use super::question::Question;
 use crate::chat::{ChatMessage, Usage};
-use crate::llm::{ChatRequest, Cost, Images, ModelChoice, Models, NoDeltas};
+use crate::llm::{ChatRequest, Cost, ModelChoice, Models, NoDeltas};
 
 /// The longest text that a model is given, in characters; of a longer one the start and the end.
 const MAX_CHARS: usize = 120_000;
@@ -63,10 +63,9 @@ impl ResultSummarizer {
             model: model.clone(),
             system: TASK.into(),
             messages: vec![ChatMessage::user(prompt(raw, question, most))],
-            images: Images::default(),
-            tools: [].into(),
             temperature: Some(0.0),
             max_tokens: u32::try_from(most * TOKENS_FOR_CHARS).ok(),
+            ..ChatRequest::default()
         };
         let response = tokio::time::timeout(TIMEOUT, provider.chat(&request, &NoDeltas)).await;
         let response = response

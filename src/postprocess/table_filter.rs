@@ -7,7 +7,7 @@ use regex::Regex;
 use super::filter::{FilterOutput, FilterQuery, FilterSettings, MIN_EVIDENCE, RawResult};
 use super::lines::{LineSelection, TextLines};
 use super::phrases::has_phrase;
-use super::relevance::{KeywordMatcher, Relevance};
+use super::relevance::KeywordMatcher;
 use crate::text::pattern;
 
 /// A table has at least so many rows, and this share of its lines has as many columns as the first.
@@ -17,110 +17,17 @@ const REGULAR_SHARE: f64 = 0.9;
 /// The most lines of comments that stay above a table.
 const MAX_COMMENTS: usize = 40;
 
-/// Words of questions about all rows: the largest one, their number, or all within a range.
-const OF_ALL_ROWS: &[&str] = &[
-    "most",
-    "least",
-    "highest",
-    "lowest",
-    "largest",
-    "smallest",
-    "biggest",
-    "maximum",
-    "minimum",
-    "richest",
-    "poorest",
-    "oldest",
-    "youngest",
-    "longest",
-    "shortest",
-    "latest",
-    "earliest",
-    "average",
-    "mean",
-    "median",
-    "total",
-    "sum",
-    "how many",
-    "count",
-    "rank",
-    "top",
-    "compare",
-    "trend",
-    "最",
-    "平均",
-    "总",
-    "合计",
-    "一共",
-    "排名",
-    "排行",
-    "多少个",
-    "几个",
-    "趋势",
-    "对比",
-    "第一",
-    "前三",
-    "前五",
-    "前十",
-    // Ranges and comparisons.
-    "between",
-    "since",
-    "before",
-    "after",
-    "until",
-    "till",
-    "during",
-    "through",
-    "over",
-    "under",
-    "above",
-    "below",
-    "within",
-    "beyond",
-    "exceed",
-    "exceeds",
-    "exceeding",
-    "exceeded",
-    "fewer",
-    "greater",
-    "up to",
-    "no more",
-    "no less",
-    "at most",
-    "or more",
-    "or less",
-    "or later",
-    "or earlier",
-    "or higher",
-    "or lower",
-    "onward",
-    "onwards",
-    "以来",
-    "以前",
-    "以后",
-    "以上",
-    "以下",
-    "以内",
-    "之后",
-    "之前",
-    "之间",
-    "之内",
-    "期间",
-    "超过",
-    "超出",
-    "大于",
-    "小于",
-    "多于",
-    "少于",
-    "高于",
-    "低于",
-    "等于",
-    "早于",
-    "晚于",
-    "不到",
-    "不足",
-    "至少",
-];
+/// Words of questions about all rows: the largest one, or their number; with `|` between them.
+const OF_ALL_ROWS: &str = "\
+    most|least|highest|lowest|largest|smallest|biggest|maximum|minimum|richest|poorest|oldest|youngest|longest|\
+    shortest|latest|earliest|average|mean|median|total|sum|how many|count|rank|top|compare|trend|最|平均|总|合计|一共|\
+    排名|排行|多少个|几个|趋势|对比|第一|前三|前五|前十";
+/// Words of questions about all rows within a range, or of a comparison.
+const OF_RANGES: &str = "\
+    between|since|before|after|until|till|during|through|over|under|above|below|within|beyond|exceed|exceeds|\
+    exceeding|exceeded|fewer|greater|up to|no more|no less|at most|or more|or less|or later|or earlier|or higher|\
+    or lower|onward|onwards|以来|以前|以后|以上|以下|以内|之后|之前|之间|之内|期间|超过|超出|大于|小于|多于|少于|高于|\
+    低于|等于|早于|晚于|不到|不足|至少";
 
 const MONTH: &str = "(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*";
 const YEAR: &str = r"(1[5-9]|20)\d\d";
@@ -160,7 +67,7 @@ fn asks_for_all_rows(question: &str) -> bool {
         let plain = ISO_DATE.replace_all(&question, "1");
         RANGE.is_match(&NO_RANGE.replace_all(&plain, " ").replace("1/1", "1 - 1"))
     };
-    OF_ALL_ROWS.iter().any(|words| has_phrase(&question, words)) || is_range()
+    OF_ALL_ROWS.split('|').chain(OF_RANGES.split('|')).any(|words| has_phrase(&question, words)) || is_range()
 }
 
 /// Returns the sign between the columns if the lines are a table.
@@ -214,7 +121,7 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSetting
         .map(|(keyword, _)| keyword.clone())
         .collect();
     let query = &FilterQuery { keywords, ..query.clone() };
-    let relevance = Relevance::of(&query.keywords, query.max_keywords, rows.iter().copied());
+    let relevance = query.rate(rows);
     if !query.distinguishes(&relevance, MIN_EVIDENCE) {
         return None;
     }
@@ -226,7 +133,7 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSetting
     // The header, and the rule that may be under it. Years name columns, too: the first line stays also if it may be a row.
     let has_rule = rows[0].chars().all(|c| "-+|=: ".contains(c));
     selection.keep(head.saturating_sub(MAX_COMMENTS)..(above + 1).max(head + usize::from(has_rule)));
-    order.into_iter().for_each(|row| selection.keep(row + head..row + head + 1));
+    order.into_iter().for_each(|row| selection.keep_line(row + head));
     let mut filtered = FilterOutput::new(selection.render(&lines), "rows", rows.len(), kept).with_remarks(&remarks);
     filtered.remark = (fitting > kept).then(|| format!("{fitting} rows fit"));
     Some(filtered)

@@ -20,8 +20,8 @@ const MAX_DESCRIPTION: usize = 1_024;
 const MAX_ENTRY: usize = 200;
 /// The most entries of a list.
 const MAX_ENTRIES: usize = 200;
-/// The fields that say nothing to daoyou, and are for people.
-const DESCRIPTIVE: [&str; 3] = ["metadata", "inputs", "outputs"];
+/// The fields of other systems that are read by people alone.
+const DESCRIPTIVE: [&str; 2] = ["inputs", "outputs"];
 const KNOWN: [&str; 21] = [
     "agents",
     "branches",
@@ -95,7 +95,10 @@ impl ProfileManifest {
     pub fn parse(bytes: &[u8]) -> Result<Self, ManifestProblem> {
         let text = std::str::from_utf8(bytes).map_err(|_| (None, "is not valid UTF-8; save it as UTF-8".to_owned()))?;
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let fields = ProfileFields { text, map: read_yaml(text)? };
+        let map = parse_yaml(text, MAX_ENTRY).map_err(|(line, cause)| {
+            (line.and_then(|line| usize::try_from(line).ok()), format!("is not valid YAML: {cause}"))
+        })?;
+        let fields = ProfileFields { text, map };
         let required = |key: &str| {
             let text = fields.text(key)?.filter(|text| !text.is_empty());
             text.ok_or_else(|| (fields.line(key), format!("has no {key}; add `{key}: …`")))
@@ -170,16 +173,16 @@ struct PromptFields {
     use_agent_default: bool,
 }
 
-fn read_yaml(text: &str) -> Result<Map<String, Value>, ManifestProblem> {
+/// Parses YAML within bounds. An error has its line, if known, and its cause in at most `max_chars` characters.
+pub(super) fn parse_yaml<T: DeserializeOwned>(text: &str, max_chars: usize) -> Result<T, (Option<u64>, String)> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! { max_depth: MAX_DEPTH, max_events: MAX_EVENTS },
         duplicate_keys: DuplicateKeyPolicy::Error,
         with_snippet: false,
     };
-    serde_saphyr::from_str_with_options::<Map<String, Value>>(text, options).map_err(|error| {
-        let line = error.location().and_then(|location| usize::try_from(location.line()).ok());
-        let cause = truncate(&one_line(&error.without_snippet().to_string()), MAX_ENTRY);
-        (line, format!("is not valid YAML: {cause}"))
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        let line = error.location().map(|location| location.line());
+        (line, truncate(&one_line(&error.without_snippet().to_string()), max_chars))
     })
 }
 
@@ -264,7 +267,7 @@ impl ProfileFields<'_> {
         let unknown = unknown.map(|key| {
             (self.line(key), format!("{:?} is no field of a profile; it is not used", truncate(&one_line(key), 80)))
         });
-        let of_people = DESCRIPTIVE[1..].iter().filter(|key| self.get(key).is_some());
+        let of_people = DESCRIPTIVE.iter().filter(|key| self.get(key).is_some());
         let of_people = of_people.map(|key| (self.line(key), format!("{key} is not used; say it in the prompt")));
         unknown.chain(of_people).collect()
     }

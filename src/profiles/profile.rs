@@ -37,7 +37,7 @@ pub struct AgentProfile {
     pub skills: Option<BTreeSet<String>>,
     /// The agents that it leads.
     pub team: Vec<String>,
-    /// What it is told of them.
+    /// The part of its prompt about them.
     pub guidance: Option<String>,
     pub branches: Vec<AgentBranch>,
     /// The compiled `branches`.

@@ -131,14 +131,12 @@ pub(super) fn agent_of(
         tools: tools.map_err(|wrong| (None, format!("tools: {wrong}")))?,
         team: manifest.team.clone(),
         branches: manifest.branches.clone(),
-        guidance: None,
-        choices: Vec::new(),
         workflow: workflow_of(profile)?,
         skills: manifest.skills.clone().map(|skills| skills.into_iter().collect()),
         access: access.map_err(|(list, wrong)| (None, format!("permissions.{list}: {wrong}")))?,
         rounds: manifest.rounds,
         memory: manifest.memory,
-        workspace: None,
+        ..AgentProfile::default()
     })
 }
 

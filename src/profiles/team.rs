@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::definition::AgentOrchestrator;
 use super::profile::{AgentProfile, BranchChoice, BranchValues};
-use super::workflow::Workflow;
+use super::workflow::{SPAWN, Workflow};
 use crate::text::BoundedTemplate;
 
 /// The most agents of a team, and the most branches.
@@ -14,8 +14,6 @@ const MAX_TEAM: usize = 20;
 const MAX_ABOUT: usize = 500;
 /// The agents of `parallel_explore` that names none.
 const EXPLORER: &str = "explorer";
-/// The tool that hands a task to an agent.
-const SPAWN: &str = "spawn";
 /// The names that `when` may use.
 const NAMES: [&str; 5] = ["user_input", "channel", "chat", "sender", "files"];
 
@@ -74,10 +72,15 @@ fn lead(agent: &mut AgentProfile, all: &BTreeMap<String, Arc<AgentProfile>>) -> 
         guidance.push_str(&format!("\n- {name}: {}", member.description));
     }
     agent.guidance = Some(guidance);
+    add_spawn(agent);
+    Ok(())
+}
+
+/// Gives an agent the tool that hands tasks to others.
+fn add_spawn(agent: &mut AgentProfile) {
     if let Some(tools) = agent.tools.as_mut().filter(|tools| !tools.iter().any(|tool| tool == SPAWN)) {
         tools.push(SPAWN.to_owned());
     }
-    Ok(())
 }
 
 /// Checks the agents and tools of a workflow.
@@ -105,10 +108,8 @@ fn follow(
         }
         agent.team.push(name.to_owned());
     }
-    if !agent.team.is_empty()
-        && let Some(tools) = agent.tools.as_mut().filter(|tools| !tools.iter().any(|tool| tool == SPAWN))
-    {
-        tools.push(SPAWN.to_owned());
+    if !agent.team.is_empty() {
+        add_spawn(agent);
     }
     Ok(())
 }
@@ -151,12 +152,11 @@ fn choose(agent: &mut AgentProfile, all: &BTreeMap<String, Arc<AgentProfile>>) -
             return wrong(format!("about of {} is longer than {MAX_ABOUT} characters", branch.agent));
         }
         let source = format!("{{% if {when} %}}1{{% endif %}}");
-        let template = (!when.is_empty()).then(|| BoundedTemplate::new(&source, "an agent", &NAMES)).transpose();
-        let template = template.and_then(|when| {
-            when.as_ref().map_or(Ok(()), |when| when.render(BranchValues::default()).map(drop))?;
-            Ok(when)
-        });
-        match template {
+        let compile = || {
+            let template = BoundedTemplate::new(&source, "an agent", &NAMES)?;
+            template.render(BranchValues::default()).map(|_| template)
+        };
+        match (!when.is_empty()).then(compile).transpose() {
             Ok(when) => {
                 agent.choices.push(BranchChoice { when, about: about.to_owned(), agent: chosen.name.clone() });
             }

@@ -104,7 +104,8 @@ async fn add(store: &Store, name: &str, scope: &str, reuse: bool) -> Result<Valu
         let known = TokenScope::ALL.map(TokenScope::as_str).join(", ");
         return Err(TokenError::Invalid(format!("scope: {scope:.100?} is not known; allowed: {known}")));
     };
-    let token = new_token().map_err(|error| StoreError::Row(format!("no random numbers: {error}")))?;
+    let secret = new_secret().map_err(|error| StoreError::Row(format!("no random numbers: {error}")))?;
+    let token = format!("{TOKEN_PREFIX}{}", encode_secret(&secret));
     let (hash, own) = (secret_hash(token.as_bytes()), name.to_owned());
     let write = move |connection: &Connection| {
         if access::count_tokens(connection)? >= MAX_TOKENS {
@@ -140,14 +141,6 @@ fn view(row: &AccessTokenRow) -> Value {
 /// Returns true if a text has the form of a named token.
 pub fn is_named_token(text: &[u8]) -> bool {
     text.starts_with(TOKEN_PREFIX.as_bytes())
-}
-
-/// Returns a new named token.
-///
-/// # Errors
-/// The system has no random numbers.
-fn new_token() -> Result<String, getrandom::Error> {
-    Ok(format!("{TOKEN_PREFIX}{}", encode_secret(&new_secret()?)))
 }
 
 /// Returns 256 random bits.

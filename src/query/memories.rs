@@ -9,7 +9,7 @@ use super::rows::timestamp;
 use super::sessions::{self, check_search_text, import_faults};
 use crate::memory::{
     self, EntryRequest, ExportedMemory, HitLocation, MemoryEntry, MemoryError, MemoryKind, MemoryOrigin,
-    MemorySelection, MemoryService, MemorySettings, NewMemoryEntry, Owner, OwnerSelection, RecallHit, RecallQuery,
+    MemorySelection, MemoryService, MemorySettings, NewMemoryEntry, OwnerSelection, RecallHit, RecallQuery,
     RememberOutcome,
 };
 use crate::store::{Connection, Durability, StoreError, memories, memory_queries, notes, vectors};
@@ -131,6 +131,8 @@ fn answer(
     settings: &MemorySettings,
     now: Timestamp,
 ) -> Result<Answer, MemoryError> {
+    let parse_since =
+        |since: Option<&str>| since.map(|since| memory::parse_since(since, now, &settings.zone)).transpose();
     Ok(Answer::Complete(match query {
         MemoryQuery::List { selection, limit } => {
             let limit = limit.unwrap_or(LIST_DEFAULT).min(LIST_LIMIT);
@@ -139,16 +141,22 @@ fn answer(
         MemoryQuery::Show(id) => show(connection, *id)?,
         MemoryQuery::Search { text, selection, since, limit } => {
             let kind = selection.kind()?;
-            let mut query =
-                recall_query(text, selection.owner_selection(&settings.identities)?.owners(connection)?, *limit)?;
-            query.kinds = kind.map_or_else(|| MemoryKind::ALL.to_vec(), |kind| vec![kind]);
-            query.messages = kind.is_none();
-            query.since = since.as_deref().map(|since| memory::parse_since(since, now, &settings.zone)).transpose()?;
-            return Ok(Answer::Search(query));
+            let owners = selection.owner_selection(&settings.identities)?.owners(connection)?;
+            check_search_text(text)?;
+            return Ok(Answer::Search(RecallQuery {
+                text: text.trim().to_owned(),
+                owners,
+                kinds: kind.map_or_else(|| MemoryKind::ALL.to_vec(), |kind| vec![kind]),
+                messages: kind.is_none(),
+                session: None,
+                since: parse_since(since.as_deref())?,
+                until: None,
+                least: LEAST_SIMILARITY,
+                limit: count(*limit),
+            }));
         }
         MemoryQuery::SearchMessages { text, session, since, limit } => {
-            let since = since.as_deref().map(|since| memory::parse_since(since, now, &settings.zone)).transpose()?;
-            sessions::search(connection, text, session.as_deref(), since, count(*limit))?
+            sessions::search(connection, text, session.as_deref(), parse_since(since.as_deref())?, count(*limit))?
         }
         MemoryQuery::Export(selection) => export(connection, selection, settings)?,
         MemoryQuery::Stats => stats(connection, settings, now)?,
@@ -238,22 +246,6 @@ fn show(connection: &Connection, id: i64) -> Result<Value, MemoryError> {
     let before = memories::replaced_memories(connection, id)?;
     shown["before"] = before.into_iter().filter_map(MemoryEntry::from_row).map(|entry| view(&entry)).collect();
     Ok(shown)
-}
-
-/// Returns a query for `text` without kinds.
-fn recall_query(text: &str, owners: Vec<Owner>, limit: Option<u32>) -> Result<RecallQuery, MemoryError> {
-    check_search_text(text)?;
-    Ok(RecallQuery {
-        text: text.trim().to_owned(),
-        owners,
-        kinds: Vec::new(),
-        messages: false,
-        session: None,
-        since: None,
-        until: None,
-        least: LEAST_SIMILARITY,
-        limit: count(limit),
-    })
 }
 
 fn count(limit: Option<u32>) -> usize {

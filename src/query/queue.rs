@@ -97,32 +97,24 @@ pub(super) fn show(connection: &Connection, id: Uuid) -> Result<Option<Value>, S
 
 /// Retries all entries of these classes, the oldest first.
 pub(super) fn retry_all(connection: &Connection, classes: &[RetryClass]) -> Result<AppliedChange, StoreError> {
-    let (mut after, mut deliveries, mut messages, mut waiting) = (Vec::new(), 0, 0, 0);
+    let (mut after, mut deliveries, mut waiting) = (Vec::new(), 0, 0);
+    let run = |(session, messages)| AfterCommit::Run { session, messages };
     for class in classes {
-        match class {
-            RetryClass::Dead | RetryClass::Unknown => {
-                for id in outbox::ids_in_state(connection, class.as_str(), RETRY_LIMIT)? {
-                    after.extend(
-                        outbox::retry(connection, id)?.map(|row| AfterCommit::Deliver { channel: row.channel }),
-                    );
-                    deliveries += 1;
-                }
+        if matches!(class, RetryClass::Dead | RetryClass::Unknown) {
+            for id in outbox::ids_in_state(connection, class.as_str(), RETRY_LIMIT)? {
+                after.extend(outbox::retry(connection, id)?.map(|row| AfterCommit::Deliver { channel: row.channel }));
+                deliveries += 1;
             }
-            RetryClass::Failed | RetryClass::Waiting => {}
         }
         match class {
             RetryClass::Dead => {
                 for row in inbox::dead(connection, RETRY_LIMIT)?.iter().rev() {
-                    let revived = inbox::revive(connection, row.id)?;
-                    messages += revived.as_ref().map_or(0, |(_, messages)| *messages);
-                    after.extend(revived.map(|(session, messages)| AfterCommit::Run { session, messages }));
+                    after.extend(inbox::revive(connection, row.id)?.map(run));
                 }
             }
             RetryClass::Failed => {
                 for turn in inbox::failed_turns(connection, RETRY_LIMIT)? {
-                    let revived = revive_failed(connection, turn)?;
-                    messages += revived.as_ref().map_or(0, |(_, messages)| *messages);
-                    after.extend(revived.map(|(session, messages)| AfterCommit::Run { session, messages }));
+                    after.extend(revive_failed(connection, turn)?.map(run));
                 }
             }
             RetryClass::Waiting => {
@@ -136,6 +128,8 @@ pub(super) fn retry_all(connection: &Connection, classes: &[RetryClass]) -> Resu
             RetryClass::Unknown => {}
         }
     }
+    let revived = |one: &AfterCommit| if let AfterCommit::Run { messages, .. } = one { *messages } else { 0 };
+    let messages: usize = after.iter().map(revived).sum();
     let answer = json!({ "deliveries": deliveries, "messages": messages, "waiting": waiting });
     Ok(AppliedChange { answer, after: AfterCommit::All(after) })
 }

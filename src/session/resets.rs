@@ -190,8 +190,7 @@ mod tests {
 
     #[tokio::test]
     async fn notes_to_a_session_do_not_count_as_use() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let (_folder, store) = Store::temporary();
         let look = |connection: &Connection| {
             let mut found = Vec::new();
             // `s` somebody says something, `t` it is told something, `n` it begins anew: an hour apart, the last one an hour ago.

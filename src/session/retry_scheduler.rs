@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use daoyou_channels::SessionKey;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -95,12 +95,12 @@ impl RetryScheduler {
 
     /// Returns a mark to be taken before a try, so that an answer during the try is not missed.
     pub fn answer_count(&self) -> u64 {
-        self.lock().answers
+        self.table.lock().answers
     }
 
     /// Records that a turn was tried in vain and waits.
     pub fn park(&self, turn: Uuid, session: &SessionKey, awaited: RetryTerms) {
-        self.lock().park(turn, session, awaited, Instant::now(), random_fraction());
+        self.table.lock().park(turn, session, awaited, Instant::now(), random_fraction());
         self.has_parked.cancel();
         self.changed.notify_one();
     }
@@ -112,28 +112,28 @@ impl RetryScheduler {
 
     /// Lets the turn wait until [`RetryScheduler::resume`].
     pub fn await_others(&self, turn: Uuid) {
-        self.lock().awaiting_others.insert(turn);
+        self.table.lock().awaiting_others.insert(turn);
     }
 
     /// Ends that wait; the caller wakes its session.
     pub fn resume(&self, turn: Uuid) {
-        self.lock().awaiting_others.remove(&turn);
+        self.table.lock().awaiting_others.remove(&turn);
     }
 
     /// Ends all such waits: a turn that has to wait on is parked again.
     pub fn resume_all(&self) {
-        self.lock().awaiting_others.clear();
+        self.table.lock().awaiting_others.clear();
     }
 
     /// Returns true if the turn must go on waiting.
     pub fn must_wait(&self, turn: Uuid) -> bool {
-        let table = self.lock();
+        let table = self.table.lock();
         table.awaiting_others.contains(&turn) || table.turns.get(&turn).is_some_and(|parked| parked.until.is_some())
     }
 
     /// Records that the turn is being tried.
     pub fn start_try(&self, turn: Uuid) {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         table.awaiting_others.remove(&turn);
         if let Some(parked) = table.turns.get_mut(&turn) {
             parked.until = None;
@@ -142,14 +142,14 @@ impl RetryScheduler {
 
     /// Forgets a turn that has ended.
     pub fn remove(&self, turn: Uuid) {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         table.awaiting_others.remove(&turn);
         table.turns.remove(&turn);
     }
 
     /// Records that a provider has answered; turns that wait for it are tried now.
     pub fn provider_answered(&self, provider: &str) {
-        if self.lock().provider_answered(provider, Instant::now()) {
+        if self.table.lock().provider_answered(provider, Instant::now()) {
             self.changed.notify_one();
         }
     }
@@ -158,7 +158,7 @@ impl RetryScheduler {
     pub fn retry_session(&self, session: &SessionKey) {
         let now = Instant::now();
         for parked in
-            self.lock().turns.values_mut().filter(|parked| parked.session == *session && parked.until.is_some())
+            self.table.lock().turns.values_mut().filter(|parked| parked.session == *session && parked.until.is_some())
         {
             parked.until = Some(now);
         }
@@ -168,7 +168,7 @@ impl RetryScheduler {
     /// Tries all waiting turns now, since the providers have changed.
     pub fn retry_all(&self) {
         let now = Instant::now();
-        for parked in self.lock().turns.values_mut().filter(|parked| parked.until.is_some()) {
+        for parked in self.table.lock().turns.values_mut().filter(|parked| parked.until.is_some()) {
             parked.until = Some(now);
         }
         self.changed.notify_one();
@@ -178,7 +178,7 @@ impl RetryScheduler {
     pub async fn next_due(&self) -> SessionKey {
         loop {
             let changed = self.changed.notified();
-            let next = match self.lock().next(Instant::now()) {
+            let next = match self.table.lock().next(Instant::now()) {
                 NextRetry::Due(session) => return session,
                 NextRetry::At(next) => next,
             };
@@ -187,10 +187,6 @@ impl RetryScheduler {
                 None => changed.await,
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, ParkingTable> {
-        self.table.lock()
     }
 }
 
@@ -325,6 +321,6 @@ mod tests {
         room.retry_session(&"s".into());
         assert_eq!(timeout(Duration::ZERO, room.next_due()).await.unwrap().as_str(), "s");
         room.remove(turn);
-        assert!(room.lock().turns.is_empty());
+        assert!(room.table.lock().turns.is_empty());
     }
 }

@@ -121,7 +121,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::store::inbox::{self, InboxState, NewInboxRow};
+    use crate::store::inbox::{self, NewInboxRow};
     use crate::store::{Durability, Store};
 
     /// A turn of `sender`; one that is trusted as `?` is a stranger's.
@@ -133,24 +133,9 @@ mod tests {
             _ => Trust::Known,
         };
         let own = str::to_owned;
-        inbox::insert(
-            connection,
-            &NewInboxRow {
-                id,
-                channel: own("in"),
-                external_id: id.to_string(),
-                session: own(session),
-                chat_id: own("c"),
-                sender: own(sender),
-                trust: trust.as_str(),
-                content: own("hello"),
-                attachments: own("[]"),
-                metadata: own("{}"),
-                origin: own("{}"),
-                received_at: 1,
-                state: InboxState::Queued,
-            },
-        )?;
+        let (channel, trust) = (own("in"), trust.as_str());
+        let row = NewInboxRow { channel, sender: own(sender), trust, ..NewInboxRow::sample(id, session) };
+        inbox::insert(connection, &row)?;
         let rows = inbox::of_turn(connection, id)?;
         begin(connection, session, &rows, identities)?;
         messages::append(connection, session, id, [("user", "{}".to_owned())].into_iter())?;
@@ -160,8 +145,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_session_belongs_to_its_first_writer_until_others_write_there() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let (_folder, store) = Store::temporary();
         for (number, (writers, owner, is_shared, due)) in [
             ("me", "owner", false, None),
             ("me me", "owner", false, None),

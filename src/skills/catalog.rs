@@ -19,8 +19,10 @@ use crate::tools::allow_rule_fault;
 
 /// Turns that begin soon after a look share it, so that short looks take at most one part in so many of the time.
 const LOOK_SHARE: u32 = 10;
-/// How old a shared look may be.
+/// How old a look may be that a turn shares although its message came later.
 const MAX_STALE: Duration = Duration::from_millis(10);
+/// How old a look may be that began after the message of a turn.
+const MAX_AGE: Duration = Duration::from_secs(1);
 
 /// The source of the skills that are part of the program.
 const BUILT_IN_SOURCE: &str = "built-in";
@@ -75,10 +77,10 @@ struct LookTiming {
 }
 
 impl CatalogState {
-    /// Returns the list of the last look if that was a moment ago.
-    fn recent(&self) -> Option<Arc<SkillList>> {
+    /// Returns the list of the last look if it began within `age`, or a moment ago.
+    fn recent(&self, age: Duration) -> Option<Arc<SkillList>> {
         let LookTiming { began, took } = self.last_look?;
-        (began.elapsed() < (took * LOOK_SHARE).min(MAX_STALE)).then(|| self.list.clone())
+        (began.elapsed() < (took * LOOK_SHARE).min(MAX_STALE).max(age.min(MAX_AGE))).then(|| self.list.clone())
     }
 }
 
@@ -132,16 +134,16 @@ impl SkillCatalog {
         self.look_with(&mut self.state.lock())
     }
 
-    /// Returns the skills of a look a moment ago, if there was one. It does not block.
-    pub fn recent(&self) -> Option<Arc<SkillList>> {
-        self.state.try_lock()?.recent()
+    /// Returns the skills of a look that began within `age`, or a moment ago, if there was one. It does not block.
+    pub fn recent(&self, age: Duration) -> Option<Arc<SkillList>> {
+        self.state.try_lock()?.recent(age)
     }
 
-    /// Returns the skills as they are on disk, or were a moment ago.
-    pub fn look_or_recent(&self) -> Arc<SkillList> {
+    /// Returns the skills as they are on disk, or were within `age`, or a moment ago.
+    pub fn look_or_recent(&self, age: Duration) -> Arc<SkillList> {
         let mut state = self.state.lock();
         // Another turn may have looked while this one waited.
-        state.recent().unwrap_or_else(|| self.look_with(&mut state))
+        state.recent(age).unwrap_or_else(|| self.look_with(&mut state))
     }
 
     fn look_with(&self, state: &mut CatalogState) -> Arc<SkillList> {

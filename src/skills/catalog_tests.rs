@@ -324,7 +324,8 @@ async fn find_skills_finds_by_words_in_english_and_chinese() {
     assert_eq!(says(&tool, json!({"query": "count sheep"})).await.lines().count(), 10);
     let context = crate::tools::testing::context();
     for tool in [&tool as &dyn Tool, &SkillTool::load(world.catalog())] {
-        assert_eq!((tool.access(), tool.replay()), (ToolAccess::Reads, ReplayPolicy::Idempotent));
+        let definition = tool.definition();
+        assert_eq!((definition.access, definition.replay), (ToolAccess::Reads, ReplayPolicy::Idempotent));
         assert!(!tool.allows_untrusted(&json!({}), &context));
     }
 }

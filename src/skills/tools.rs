@@ -13,12 +13,10 @@ use super::catalog::SkillCatalog;
 use super::loading::render_skill;
 use super::search::find_skills;
 use super::skill::{Skill, SkillList};
-use crate::chat::ToolSpec;
 use crate::text::nearest::BY_EDITS;
 use crate::text::{plain_line, truncate};
 use crate::tools::{
-    OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolAllowList, ToolContext, ToolOutcome, ToolResult,
-    TruncationStrategy, tool_spec,
+    OutputLimit, Tool, ToolAllowList, ToolContext, ToolDefinition, ToolOutcome, ToolResult, TruncationStrategy,
 };
 
 /// The tools' names.
@@ -54,7 +52,7 @@ enum SkillTask {
 
 /// Loads the instructions of a skill, or finds the skills for a task.
 pub struct SkillTool {
-    spec: ToolSpec,
+    definition: ToolDefinition,
     catalog: Arc<SkillCatalog>,
     task: SkillTask,
 }
@@ -62,47 +60,26 @@ pub struct SkillTool {
 impl SkillTool {
     /// Returns `load_skill`.
     pub fn load(catalog: Arc<SkillCatalog>) -> Self {
-        let spec = tool_spec::<LoadSkillArgs>(LOAD_SKILL, "Load a skill");
-        Self { spec, catalog, task: SkillTask::Load }
+        let definition = ToolDefinition {
+            // Instructions are of little use in parts.
+            output_limit: OutputLimit { chars: 100_000, lines: 5_000 },
+            output_strategy: TruncationStrategy::HeadOnly,
+            ..ToolDefinition::reading::<LoadSkillArgs>(LOAD_SKILL, "Load a skill")
+        };
+        Self { definition, catalog, task: SkillTask::Load }
     }
 
     /// Returns `find_skills`.
     pub fn find(catalog: Arc<SkillCatalog>) -> Self {
-        Self {
-            spec: tool_spec::<FindSkillsArgs>(FIND_SKILLS, "Find skills for a task"),
-            catalog,
-            task: SkillTask::Find,
-        }
+        let definition = ToolDefinition::reading::<FindSkillsArgs>(FIND_SKILLS, "Find skills for a task");
+        Self { definition, catalog, task: SkillTask::Find }
     }
 }
 
 #[async_trait]
 impl Tool for SkillTool {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn replay(&self) -> ReplayPolicy {
-        ReplayPolicy::Idempotent
-    }
-
-    fn access(&self) -> ToolAccess {
-        ToolAccess::Reads
-    }
-
-    fn output_limit(&self) -> OutputLimit {
-        match self.task {
-            // Instructions are of little use in parts.
-            SkillTask::Load => OutputLimit { chars: 100_000, lines: 5_000 },
-            SkillTask::Find => OutputLimit::default(),
-        }
-    }
-
-    fn output_strategy(&self) -> TruncationStrategy {
-        match self.task {
-            SkillTask::Load => TruncationStrategy::HeadOnly,
-            SkillTask::Find => TruncationStrategy::default(),
-        }
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {

@@ -60,8 +60,7 @@ pub fn token_name(connection: &Connection, name: &str) -> Result<TokenName, Stor
 pub fn add_token(connection: &Connection, name: &str, hash: &SecretHash, scope: &str) -> Result<(), StoreError> {
     execute(connection, "DELETE FROM access_tokens WHERE name = ? AND revoked_at IS NOT NULL", [name])?;
     let sql = "INSERT INTO access_tokens (name, hash, scope, created_at) VALUES (?, ?, ?, ?)";
-    execute(connection, sql, params![name, hash, scope, now_ms()])?;
-    Ok(())
+    execute(connection, sql, params![name, hash, scope, now_ms()]).map(drop)
 }
 
 /// Revokes a token and ends its logins; returns whether there was one. Its name stays known.
@@ -93,8 +92,7 @@ pub fn is_use_due(used_at: Option<i64>, now: i64) -> bool {
 
 /// Stores that a token is used now.
 pub fn touch_token(connection: &Connection, name: &str) -> Result<(), StoreError> {
-    execute(connection, "UPDATE access_tokens SET used_at = ? WHERE name = ?", params![now_ms(), name])?;
-    Ok(())
+    execute(connection, "UPDATE access_tokens SET used_at = ? WHERE name = ?", params![now_ms(), name]).map(drop)
 }
 
 /// Adds a login, and removes those that have ended or are too many. The `seal` of a login with a named token is the token's hash:
@@ -111,8 +109,7 @@ pub fn add_login(
         "DELETE FROM page_logins WHERE hash IN (SELECT hash FROM page_logins ORDER BY used_at DESC LIMIT -1 OFFSET ?)";
     execute(connection, sql, [MAX_LOGINS - 1])?;
     let sql = "INSERT INTO page_logins (hash, token, seal, created_at, used_at) VALUES (?1, ?2, ?3, ?4, ?4)";
-    execute(connection, sql, params![hash, token, seal, now])?;
-    Ok(())
+    execute(connection, sql, params![hash, token, seal, now]).map(drop)
 }
 
 /// Returns a login that has not ended, and whether its last use is to be stored.
@@ -134,14 +131,12 @@ pub fn find_login(connection: &Connection, hash: &SecretHash) -> Result<Option<(
 
 /// Stores that a login is used now.
 pub fn touch_login(connection: &Connection, hash: &SecretHash) -> Result<(), StoreError> {
-    execute(connection, "UPDATE page_logins SET used_at = ? WHERE hash = ?", params![now_ms(), hash])?;
-    Ok(())
+    execute(connection, "UPDATE page_logins SET used_at = ? WHERE hash = ?", params![now_ms(), hash]).map(drop)
 }
 
 /// Ends a login.
 pub fn remove_login(connection: &Connection, hash: &SecretHash) -> Result<(), StoreError> {
-    execute(connection, "DELETE FROM page_logins WHERE hash = ?", [hash])?;
-    Ok(())
+    execute(connection, "DELETE FROM page_logins WHERE hash = ?", [hash]).map(drop)
 }
 
 /// A file that was uploaded.
@@ -176,8 +171,7 @@ pub fn add_file(
 pub fn use_file(connection: &Connection, id: &str, uploader: Option<&str>) -> Result<(), StoreError> {
     let sql =
         "UPDATE page_files SET used_at = ?1 WHERE id = ?2 AND used_at IS NULL AND uploader = ifnull(?3, uploader)";
-    execute(connection, sql, params![now_ms(), id, uploader])?;
-    Ok(())
+    execute(connection, sql, params![now_ms(), id, uploader]).map(drop)
 }
 
 /// Returns all uploaded files.
@@ -216,8 +210,7 @@ mod tests {
 
     #[tokio::test]
     async fn uploads_of_one_token_have_a_limit() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let (_folder, store) = Store::temporary();
         let work = |connection: &Connection| {
             let (large, small) = (r#"{"size":400000}"#, r#"{"size":1}"#);
             let limit = Some(400_000 + 2 * MIN_FILE_BYTES);
@@ -251,8 +244,7 @@ mod tests {
 
     #[tokio::test]
     async fn logins_end_with_their_token_with_time_and_by_number() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let (_folder, store) = Store::temporary();
         let work = |connection: &Connection| {
             assert_eq!(token_name(connection, "phone")?, TokenName::Unused);
             add_token(connection, "phone", &[1; 32], "chat")?;

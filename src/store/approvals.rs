@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
-use super::sql::{execute, select, select_optional, select_value};
+use super::sql::{execute, select, select_optional, select_parsed, select_value};
 use super::{StoreError, messages, now_ms};
 
 /// The most sources that are kept for one conversation.
@@ -126,8 +126,7 @@ pub fn find_code(connection: &Connection, code: &str) -> Result<Option<ApprovalR
 /// Returns what waits for an answer, the oldest first.
 pub fn pending(connection: &Connection, limit: u32) -> Result<Vec<ApprovalRow>, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM approvals WHERE state = 'pending' ORDER BY created_at, id LIMIT ?");
-    let rows: Vec<_> = select(connection, &sql, [limit], |row| Ok(read_row(row)))?;
-    rows.into_iter().collect()
+    select_parsed(connection, &sql, [limit], read_row)
 }
 
 /// Counts the requests by state.
@@ -150,8 +149,7 @@ pub fn answer(connection: &Connection, id: Uuid, state: ApprovalState, reason: &
 /// Marks what nobody answered until `now`; returns the turns and sessions that go on.
 pub fn expire(connection: &Connection, now: i64) -> Result<Vec<(Uuid, String)>, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM approvals WHERE state = 'pending' AND expires_at <= ?");
-    let rows: Vec<_> = select(connection, &sql, [now], |row| Ok(read_row(row)))?;
-    let rows = rows.into_iter().collect::<Result<Vec<ApprovalRow>, _>>()?;
+    let rows = select_parsed(connection, &sql, [now], read_row)?;
     for row in &rows {
         answer(connection, row.id, ApprovalState::Expired, "")?;
     }
@@ -244,8 +242,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_approval_is_answered_once() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("a.db")).unwrap();
+        let (_folder, store) = Store::temporary();
         let work = |connection: &Connection| {
             let later = now_ms() + 60_000;
             assert!(insert(connection, &new("a", later))? && !insert(connection, &new("a", later))?);
@@ -277,8 +274,7 @@ mod tests {
 
     #[tokio::test]
     async fn grants_and_sources_end_with_the_conversation() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("a.db")).unwrap();
+        let (_folder, store) = Store::temporary();
         let work = |connection: &Connection| {
             insert(connection, &new("a", 1))?;
             let row = find(connection, id_of(Uuid::from_u128(7), "a"))?.unwrap();

@@ -115,8 +115,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_change_is_seen_in_its_area_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let (_folder, store) = Store::temporary();
         let work = |connection: &Connection| {
             let mut before = StoreFingerprint::read(connection)?;
             for (sql, expected) in [

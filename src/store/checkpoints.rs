@@ -1,12 +1,12 @@
 //! Checkpoints: a conversation can go back to the end of each turn. Nothing is deleted: going back begins a new epoch with
 //! copies of the messages, and a fork is a new session that begins with them.
 
-use rusqlite::{Connection, OptionalExtension, ToSql, params};
+use rusqlite::{Connection, ToSql, params};
 use uuid::Uuid;
 
-use super::inbox::{self, InboxState};
+use super::inbox::{self, InboxRow, InboxState};
 use super::session_memory::{self, CopiedMessages};
-use super::sql::{execute, select_optional, select_value};
+use super::sql::{execute, select_optional, select_parsed, select_value};
 use super::{StoreError, messages, now_ms, ownership, turn_steps};
 
 /// The most messages that are copied, the newest: many times what a model is given.
@@ -142,8 +142,7 @@ pub fn of_turn(connection: &Connection, turn: Uuid) -> Result<Checkpoint, Checkp
 /// Returns the checkpoint of `session` right after `turn`. The check fails if the turn's journal, as far as it is kept, or a
 /// message was changed after it was written.
 pub fn find(connection: &Connection, session: &str, turn: Uuid) -> Result<Checkpoint, CheckpointError> {
-    let is_open = |state: InboxState| matches!(state, InboxState::Queued | InboxState::Running | InboxState::Waiting);
-    if inbox::of_turn(connection, turn)?.iter().any(|row| is_open(row.state)) {
+    if inbox::of_turn(connection, turn)?.iter().any(InboxRow::is_open) {
         return Err(CheckpointError::Running(turn));
     }
     let steps = turn_steps::of_turn(connection, turn)?;
@@ -202,7 +201,7 @@ pub fn check_new(connection: &Connection, session: &str) -> Result<(), Checkpoin
     }
     let known = "SELECT EXISTS (SELECT 1 FROM sessions WHERE session = ?1)
         OR EXISTS (SELECT 1 FROM inbox INDEXED BY inbox_open WHERE session = ?1 AND state NOT IN ('done', 'dead'))";
-    if connection.query_row(known, [session], |row| row.get(0)).map_err(StoreError::from)? {
+    if select_value(connection, known, [session])? {
         return Err(CheckpointError::Exists(session.to_owned()));
     }
     Ok(())
@@ -212,35 +211,26 @@ pub fn check_new(connection: &Connection, session: &str) -> Result<(), Checkpoin
 pub fn list(connection: &Connection, session: &str, limit: u32) -> Result<Vec<CheckpointSummary>, StoreError> {
     let from = messages::session(connection, session)?.next_seq - LOOK_BACK;
     // With max(), SQLite takes the other columns from the row of the maximum.
-    let mut statement = connection.prepare_cached(
-        "SELECT m.turn, m.at, m.body, max(n.at), n.name
+    let sql = "SELECT m.turn, m.at, m.body, max(n.at), n.name
          FROM (SELECT turn, at, body, max(-seq) FROM messages WHERE session = ?1 AND seq >= ?2 AND role = 'user'
                GROUP BY turn ORDER BY turn DESC LIMIT ?3) m
          LEFT JOIN point_names n ON n.session = ?1 AND n.turn = m.turn
-         GROUP BY m.turn ORDER BY m.turn DESC",
-    )?;
-    let rows = statement.query_map(params![session, from, limit], |row| {
-        Ok((row.get::<_, String>(0)?, row.get(1)?, row.get(2)?, row.get(4)?))
-    })?;
-    rows.map(|row| {
-        let (turn, at, body, name) = row?;
-        Ok(CheckpointSummary { turn: turn.parse()?, at, name, body })
+         GROUP BY m.turn ORDER BY m.turn DESC";
+    select_parsed(connection, sql, params![session, from, limit], |row| {
+        let turn = row.get::<_, String>(0)?.parse()?;
+        Ok(CheckpointSummary { turn, at: row.get(1)?, name: row.get(4)?, body: row.get(2)? })
     })
-    .collect()
 }
 
 /// Returns the list entry of a checkpoint.
 pub fn summary(connection: &Connection, point: &Checkpoint) -> Result<Option<CheckpointSummary>, StoreError> {
     let Checkpoint { turn, session, from, to, .. } = point;
-    let mut statement = connection.prepare_cached(
-        "SELECT m.at, m.body, n.name FROM messages m
+    let sql = "SELECT m.at, m.body, n.name FROM messages m
          LEFT JOIN point_names n ON n.session = m.session AND n.turn = m.turn
-         WHERE m.session = ? AND m.turn = ? AND m.seq >= ? AND m.seq < ? AND m.role = 'user' LIMIT 1",
-    )?;
-    let read = |row: &rusqlite::Row<'_>| {
+         WHERE m.session = ? AND m.turn = ? AND m.seq >= ? AND m.seq < ? AND m.role = 'user' LIMIT 1";
+    select_optional(connection, sql, params![session, turn.to_string(), from, to], |row| {
         Ok(CheckpointSummary { turn: *turn, at: row.get(0)?, body: row.get(1)?, name: row.get(2)? })
-    };
-    Ok(statement.query_row(params![session, turn.to_string(), from, to], read).optional()?)
+    })
 }
 
 /// Returns the turn after which the session stands now, or `None` if its epoch has no messages.
@@ -257,8 +247,7 @@ pub fn set_name(connection: &Connection, session: &str, turn: Uuid, name: &str) 
     execute(connection, sql, params![session, name, turn.to_string(), now_ms()])?;
     let sql = "DELETE FROM point_names WHERE session = ?1 AND name NOT IN
                 (SELECT name FROM point_names WHERE session = ?1 ORDER BY at DESC, name LIMIT ?2)";
-    execute(connection, sql, params![session, MAX_NAMES])?;
-    Ok(())
+    execute(connection, sql, params![session, MAX_NAMES]).map(drop)
 }
 
 /// Returns the beginning of a turn's id. It is the time in milliseconds, which identifies one turn of a session.
@@ -270,8 +259,7 @@ pub fn short_id(turn: Uuid) -> String {
 fn last_message_of(connection: &Connection, session: &str, turn: Uuid) -> Result<Option<(i64, i64)>, StoreError> {
     let sql =
         "SELECT epoch, max(seq) + 1 FROM messages WHERE session = ? AND turn = ? GROUP BY epoch ORDER BY epoch LIMIT 1";
-    let found = select_optional(connection, sql, [session, &turn.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    Ok(found)
+    select_optional(connection, sql, [session, &turn.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
 /// Returns the seq of the first message to copy: the beginning of a turn.
@@ -334,9 +322,7 @@ fn id_prefix(id: &str) -> Result<String, CheckpointError> {
 }
 
 fn turns(connection: &Connection, sql: &str, parameters: &[&dyn ToSql]) -> Result<Vec<Uuid>, StoreError> {
-    let mut statement = connection.prepare_cached(sql)?;
-    let rows = statement.query_map(parameters, |row| row.get::<_, String>(0))?;
-    rows.map(|turn| Ok(turn?.parse()?)).collect()
+    select_parsed(connection, sql, parameters, |row| Ok(row.get::<_, String>(0)?.parse()?))
 }
 
 fn single_turn(id: &str, turns: &[Uuid]) -> Result<Uuid, CheckpointError> {

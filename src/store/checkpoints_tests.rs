@@ -20,26 +20,8 @@ fn live(connection: &Connection, number: u32, text: &str) -> Result<Uuid, StoreE
 }
 
 fn accept(connection: &Connection, id: Uuid, text: &str) -> Result<(), StoreError> {
-    let own = |text: &str| text.to_owned();
-    inbox::insert(
-        connection,
-        &NewInboxRow {
-            id,
-            channel: own("cli"),
-            external_id: id.to_string(),
-            session: own(SESSION),
-            chat_id: own("direct"),
-            sender: own("owner"),
-            trust: "owner",
-            content: own(text),
-            attachments: own("[]"),
-            metadata: own("{}"),
-            origin: own("{}"),
-            received_at: 1,
-            state: InboxState::Queued,
-        },
-    )?;
-    Ok(())
+    let message = NewInboxRow { content: text.to_owned(), ..NewInboxRow::sample(id, SESSION) };
+    inbox::insert(connection, &message).map(drop)
 }
 
 /// Returns what the model would be given: the first word of each message.
@@ -55,8 +37,7 @@ fn view(connection: &Connection, session: &str) -> Result<String, StoreError> {
 }
 
 async fn with_store<T: Send + 'static>(work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static) -> T {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+    let (_folder, store) = Store::temporary();
     store.write(Durability::Logged, work).await.unwrap()
 }
 

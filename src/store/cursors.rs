@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, params};
 
-use super::sql::{execute, select_optional, select_value};
+use super::sql::{execute, select, select_optional, select_value};
 use super::{StoreError, now_ms};
 
 /// A skipped position.
@@ -23,8 +23,7 @@ pub fn get(connection: &Connection, channel: &str, source: &str) -> Result<Optio
 pub fn set(connection: &Connection, channel: &str, source: &str, position: &str) -> Result<(), StoreError> {
     let sql = "INSERT INTO cursors (channel, source, position, updated_at) VALUES (?, ?, ?, ?)
              ON CONFLICT (channel, source) DO UPDATE SET position = excluded.position, updated_at = excluded.updated_at";
-    execute(connection, sql, params![channel, source, position, now_ms()])?;
-    Ok(())
+    execute(connection, sql, params![channel, source, position, now_ms()]).map(drop)
 }
 
 /// Moves the cursor without a turn, and records the reason.
@@ -37,8 +36,7 @@ pub fn skip(
 ) -> Result<(), StoreError> {
     set(connection, channel, source, position)?;
     let sql = "INSERT OR REPLACE INTO skipped (channel, source, position, reason, at) VALUES (?, ?, ?, ?, ?)";
-    execute(connection, sql, params![channel, source, position, reason, now_ms()])?;
-    Ok(())
+    execute(connection, sql, params![channel, source, position, reason, now_ms()]).map(drop)
 }
 
 /// Returns the number of positions that `channel` skipped, and the last of them, at most `limit`, the newest first.
@@ -48,11 +46,9 @@ pub fn skipped(
     limit: u32,
 ) -> Result<(usize, Vec<SkippedPosition>), StoreError> {
     let count = select_value(connection, "SELECT count(*) FROM skipped WHERE channel = ?", [channel])?;
-    let mut statement = connection.prepare_cached(
-        "SELECT source, position, reason, at FROM skipped INDEXED BY skipped_at WHERE channel = ? ORDER BY at DESC LIMIT ?",
-    )?;
-    let rows = statement.query_map(params![channel, limit], |row| {
+    let sql = "SELECT source, position, reason, at FROM skipped INDEXED BY skipped_at WHERE channel = ? ORDER BY at DESC LIMIT ?";
+    let last = select(connection, sql, params![channel, limit], |row| {
         Ok(SkippedPosition { source: row.get(0)?, position: row.get(1)?, reason: row.get(2)?, at: row.get(3)? })
     })?;
-    Ok((count, rows.collect::<Result<_, _>>()?))
+    Ok((count, last))
 }

@@ -26,8 +26,7 @@ pub fn marked_outputs(connection: &Connection) -> Result<Vec<String>, StoreError
 /// Marks the output files of a turn for removal.
 pub fn mark_output(connection: &Connection, turn: &str) -> Result<(), StoreError> {
     let sql = "INSERT OR IGNORE INTO forgotten_outputs (turn) VALUES (?)";
-    execute(connection, sql, [turn])?;
-    Ok(())
+    execute(connection, sql, [turn]).map(drop)
 }
 
 /// Records that the output files of these turns are removed.
@@ -154,8 +153,7 @@ pub fn replace_body(connection: &Connection, session: &str, seq: i64, body: &str
     let role: Option<String> = select_optional(connection, sql, params![session, seq], |row| row.get(0))?;
     let digest = role.map(|role| messages::digest(&role, body));
     let sql = "UPDATE messages SET body = ?3, digest = ?4 WHERE session = ?1 AND seq = ?2";
-    execute(connection, sql, params![session, seq, body, digest])?;
-    Ok(())
+    execute(connection, sql, params![session, seq, body, digest]).map(drop)
 }
 
 /// Deletes the steps of a turn that has ended, and marks its output files for removal. A turn that still runs needs its steps.
@@ -187,23 +185,20 @@ pub fn forget_delivered(connection: &Connection, turn: &str) -> Result<(), Store
 
 /// Replaces the text of the inbox rows of a turn.
 pub fn replace_inbox_text(connection: &Connection, turn: &str, content: &str) -> Result<(), StoreError> {
-    execute(connection, "UPDATE inbox SET content = ?2 WHERE turn = ?1", [turn, content])?;
-    Ok(())
+    execute(connection, "UPDATE inbox SET content = ?2 WHERE turn = ?1", [turn, content]).map(drop)
 }
 
 /// Removes every snapshot, since all of them hold what everyone knows.
 pub fn drop_all_snapshots(connection: &Connection) -> Result<(), StoreError> {
     let sql = "UPDATE session_memory SET snapshot = NULL WHERE snapshot IS NOT NULL";
     execute(connection, sql, [])?;
-    execute(connection, "DELETE FROM snapshots", [])?;
-    Ok(())
+    execute(connection, "DELETE FROM snapshots", []).map(drop)
 }
 
 /// Detaches a removed summary from all sessions.
 pub fn detach_summary(connection: &Connection, id: i64) -> Result<(), StoreError> {
     let sql = "UPDATE session_memory SET summary = NULL WHERE summary = ?";
-    execute(connection, sql, [id])?;
-    Ok(())
+    execute(connection, sql, [id]).map(drop)
 }
 
 /// Returns the memories of kind `task` that were derived from a turn.

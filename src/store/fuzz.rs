@@ -41,21 +41,10 @@ fn content(number: u128) -> String {
 }
 
 fn insert(connection: &Connection, number: u128) {
-    let text = |text: &str| text.to_owned();
     let message = inbox::NewInboxRow {
-        id: Uuid::from_u128(number + 1),
-        channel: text("webhook:in"),
         external_id: format!("m{number}"),
-        session: text("s"),
-        chat_id: text("c"),
-        sender: text("ann"),
-        trust: "known",
         content: content(number),
-        attachments: text("[]"),
-        metadata: text("{}"),
-        origin: text("{}"),
-        received_at: 1,
-        state: inbox::InboxState::Queued,
+        ..inbox::NewInboxRow::sample(Uuid::from_u128(number + 1), "s")
     };
     inbox::insert(connection, &message).expect("a message that is new");
 }

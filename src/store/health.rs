@@ -9,7 +9,7 @@ use rusqlite::ErrorCode;
 use rusqlite::ffi::{SQLITE_CORRUPT_VTAB, SQLITE_IOERR_SHORT_READ};
 use tokio_util::sync::CancellationToken;
 
-use super::StoreError;
+use super::{StoreError, files};
 
 /// The state in the file beside a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,9 +101,7 @@ pub fn record_sound_check(database: &Path) -> std::io::Result<()> {
 
 /// Removes the suspicion: the database was exchanged, or ran without a fault until its end.
 pub fn remove_suspicion(database: &Path) {
-    if let Err(error) = fs::remove_file(suspect_file(database))
-        && error.kind() != std::io::ErrorKind::NotFound
-    {
+    if let Err(error) = files::remove(&suspect_file(database)) {
         tracing::warn!(%error, "the record of suspected damage could not be removed");
     }
 }

@@ -13,6 +13,8 @@ use daoyou_channels::text::hex;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
+use super::files;
+
 const MAGIC: &str = "daoyou mark 1";
 
 /// `MAGIC`, the id of the database, the seq in 20 digits, 16 digits of a checksum, separated by spaces, and a line feed.
@@ -82,9 +84,7 @@ impl HighWaterMark {
         file.write_all_at(&render(record), 0)?;
         file.set_len(LENGTH as u64)?;
         file.sync_all()?;
-        if let Some(folder) = path.parent() {
-            File::open(folder)?.sync_all()?;
-        }
+        files::sync_folder(path)?;
         Ok(Self { path: path.to_owned(), file, record, has_failed: false })
     }
 

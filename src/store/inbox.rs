@@ -4,7 +4,7 @@ use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
 use super::StoreError;
-use super::sql::{execute, select, select_optional, select_value};
+use super::sql::{execute, select, select_optional, select_parsed, select_value};
 
 /// A row to insert.
 #[derive(Clone, Debug)]
@@ -26,6 +26,29 @@ pub struct NewInboxRow {
     pub received_at: i64,
     /// `queued`, or `done` for a message that is answered at once.
     pub state: InboxState,
+}
+
+#[cfg(any(test, fuzzing))]
+impl NewInboxRow {
+    /// Returns a queued message of Ann, who is known to a webhook.
+    pub fn sample(id: Uuid, session: &str) -> Self {
+        let text = str::to_owned;
+        Self {
+            id,
+            channel: text("webhook:in"),
+            external_id: id.to_string(),
+            session: text(session),
+            chat_id: text("c"),
+            sender: text("ann"),
+            trust: "known",
+            content: text("hi"),
+            attachments: text("[]"),
+            metadata: text("{}"),
+            origin: text("{}"),
+            received_at: 1,
+            state: InboxState::Queued,
+        }
+    }
 }
 
 /// The state of a message.
@@ -98,23 +121,12 @@ const COLUMNS: &str = "seq, id, channel, external_id, session, chat_id, sender, 
 /// SQLite builds a temporary table each time, even to decide at each write whether a row belongs into the index.
 pub(super) const OPEN: &str = "state NOT IN ('done', 'dead')";
 
-/// The outcome of an [`insert`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum InsertOutcome {
-    New,
-    /// `(channel, external_id)` is known, as this message.
-    Known {
-        id: Uuid,
-        session: String,
-    },
-}
-
-/// Inserts a row unless its `(channel, external_id)` is known. A known one uses up no `seq`, because a gap in them means a
-/// loss.
-pub fn insert(connection: &Connection, message: &NewInboxRow) -> Result<InsertOutcome, StoreError> {
+/// Inserts a row unless its `(channel, external_id)` is known; returns whether it is new. A known one uses up no `seq`, because
+/// a gap in them means a loss.
+pub fn insert(connection: &Connection, message: &NewInboxRow) -> Result<bool, StoreError> {
     // A lookup instead of ON CONFLICT, which would use up a seq.
-    if let Some(row) = find_external(connection, &message.channel, &message.external_id)? {
-        return Ok(InsertOutcome::Known { id: row.id, session: row.session });
+    if find_external(connection, &message.channel, &message.external_id)?.is_some() {
+        return Ok(false);
     }
     let sql = "INSERT INTO inbox (id, channel, external_id, session, chat_id, sender, trust, content, attachments,
                 metadata, received_at, turn, state, origin)
@@ -138,7 +150,7 @@ pub fn insert(connection: &Connection, message: &NewInboxRow) -> Result<InsertOu
             message.origin,
         ],
     )?;
-    Ok(InsertOutcome::New)
+    Ok(true)
 }
 
 /// Returns the highest `seq` ever given, including those of deleted rows.
@@ -194,14 +206,11 @@ pub fn count_waiting(connection: &Connection) -> Result<usize, StoreError> {
 /// Returns the turns that were answered with an error and not stopped by their user, the oldest first. Slash commands, which
 /// have no steps, are left out: their repetition would no longer be wanted.
 pub fn failed_turns(connection: &Connection, limit: u32) -> Result<Vec<Uuid>, StoreError> {
-    let mut statement = connection.prepare_cached(
-        "SELECT DISTINCT i.turn FROM inbox i JOIN outbox o ON o.turn = i.turn AND o.slot = 'reply'
+    let sql = "SELECT DISTINCT i.turn FROM inbox i JOIN outbox o ON o.turn = i.turn AND o.slot = 'reply'
          WHERE i.state = 'done' AND json_extract(o.body, '$.error.code') <> 'stopped'
            AND EXISTS (SELECT 1 FROM turn_steps s WHERE s.turn = i.turn AND s.kind = 'context')
-         ORDER BY i.seq LIMIT ?",
-    )?;
-    let turns = statement.query_map([limit], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
-    turns.iter().map(|turn| Ok(turn.parse()?)).collect()
+         ORDER BY i.seq LIMIT ?";
+    select_parsed(connection, sql, [limit], |row| Ok(row.get::<_, String>(0)?.parse()?))
 }
 
 /// Queues the messages of a turn that ended again; returns their number.
@@ -243,29 +252,25 @@ pub fn newest_of_session(connection: &Connection, session: &str, limit: u32) -> 
 /// Marks a `queued`, `running` or `waiting` row as `running`, counts the start, and records that `turn` answers it.
 pub fn mark_running(connection: &Connection, seq: i64, turn: Uuid) -> Result<(), StoreError> {
     let sql = "UPDATE inbox SET state = 'running', stalled = stalled + 1, turn = ? WHERE seq = ?";
-    execute(connection, sql, params![turn.to_string(), seq])?;
-    Ok(())
+    execute(connection, sql, params![turn.to_string(), seq]).map(drop)
 }
 
 /// Resets the count of starts, because the turn made progress.
 pub fn reset_stalled(connection: &Connection, turn: Uuid) -> Result<(), StoreError> {
     let sql = "UPDATE inbox SET stalled = 0 WHERE turn = ? AND stalled > 0";
-    execute(connection, sql, [turn.to_string()])?;
-    Ok(())
+    execute(connection, sql, [turn.to_string()]).map(drop)
 }
 
 /// Marks the `running` rows of a turn as `waiting`. A start that only led to waiting does not count.
 pub fn mark_waiting(connection: &Connection, turn: Uuid) -> Result<(), StoreError> {
     let sql = "UPDATE inbox SET state = 'waiting', stalled = max(0, stalled - 1) WHERE turn = ? AND state = 'running'";
-    execute(connection, sql, [turn.to_string()])?;
-    Ok(())
+    execute(connection, sql, [turn.to_string()]).map(drop)
 }
 
 /// Takes back the count of a start that an orderly stop interrupted.
 pub fn undo_start(connection: &Connection, turn: Uuid) -> Result<(), StoreError> {
     let sql = "UPDATE inbox SET stalled = max(0, stalled - 1) WHERE turn = ? AND state = 'running'";
-    execute(connection, sql, [turn.to_string()])?;
-    Ok(())
+    execute(connection, sql, [turn.to_string()]).map(drop)
 }
 
 /// Ends the unfinished rows of a turn; returns their number.
@@ -339,7 +344,7 @@ fn find_open(
     condition: &str,
     parameters: &[&dyn rusqlite::ToSql],
 ) -> Result<Vec<InboxRow>, StoreError> {
-    rows_of(connection, &open_query(condition), parameters)
+    select_parsed(connection, &open_query(condition), parameters, read_row)
 }
 
 fn open_query(condition: &str) -> String {
@@ -351,21 +356,7 @@ fn find_many(
     filter: &str,
     parameters: &[&dyn rusqlite::ToSql],
 ) -> Result<Vec<InboxRow>, StoreError> {
-    rows_of(connection, &format!("SELECT {COLUMNS} FROM inbox WHERE {filter}"), parameters)
-}
-
-fn rows_of(
-    connection: &Connection,
-    sql: &str,
-    parameters: &[&dyn rusqlite::ToSql],
-) -> Result<Vec<InboxRow>, StoreError> {
-    let mut statement = connection.prepare_cached(sql)?;
-    let mut rows = statement.query(parameters)?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        found.push(read_row(row)?);
-    }
-    Ok(found)
+    select_parsed(connection, &format!("SELECT {COLUMNS} FROM inbox WHERE {filter}"), parameters, read_row)
 }
 
 fn read_row(row: &Row<'_>) -> Result<InboxRow, StoreError> {
@@ -398,8 +389,7 @@ mod tests {
     /// Queries at each start and for each message read no finished rows, and queries about one session read no other one.
     #[tokio::test]
     async fn queries_use_their_indexes() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let (_folder, store) = Store::temporary();
         let plans = store
             .write(Durability::Logged, |connection| {
                 let queries = [

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
-use super::sql::{execute, select_optional, select_value};
+use super::sql::{execute, select_optional, select_parsed, select_value};
 use super::{StoreError, now_ms};
 
 /// The outcome at the time of the slot, or after its turn.
@@ -91,8 +91,7 @@ pub fn end(
     sends: bool,
 ) -> Result<(), StoreError> {
     let sql = "UPDATE job_runs SET outcome = ?, reason = ?, sends = ?, ended = ? WHERE job = ? AND due = ?";
-    execute(connection, sql, params![outcome.as_str(), reason, sends, now_ms(), job, due])?;
-    Ok(())
+    execute(connection, sql, params![outcome.as_str(), reason, sends, now_ms(), job, due]).map(drop)
 }
 
 /// Returns when the job last ran, with any outcome.
@@ -106,8 +105,7 @@ pub fn last_run_at(connection: &Connection, job: &str) -> Result<Option<i64>, St
 pub fn prune(connection: &Connection, job: &str, keep: u32) -> Result<(), StoreError> {
     let sql = "DELETE FROM job_runs WHERE job = ?1 AND outcome <> 'started'
                AND due <= (SELECT due FROM job_runs WHERE job = ?1 ORDER BY due DESC LIMIT 1 OFFSET ?2)";
-    execute(connection, sql, params![job, keep])?;
-    Ok(())
+    execute(connection, sql, params![job, keep]).map(drop)
 }
 
 /// Returns true if the slot is taken.
@@ -156,13 +154,7 @@ pub fn of_job(connection: &Connection, id_or_name: &str, limit: u32) -> Result<V
                LEFT JOIN inbox i ON i.id = r.turn
                LEFT JOIN outbox o ON o.turn = i.turn AND o.slot = 'reply'
                ORDER BY r.seq DESC";
-    let mut statement = connection.prepare_cached(sql)?;
-    let mut rows = statement.query(params![id_or_name, limit])?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        found.push(read_row(row)?);
-    }
-    Ok(found)
+    select_parsed(connection, sql, params![id_or_name, limit], read_row)
 }
 
 fn read_row(row: &Row<'_>) -> Result<JobRunRow, StoreError> {
@@ -196,8 +188,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_history_is_found_by_id_or_name_and_has_the_cost_in_one_currency() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let (_folder, store) = Store::temporary();
         let look = |connection: &Connection| {
             let turn = Uuid::now_v7();
             for (job, name, due, turn) in

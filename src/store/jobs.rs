@@ -1,6 +1,6 @@
 //! Scheduled prompts: the next due time of each, and the result of its runs. This file does not interpret the bodies.
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 
 use super::sql::{execute, select, select_one, select_optional, select_value};
 use super::{StoreError, now_ms};
@@ -90,22 +90,19 @@ pub fn next_due(connection: &Connection) -> Result<Option<i64>, StoreError> {
 
 /// Sets the job's next slot, or none.
 pub fn set_next(connection: &Connection, id: &str, next_at: Option<i64>) -> Result<(), StoreError> {
-    execute(connection, "UPDATE jobs SET next_at = ? WHERE id = ?", params![next_at, id])?;
-    Ok(())
+    execute(connection, "UPDATE jobs SET next_at = ? WHERE id = ?", params![next_at, id]).map(drop)
 }
 
 /// Moves the job's next slot, unless it differs from `from` or the job is disabled.
 pub fn move_next(connection: &Connection, id: &str, from: Option<i64>, to: i64) -> Result<(), StoreError> {
     let sql = "UPDATE jobs SET next_at = ?, paused = NULL WHERE id = ? AND next_at IS ? AND enabled = 1";
-    execute(connection, sql, params![to, id, from])?;
-    Ok(())
+    execute(connection, sql, params![to, id, from]).map(drop)
 }
 
 /// Removes the job's next slot until somebody attends to it. The job stays enabled.
 pub fn set_aside(connection: &Connection, id: &str, reason: &str) -> Result<(), StoreError> {
     let sql = "UPDATE jobs SET next_at = NULL, paused = ? WHERE id = ?";
-    execute(connection, sql, [reason, id])?;
-    Ok(())
+    execute(connection, sql, [reason, id]).map(drop)
 }
 
 /// Enables the job with its next slot, or disables it; resets its failures. Returns whether there is such a job.
@@ -136,24 +133,20 @@ pub fn update(
 /// Records a successful run.
 pub fn set_result(connection: &Connection, id: &str, result: &str) -> Result<(), StoreError> {
     let sql = "UPDATE jobs SET result = ?, failures = 0 WHERE id = ?";
-    execute(connection, sql, [result, id])?;
-    Ok(())
+    execute(connection, sql, [result, id]).map(drop)
 }
 
 /// Records a successful run without an answer.
 pub fn count_success(connection: &Connection, id: &str) -> Result<(), StoreError> {
     let sql = "UPDATE jobs SET failures = 0 WHERE id = ? AND failures > 0";
-    execute(connection, sql, [id])?;
-    Ok(())
+    execute(connection, sql, [id]).map(drop)
 }
 
 /// Records a failed run; returns the number of consecutive failures.
 pub fn count_failure(connection: &Connection, id: &str) -> Result<u32, StoreError> {
-    let sql = "UPDATE jobs SET failures = failures + 1 WHERE id = ?";
-    execute(connection, sql, [id])?;
-    let failures =
-        connection.prepare_cached("SELECT failures FROM jobs WHERE id = ?")?.query_row([id], |row| row.get(0));
-    Ok(failures.optional()?.unwrap_or(0))
+    execute(connection, "UPDATE jobs SET failures = failures + 1 WHERE id = ?", [id])?;
+    let sql = "SELECT failures FROM jobs WHERE id = ?";
+    Ok(select_optional(connection, sql, [id], |row| row.get(0))?.unwrap_or(0))
 }
 
 /// Deletes a job; returns whether there was one. Its runs stay.

@@ -130,8 +130,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_loss_is_reported_once_and_shown_until_it_is_acknowledged() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let (_folder, store) = Store::temporary();
         let work = |connection: &Connection| {
             add(connection, Loss::new(LossKind::Missing, vec![(4, 4), (7, 9)], "four".to_owned()))?;
             let told = [take_unreported(connection)?.len(), take_unreported(connection)?.len()];

@@ -82,8 +82,8 @@ fn insert_row(connection: &Connection, id: Option<i64>, new: &NewMemory<'_>, now
             new.confidence,
             now
         ],
-    )?;
-    Ok(())
+    )
+    .map(drop)
 }
 
 /// Returns the memory with this id, even if it was replaced.
@@ -164,15 +164,13 @@ pub fn replaced_memories(connection: &Connection, id: i64) -> Result<Vec<MemoryR
 /// Replaces `old` by `new`.
 pub fn replace(connection: &Connection, old: i64, new: i64) -> Result<(), StoreError> {
     let sql = "UPDATE memories SET replaced_by = ?2, replaced_at = ?3 WHERE id = ?1 AND replaced_by IS NULL";
-    execute(connection, sql, params![old, new, now_ms()])?;
-    Ok(())
+    execute(connection, sql, params![old, new, now_ms()]).map(drop)
 }
 
 /// Counts that a model was given the memory.
 pub fn mark_used(connection: &Connection, id: i64) -> Result<(), StoreError> {
     let sql = "UPDATE memories SET used_at = ?2, uses = uses + 1 WHERE id = ?1";
-    execute(connection, sql, params![id, now_ms()])?;
-    Ok(())
+    execute(connection, sql, params![id, now_ms()]).map(drop)
 }
 
 /// Deletes the row; returns whether there was one.
@@ -208,8 +206,7 @@ pub fn current_texts(connection: &Connection, owner: &str, kind: &str) -> Result
 /// Updates a memory that was stated again.
 pub fn confirm(connection: &Connection, id: i64, confidence: f64, detail: &str) -> Result<(), StoreError> {
     let sql = "UPDATE memories SET confidence = ?2, detail = ?3 WHERE id = ?1";
-    execute(connection, sql, params![id, confidence, detail])?;
-    Ok(())
+    execute(connection, sql, params![id, confidence, detail]).map(drop)
 }
 
 /// Replaces all current memories with this name except `new` by it; returns their ids.
@@ -248,14 +245,12 @@ pub fn tasks_beyond(connection: &Connection, owner: &str, keep: u32) -> Result<V
 
 /// Replaces the text of a memory.
 pub fn set_text(connection: &Connection, id: i64, text: &str) -> Result<(), StoreError> {
-    execute(connection, "UPDATE memories SET text = ?2 WHERE id = ?1", params![id, text])?;
-    Ok(())
+    execute(connection, "UPDATE memories SET text = ?2 WHERE id = ?1", params![id, text]).map(drop)
 }
 
 /// Changes the owner of a memory.
 pub fn set_owner(connection: &Connection, id: i64, owner: &str) -> Result<(), StoreError> {
-    execute(connection, "UPDATE memories SET owner = ?2 WHERE id = ?1", params![id, owner])?;
-    Ok(())
+    execute(connection, "UPDATE memories SET owner = ?2 WHERE id = ?1", params![id, owner]).map(drop)
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<MemoryRow> {

@@ -30,20 +30,17 @@ pub fn all(connection: &Connection) -> Result<Vec<LineRow>, StoreError> {
 /// Records that a line of the file holds a memory.
 pub fn put(connection: &Connection, memory: i64, owner: &str, hash: &str, place: usize) -> Result<(), StoreError> {
     let sql = "INSERT OR REPLACE INTO memory_lines (memory, owner, hash, place) VALUES (?, ?, ?, ?)";
-    execute(connection, sql, params![memory, owner, hash, place])?;
-    Ok(())
+    execute(connection, sql, params![memory, owner, hash, place]).map(drop)
 }
 
 /// Removes the line of a memory.
 pub fn remove(connection: &Connection, memory: i64) -> Result<(), StoreError> {
-    execute(connection, "DELETE FROM memory_lines WHERE memory = ?", [memory])?;
-    Ok(())
+    execute(connection, "DELETE FROM memory_lines WHERE memory = ?", [memory]).map(drop)
 }
 
 /// Removes all lines.
 pub fn clear(connection: &Connection) -> Result<(), StoreError> {
-    execute(connection, "DELETE FROM memory_lines", [])?;
-    Ok(())
+    execute(connection, "DELETE FROM memory_lines", []).map(drop)
 }
 
 /// Returns the id and text of an owner's facts that have no line, the oldest first.

@@ -39,15 +39,11 @@ pub fn page(
     limit: u32,
 ) -> Result<Vec<MemoryRow>, StoreError> {
     let owners = owners.map(serde_json::to_string).transpose()?;
-    let ids: Vec<i64> = connection
-        .prepare_cached(
-            "SELECT id FROM memories
-             WHERE replaced_by IS NULL AND (?1 IS NULL OR owner IN (SELECT value FROM json_each(?1)))
-                 AND (?2 IS NULL OR kind = ?2) AND (?3 IS NULL OR id < ?3)
-             ORDER BY id DESC LIMIT ?4",
-        )?
-        .query_map(params![owners, kind, before, limit], |row| row.get(0))?
-        .collect::<Result<_, _>>()?;
+    let sql = "SELECT id FROM memories
+         WHERE replaced_by IS NULL AND (?1 IS NULL OR owner IN (SELECT value FROM json_each(?1)))
+             AND (?2 IS NULL OR kind = ?2) AND (?3 IS NULL OR id < ?3)
+         ORDER BY id DESC LIMIT ?4";
+    let ids: Vec<i64> = select(connection, sql, params![owners, kind, before, limit], |row| row.get(0))?;
     let rows = ids.into_iter().map(|id| memories::find(connection, id));
     Ok(rows.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
 }
@@ -78,13 +74,9 @@ pub struct OwnerFacts {
 
 /// Returns the extents of all owners with facts, by name.
 pub fn facts_of_owners(connection: &Connection) -> Result<Vec<OwnerFacts>, StoreError> {
-    let mut statement = connection.prepare_cached(
-        "SELECT owner, count(*), max(id) FROM memories WHERE kind = 'fact' AND replaced_by IS NULL
-         GROUP BY owner ORDER BY owner",
-    )?;
-    let rows = statement
-        .query_map([], |row| Ok(OwnerFacts { owner: row.get(0)?, count: row.get(1)?, newest: row.get(2)? }))?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    let sql = "SELECT owner, count(*), max(id) FROM memories WHERE kind = 'fact' AND replaced_by IS NULL
+         GROUP BY owner ORDER BY owner";
+    select(connection, sql, [], |row| Ok(OwnerFacts { owner: row.get(0)?, count: row.get(1)?, newest: row.get(2)? }))
 }
 
 /// Returns the bytes of the memories' texts and of the snapshots in prompts.
@@ -155,15 +147,13 @@ pub fn own_summaries(connection: &Connection, session: &str) -> Result<Vec<i64>,
 
 /// Restores summaries that other sessions use and that a summary of only this session replaced; returns their ids.
 pub fn release_summaries(connection: &Connection, session: &str) -> Result<Vec<i64>, StoreError> {
-    let mut statement = connection.prepare_cached(&format!(
+    let sql = format!(
         "{SUMMARIES} SELECT m.id FROM others JOIN memories m ON m.id = others.id
          WHERE m.replaced_by IN (SELECT id FROM summaries) AND m.replaced_by NOT IN (SELECT id FROM others)"
-    ))?;
-    let ids = statement.query_map([session], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()?;
-    let mut release =
-        connection.prepare_cached("UPDATE memories SET replaced_by = NULL, replaced_at = NULL WHERE id = ?")?;
+    );
+    let ids: Vec<i64> = select(connection, &sql, [session], |row| row.get(0))?;
     for id in &ids {
-        release.execute([id])?;
+        execute(connection, "UPDATE memories SET replaced_by = NULL, replaced_at = NULL WHERE id = ?", [id])?;
     }
     Ok(ids)
 }
@@ -197,8 +187,7 @@ mod tests {
 
     #[tokio::test]
     async fn memories_are_listed_and_counted_and_leftovers_removed() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let (_folder, store) = Store::temporary();
         let work = |connection: &Connection| -> Result<_, StoreError> {
             let old = insert(connection, &new("owner", "fact", "the cat is grey"))?;
             let known = insert(connection, &new("owner", "fact", "the cat is black"))?;

@@ -1,6 +1,6 @@
 //! The messages of sessions: append only. `/new` begins a new epoch; a seq is never used again.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
@@ -108,13 +108,12 @@ pub fn user_before(connection: &Connection, session: &str, seq: i64) -> Result<O
 
 /// Returns the last use of a session, or `None` if its epoch has no messages.
 pub fn last_use(connection: &Connection, session: &str) -> Result<Option<LastUse>, StoreError> {
-    let mut statement = connection.prepare_cached(
-        "SELECT ifnull(s.used_at, s.updated_at), m.at, m.turn
+    let sql = "SELECT ifnull(s.used_at, s.updated_at), m.at, m.turn
          FROM sessions s JOIN messages m ON m.session = s.session AND m.seq >= s.first_seq
-         WHERE s.session = ? AND m.at <= ifnull(s.used_at, s.updated_at) ORDER BY m.seq DESC LIMIT 1",
-    )?;
-    let read = |row: &rusqlite::Row<'_>| Ok(LastUse { used_at: row.get(0)?, said_at: row.get(1)?, turn: row.get(2)? });
-    Ok(statement.query_row([session], read).optional()?)
+         WHERE s.session = ? AND m.at <= ifnull(s.used_at, s.updated_at) ORDER BY m.seq DESC LIMIT 1";
+    select_optional(connection, sql, [session], |row| {
+        Ok(LastUse { used_at: row.get(0)?, said_at: row.get(1)?, turn: row.get(2)? })
+    })
 }
 
 /// Returns the seq after the last message of an epoch, or 0 if it has none.
@@ -134,8 +133,7 @@ pub fn append<'a>(
     let sql = "INSERT INTO sessions (session, created_at, updated_at, next_seq) VALUES (?1, ?2, ?2, ?3)
              ON CONFLICT (session) DO UPDATE SET updated_at = excluded.updated_at, used_at = NULL,
                 next_seq = excluded.next_seq";
-    execute(connection, sql, params![session, at, next_seq])?;
-    Ok(())
+    execute(connection, sql, params![session, at, next_seq]).map(drop)
 }
 
 /// Does the same as [`append`] for a note that nobody in the session asked for, so that it does not count as a use.
@@ -149,8 +147,7 @@ pub fn append_note<'a>(
     let sql = "INSERT INTO sessions (session, created_at, updated_at, used_at, next_seq) VALUES (?1, ?2, ?2, 0, ?3)
              ON CONFLICT (session) DO UPDATE SET updated_at = excluded.updated_at,
                 used_at = ifnull(used_at, updated_at), next_seq = excluded.next_seq";
-    execute(connection, sql, params![session, at, next_seq])?;
-    Ok(())
+    execute(connection, sql, params![session, at, next_seq]).map(drop)
 }
 
 /// Inserts the rows; returns their time and the seq after them.
@@ -181,20 +178,17 @@ pub fn new_epoch(connection: &Connection, session: &str) -> Result<(), StoreErro
         session_memory::close(connection, session, head.epoch, head.first_seq)?;
     }
     let sql = "UPDATE sessions SET epoch = epoch + 1, first_seq = next_seq WHERE session = ?";
-    execute(connection, sql, [session])?;
-    Ok(())
+    execute(connection, sql, [session]).map(drop)
 }
 
 pub fn set_model(connection: &Connection, session: &str, model: Option<&str>) -> Result<(), StoreError> {
     touch(connection, session, now_ms())?;
-    execute(connection, "UPDATE sessions SET model = ? WHERE session = ?", params![model, session])?;
-    Ok(())
+    execute(connection, "UPDATE sessions SET model = ? WHERE session = ?", params![model, session]).map(drop)
 }
 
 pub fn set_agent(connection: &Connection, session: &str, agent: Option<&str>) -> Result<(), StoreError> {
     touch(connection, session, now_ms())?;
-    execute(connection, "UPDATE sessions SET agent = ? WHERE session = ?", params![agent, session])?;
-    Ok(())
+    execute(connection, "UPDATE sessions SET agent = ? WHERE session = ?", params![agent, session]).map(drop)
 }
 
 /// Returns the title of a session.
@@ -240,6 +234,5 @@ pub fn list_of(connection: &Connection, prefix: &str, limit: u32) -> Result<Vec<
 fn touch(connection: &Connection, session: &str, at: i64) -> Result<(), StoreError> {
     let sql = "INSERT INTO sessions (session, created_at, updated_at) VALUES (?1, ?2, ?2)
              ON CONFLICT (session) DO UPDATE SET updated_at = excluded.updated_at, used_at = NULL";
-    execute(connection, sql, params![session, at])?;
-    Ok(())
+    execute(connection, sql, params![session, at]).map(drop)
 }

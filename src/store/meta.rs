@@ -57,6 +57,5 @@ pub fn get(connection: &Connection, key: &str) -> Result<Option<String>, StoreEr
 
 pub fn set(connection: &Connection, key: &str, value: &str) -> Result<(), StoreError> {
     let sql = "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
-    execute(connection, sql, params![key, value])?;
-    Ok(())
+    execute(connection, sql, params![key, value]).map(drop)
 }

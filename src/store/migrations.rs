@@ -6,7 +6,7 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::StoreError;
 
-const MIGRATIONS: [&str; 28] = [
+const MIGRATIONS: [&str; 29] = [
     include_str!("migrations/0001_spine.sql"),
     include_str!("migrations/0002_cost.sql"),
     include_str!("migrations/0003_open.sql"),
@@ -35,6 +35,7 @@ const MIGRATIONS: [&str; 28] = [
     include_str!("migrations/0026_session_agent.sql"),
     include_str!("migrations/0027_page.sql"),
     include_str!("migrations/0028_access.sql"),
+    include_str!("migrations/0029_state_checks.sql"),
 ];
 
 /// Tests for a table that every version of this program has.

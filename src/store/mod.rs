@@ -66,6 +66,16 @@ pub use rusqlite::Connection;
 pub use salvage::repair;
 pub use writer::{Durability, GroupCommit, OnCommit};
 
+#[cfg(test)]
+impl Store {
+    /// Opens a new store in a temporary folder.
+    pub fn temporary() -> (tempfile::TempDir, Self) {
+        let folder = tempfile::tempdir().expect("temporary files can be made");
+        let store = Self::open(&folder.path().join("daoyou.db")).expect("a new store");
+        (folder, store)
+    }
+}
+
 /// Returns the current time in the store's unit, UTC milliseconds.
 pub fn now_ms() -> i64 {
     jiff::Timestamp::now().as_millisecond()

@@ -20,6 +20,5 @@ pub fn all(connection: &Connection, channel: &str, kind: &str) -> Result<Vec<(St
 pub fn set(connection: &Connection, channel: &str, kind: &str, key: &str, value: &str) -> Result<(), StoreError> {
     let sql = "INSERT INTO notes (channel, kind, key, value, updated_at) VALUES (?, ?, ?, ?, ?)
              ON CONFLICT (channel, kind, key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at";
-    execute(connection, sql, params![channel, kind, key, value, now_ms()])?;
-    Ok(())
+    execute(connection, sql, params![channel, kind, key, value, now_ms()]).map(drop)
 }

@@ -6,7 +6,7 @@
 use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
-use super::sql::{execute, select, select_optional, select_value};
+use super::sql::{execute, select, select_optional, select_parsed, select_value};
 use super::{StoreError, now_ms};
 
 /// The namespace of outbox ids (UUIDv5, RFC 9562).
@@ -100,30 +100,26 @@ pub fn mark_sent(connection: &Connection, id: Uuid, provider_id: Option<&str>) -
         "UPDATE outbox SET state = 'sent', provider_id = ?, last_error = NULL, body = {WITHOUT_FORGOTTEN}
              WHERE id = ? AND state = 'sending'"
     );
-    execute(connection, &sql, params![provider_id, id.to_string()])?;
-    Ok(())
+    execute(connection, &sql, params![provider_id, id.to_string()]).map(drop)
 }
 
 /// `sending → pending`, due at `next_at`.
 pub fn mark_retry(connection: &Connection, id: Uuid, next_at: i64, error: &str) -> Result<(), StoreError> {
     let sql = "UPDATE outbox SET state = 'pending', next_at = ?, last_error = ? WHERE id = ? AND state = 'sending'";
-    execute(connection, sql, params![next_at, error, id.to_string()])?;
-    Ok(())
+    execute(connection, sql, params![next_at, error, id.to_string()]).map(drop)
 }
 
 /// `sending → pending`, without counting the attempt: no receiver was there.
 pub fn mark_absent(connection: &Connection, id: Uuid) -> Result<(), StoreError> {
     let sql = "UPDATE outbox SET state = 'pending', tries = tries - 1 WHERE id = ? AND state = 'sending'";
-    execute(connection, sql, [id.to_string()])?;
-    Ok(())
+    execute(connection, sql, [id.to_string()]).map(drop)
 }
 
 /// `sending → pending`, due at `next_at`, without counting the attempt: the channel cannot send.
 pub fn mark_held(connection: &Connection, id: Uuid, next_at: i64, error: &str) -> Result<(), StoreError> {
     let sql = "UPDATE outbox SET state = 'pending', tries = tries - 1, next_at = ?, last_error = ?
              WHERE id = ? AND state = 'sending'";
-    execute(connection, sql, params![next_at, error, id.to_string()])?;
-    Ok(())
+    execute(connection, sql, params![next_at, error, id.to_string()]).map(drop)
 }
 
 /// Makes a row due that waits for its next attempt; returns its channel, or `None` if it does not wait.
@@ -154,8 +150,7 @@ pub fn mark_ended(connection: &Connection, id: Uuid, state: &str, error: &str) -
         "UPDATE outbox SET state = ?, last_error = ?, body = {WITHOUT_FORGOTTEN}
              WHERE id = ? AND state IN ('sending', 'pending')"
     );
-    execute(connection, &sql, params![state, error, id.to_string()])?;
-    Ok(())
+    execute(connection, &sql, params![state, error, id.to_string()]).map(drop)
 }
 
 /// A delivery that the end of the process interrupted.
@@ -169,18 +164,17 @@ pub struct InterruptedDelivery {
 /// Recovers interrupted deliveries after a start: `sending` rows become `pending` or `unknown` by the rule in the row. With a
 /// `channel`, only those of that channel.
 pub fn recover(connection: &Connection, channel: Option<&str>) -> Result<Vec<InterruptedDelivery>, StoreError> {
-    let mut statement = connection.prepare_cached(&format!(
+    let sql = format!(
         "UPDATE outbox SET next_at = 0, last_error = ?1,
             state = iif(coalesce(resend, '') IN ('same_id', 'again'), 'pending', 'unknown'),
             body = iif(coalesce(resend, '') IN ('same_id', 'again'), body, {WITHOUT_FORGOTTEN})
          WHERE state = 'sending' AND state IN ('pending', 'sending') AND (?2 IS NULL OR channel = ?2)
          RETURNING channel, state = 'pending'"
-    ))?;
+    );
     let reason = "sending broke off, or the gateway stopped; whether it arrived is unknown";
-    let rows = statement.query_map(params![reason, channel], |row| {
+    select(connection, &sql, params![reason, channel], |row| {
         Ok(InterruptedDelivery { channel: row.get(0)?, is_sent_again: row.get(1)? })
-    })?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    })
 }
 
 /// Returns the bodies of messages with copies of files that may still be sent, or that the page shows.
@@ -197,8 +191,7 @@ pub fn bodies_with_files(connection: &Connection) -> Result<Vec<String>, StoreEr
 pub fn bound_waits(connection: &Connection, longest_ms: i64) -> Result<(), StoreError> {
     let latest = now_ms() + longest_ms;
     let sql = "UPDATE outbox SET next_at = ?1 WHERE state IN ('pending', 'sending') AND next_at > ?1";
-    execute(connection, sql, [latest])?;
-    Ok(())
+    execute(connection, sql, [latest]).map(drop)
 }
 
 /// Returns the channel's pending rows after `seq`, in order.
@@ -208,22 +201,17 @@ pub fn pending_after(
     seq: i64,
     limit: u32,
 ) -> Result<Vec<PendingDelivery>, StoreError> {
-    let mut statement = connection.prepare_cached(
-        "SELECT seq, id, chat_id, tries, next_at FROM outbox
-         WHERE channel = ? AND seq > ? AND state = 'pending' AND state IN ('pending', 'sending') ORDER BY seq LIMIT ?",
-    )?;
-    let mut rows = statement.query(params![channel, seq, limit])?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        found.push(PendingDelivery {
+    let sql = "SELECT seq, id, chat_id, tries, next_at FROM outbox
+         WHERE channel = ? AND seq > ? AND state = 'pending' AND state IN ('pending', 'sending') ORDER BY seq LIMIT ?";
+    select_parsed(connection, sql, params![channel, seq, limit], |row| {
+        Ok(PendingDelivery {
             seq: row.get(0)?,
             id: uuid(row, 1)?,
             chat_id: row.get(2)?,
             tries: row.get(3)?,
             next_at: row.get(4)?,
-        });
-    }
-    Ok(found)
+        })
+    })
 }
 
 /// Returns the channels with undelivered rows, and their numbers.
@@ -313,13 +301,7 @@ fn find_many(
     filter: &str,
     parameters: &[&dyn rusqlite::ToSql],
 ) -> Result<Vec<OutboxRow>, StoreError> {
-    let mut statement = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM outbox WHERE {filter}"))?;
-    let mut rows = statement.query(parameters)?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        found.push(read_row(row)?);
-    }
-    Ok(found)
+    select_parsed(connection, &format!("SELECT {COLUMNS} FROM outbox WHERE {filter}"), parameters, read_row)
 }
 
 fn read_row(row: &Row<'_>) -> Result<OutboxRow, StoreError> {

@@ -72,16 +72,14 @@ pub fn identities_used(connection: &Connection, session: &str) -> Result<Option<
 /// Records the identities by which the owner was determined.
 pub fn set_identities_used(connection: &Connection, session: &str, identities: &str) -> Result<(), StoreError> {
     let sql = "UPDATE sessions SET read_by = ? WHERE session = ?";
-    execute(connection, sql, params![identities, session])?;
-    Ok(())
+    execute(connection, sql, params![identities, session]).map(drop)
 }
 
 /// Copies the owner of a session to one that begins with its messages.
 pub fn copy(connection: &Connection, from: &str, to: &str) -> Result<(), StoreError> {
     let Ownership { owner, is_shared } = of_session(connection, from)?;
     let sql = "UPDATE sessions SET owner = ?, is_shared = ? WHERE session = ?";
-    execute(connection, sql, params![owner, is_shared, to])?;
-    Ok(())
+    execute(connection, sql, params![owner, is_shared, to]).map(drop)
 }
 
 /// Transfers all memories and sessions of `old` to `new`; returns whether there were any.
@@ -99,20 +97,15 @@ pub fn memories_of_names(connection: &Connection) -> Result<Vec<(i64, String, Op
 
 /// Returns the messages of the last turns in the session's log, one for each turn, the oldest first.
 pub fn writers(connection: &Connection, session: &str) -> Result<Vec<InboxRow>, StoreError> {
-    let mut statement = connection.prepare_cached(
-        "SELECT turn FROM (SELECT turn, seq FROM messages WHERE session = ? ORDER BY seq DESC LIMIT ?)
-         GROUP BY turn ORDER BY min(seq)",
-    )?;
-    let turns = statement.query_map(params![session, LOOK_BACK], |row| row.get::<_, String>(0))?;
-    answered_messages(connection, turns.collect::<Result<_, _>>()?)
+    let sql = "SELECT turn FROM (SELECT turn, seq FROM messages WHERE session = ? ORDER BY seq DESC LIMIT ?)
+         GROUP BY turn ORDER BY min(seq)";
+    answered_messages(connection, select(connection, sql, params![session, LOOK_BACK], |row| row.get(0))?)
 }
 
 /// Does the same as [`writers`] for all turns of the log, in no order; returns `None` if there are more than `most`.
 pub fn all_writers(connection: &Connection, session: &str, most: u32) -> Result<Option<Vec<InboxRow>>, StoreError> {
-    let mut statement =
-        connection.prepare_cached("SELECT DISTINCT turn FROM messages WHERE session = ?1 LIMIT ?2 + 1")?;
-    let turns = statement.query_map(params![session, most], |row| row.get::<_, String>(0))?;
-    let turns: Vec<String> = turns.collect::<Result<_, _>>()?;
+    let sql = "SELECT DISTINCT turn FROM messages WHERE session = ?1 LIMIT ?2 + 1";
+    let turns: Vec<String> = select(connection, sql, params![session, most], |row| row.get(0))?;
     let is_too_many = u32::try_from(turns.len()).is_ok_and(|count| count > most);
     if is_too_many { Ok(None) } else { answered_messages(connection, turns).map(Some) }
 }

@@ -86,8 +86,7 @@ pub fn insert(connection: &Connection, process: &NewProcess, keep: u32) -> Resul
 /// Records the pid of a process.
 pub fn record_start(connection: &Connection, id: &str, pid: i32, birth: Option<&str>) -> Result<(), StoreError> {
     let sql = "UPDATE processes SET pid = ?, birth = ? WHERE id = ?";
-    execute(connection, sql, params![pid, birth, id])?;
-    Ok(())
+    execute(connection, sql, params![pid, birth, id]).map(drop)
 }
 
 /// Records the end of a process; returns its row unless the end was known.
@@ -175,8 +174,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_end_of_a_process_is_recorded_once_and_old_ones_are_deleted() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let (_folder, store) = Store::temporary();
         store
             .write(Durability::Logged, |connection| {
                 for (id, session) in [("a", "s"), ("b", "s"), ("c", "t"), ("d", "s")] {

@@ -155,22 +155,7 @@ mod tests {
     use crate::store::{Durability, Store, retention};
 
     fn message(id: u128, session: &str, state: InboxState) -> NewInboxRow {
-        let own = str::to_owned;
-        NewInboxRow {
-            id: Uuid::from_u128(id),
-            channel: own("webhook:in"),
-            external_id: id.to_string(),
-            session: own(session),
-            chat_id: own("c"),
-            sender: own("ann"),
-            trust: "known",
-            content: own("blue"),
-            attachments: own("[]"),
-            metadata: own("{}"),
-            origin: own("{}"),
-            received_at: 0,
-            state,
-        }
+        NewInboxRow { state, ..NewInboxRow::sample(Uuid::from_u128(id), session) }
     }
 
     fn question(turn: u128, call: &str, session: &str, expires_at: i64) -> NewQuestion {
@@ -189,8 +174,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_question_has_one_answer_of_the_sender_who_was_asked() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("a.db")).unwrap();
+        let (_folder, store) = Store::temporary();
         let work = |connection: &Connection| {
             let later = now_ms() + 60_000;
             inbox::insert(connection, &message(1, "s", InboxState::Waiting))?;
@@ -226,8 +210,7 @@ mod tests {
 
     #[tokio::test]
     async fn questions_expire_and_those_of_a_stopped_turn_take_no_answer() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("a.db")).unwrap();
+        let (_folder, store) = Store::temporary();
         let work = |connection: &Connection| {
             inbox::insert(connection, &message(1, "s", InboxState::Waiting))?;
             insert(connection, &question(1, "a", "s", now_ms() - 1))?;

@@ -184,38 +184,22 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::store::inbox::{self, InboxState, InsertOutcome, NewInboxRow};
+    use crate::store::inbox::{self, InboxState, NewInboxRow};
     use crate::store::job_runs::{self, JobRunOutcome, NewJobRun};
     use crate::store::outbox::NewOutbound;
     use crate::store::{Durability, Store, cursors, jobs, messages, notes, now_ms, outbox, turn_steps};
 
     fn message(id: Uuid) -> NewInboxRow {
-        let text = |text: &str| text.to_owned();
-        NewInboxRow {
-            id,
-            channel: text("webhook:in"),
-            external_id: text("one"),
-            session: text("s"),
-            chat_id: text("c"),
-            sender: text("ann"),
-            trust: "known",
-            content: text("hi"),
-            attachments: text("[]"),
-            metadata: text("{}"),
-            origin: text("{}"),
-            received_at: 1,
-            state: InboxState::Queued,
-        }
+        NewInboxRow { external_id: "one".to_owned(), ..NewInboxRow::sample(id, "s") }
     }
 
     #[tokio::test]
     async fn only_old_finished_rows_are_deleted() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let (_folder, store) = Store::temporary();
         let left = store
             .write(Durability::Logged, |connection| {
                 let turn = Uuid::now_v7();
-                assert_eq!(inbox::insert(connection, &message(turn))?, InsertOutcome::New);
+                assert!(inbox::insert(connection, &message(turn))?);
                 inbox::finish(connection, turn, InboxState::Done)?;
                 turn_steps::append(connection, turn, "note", "{}")?;
                 messages::append(connection, "s", turn, [("user", "{}".to_owned())].into_iter())?;
@@ -235,20 +219,20 @@ mod tests {
                     ])
                 };
                 let left = (prune(now_ms() - 60_000)?, prune(now_ms() + 60_000)?);
-                let again = inbox::insert(connection, &message(Uuid::now_v7()))?;
-                Ok((left, again, turn))
+                let again = message(Uuid::now_v7());
+                assert!(!inbox::insert(connection, &again)?, "ids outlive what is pruned");
+                let known = inbox::find_external(connection, &again.channel, &again.external_id)?.unwrap();
+                assert_eq!((known.id, known.session.as_str()), (turn, "s"));
+                Ok(left)
             })
             .await
             .unwrap();
-        let (left, again, turn) = left;
-        assert_eq!(again, InsertOutcome::Known { id: turn, session: "s".to_owned() }, "ids outlive what is pruned");
         assert_eq!(left, ([0, 0, 0], [1, 1, 1]), "too young, then old enough; what is pending stays");
     }
 
     #[tokio::test]
     async fn notes_and_skipped_positions_are_deleted_by_age() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let (_folder, store) = Store::temporary();
         let look = |connection: &crate::store::Connection| -> Result<_, StoreError> {
             for (kind, key) in [("rate", "ann"), ("rate", "bob"), ("since", "INBOX")] {
                 notes::set(connection, "email", kind, key, "1")?;
@@ -278,8 +262,7 @@ mod tests {
 
     #[tokio::test]
     async fn old_runs_of_deleted_jobs_are_deleted_in_batches() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let (_folder, store) = Store::temporary();
         let look = |connection: &crate::store::Connection| {
             jobs::insert(connection, "here", "n", "{}", true, None)?;
             let run = |job: &str, due: i64, outcome: JobRunOutcome| {
@@ -312,8 +295,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_rest_of_a_turn_between_two_batches_is_a_valid_chain() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let (_folder, store) = Store::temporary();
         let steps = store
             .write(Durability::Logged, |connection| {
                 let turn = Uuid::now_v7();

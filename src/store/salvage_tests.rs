@@ -15,26 +15,15 @@ const MESSAGES: usize = 300;
 fn live(connection: &Connection, number: usize) -> Result<(), StoreError> {
     let id = Uuid::now_v7();
     let text = |text: &str| text.to_owned();
-    inbox::insert(
-        connection,
-        &inbox::NewInboxRow {
-            id,
-            channel: text("webhook:in"),
-            external_id: format!("m{number}"),
-            session: format!("s{}", number % 7),
-            chat_id: text("c"),
-            sender: text("ann"),
-            trust: "known",
-            content: format!("message {number} {}", "x".repeat(300)),
-            attachments: text("[]"),
-            metadata: text("{}"),
-            origin: text("{}"),
-            received_at: 1,
-            state: inbox::InboxState::Queued,
-        },
-    )?;
+    let session = format!("s{}", number % 7);
+    let message = inbox::NewInboxRow {
+        external_id: format!("m{number}"),
+        content: format!("message {number} {}", "x".repeat(300)),
+        ..inbox::NewInboxRow::sample(id, &session)
+    };
+    inbox::insert(connection, &message)?;
     turn_steps::append(connection, id, "note", &format!("{{\"text\":\"{}\"}}", "y".repeat(300)))?;
-    messages::append(connection, &format!("s{}", number % 7), id, [("user", "{}".to_owned())].into_iter())?;
+    messages::append(connection, &session, id, [("user", "{}".to_owned())].into_iter())?;
     let (slot, channel, chat_id, body) = (text("reply"), text("webhook:in"), text("c"), text("{}"));
     outbox::insert(connection, &outbox::NewOutbound { turn: id, slot, channel, chat_id, body })?;
     Ok(())

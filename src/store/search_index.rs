@@ -116,14 +116,12 @@ pub fn has_others(connection: &Connection, shelf: SearchCorpus, owners: &[&str])
 /// Replaces the terms of a memory.
 pub fn put_memory(connection: &Connection, id: i64, words: &str) -> Result<(), StoreError> {
     let sql = "INSERT OR REPLACE INTO memory_words (rowid, words) VALUES (?, ?)";
-    execute(connection, sql, params![id, words])?;
-    Ok(())
+    execute(connection, sql, params![id, words]).map(drop)
 }
 
 /// Removes the terms of a memory.
 pub fn remove_memory(connection: &Connection, id: i64) -> Result<(), StoreError> {
-    execute(connection, "DELETE FROM memory_words WHERE rowid = ?", [id])?;
-    Ok(())
+    execute(connection, "DELETE FROM memory_words WHERE rowid = ?", [id]).map(drop)
 }
 
 /// Returns the ids of current memories from `from` on, in order.
@@ -185,12 +183,6 @@ pub fn unindexed_messages(
     })
 }
 
-/// Returns the owner of a session.
-pub fn session_owner(connection: &Connection, session: &str) -> Result<Option<String>, StoreError> {
-    Ok(select_optional(connection, "SELECT owner FROM sessions WHERE session = ?", [session], |row| row.get(0))?
-        .flatten())
-}
-
 /// Indexes the messages of `from..to` of a session; returns false if the range is not the next one.
 pub fn index_messages(
     connection: &Connection,
@@ -225,8 +217,7 @@ pub fn remove_turn(connection: &Connection, session: &str, turn: &str) -> Result
                    WHERE m.session = ?1 AND m.turn = ?2";
     execute(connection, &format!("INSERT OR IGNORE INTO unsaid {of_turn}"), [session, turn])?;
     let sql = format!("DELETE FROM said WHERE id IN ({of_turn})");
-    execute(connection, &sql, [session, turn])?;
-    Ok(())
+    execute(connection, &sql, [session, turn]).map(drop)
 }
 
 /// Does the same as [`remove_turn`] for one message.
@@ -234,8 +225,7 @@ pub fn remove_message(connection: &Connection, session: &str, seq: i64) -> Resul
     let of_message = "SELECT id FROM said WHERE session = ?1 AND seq = ?2";
     let sql = format!("INSERT OR IGNORE INTO unsaid {of_message}");
     execute(connection, &sql, params![session, seq])?;
-    execute(connection, "DELETE FROM said WHERE session = ?1 AND seq = ?2", params![session, seq])?;
-    Ok(())
+    execute(connection, "DELETE FROM said WHERE session = ?1 AND seq = ?2", params![session, seq]).map(drop)
 }
 
 /// Returns true if terms of removed messages are left.
@@ -245,8 +235,7 @@ pub fn has_removed(connection: &Connection) -> Result<bool, StoreError> {
 
 /// Deletes the terms of at most `limit` removed messages.
 pub fn sweep(connection: &Connection, limit: usize) -> Result<(), StoreError> {
-    let mut statement = connection.prepare_cached("SELECT id FROM unsaid LIMIT ?")?;
-    let gone = statement.query_map([limit], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()?;
+    let gone: Vec<i64> = select(connection, "SELECT id FROM unsaid LIMIT ?", [limit], |row| row.get(0))?;
     let mut words = connection.prepare_cached("DELETE FROM said_words WHERE rowid = ?")?;
     let mut done = connection.prepare_cached("DELETE FROM unsaid WHERE id = ?")?;
     for id in &gone {
@@ -259,8 +248,7 @@ pub fn sweep(connection: &Connection, limit: usize) -> Result<(), StoreError> {
 /// Rewrites the terms of all memories, so that nothing is left of removed ones. They are few compared with those of messages.
 pub fn purge_memories(connection: &Connection) -> Result<(), StoreError> {
     let sql = "INSERT INTO memory_words (memory_words) VALUES ('optimize')";
-    execute(connection, sql, [])?;
-    Ok(())
+    execute(connection, sql, []).map(drop)
 }
 
 /// Rewrites a part of the messages' terms, so that nothing is left of removed ones. `begins` marks the first of several calls.

@@ -55,6 +55,5 @@ fn write(
     // Marked as used now: an old session must not be deleted as unused right away.
     let sql = "INSERT INTO sessions (session, epoch, first_seq, next_seq, created_at, updated_at, owner, is_shared)
              VALUES (?, 0, 0, ?, ?, ?, ?, ?)";
-    execute(connection, sql, params![session, next, begun, now, ownership.owner, ownership.is_shared])?;
-    Ok(())
+    execute(connection, sql, params![session, next, begun, now, ownership.owner, ownership.is_shared]).map(drop)
 }

@@ -1,6 +1,6 @@
 //! The state of consolidation for each epoch of a session: how far its summary goes, and the memory snapshot in its prompt.
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 
 use super::sql::{execute, select, select_optional, select_value};
 use super::{StoreError, now_ms};
@@ -69,8 +69,8 @@ pub fn put(connection: &Connection, session: &str, epoch: i64, state: &SessionMe
             state.retry_at,
             now_ms()
         ],
-    )?;
-    Ok(())
+    )
+    .map(drop)
 }
 
 /// Marks the rest of an epoch for consolidation. The first reason counts.
@@ -78,8 +78,7 @@ pub fn set_due(connection: &Connection, session: &str, epoch: i64, why: &str) ->
     let sql = "INSERT INTO session_memory (session, epoch, due, updated_at) VALUES (?1, ?2, ?3, ?4)
              ON CONFLICT (session, epoch) DO UPDATE SET due = excluded.due, updated_at = excluded.updated_at
                 WHERE due IS NULL";
-    execute(connection, sql, params![session, epoch, why, now_ms()])?;
-    Ok(())
+    execute(connection, sql, params![session, epoch, why, now_ms()]).map(drop)
 }
 
 /// Closes an epoch: all of it becomes due for consolidation, and it needs no snapshot any more.
@@ -88,8 +87,7 @@ pub fn close(connection: &Connection, session: &str, epoch: i64, first_seq: i64)
     let sql = "INSERT INTO session_memory (session, epoch, cursor, due, updated_at) VALUES (?1, ?2, ?3, 'new', ?4)
              ON CONFLICT (session, epoch) DO UPDATE SET due = 'new', retry_at = 0, updated_at = excluded.updated_at,
                 cursor = max(cursor, excluded.cursor)";
-    execute(connection, sql, params![session, epoch, first_seq, now_ms()])?;
-    Ok(())
+    execute(connection, sql, params![session, epoch, first_seq, now_ms()]).map(drop)
 }
 
 /// Returns the epochs that are to be consolidated now, the longest waiting first.
@@ -128,16 +126,12 @@ pub fn idle_sessions(
     least: i64,
     limit: u32,
 ) -> Result<Vec<(String, i64, i64)>, StoreError> {
-    let mut statement = connection.prepare_cached(
-        "SELECT s.session, s.epoch, s.updated_at FROM sessions s
+    let sql = "SELECT s.session, s.epoch, s.updated_at FROM sessions s
          LEFT JOIN session_memory m ON m.session = s.session AND m.epoch = s.epoch
          WHERE s.updated_at >= ?1 AND s.updated_at <= ?2 AND m.due IS NULL
            AND s.next_seq - max(s.first_seq, ifnull(m.cursor, 0)) >= ?3
-         ORDER BY s.updated_at LIMIT ?4",
-    )?;
-    let rows =
-        statement.query_map(params![from, to, least, limit], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-    Ok(rows.collect::<Result<_, _>>()?)
+         ORDER BY s.updated_at LIMIT ?4";
+    select(connection, sql, params![from, to, least, limit], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
 }
 
 /// Returns the earliest last use of a session after `from`.
@@ -170,15 +164,13 @@ fn last_summary(connection: &Connection, copied: CopiedMessages<'_>) -> Result<O
     if state.cursor <= copied.to && super::memories::find(connection, newer)?.is_some() {
         return Ok(Some((newer, state.cursor)));
     }
-    let mut before = connection.prepare_cached(
-        "SELECT id, session, json_extract(detail, '$.epoch'), json_extract(detail, '$.to') FROM memories
-         WHERE replaced_by = ?1 AND id < ?1 AND kind = 'summary' ORDER BY id DESC LIMIT 1",
-    )?;
+    let sql = "SELECT id, session, json_extract(detail, '$.epoch'), json_extract(detail, '$.to') FROM memories
+         WHERE replaced_by = ?1 AND id < ?1 AND kind = 'summary' ORDER BY id DESC LIMIT 1";
     type Before = (i64, Option<String>, Option<i64>, Option<i64>);
     // Each summary replaced an older one, so this ends.
     loop {
         let found: Option<Before> =
-            before.query_row([newer], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))).optional()?;
+            select_optional(connection, sql, [newer], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
         let Some((id, session, epoch, Some(to))) = found else { return Ok(None) };
         if session.as_deref() != Some(copied.session) || epoch != Some(copied.epoch) {
             return Ok(None);
@@ -198,8 +190,7 @@ pub fn snapshot(connection: &Connection, hash: &str) -> Result<Option<String>, S
 /// Stores the text of a snapshot of an owner's memory.
 pub fn keep_snapshot(connection: &Connection, hash: &str, owner: &str, text: &str) -> Result<(), StoreError> {
     let sql = "INSERT INTO snapshots (hash, owner, text) VALUES (?, ?, ?) ON CONFLICT (hash) DO NOTHING";
-    execute(connection, sql, [hash, owner, text])?;
-    Ok(())
+    execute(connection, sql, [hash, owner, text]).map(drop)
 }
 
 /// Sets the snapshot in the prompts of an epoch, unless it has one.
@@ -207,8 +198,7 @@ pub fn set_snapshot(connection: &Connection, session: &str, epoch: i64, hash: &s
     let sql = "INSERT INTO session_memory (session, epoch, snapshot, updated_at) VALUES (?1, ?2, ?3, ?4)
              ON CONFLICT (session, epoch) DO UPDATE SET snapshot = excluded.snapshot, updated_at = excluded.updated_at
                 WHERE snapshot IS NULL";
-    execute(connection, sql, params![session, epoch, hash, now_ms()])?;
-    Ok(())
+    execute(connection, sql, params![session, epoch, hash, now_ms()]).map(drop)
 }
 
 /// Removes the snapshot from the prompts of an epoch, so that its next turn takes a new one. Deletes the text if no other
@@ -219,8 +209,7 @@ pub fn release_snapshot(connection: &Connection, session: &str, epoch: i64) -> R
     execute(connection, sql, params![session, epoch])?;
     let sql = "DELETE FROM snapshots
              WHERE hash = ?1 AND NOT EXISTS (SELECT 1 FROM session_memory WHERE snapshot = ?1)";
-    execute(connection, sql, [hash])?;
-    Ok(())
+    execute(connection, sql, [hash]).map(drop)
 }
 
 /// Deletes the snapshots of an owner and removes them from all prompts, so that the next turns take new ones. All of them
@@ -230,8 +219,7 @@ pub fn drop_snapshots(connection: &Connection, owner: &str) -> Result<(), StoreE
              WHERE snapshot IN (SELECT hash FROM snapshots WHERE owner = ?1 OR ?1 = 'everyone')";
     execute(connection, sql, [owner])?;
     let sql = "DELETE FROM snapshots WHERE owner = ?1 OR ?1 = 'everyone'";
-    execute(connection, sql, [owner])?;
-    Ok(())
+    execute(connection, sql, [owner]).map(drop)
 }
 
 fn read(row: &Row<'_>, at: usize) -> rusqlite::Result<SessionMemory> {

@@ -4,7 +4,7 @@ use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
 use super::inbox::{self, InboxState};
-use super::sql::{execute, select_optional, select_value};
+use super::sql::{execute, select_optional, select_parsed, select_value};
 use super::{StoreError, now_ms};
 
 /// The most sub-agents that one query finds.
@@ -112,19 +112,14 @@ pub fn cancel_below(connection: &Connection, session: &str) -> Result<Vec<(Uuid,
 
 /// Returns the unfinished sub-agents of a session, at all depths, with their labels.
 fn below(connection: &Connection, session: &str) -> Result<Vec<(Uuid, String)>, StoreError> {
-    let mut statement = connection.prepare_cached(
-        "WITH RECURSIVE below(id, label) AS (
+    let sql = "WITH RECURSIVE below(id, label) AS (
              SELECT id, label FROM spawns WHERE session = ?1
              UNION SELECT s.id, s.label FROM below b JOIN spawns s ON s.session = 'spawn:' || b.id)
          SELECT b.id, b.label FROM below b JOIN inbox i ON i.id = b.id
-         WHERE i.state NOT IN ('done', 'dead') ORDER BY i.seq LIMIT ?2",
-    )?;
-    let rows = statement.query_map(params![session, MAX_FOUND], |row| Ok((row.get::<_, String>(0)?, row.get(1)?)))?;
-    rows.map(|row| {
-        let (id, label) = row?;
-        Ok((id.parse()?, label))
+         WHERE i.state NOT IN ('done', 'dead') ORDER BY i.seq LIMIT ?2";
+    select_parsed(connection, sql, params![session, MAX_FOUND], |row| {
+        Ok((row.get::<_, String>(0)?.parse()?, row.get(1)?))
     })
-    .collect()
 }
 
 fn read(row: &Row<'_>) -> Result<SpawnRow, StoreError> {
@@ -153,29 +148,9 @@ mod tests {
     use crate::store::inbox::NewInboxRow;
     use crate::store::{Durability, Store, retention};
 
-    fn message(id: Uuid, state: InboxState) -> NewInboxRow {
-        let text = |text: &str| text.to_owned();
-        NewInboxRow {
-            id,
-            channel: text("cli"),
-            external_id: id.to_string(),
-            session: session_of(id),
-            chat_id: text("direct"),
-            sender: text("subagent"),
-            trust: "owner",
-            content: text("count"),
-            attachments: text("[]"),
-            metadata: text("{}"),
-            origin: text("{}"),
-            received_at: 1,
-            state,
-        }
-    }
-
     #[tokio::test]
     async fn sub_agents_are_found_at_all_depths() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let (_folder, store) = Store::temporary();
         let [child, grandchild, over, other] = [1, 2, 3, 4].map(Uuid::from_u128);
         let found = store
             .write(Durability::Logged, move |connection| {
@@ -188,7 +163,7 @@ mod tests {
                     let turn = Uuid::nil();
                     let spawn = NewSpawn { id, session, turn, label: label.to_owned(), depth: 1, waits: true };
                     assert!(insert(connection, &spawn)? && !insert(connection, &spawn)?);
-                    inbox::insert(connection, &message(id, state))?;
+                    inbox::insert(connection, &NewInboxRow { state, ..NewInboxRow::sample(id, &session_of(id)) })?;
                 }
                 let at_work = unfinished_labels(connection, "cli:direct")?;
                 assert_eq!(

@@ -17,6 +17,16 @@ pub fn select<T, C: FromIterator<T>>(
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
+/// Returns all rows of a query, whose content `read` parses.
+pub fn select_parsed<T>(
+    connection: &Connection,
+    sql: &str,
+    parameters: impl Params,
+    read: impl FnMut(&Row<'_>) -> Result<T, StoreError>,
+) -> Result<Vec<T>, StoreError> {
+    connection.prepare_cached(sql)?.query_and_then(parameters, read)?.collect()
+}
+
 /// Returns the first row of a query.
 ///
 /// # Errors

@@ -43,8 +43,7 @@ pub fn append_break(connection: &Connection, turn: &str, text: &str) -> Result<(
     let body = serde_json::json!({ "step": "note", "text": text }).to_string();
     let sql = "INSERT INTO turn_steps (turn, seq, kind, v, body, hash, at)
              SELECT ?1, ifnull(max(seq) + 1, 0), 'note', ?2, ?3, '', ?4 FROM turn_steps WHERE turn = ?1";
-    execute(connection, sql, params![turn, VERSION, body, now_ms()])?;
-    Ok(())
+    execute(connection, sql, params![turn, VERSION, body, now_ms()]).map(drop)
 }
 
 /// The body of the note that makes a failed turn continue.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rusqlite::{Connection, Row, ToSql, params};
 use uuid::Uuid;
 
-use super::sql::{execute, select_one, select_value};
+use super::sql::{execute, select, select_one, select_value};
 use super::{StoreError, now_ms};
 
 /// The tokens of one or more turns.
@@ -78,8 +78,8 @@ pub fn add(
         connection,
         sql,
         params![turn.to_string(), session, model, used.input, used.output, used.cached, cost, currency, now_ms()],
-    )?;
-    Ok(())
+    )
+    .map(drop)
 }
 
 /// Returns the tokens and costs of these turns, in total and by model.
@@ -102,28 +102,24 @@ pub fn tokens_since(connection: &Connection, session: &str, from_ms: i64) -> Res
     Ok(total as u64)
 }
 
+const TOKEN_SUMS: &str = "count(DISTINCT turn), total(input_tokens), total(output_tokens), total(cached_tokens)";
+
 fn tokens(connection: &Connection, scope: UsageScope<'_>) -> Result<TokenCounts, StoreError> {
-    const SUMS: &str = "count(DISTINCT turn), total(input_tokens), total(output_tokens), total(cached_tokens)";
-    scope.query(SUMS, "", |sql, value| select_one(connection, sql, [value], |row| read_tokens(row, 0)))
+    scope.query(TOKEN_SUMS, "", |sql, value| select_one(connection, sql, [value], |row| read_tokens(row, 0)))
 }
 
 fn models(connection: &Connection, scope: UsageScope<'_>) -> Result<Vec<ModelTotal>, StoreError> {
-    const SUMS: &str = "count(DISTINCT turn), total(input_tokens), total(output_tokens), total(cached_tokens),
-        provider, model, currency, total(cost)";
+    let columns = format!("{TOKEN_SUMS}, provider, model, currency, total(cost)");
     let mut models: Vec<ModelTotal> = Vec::new();
-    scope.query(SUMS, "GROUP BY model, currency ORDER BY model", |sql, value| {
+    scope.query(&columns, "GROUP BY model, currency ORDER BY model", |sql, value| {
         let mut statement = connection.prepare_cached(sql)?;
         let mut rows = statement.query([value])?;
         while let Some(row) = rows.next()? {
             let (tokens, model) = (read_tokens(row, 0)?, row.get::<_, String>(5)?);
-            let known = models.iter_mut().find(|known| known.model == model);
-            let known = match known {
-                Some(known) => known,
-                None => {
-                    models.push(ModelTotal { provider: row.get(4)?, model, ..ModelTotal::default() });
-                    let last = models.len() - 1;
-                    &mut models[last]
-                }
+            // The rows of a model follow each other.
+            let known = match models.last_mut() {
+                Some(last) if last.model == model => last,
+                _ => models.push_mut(ModelTotal { provider: row.get(4)?, model, ..ModelTotal::default() }),
             };
             known.tokens.turns += tokens.turns;
             known.tokens.input += tokens.input;
@@ -264,21 +260,12 @@ fn running_use(connection: &Connection, session: Option<&String>) -> Result<Vec<
     read_budget(connection, SQL, params![session])
 }
 
-fn read_budget(
-    connection: &Connection,
-    sql: &str,
-    parameters: &[&dyn rusqlite::ToSql],
-) -> Result<Vec<BudgetUse>, StoreError> {
-    let mut statement = connection.prepare_cached(sql)?;
-    let whole = |row: &Row<'_>, at: usize| row.get::<_, f64>(at).map(|total| total as u64);
-    let rows = statement.query_map(parameters, |row| {
-        let tokens =
-            TokenCounts { turns: row.get(1)?, input: whole(row, 2)?, output: whole(row, 3)?, cached: whole(row, 4)? };
-        let currency: Option<String> = row.get(6)?;
-        let cost = currency.map(|currency| Ok::<_, rusqlite::Error>((whole(row, 5)?, currency))).transpose()?;
-        Ok(BudgetUse { model: row.get(0)?, tokens, cost })
-    })?;
-    Ok(rows.collect::<Result<_, _>>()?)
+fn read_budget(connection: &Connection, sql: &str, parameters: &[&dyn ToSql]) -> Result<Vec<BudgetUse>, StoreError> {
+    select(connection, sql, parameters, |row| {
+        let amount = row.get::<_, f64>(5)? as u64;
+        let cost = row.get::<_, Option<String>>(6)?.map(|currency| (amount, currency));
+        Ok(BudgetUse { model: row.get(0)?, tokens: read_tokens(row, 1)?, cost })
+    })
 }
 
 #[cfg(test)]
@@ -292,8 +279,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_use_of_sub_agents_counts_for_their_session() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let (_folder, store) = Store::temporary();
         let count = |connection: &Connection| {
             let [child, grandchild, other] = [1, 2, 3].map(Uuid::from_u128);
             let of_child = spawns::session_of(child);
@@ -311,8 +297,7 @@ mod tests {
 
     #[tokio::test]
     async fn usage_is_separate_for_each_model_and_currency() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let (_folder, store) = Store::temporary();
         let (one, two) = (Uuid::now_v7(), Uuid::now_v7());
         let (session, first, all) = store
             .write(Durability::Logged, move |connection| {

@@ -201,11 +201,8 @@ pub fn put_missing(connection: &Connection, shelf: SearchCorpus) -> Result<bool,
         "SELECT v.{id}, v.vector, o.owner FROM {vectors} v CROSS JOIN {owners} o ON o.id = v.{id}
          WHERE v.place IS NULL LIMIT {PIECE}"
     );
-    let mut statement = connection.prepare_cached(&missing)?;
-    let rows = statement.query_map([], |row| {
-        Ok((row.get::<_, i64>(0)?, decode(row.get_ref(1)?.as_blob()?), row.get::<_, String>(2)?))
-    })?;
-    let rows = rows.collect::<Result<Vec<_>, _>>()?;
+    let rows: Vec<(i64, Vec<f32>, String)> =
+        select(connection, &missing, [], |row| Ok((row.get(0)?, decode(row.get_ref(1)?.as_blob()?), row.get(2)?)))?;
     let mut update = connection.prepare_cached(&format!("UPDATE {vectors} SET place = ?2 WHERE {id} = ?1"))?;
     for (id, vector, owner) in &rows {
         update.execute(params![id, vector_codes::put(connection, shelf, owner, *id, vector)?])?;
@@ -224,13 +221,12 @@ pub fn are_missing(connection: &Connection, shelf: SearchCorpus) -> Result<bool,
 
 /// Removes the vector of a memory.
 pub fn remove(connection: &Connection, memory: i64) -> Result<(), StoreError> {
-    execute(connection, "DELETE FROM memory_vectors WHERE memory = ?", [memory])?;
-    Ok(())
+    execute(connection, "DELETE FROM memory_vectors WHERE memory = ?", [memory]).map(drop)
 }
 
 /// Returns the numbers of vectors, and their model.
 pub fn count(connection: &Connection) -> Result<VectorCounts, StoreError> {
-    let count = |sql| connection.prepare_cached(sql)?.query_row([], |row| row.get(0));
+    let count = |sql| select_value(connection, sql, []);
     Ok(VectorCounts {
         memories: count("SELECT count(*) FROM memory_vectors")?,
         said: count("SELECT count(*) FROM said_vectors")?,

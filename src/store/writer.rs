@@ -25,7 +25,7 @@ const QUEUE_LIMIT: usize = 1_024;
 
 /// How long a group waits for more writes, where the group before had several: under load fewer commits are made, and each costs
 /// a fsync and copies of the same pages. Nobody waits who writes alone. PostgreSQL calls this `commit_delay`.
-const GATHER: Duration = Duration::from_micros(300);
+const GATHER: Duration = Duration::from_micros(1_000);
 
 /// The length in bytes at which the log is shortened: twice what SQLite lets gather.
 const MAX_LOG_BYTES: u64 = 16 << 20;

@@ -1,11 +1,8 @@
 //! The client of a collector. Own code, because the exporter of the opentelemetry crates brings another version of the HTTP client.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
+use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
@@ -22,15 +19,14 @@ const MAX_ANSWER: usize = 4_096;
 /// The longest wait that a collector may ask for.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// Sends requests to a collector. Cheap to clone.
+/// Sends requests to a collector.
 #[derive(Clone)]
-pub struct OtlpClient(Arc<OtlpTarget>);
-
-struct OtlpTarget {
+pub struct OtlpClient {
     http: Client,
     endpoint: String,
     headers: HeaderMap,
-    resource: Resource,
+    /// What describes this gateway.
+    pub(super) resource: Resource,
 }
 
 /// A request that the collector did not take.
@@ -75,25 +71,14 @@ impl OtlpClient {
         };
         let headers = config.headers.iter().filter_map(header).collect();
         let endpoint = config.endpoint.trim_end_matches('/').to_owned();
-        Ok(Some(Self(Arc::new(OtlpTarget { http: builder.build()?, endpoint, headers, resource }))))
+        Ok(Some(Self { http: builder.build()?, endpoint, headers, resource }))
     }
 
-    /// Returns what describes this gateway.
-    pub(super) fn resource(&self) -> Resource {
-        self.0.resource.clone()
-    }
-
-    pub(super) async fn send_traces(&self, request: &ExportTraceServiceRequest) -> Result<(), OtlpError> {
-        self.send("/v1/traces", request.encode_to_vec()).await
-    }
-
-    pub(super) async fn send_metrics(&self, request: ExportMetricsServiceRequest) -> Result<(), OtlpError> {
-        self.send("/v1/metrics", request.encode_to_vec()).await
-    }
-
-    async fn send(&self, path: &str, body: Vec<u8>) -> Result<(), OtlpError> {
-        let url = format!("{}{path}", self.0.endpoint);
-        let request = self.0.http.post(&url).headers(self.0.headers.clone());
+    /// Sends a request to a path of the collector.
+    pub(super) async fn send(&self, path: &str, request: &impl Message) -> Result<(), OtlpError> {
+        let url = format!("{}{path}", self.endpoint);
+        let body = request.encode_to_vec();
+        let request = self.http.post(&url).headers(self.headers.clone());
         let request = request.header(CONTENT_TYPE, "application/x-protobuf").body(body);
         let response = request.send().await.map_err(|error| {
             let reason = format!("{url} cannot be reached: {}", error.without_url());
@@ -128,6 +113,12 @@ async fn beginning(mut response: reqwest::Response) -> String {
         told.extend_from_slice(&part[..part.len().min(MAX_ANSWER)]);
     }
     String::from_utf8_lossy(&told).into_owned()
+}
+
+/// Returns the part of daoyou that measures; there is one.
+pub(super) fn scope() -> InstrumentationScope {
+    let (name, version) = ("daoyou".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+    InstrumentationScope { name, version, ..InstrumentationScope::default() }
 }
 
 pub(super) fn text(key: &str, value: impl Into<String>) -> KeyValue {

@@ -34,7 +34,8 @@ pub async fn export_metrics<Scrape>(
     while !is_ended {
         is_ended = shutdown.run_until_cancelled(tokio::time::sleep(interval)).await.is_none();
         if let Some(page) = scrape().await
-            && let Err(error) = client.send_metrics(points::request(page.families(), client.resource())).await
+            && let Err(error) =
+                client.send("/v1/metrics", &points::request(page.families(), client.resource.clone())).await
         {
             tracing::warn!(%error, "the metrics could not be sent; the next ones hold the same counts");
         }

@@ -3,7 +3,6 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
-use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::{
     AggregationTemporality, Gauge, Histogram, HistogramDataPoint, Metric, NumberDataPoint, ResourceMetrics,
@@ -11,7 +10,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
 };
 use opentelemetry_proto::tonic::resource::v1::Resource;
 
-use super::client::text;
+use super::client::{scope, text};
 use crate::metrics::{MetricKind, MetricSample, MetricSamples, SampleValue};
 
 /// The family that says since when this process counts.
@@ -28,13 +27,8 @@ pub(super) fn request(families: &[MetricSamples], resource: Resource) -> ExportM
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let times = (start, u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
     let metrics = families.iter().filter(|family| !family.samples.is_empty()).map(|family| metric(family, times));
-    let scope = InstrumentationScope {
-        name: "daoyou".to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        ..InstrumentationScope::default()
-    };
     let scope_metrics =
-        vec![ScopeMetrics { scope: Some(scope), metrics: metrics.collect(), ..ScopeMetrics::default() }];
+        vec![ScopeMetrics { scope: Some(scope()), metrics: metrics.collect(), ..ScopeMetrics::default() }];
     let resource = Some(resource);
     ExportMetricsServiceRequest {
         resource_metrics: vec![ResourceMetrics { resource, scope_metrics, ..ResourceMetrics::default() }],

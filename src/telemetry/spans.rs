@@ -3,7 +3,7 @@
 //! its result.
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
-use opentelemetry_proto::tonic::common::v1::{InstrumentationScope, KeyValue};
+use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
@@ -11,7 +11,7 @@ use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Sta
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use super::client::{number, text};
+use super::client::{number, scope, text};
 use crate::bus::TurnEndNotice;
 use crate::llm::ChatResponse;
 use crate::store::turn_steps::TurnStepRow;
@@ -28,12 +28,7 @@ const DEFAULT_AGENT: &str = "assistant";
 
 /// Returns the request with these spans.
 pub(super) fn request(spans: Vec<Span>, resource: Resource) -> ExportTraceServiceRequest {
-    let scope = InstrumentationScope {
-        name: "daoyou".to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        ..InstrumentationScope::default()
-    };
-    let scope_spans = vec![ScopeSpans { scope: Some(scope), spans, ..ScopeSpans::default() }];
+    let scope_spans = vec![ScopeSpans { scope: Some(scope()), spans, ..ScopeSpans::default() }];
     let resource = Some(resource);
     ExportTraceServiceRequest {
         resource_spans: vec![ResourceSpans { resource, scope_spans, ..ResourceSpans::default() }],
@@ -52,8 +47,7 @@ pub(super) fn spans_of_turn(connection: &Connection, ended: &TurnEndNotice) -> R
     let (trace, parent) = place(connection, turn)?;
     let steps: Vec<(TurnStepRow, StepBody)> = turn_steps::of_turn(connection, turn)?
         .into_iter()
-        .filter_map(|row| Some((serde_json::from_str(&row.body).ok()?, row)))
-        .map(|(body, row)| (row, body))
+        .filter_map(|row| serde_json::from_str(&row.body).ok().map(|body| (row, body)))
         .collect();
     let mut whole = TraceTotals::default();
     let mut spans: Vec<Span> = steps.iter().filter_map(|(row, body)| whole.span(turn, row, body)).collect();

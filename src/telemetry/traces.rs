@@ -67,10 +67,10 @@ async fn send(client: &OtlpClient, spans: Vec<Span>, shutdown: &CancellationToke
     if count == 0 {
         return;
     }
-    let request = request(spans, client.resource());
+    let request = request(spans, client.resource.clone());
     let mut wait = FIRST_WAIT;
     for attempt in 1..=TRIES {
-        let error = match client.send_traces(&request).await {
+        let error = match client.send("/v1/traces", &request).await {
             Ok(()) => return,
             Err(error) => error,
         };

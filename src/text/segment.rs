@@ -1,7 +1,6 @@
 //! Splits text into search terms. A word of a script with spaces is a term, in lower case, without accents, and stemmed if it is
 //! English. A run of another script gives each character and each pair of neighbours.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
@@ -213,9 +212,9 @@ fn cut(text: &str, limit: usize) -> &str {
 }
 
 /// Returns a text in lower case and compatibility form (NFKC), without accents.
-fn fold(text: &str) -> Cow<'_, str> {
+fn fold(text: &str) -> String {
     if text.is_ascii() {
-        return Cow::Owned(text.to_ascii_lowercase());
+        return text.to_ascii_lowercase();
     }
     let composed = ComposingNormalizerBorrowed::new_nfkc().normalize(text);
     let decomposing = DecomposingNormalizerBorrowed::new_nfd();
@@ -232,7 +231,7 @@ fn fold(text: &str) -> Cow<'_, str> {
             c => folded.push(c),
         }
     }
-    Cow::Owned(folded)
+    folded
 }
 
 /// Returns true for optional signs: accents, vowel points, joiners.
@@ -244,13 +243,8 @@ fn is_optional_sign(c: char) -> bool {
 fn class(c: char) -> SegmentClass {
     match c {
         '\'' | '\u{2019}' => SegmentClass::Apostrophe,
-        c if c.is_ascii() => {
-            if c.is_ascii_alphanumeric() {
-                SegmentClass::Word
-            } else {
-                SegmentClass::Other
-            }
-        }
+        c if c.is_ascii_alphanumeric() => SegmentClass::Word,
+        c if c.is_ascii() => SegmentClass::Other,
         c if is_unspaced(c) => SegmentClass::Unspaced,
         c if c.is_alphanumeric() => SegmentClass::Word,
         // Signs within words of Indian scripts; these two end sentences.
@@ -321,8 +315,8 @@ fn weighted_terms(text: &str, keeps_stop_words: bool) -> Vec<SearchTerm> {
 /// Particles and pronouns.
 const WEAK_CHARS: &[char] = &[
     '的', '了', '吗', '呢', '吧', '啊', '呀', '么', '嘛', '我', '你', '您', '他', '她', '它', '们', '是', '谁', '什',
-    '哪', '怎', '这', '那', '就', '也', '很', '在', '有', '和', '与', '个', '请', '的', '嗎', '麼', '們', '這', '個',
-    '誰', 'の', 'は', 'が', 'を', 'に', 'で', 'と', 'も', 'か', 'へ', 'ね', 'よ',
+    '哪', '怎', '这', '那', '就', '也', '很', '在', '有', '和', '与', '个', '请', '嗎', '麼', '們', '這', '個', '誰',
+    'の', 'は', 'が', 'を', 'に', 'で', 'と', 'も', 'か', 'へ', 'ね', 'よ',
 ];
 
 /// English words of greetings, thanks and assent.

@@ -14,8 +14,8 @@ pub fn stem(word: &str) -> String {
     if word.ends("y") && word.has_vowel(word.0.len() - 1) {
         word.swap_last(b'i');
     }
-    word.replace_ending(&STEP_2, 0);
-    word.replace_ending(&STEP_3, 0);
+    word.replace_ending(&STEP_2);
+    word.replace_ending(&STEP_3);
     word.step_4();
     word.step_5();
     String::from_utf8(word.0).unwrap_or_default()
@@ -129,10 +129,10 @@ impl PorterWord {
         }
     }
 
-    /// Replaces the first of these endings that matches, if the measure of what precedes it is greater than `measure`.
-    fn replace_ending(&mut self, endings: &[(&str, &str)], measure: usize) {
+    /// Replaces the first of these endings that matches, if the measure of what precedes it is not zero.
+    fn replace_ending(&mut self, endings: &[(&str, &str)]) {
         if let Some((old, new)) = endings.iter().find(|(old, _)| self.ends(old))
-            && self.measure(self.0.len() - old.len()) > measure
+            && self.measure(self.0.len() - old.len()) > 0
         {
             self.cut(old.len());
             self.0.extend_from_slice(new.as_bytes());

@@ -72,8 +72,7 @@ impl ThinkFilter {
             }
             self.after_block = false;
         }
-        let opening = self.find_opening();
-        match opening {
+        match self.find_opening() {
             Some((at, tag, closing)) => {
                 let rest = self.held.split_off(at + tag.len());
                 let text = std::mem::replace(&mut self.held, rest);

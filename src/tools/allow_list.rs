@@ -128,7 +128,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::chat::ToolCall;
     use crate::tools::testing::{ToolWorld, context};
     use crate::tools::{ToolContext, ToolsConfig};
 
@@ -164,8 +163,7 @@ mod tests {
             let list =
                 ToolAllowList { skill: "tea".to_owned(), entries: entries.iter().map(|e| (*e).to_owned()).collect() };
             let context = ToolContext { allow_lists: Arc::new([list]), ..context() };
-            let call = ToolCall { id: "c".to_owned(), name: tool.to_owned(), arguments: arguments.to_string() };
-            let told = world.executor.run(&call, &context).await.result.render();
+            let told = world.run(tool, &arguments, &context).await.result.render();
             assert_eq!(
                 !told.contains("\"tea\", which this turn has loaded, allows only"),
                 is_allowed,

@@ -1,9 +1,26 @@
 //! Parses the arguments that a model wrote for a call into a value that satisfies the tool's schema.
 
+use std::future::Future;
+
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use super::tool::ToolOutcome;
+use super::tool_result::ToolResult;
 use crate::chat::ToolSpec;
 use crate::text::truncate;
+
+/// Runs a call with its arguments as `Args`; arguments that do not fit fail it.
+pub async fn with_arguments<Args, Running>(arguments: Value, run: impl FnOnce(Args) -> Running) -> ToolOutcome
+where
+    Args: DeserializeOwned,
+    Running: Future<Output: Into<ToolOutcome>>,
+{
+    match serde_json::from_value(arguments) {
+        Ok(args) => run(args).await.into(),
+        Err(error) => ToolResult::failed(error.to_string()).into(),
+    }
+}
 
 /// Argument names that models use, with ours: an alias counts if a tool has the second name and not the first.
 const ALIASES: &[(&str, &str)] = &[

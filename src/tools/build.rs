@@ -8,17 +8,17 @@ use std::sync::Arc;
 use daoyou_channels::outgoing::OutgoingFiles;
 use thiserror::Error;
 
-use super::code::{AstGrepReplace, AstGrepSearch, CodeCache, RepoMap, RepoStructure, Symbols};
+use super::code::{AstGrepReplace, CodeCache, ast_grep_search, repo_map, repo_structure, symbols};
 use super::config::{ExecConfig, ToolsConfig};
 use super::documents::DocumentReader;
 use super::exec::{CommandRunner, ExecTool, RunnerDeps};
 use super::executor::{ExecutorLimits, ToolExecutor};
 use super::files::{
-    ApplyPatch, CreateDir, DeleteFile, EditFile, FileInfo, Glob, Grep, ListDir, ReadFile, ReadScope, WorkspaceJail,
-    WriteFile, WriteScope,
+    ApplyPatch, EditFile, Grep, ReadFile, ReadScope, WorkspaceJail, WriteScope, create_dir, delete_file, file_info,
+    glob, list_dir, write_file,
 };
 use super::find_tools::FindTools;
-use super::git::{GitCommit, GitDiff, GitLog, GitRunner, GitStatus};
+use super::git::{GitCommit, GitReader, GitRunner};
 use super::lsp::{LspQuery, LspRename, LspService};
 use super::message::{ATTACHMENT_BYTES, MessageTool};
 use super::names::canonical_name;
@@ -95,14 +95,13 @@ pub fn build(
         return Err(ToolSetupError::ContainsHome { workspace: root, home: home.to_owned() });
     }
     let files = WorkspaceJail::new(jail, private);
+    let strict_jail = |max_bytes| Jail::open_strict(&root, protected.clone(), max_bytes).map_err(failed);
     // No link opens more to untrusted senders than the paths that are named.
-    let for_untrusted = Jail::open_strict(&root, protected.clone(), config.max_file_size.0).map_err(failed)?;
-    let for_untrusted = WorkspaceJail::new(for_untrusted, private);
+    let for_untrusted = WorkspaceJail::new(strict_jail(config.max_file_size.0)?, private);
     let readable = ReadScope::new(files.clone(), for_untrusted.clone(), &config.strangers_read);
     let writable = WriteScope::new(files.clone(), for_untrusted);
     // Attachments leave the workspace: no link decides their content.
-    let outgoing =
-        WorkspaceJail::new(Jail::open_strict(&root, protected.clone(), ATTACHMENT_BYTES).map_err(failed)?, private);
+    let outgoing = WorkspaceJail::new(strict_jail(ATTACHMENT_BYTES)?, private);
     let spill = Arc::new(SpillStore::open(&root, config.max_file_size.0).map_err(failed)?);
     let trash = Arc::new(Trash::open(&root).map_err(failed)?);
     let timeout = config.timeout.0;
@@ -112,29 +111,30 @@ pub fn build(
     let rules = config.web.rules().map_err(|fault| setting(&fault))?;
     let service = config.web.service().map_err(|fault| setting(&fault))?;
     config.lsp.fault().map_or(Ok(()), |fault| Err(setting(&fault)))?;
+    let [git_status, git_diff, git_log] = GitReader::all(&git).map(|tool| Arc::new(tool) as Arc<dyn Tool>);
     let mut registry = ToolRegistry::new(&config.disabled);
     let tools: [Arc<dyn Tool>; 27] = [
         Arc::new(ReadFile::new(readable.clone(), documents.clone())),
-        Arc::new(WriteFile::new(writable.clone())),
+        write_file(writable.clone()),
         Arc::new(EditFile::new(writable.clone(), readable.clone())),
         Arc::new(ApplyPatch::new(writable.clone(), readable.clone(), Arc::clone(&trash))),
-        Arc::new(ListDir::new(readable.clone())),
+        list_dir(readable.clone(), timeout),
         Arc::new(Grep::new(readable.clone(), timeout, secrets.clone())),
-        Arc::new(Glob::new(readable.clone(), timeout)),
-        Arc::new(RepoMap::new(readable.clone(), Arc::new(CodeCache::new(home)), timeout)),
-        Arc::new(RepoStructure::new(readable.clone(), timeout)),
-        Arc::new(Symbols::new(readable.clone(), timeout)),
-        Arc::new(AstGrepSearch::new(readable.clone(), timeout)),
+        glob(readable.clone(), timeout),
+        repo_map(readable.clone(), CodeCache::new(home), timeout),
+        repo_structure(readable.clone(), timeout),
+        symbols(readable.clone(), timeout),
+        ast_grep_search(readable.clone(), timeout),
         Arc::new(AstGrepReplace::new(writable.clone(), readable.clone(), timeout)),
-        Arc::new(FileInfo::new(readable.clone())),
-        Arc::new(CreateDir::new(writable.clone())),
-        Arc::new(DeleteFile::new(writable.clone(), trash)),
+        file_info(readable.clone(), timeout),
+        create_dir(writable.clone()),
+        delete_file(writable.clone(), trash),
         Arc::new(ExecTool::new(Arc::clone(&runner), Arc::clone(&spill), processes.clone())),
         Arc::new(ProcessTool::new(processes)),
         Arc::new(RunTest::new(Arc::clone(&runner), files, Arc::clone(&spill))),
-        Arc::new(GitStatus::new(git.clone())),
-        Arc::new(GitDiff::new(git.clone())),
-        Arc::new(GitLog::new(git.clone())),
+        git_status,
+        git_diff,
+        git_log,
         Arc::new(GitCommit::new(git)),
         Arc::new(MessageTool::new(outgoing, OutgoingFiles::of_home(home))),
         Arc::new(WebFetch::new(rules, documents)),
@@ -146,19 +146,24 @@ pub fn build(
     let queries = LspQuery::all(&lsp).map(|tool| Arc::new(tool) as Arc<dyn Tool>);
     let rename: Arc<dyn Tool> = Arc::new(LspRename::new(lsp, writable));
     for tool in tools.into_iter().chain(queries).chain([rename]).chain(further) {
-        let is_own = tool.is_own();
+        let is_own = tool.definition().is_own;
         match registry.register(tool) {
             // What a server has said of itself must not keep the gateway from starting.
             Err(error) if !is_own => tracing::warn!(%error, "a tool of a server is left out"),
             registered => registered?,
         }
     }
-    let limits = ExecutorLimits { timeout, at_once: config.parallel };
-    let outputs = OutputLimits::new(config.max_output, &config.output);
     let postprocess = with_own_names(config.postprocess.clone());
     let postprocessor = Postprocessor::new(postprocess).with_semantic(semantic).with_summary(summarizer);
-    let executor = ToolExecutor::new(registry, spill, limits).with_output_limits(outputs).with_secrets(secrets);
-    Ok(executor.with_postprocessor(Arc::new(postprocessor)).with_cache(cache))
+    Ok(ToolExecutor {
+        registry,
+        spill,
+        limits: ExecutorLimits { timeout, at_once: config.parallel },
+        outputs: Arc::new(OutputLimits::new(config.max_output, &config.output)),
+        secrets,
+        postprocessor: Arc::new(postprocessor),
+        cache: cache.map(Arc::new),
+    })
 }
 
 /// Builds what runs commands in `workspace`; the arguments are those of [`build`].

@@ -47,13 +47,16 @@ const RETRIES_KEY: &str = "retries";
 
 /// The tools, and the rules by which they run.
 pub struct ToolExecutor {
-    registry: ToolRegistry,
-    spill: Arc<SpillStore>,
-    limits: ExecutorLimits,
-    outputs: Arc<OutputLimits>,
-    secrets: KnownSecrets,
-    postprocessor: Arc<Postprocessor>,
-    cache: Option<Arc<ToolResultCache>>,
+    pub(super) registry: ToolRegistry,
+    pub(super) spill: Arc<SpillStore>,
+    pub(super) limits: ExecutorLimits,
+    pub(super) outputs: Arc<OutputLimits>,
+    /// Removed from all that calls return, also from calls within a plan.
+    pub(super) secrets: KnownSecrets,
+    /// Filters results by the question of the turn.
+    pub(super) postprocessor: Arc<Postprocessor>,
+    /// Holds results of the tools that declare it; `None`: each call runs.
+    pub(super) cache: Option<Arc<ToolResultCache>>,
 }
 
 /// The limits of every call.
@@ -66,38 +69,6 @@ pub struct ExecutorLimits {
 }
 
 impl ToolExecutor {
-    pub fn new(registry: ToolRegistry, spill: Arc<SpillStore>, limits: ExecutorLimits) -> Self {
-        Self {
-            registry,
-            spill,
-            limits,
-            outputs: Arc::default(),
-            secrets: KnownSecrets::default(),
-            postprocessor: Arc::default(),
-            cache: None,
-        }
-    }
-
-    /// Returns the same executor, which shortens results by these limits.
-    pub fn with_output_limits(self, outputs: OutputLimits) -> Self {
-        Self { outputs: Arc::new(outputs), ..self }
-    }
-
-    /// Returns the same executor; it removes `secrets` from all that calls return, also from calls within a plan.
-    pub fn with_secrets(self, secrets: KnownSecrets) -> Self {
-        Self { secrets, ..self }
-    }
-
-    /// Returns the same executor, which filters results by the question of the turn.
-    pub fn with_postprocessor(self, postprocessor: Arc<Postprocessor>) -> Self {
-        Self { postprocessor, ..self }
-    }
-
-    /// Returns the same executor, which caches results of the tools that declare it.
-    pub fn with_cache(self, cache: Option<ToolResultCache>) -> Self {
-        Self { cache: cache.map(Arc::new), ..self }
-    }
-
     /// Adds a tool of another module.
     ///
     /// # Errors
@@ -144,7 +115,7 @@ impl ToolExecutor {
 
     /// Returns whether calls of this tool may run beside others; `None` for an unknown tool.
     pub fn access_of(&self, name: &str) -> Option<ToolAccess> {
-        self.registry.get(name).map(|tool| tool.access())
+        self.registry.get(name).map(|tool| tool.definition().access)
     }
 
     /// Returns how a restart treats this call; `None` for an unknown tool. A call that runs others is as careful as the
@@ -153,8 +124,9 @@ impl ToolExecutor {
         let tool = self.registry.get(&call.name)?;
         let arguments = parse_arguments(tool.spec(), &call.arguments).unwrap_or_default();
         // An unknown tool may do anything.
-        let replay_of = |name: &str| self.registry.get(name).map_or(ReplayPolicy::Once, |tool| tool.replay());
-        tool.nested_calls(&arguments).iter().map(|(name, _)| replay_of(name)).chain([tool.replay()]).max()
+        let replay_of =
+            |name: &str| self.registry.get(name).map_or(ReplayPolicy::Once, |tool| tool.definition().replay);
+        tool.nested_calls(&arguments).iter().map(|(name, _)| replay_of(name)).chain([tool.definition().replay]).max()
     }
 
     /// Returns why `call` must not run in this turn, in words for the model, or `None` if it may.
@@ -166,7 +138,7 @@ impl ToolExecutor {
     pub fn restriction(&self, call: &ToolCall, context: &ToolContext) -> Option<Restriction> {
         let (tool, arguments) = self.validate(self.registry.get(&call.name), call, context).ok()?;
         let is_forbidden = |tool: &dyn Tool, arguments: &Value| {
-            let (name, aliases) = (&tool.spec().name, tool.aliases());
+            let (name, aliases) = (&tool.spec().name, tool.definition().aliases);
             context.allow_lists.iter().any(|list| list.refusal(name, aliases, arguments).is_some())
         };
         if is_forbidden(tool, &arguments) {
@@ -224,7 +196,7 @@ impl ToolExecutor {
     /// Returns the cache and the call if its result may be in it. A call that is refused or wrong is not.
     async fn cacheable(&self, call: &ToolCall, context: &ToolContext) -> Option<(&ToolResultCache, CacheableCall)> {
         let (cache, tool) = (self.cache.as_deref()?, self.registry.get(&call.name)?);
-        if tool.replay() != ReplayPolicy::Idempotent || self.refusal(call, context).is_some() {
+        if tool.definition().replay != ReplayPolicy::Idempotent || self.refusal(call, context).is_some() {
             return None;
         }
         let (tool, arguments) = self.validate(Some(tool), call, context).ok()?;
@@ -256,7 +228,7 @@ impl ToolExecutor {
         {
             error.push_str(ERROR_ADVICE);
         }
-        result.is_private |= tool.is_some_and(|tool| tool.is_private());
+        result.is_private |= tool.is_some_and(|tool| tool.definition().is_private);
         outcome
     }
 
@@ -279,9 +251,9 @@ impl ToolExecutor {
 
     /// Runs a call within its time limit, and retries a temporary failure if a second run does no harm.
     async fn try_within(&self, tool: &dyn Tool, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        let limit = tool.timeout().unwrap_or(self.limits.timeout);
+        let limit = tool.definition().timeout.unwrap_or(self.limits.timeout);
         let deadline = Instant::now() + limit;
-        let may_repeat = tool.replay() != ReplayPolicy::Once && tool.nested_calls(&arguments).is_empty();
+        let may_repeat = tool.definition().replay != ReplayPolicy::Once && tool.nested_calls(&arguments).is_empty();
         let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
         let mut retries = 0;
         loop {
@@ -319,7 +291,7 @@ impl ToolExecutor {
             return ToolResult::failed("Cancelled before it started").into();
         }
         // What may have taken effect is not tried again.
-        let cut_off = |error: String| match tool.replay() {
+        let cut_off = |error: String| match tool.definition().replay {
             ReplayPolicy::Once => ToolResult::failed_for_good(error).into(),
             ReplayPolicy::Idempotent | ReplayPolicy::Atomic => ToolResult::failed(error).into(),
         };

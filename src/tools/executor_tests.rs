@@ -19,12 +19,9 @@ use crate::postprocess::{PostprocessOrder, Question};
 
 /// A tool with scripted behaviour.
 struct FakeTool {
-    spec: ToolSpec,
-    limit: OutputLimit,
+    definition: ToolDefinition,
     act: fn() -> ToolResult,
     hangs: bool,
-    replay: ReplayPolicy,
-    timeout: Option<Duration>,
     tried: Arc<AtomicU32>,
 }
 
@@ -35,34 +32,16 @@ impl FakeTool {
             description: String::new(),
             parameters: plain_schema(&json!({ "type": "object" })),
         };
-        Self {
-            spec,
-            limit: OutputLimit { chars: 400, lines: 20 },
-            act,
-            hangs: false,
-            replay: ReplayPolicy::Idempotent,
-            timeout: None,
-            tried: Arc::default(),
-        }
+        let output_limit = OutputLimit { chars: 400, lines: 20 };
+        let definition = ToolDefinition { output_limit, ..ToolDefinition::of_spec(spec, ReplayPolicy::Idempotent) };
+        Self { definition, act, hangs: false, tried: Arc::default() }
     }
 }
 
 #[async_trait]
 impl Tool for FakeTool {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn replay(&self) -> ReplayPolicy {
-        self.replay
-    }
-
-    fn timeout(&self) -> Option<Duration> {
-        self.timeout
-    }
-
-    fn output_limit(&self) -> OutputLimit {
-        self.limit
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
     }
 
     async fn call(&self, _: Value, _: &ToolContext) -> ToolOutcome {
@@ -329,11 +308,8 @@ async fn a_tool_that_panics_hangs_or_is_cancelled_still_gives_a_result() {
     let mut world = fresh();
     let panics = FakeTool::new("panics", || panic!("on purpose"));
     let hangs = FakeTool { hangs: true, ..FakeTool::new("hangs", || ToolResult::ok("never")) };
-    let brief = FakeTool {
-        hangs: true,
-        timeout: Some(Duration::from_secs(3)),
-        ..FakeTool::new("brief", || ToolResult::ok(""))
-    };
+    let mut brief = FakeTool { hangs: true, ..FakeTool::new("brief", || ToolResult::ok("")) };
+    brief.definition.timeout = Some(Duration::from_secs(3));
     for tool in [panics, hangs, brief] {
         world.executor.register(Arc::new(tool)).unwrap();
     }
@@ -370,7 +346,8 @@ async fn only_temporary_failures_of_repeatable_tools_are_retried() {
         ("shorter", busy, ReplayPolicy::Idempotent, Some(Duration::from_millis(1_500)), 2),
     ] {
         let mut world = fresh();
-        let fake = FakeTool { replay, timeout, ..FakeTool::new(name, act) };
+        let mut fake = FakeTool::new(name, act);
+        (fake.definition.replay, fake.definition.timeout) = (replay, timeout);
         let tried = Arc::clone(&fake.tried);
         world.executor.register(Arc::new(fake)).unwrap();
         let began = tokio::time::Instant::now();
@@ -424,9 +401,8 @@ async fn long_output_is_shortened_and_kept_whole_for_read_file() {
 /// A call within a plan passes its result on, and a long result is kept in a file: neither may hold the secret.
 #[tokio::test]
 async fn secrets_are_removed_before_results_are_shortened_kept_or_passed_on() {
-    let ToolWorld { home, executor } = fresh();
-    let secrets = KnownSecrets::new(["sk-canary-1".to_owned()].map(Secret::new));
-    let world = ToolWorld { home, executor: executor.with_secrets(secrets) };
+    let mut world = fresh();
+    world.executor.secrets = KnownSecrets::new(["sk-canary-1".to_owned()].map(Secret::new));
     std::fs::write(world.path("keys.txt"), "the key is sk-canary-1").unwrap();
     let calls = json!([
         { "id": "a", "tool": "read_file", "arguments": { "path": "keys.txt" } },
@@ -436,7 +412,6 @@ async fn secrets_are_removed_before_results_are_shortened_kept_or_passed_on() {
     assert!(told.contains("the key is (hidden)"), "{told}");
     assert_eq!(std::fs::read_to_string(world.path("copy.txt")).unwrap(), "the key is (hidden)");
 
-    let mut world = world;
     // The cut goes through the first secret.
     let long = || ToolResult::ok("sk-canary-1 ".repeat(400));
     world.executor.register(Arc::new(FakeTool::new("long", long))).unwrap();

@@ -10,9 +10,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::names::{FIND_TOOLS, RARELY_NEEDED};
-use super::schema::tool_spec;
 use super::tool::{
-    CallRunner, ReplayPolicy, RowEffect, Tool, ToolAccess, ToolContext, ToolEffect, ToolOutcome, WriteRows,
+    CallRunner, ReplayPolicy, RowEffect, Tool, ToolAccess, ToolContext, ToolDefinition, ToolEffect, ToolOutcome,
+    WriteRows,
 };
 use super::tool_result::ToolResult;
 use crate::chat::ToolSpec;
@@ -31,28 +31,22 @@ struct FindToolsArgs {
 
 /// Finds tools, whose specifications are in the requests of the conversation from then on.
 pub struct FindTools {
-    spec: ToolSpec,
+    definition: ToolDefinition,
 }
 
 impl FindTools {
     pub fn new() -> Self {
         // The registry completes the description with the names of the tools that are not offered.
-        Self { spec: tool_spec::<FindToolsArgs>(FIND_TOOLS, "Get further tools") }
+        let definition =
+            ToolDefinition::changing::<FindToolsArgs>(FIND_TOOLS, "Get further tools", ReplayPolicy::Atomic);
+        Self { definition: ToolDefinition { access: ToolAccess::Reads, ..definition } }
     }
 }
 
 #[async_trait]
 impl Tool for FindTools {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn replay(&self) -> ReplayPolicy {
-        ReplayPolicy::Atomic
-    }
-
-    fn access(&self) -> ToolAccess {
-        ToolAccess::Reads
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
     }
 
     /// What is found may not be called for that reason.
@@ -72,7 +66,7 @@ impl Tool for FindTools {
         let tools: Vec<&dyn Tool> = runner.tool_names().into_iter().filter_map(|name| runner.tool(name)).collect();
         let found = find(&args.query, &tools);
         if found.is_empty() {
-            let hidden = tools.iter().filter(|tool| !tool.is_offered());
+            let hidden = tools.iter().filter(|tool| !tool.definition().is_offered);
             let lines: Vec<_> = hidden.map(|tool| line(tool.spec())).collect();
             let error =
                 format!("no tool fits {:?}; ask for one of these by its name:\n{}", args.query, lines.join("\n"));
@@ -108,8 +102,11 @@ fn find<'a>(query: &str, tools: &[&'a dyn Tool]) -> Vec<&'a dyn Tool> {
 fn score(words: &BTreeSet<&str>, tool: &dyn Tool) -> usize {
     let spec = tool.spec();
     let hint = RARELY_NEEDED.iter().find(|(name, _)| *name == spec.name).map_or("", |(_, hint)| hint);
-    let names =
-        [spec.name.as_str(), hint].into_iter().chain(tool.aliases().iter().copied()).collect::<Vec<_>>().join(" ");
+    let names = [spec.name.as_str(), hint]
+        .into_iter()
+        .chain(tool.definition().aliases.iter().copied())
+        .collect::<Vec<_>>()
+        .join(" ");
     let matches = |text: &str, word: &str| {
         let text = text.to_lowercase();
         // "reminders" finds "reminder", "scheduling" finds "schedule".

@@ -7,11 +7,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::arguments::with_arguments;
 use super::files::WorkspaceJail;
-use super::schema::tool_spec;
-use super::tool::{ReplayPolicy, Tool, ToolContext, ToolEffect, ToolOutcome};
+use super::tool::{ReplayPolicy, Tool, ToolContext, ToolDefinition, ToolEffect, ToolOutcome};
 use super::tool_result::ToolResult;
-use crate::chat::ToolSpec;
 use crate::guard::Jail;
 use crate::text::one_line;
 
@@ -48,7 +47,7 @@ struct ChatAddress {
 
 /// Sends messages through the outbox: a message is committed together with the call's result.
 pub struct MessageTool {
-    spec: ToolSpec,
+    definition: ToolDefinition,
     /// Attachments lie in the workspace, whatever else tools may read.
     files: WorkspaceJail,
     outgoing: OutgoingFiles,
@@ -59,7 +58,12 @@ impl MessageTool {
     pub fn new(files: WorkspaceJail, outgoing: OutgoingFiles) -> Self {
         let description =
             "Send a message now, to this chat or another. Not for the final answer: that is sent by itself.";
-        Self { spec: tool_spec::<MessageArgs>(NAME, description), files, outgoing }
+        let definition = ToolDefinition {
+            // Text from a file or page must not choose the recipient or the attachments.
+            literal_arguments: &["channel", "chat_id", "attachments"],
+            ..ToolDefinition::changing::<MessageArgs>(NAME, description, ReplayPolicy::Atomic)
+        };
+        Self { definition, files, outgoing }
     }
 
     async fn send(&self, args: MessageArgs, context: &ToolContext) -> Result<ToolOutcome, String> {
@@ -94,36 +98,23 @@ impl MessageTool {
 
 #[async_trait]
 impl Tool for MessageTool {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn replay(&self) -> ReplayPolicy {
-        ReplayPolicy::Atomic
-    }
-
-    /// Text from a file or page must not choose the recipient or the attachments.
-    fn literal_arguments(&self) -> &'static [&'static str] {
-        &["channel", "chat_id", "attachments"]
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
     }
 
     /// For an untrusted sender, a message may go to the same chat only, without attachments.
     fn allows_untrusted(&self, arguments: &Value, context: &ToolContext) -> bool {
-        let text = |key: &str| arguments.get(key).and_then(Value::as_str).map(str::to_owned);
-        let own = ChatAddress { channel: context.channel.clone(), chat_id: context.chat_id.clone() };
         let sends_files = match arguments.get("attachments") {
             None | Some(Value::Null) => false,
             Some(Value::Array(files)) => !files.is_empty(),
             Some(_) => true,
         };
-        ChatAddress::of(text("channel"), text("chat_id"), context).is_ok_and(|address| address == own) && !sends_files
+        is_answer(arguments, context) == Ok(true) && !sends_files
     }
 
     /// A message to the chat that asked is an answer.
     fn is_restricted(&self, arguments: &Value, context: &ToolContext) -> bool {
-        let text = |key: &str| arguments.get(key).and_then(Value::as_str).map(str::to_owned);
-        let own = ChatAddress { channel: context.channel.clone(), chat_id: context.chat_id.clone() };
-        ChatAddress::of(text("channel"), text("chat_id"), context).is_ok_and(|address| address != own)
+        is_answer(arguments, context) == Ok(false)
     }
 
     fn validate(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
@@ -142,10 +133,7 @@ impl Tool for MessageTool {
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        match serde_json::from_value(arguments) {
-            Ok(args) => self.send(args, context).await.unwrap_or_else(|error| ToolResult::failed(error).into()),
-            Err(error) => ToolResult::failed(error.to_string()).into(),
-        }
+        with_arguments(arguments, |args| self.send(args, context)).await
     }
 }
 
@@ -161,6 +149,13 @@ impl ChatAddress {
         };
         Ok(Self { channel, chat_id })
     }
+}
+
+/// Returns true if the message of these arguments goes to the chat that asked.
+fn is_answer(arguments: &Value, context: &ToolContext) -> Result<bool, String> {
+    let text = |key: &str| arguments[key].as_str().map(str::to_owned);
+    let ChatAddress { channel, chat_id } = ChatAddress::of(text("channel"), text("chat_id"), context)?;
+    Ok(channel == context.channel && chat_id == context.chat_id)
 }
 
 /// Reads each file once and keeps a copy of its content, which is sent even if the file changes meanwhile.
@@ -233,12 +228,10 @@ mod tests {
 
     use super::super::testing::{ToolWorld, context};
     use super::*;
-    use crate::chat::ToolCall;
     use crate::tools::ToolsConfig;
 
     async fn call(world: &ToolWorld, arguments: &Value) -> ToolOutcome {
-        let call = ToolCall { id: "1".to_owned(), name: NAME.to_owned(), arguments: arguments.to_string() };
-        world.executor.run(&call, &context()).await
+        world.run(NAME, arguments, &context()).await
     }
 
     #[tokio::test]

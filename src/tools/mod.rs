@@ -39,7 +39,7 @@ mod web;
 
 pub use agent_scope::AgentScope;
 pub use allow_list::{ToolAllowList, allow_rule_fault};
-pub use arguments::parse_arguments;
+pub use arguments::{parse_arguments, with_arguments};
 pub use build::{ToolDeps, ToolSetupError, build, command_runner};
 pub use config::{ExecConfig, ToolsConfig};
 pub use documents::{EXTRACT_COMMAND, extract_main};
@@ -57,8 +57,8 @@ pub use result_cache::ToolResultCache;
 pub use schema::{plain_schema, schema_faults, tool_spec};
 pub use spill::{SpillStore, save_image};
 pub use tool::{
-    CallRunner, OutputLimit, ReplayPolicy, RowEffect, Tool, ToolAccess, ToolContext, ToolEffect, ToolOutcome,
-    TruncationStrategy, WriteRows,
+    CallRunner, OutputLimit, ReplayPolicy, RowEffect, Tool, ToolAccess, ToolContext, ToolDefinition, ToolEffect,
+    ToolOutcome, TruncationStrategy, WriteRows,
 };
 pub use tool_result::{PlannedCallReport, PlannedCallState, ToolResult};
 pub use trash::{Trash, TrashRecord};

@@ -41,13 +41,6 @@ pub struct OutputLimits {
     by_tool: BTreeMap<String, OutputConfig>,
 }
 
-impl Default for OutputLimits {
-    /// No limits but the tools' own.
-    fn default() -> Self {
-        Self { max_chars: usize::MAX, by_tool: BTreeMap::new() }
-    }
-}
-
 impl OutputLimits {
     /// `max_output` is in characters; `by_tool` names tools, also by alias.
     pub fn new(max_output: u32, by_tool: &BTreeMap<String, OutputConfig>) -> Self {
@@ -60,9 +53,11 @@ impl OutputLimits {
 
     /// Returns the limit of a tool's results; an unknown tool has the usual one.
     pub fn of(&self, tool: Option<&dyn Tool>) -> OutputRule {
-        let own = tool.map(Tool::output_limit).unwrap_or_default();
-        let set = tool.and_then(|tool| self.by_tool.get(&tool.spec().name));
-        let strategy = set.and_then(|set| set.strategy).or_else(|| tool.map(Tool::output_strategy)).unwrap_or_default();
+        let definition = tool.map(Tool::definition);
+        let own = definition.map(|tool| tool.output_limit).unwrap_or_default();
+        let set = definition.and_then(|tool| self.by_tool.get(&tool.spec.name));
+        let strategy =
+            set.and_then(|set| set.strategy).or(definition.map(|tool| tool.output_strategy)).unwrap_or_default();
         let limit = match strategy {
             TruncationStrategy::None => OutputLimit { chars: usize::MAX, lines: usize::MAX },
             TruncationStrategy::HeadTail | TruncationStrategy::HeadOnly => OutputLimit {

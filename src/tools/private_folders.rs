@@ -17,7 +17,6 @@ use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 
 use super::tool::ToolContext;
-use super::trash::TRASH_FOLDER;
 use crate::guard::{create_dir_beneath, open_beneath};
 use crate::origin::{TurnCause, TurnOrigin};
 
@@ -25,6 +24,8 @@ use crate::origin::{TurnCause, TurnOrigin};
 pub(super) const GATEWAY_FOLDER: &str = ".daoyou";
 /// In it, a folder for each conversation, and one for the turns of its owner.
 pub const CONVERSATIONS: &str = ".daoyou/conversations";
+/// In it, what was deleted.
+pub(super) const TRASH_FOLDER: &str = ".daoyou/trash";
 const OWNER_SUFFIX: &str = "-owner";
 /// The folder in which earlier versions kept long outputs of the owner's turns.
 const FORMER_OWNER_FOLDER: &str = ".daoyou-own";
@@ -283,7 +284,11 @@ pub(super) fn remove_files(workspace: &Dir, subfolder: &str, matches: impl Fn(&s
     Ok(())
 }
 
-fn open_folder(workspace: &Dir, path: &Path) -> io::Result<Dir> {
+/// Opens a folder of the workspace; no link is followed.
+///
+/// # Errors
+/// It is none, or a part of the path is a link or a mount.
+pub(super) fn open_folder(workspace: &Dir, path: &Path) -> io::Result<Dir> {
     let handle = open_beneath(workspace, path, OFlags::RDONLY | OFlags::DIRECTORY)?;
     Ok(Dir::from_std_file(handle.into()))
 }

@@ -21,8 +21,10 @@ pub(super) fn refusal(registry: &ToolRegistry, call: &ToolCall, context: &ToolCo
     // A call of an unknown tool, or with invalid arguments, fails anyway.
     let tool = registry.get(&call.name)?;
     let arguments = parse_arguments(tool.spec(), &call.arguments).unwrap_or(Value::Null);
-    let refused =
-        context.allow_lists.iter().find_map(|list| list.refusal(&tool.spec().name, tool.aliases(), &arguments));
+    let refused = context
+        .allow_lists
+        .iter()
+        .find_map(|list| list.refusal(&tool.spec().name, tool.definition().aliases, &arguments));
     if refused.is_some() || is_trusted {
         return refused;
     }
@@ -70,18 +72,13 @@ mod tests {
     use daoyou_channels::Trust;
     use serde_json::{Value, json};
 
-    use crate::chat::ToolCall;
     use crate::tools::testing::{ToolWorld, context, message_content};
-    use crate::tools::{ToolOutcome, ToolsConfig};
+    use crate::tools::{ToolContext, ToolOutcome, ToolsConfig};
 
     const REFUSED: &str = "is refused";
 
     async fn run(world: &ToolWorld, trust: Trust, name: &str, arguments: &Value) -> ToolOutcome {
-        let call = ToolCall { id: "call-1".to_owned(), name: name.to_owned(), arguments: arguments.to_string() };
-        let mut context = context();
-        context.trust = trust;
-        context.files = ["a.txt".to_owned()].into();
-        world.executor.run(&call, &context).await
+        world.run(name, arguments, &ToolContext { trust, files: ["a.txt".to_owned()].into(), ..context() }).await
     }
 
     #[tokio::test]
@@ -126,10 +123,7 @@ mod tests {
             ("no_such", json!({}), "not found"),
         ] {
             let world = ToolWorld::new(&config);
-            std::fs::create_dir(world.path("public")).unwrap();
-            for (file, text) in [("a.txt", "one"), ("own.txt", "two"), ("public/c.txt", "three")] {
-                std::fs::write(world.path(file), text).unwrap();
-            }
+            world.write(&[("a.txt", "one"), ("own.txt", "two"), ("public/c.txt", "three")]);
             let plan = json!({"calls": [{"tool": name, "arguments": arguments}]});
             for (tool, arguments) in [(name, &arguments), ("parallel", &plan)] {
                 let told = run(&world, Trust::Untrusted, tool, arguments).await.result.render();

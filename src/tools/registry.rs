@@ -97,11 +97,11 @@ impl ToolRegistry {
         }
         let is_disabled = |word: &str| self.disabled.iter().any(|disabled| means_tool(disabled, word));
         let runs_commands = runs_project_code(&name) && is_disabled(EXEC);
-        if runs_commands || is_disabled(&name) || tool.aliases().iter().any(|alias| is_disabled(alias)) {
+        if runs_commands || is_disabled(&name) || tool.definition().aliases.iter().any(|alias| is_disabled(alias)) {
             self.disabled_tools.push(tool);
             return Ok(());
         }
-        for alias in std::iter::once(name.as_str()).chain(tool.aliases().iter().copied()) {
+        for alias in std::iter::once(name.as_str()).chain(tool.definition().aliases.iter().copied()) {
             self.aliases.entry(alias.to_lowercase()).or_insert_with(|| name.clone());
         }
         self.tools.insert(name, tool);
@@ -134,7 +134,8 @@ impl ToolRegistry {
     /// Composes the specifications for models: without the tools that are not offered, unless they were found. `find_tools` names
     /// what is left out.
     fn compose_specs(&self, found: &BTreeSet<String>) -> Arc<[ToolSpec]> {
-        let is_shown = |tool: &dyn Tool| self.offers_all || tool.is_offered() || found.contains(&tool.spec().name);
+        let is_shown =
+            |tool: &dyn Tool| self.offers_all || tool.definition().is_offered || found.contains(&tool.spec().name);
         let hidden = self.tools.values().filter(|tool| !is_shown(&***tool));
         let hidden: Vec<_> = hidden.map(|tool| tool.spec().name.as_str()).collect();
         let mut specs = Vec::new();
@@ -160,7 +161,7 @@ impl ToolRegistry {
             && self
                 .withheld
                 .iter()
-                .any(|tool| is_meant(&tool.spec().name) || tool.aliases().iter().any(|a| is_meant(a)))
+                .any(|tool| is_meant(&tool.spec().name) || tool.definition().aliases.iter().any(|a| is_meant(a)))
     }
 
     /// Returns the specifications for models, with those of the tools that were found.

@@ -29,7 +29,7 @@ pub(super) struct CacheableCall {
 impl CacheableCall {
     /// Returns the call if `tool` declares it cacheable. A result stays within its conversation and sender.
     pub(super) async fn of(tool: &dyn Tool, arguments: &Value, context: &ToolContext) -> Option<Self> {
-        let ttl = tool.cache_ttl().filter(|ttl| !ttl.is_zero())?;
+        let ttl = tool.definition().cache_ttl.filter(|ttl| !ttl.is_zero())?;
         let stamp = tool.cache_stamp(arguments, context).await?;
         let ToolContext { session, channel, sender, trust, agent, .. } = context;
         let within = agent.within.join(" ");
@@ -86,27 +86,18 @@ mod tests {
     use super::*;
     use crate::chat::{ToolCall, ToolSpec};
     use crate::tools::testing::{ToolWorld, context};
-    use crate::tools::{ReplayPolicy, ToolEffect, ToolResult, ToolsConfig, plain_schema};
+    use crate::tools::{ReplayPolicy, ToolDefinition, ToolEffect, ToolResult, ToolsConfig, plain_schema};
 
     /// Says which run this is. The argument `a` is the stamp, and may be a word that asks for another kind of result.
     struct CountingTool {
-        spec: ToolSpec,
-        replay: ReplayPolicy,
+        definition: ToolDefinition,
         runs: AtomicU32,
     }
 
     #[async_trait]
     impl Tool for CountingTool {
-        fn spec(&self) -> &ToolSpec {
-            &self.spec
-        }
-
-        fn replay(&self) -> ReplayPolicy {
-            self.replay
-        }
-
-        fn cache_ttl(&self) -> Option<Duration> {
-            Some(Duration::from_secs(60))
+        fn definition(&self) -> &ToolDefinition {
+            &self.definition
         }
 
         async fn cache_stamp(&self, arguments: &Value, context: &ToolContext) -> Option<String> {
@@ -131,15 +122,17 @@ mod tests {
     }
 
     fn world(metrics: &Arc<Metrics>) -> ToolWorld {
-        let ToolWorld { home, executor } = ToolWorld::new(&ToolsConfig::default());
-        let mut executor = executor.with_cache(Some(ToolResultCache::new(20, metrics.clone())));
+        let mut world = ToolWorld::new(&ToolsConfig::default());
+        world.executor.cache = Some(Arc::new(ToolResultCache::new(20, metrics.clone())));
         let schema = json!({"type": "object", "properties": {"a": {"type": "string"}, "n": {"type": "integer"}}});
         for (name, replay) in [("counts", ReplayPolicy::Idempotent), ("does", ReplayPolicy::Once)] {
             let spec =
                 ToolSpec { name: name.to_owned(), description: String::new(), parameters: plain_schema(&schema) };
-            executor.register(Arc::new(CountingTool { spec, replay, runs: AtomicU32::new(0) })).unwrap();
+            let cache_ttl = Some(Duration::from_secs(60));
+            let definition = ToolDefinition { cache_ttl, ..ToolDefinition::of_spec(spec, replay) };
+            world.executor.register(Arc::new(CountingTool { definition, runs: AtomicU32::new(0) })).unwrap();
         }
-        ToolWorld { home, executor }
+        world
     }
 
     fn call(name: &str, arguments: &str) -> ToolCall {

@@ -16,6 +16,8 @@ use tokio::time::timeout;
 
 use crate::guard::{EXEC_COMMAND, ExecReport, ExecRequest};
 
+/// How long a start may take.
+pub(super) const START_LIMIT: Duration = Duration::from_secs(20);
 /// How long a supervisor that has reported the end may take to exit.
 const EXIT_GRACE: Duration = Duration::from_secs(1);
 /// The size of all reports of a supervisor, in bytes.
@@ -52,6 +54,24 @@ impl SupervisorClient {
         ours.set_nonblocking(true)?;
         let (reports, requests) = UnixStream::from_std(ours)?.into_split();
         Ok(Self { supervisor, requests, reports: BufReader::new(reports.take(REPORT_BYTES)), line: Vec::new() })
+    }
+
+    /// Sends the request to run a command, and waits for its start. Returns its process group, or why the supervisor refuses it.
+    ///
+    /// # Errors
+    /// The supervisor is gone, or does not answer; a second try may pass.
+    pub(super) async fn start_command(&mut self, request: &ExecRequest) -> Result<Result<i32, String>, String> {
+        let begun = async {
+            self.send(request).await?;
+            self.next_report().await
+        };
+        match timeout(START_LIMIT, begun).await {
+            Ok(Ok(Some(ExecReport::Started { group }))) => Ok(Ok(group)),
+            Ok(Ok(Some(ExecReport::Refused { reason }))) => Ok(Err(reason)),
+            Ok(Ok(_)) => Err("its supervisor was killed".to_owned()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("its supervisor did not answer".to_owned()),
+        }
     }
 
     /// Sends the request to run a command.

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use daoyou_channels::{SessionKey, Trust};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::{PrivateFolders, ToolContext, ToolDeps, ToolExecutor, ToolsConfig, build};
+use super::{PrivateFolders, ToolContext, ToolDeps, ToolExecutor, ToolOutcome, ToolResult, ToolsConfig, build};
 use crate::chat::ToolCall;
 
 pub(crate) fn context() -> ToolContext {
@@ -59,16 +60,34 @@ impl ToolWorld {
         self.home.path().join("workspace").join(name)
     }
 
+    /// Writes files of the workspace, with their folders.
+    pub fn write(&self, files: &[(&str, &str)]) {
+        for (path, text) in files {
+            let path = self.path(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+    }
+
+    /// Runs a call in the turn of `context`.
+    pub async fn run(&self, name: &str, arguments: &Value, context: &ToolContext) -> ToolOutcome {
+        let (id, name, arguments) = (context.call_id.clone(), name.to_owned(), arguments.to_string());
+        self.executor.run(&ToolCall { id, name, arguments }, context).await
+    }
+
+    /// Runs a call for a sender with this trust.
+    pub async fn run_as(&self, trust: Trust, name: &str, arguments: &Value) -> ToolResult {
+        self.run(name, arguments, &ToolContext { trust, ..context() }).await.result
+    }
+
     /// Returns what the model reads of a call.
-    pub async fn says(&self, name: &str, arguments: serde_json::Value) -> String {
+    pub async fn says(&self, name: &str, arguments: Value) -> String {
         self.says_in_call("call-1", name, arguments).await
     }
 
     /// As [`ToolWorld::says`], in a call with this id.
-    pub async fn says_in_call(&self, id: &str, name: &str, arguments: serde_json::Value) -> String {
-        let call = ToolCall { id: id.to_owned(), name: name.to_owned(), arguments: arguments.to_string() };
-        let context = ToolContext { call_id: id.to_owned(), ..context() };
-        self.executor.run(&call, &context).await.result.render()
+    pub async fn says_in_call(&self, id: &str, name: &str, arguments: Value) -> String {
+        self.run(name, &arguments, &ToolContext { call_id: id.to_owned(), ..context() }).await.result.render()
     }
 }
 

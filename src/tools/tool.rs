@@ -1,6 +1,6 @@
 //! The `Tool` trait, and the types of a call: its context, its outcome, its effects.
 
-use std::fmt::Debug;
+use std::fmt::{Debug, Display};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +16,7 @@ use uuid::Uuid;
 use super::agent_scope::AgentScope;
 use super::allow_list::ToolAllowList;
 use super::names::{RARELY_NEEDED, aliases_of};
+use super::schema::tool_spec;
 use super::tool_result::ToolResult;
 use crate::chat::{ToolCall, ToolSpec};
 use crate::guard::Taint;
@@ -129,9 +130,17 @@ impl ToolOutcome {
     }
 }
 
-impl From<Result<String, String>> for ToolOutcome {
-    fn from(done: Result<String, String>) -> Self {
-        done.map_or_else(ToolResult::failed, ToolResult::ok).into()
+/// An error is a text for the model.
+impl<T: Into<ToolOutcome>, E: Display> From<Result<T, E>> for ToolOutcome {
+    fn from(done: Result<T, E>) -> Self {
+        done.map_or_else(|error| ToolResult::failed(error.to_string()).into(), Into::into)
+    }
+}
+
+/// A text alone is the result of a call that succeeded.
+impl From<String> for ToolOutcome {
+    fn from(text: String) -> Self {
+        ToolResult::ok(text).into()
     }
 }
 
@@ -199,69 +208,78 @@ pub enum TruncationStrategy {
     None,
 }
 
-/// A tool: its name, schema, description for the model, and code.
+/// What is the same for all calls of a tool: its specification, and the rules by which its calls run.
+#[derive(Clone, Debug)]
+pub struct ToolDefinition {
+    pub spec: ToolSpec,
+    /// Other names under which models ask for the same tool.
+    pub aliases: &'static [&'static str],
+    /// `false` for a tool that is in a request only after `find_tools` has found it. A call of it works all the same.
+    pub is_offered: bool,
+    /// `false` for a tool that another program describes.
+    pub is_own: bool,
+    pub replay: ReplayPolicy,
+    pub access: ToolAccess,
+    pub output_limit: OutputLimit,
+    /// What stays of a longer output.
+    pub output_strategy: TruncationStrategy,
+    /// Results are for this turn alone: a long one is shortened and not kept in a file that others may read.
+    pub is_private: bool,
+    /// The time limit of a call, retries included; `None` for `tools.timeout`.
+    pub timeout: Option<Duration>,
+    /// How long a result is given again to the same sender in the same conversation, for the same arguments and the same
+    /// [`Tool::cache_stamp`]; `None`: each call runs. Only for idempotent tools.
+    pub cache_ttl: Option<Duration>,
+    /// The arguments that must be literal, because text from a file or page must not choose them: a plan puts no other
+    /// call's result into them.
+    pub literal_arguments: &'static [&'static str],
+}
+
+impl ToolDefinition {
+    /// Returns the definition of a tool that may change what others see, with arguments `Args`.
+    pub fn changing<Args: JsonSchema>(name: &str, description: &str, replay: ReplayPolicy) -> Self {
+        Self::of_spec(tool_spec::<Args>(name, description), replay)
+    }
+
+    /// Returns the definition of a tool that only reads, with arguments `Args`.
+    pub fn reading<Args: JsonSchema>(name: &str, description: &str) -> Self {
+        Self { access: ToolAccess::Reads, ..Self::changing::<Args>(name, description, ReplayPolicy::Idempotent) }
+    }
+
+    /// As [`ToolDefinition::changing`], for a specification that is already there.
+    pub fn of_spec(spec: ToolSpec, replay: ReplayPolicy) -> Self {
+        Self {
+            aliases: aliases_of(&spec.name),
+            is_offered: !RARELY_NEEDED.iter().any(|(name, _)| *name == spec.name),
+            is_own: true,
+            replay,
+            access: ToolAccess::Changes,
+            output_limit: OutputLimit::default(),
+            output_strategy: TruncationStrategy::default(),
+            is_private: false,
+            timeout: None,
+            cache_ttl: None,
+            literal_arguments: &[],
+            spec,
+        }
+    }
+}
+
+/// A tool: its definition, its rules that depend on the call, and its code.
 #[async_trait]
 pub trait Tool: Send + Sync {
+    fn definition(&self) -> &ToolDefinition;
+
     /// Returns the name, the description, and the JSON Schema of the arguments struct.
-    fn spec(&self) -> &ToolSpec;
-
-    /// Returns other names under which models ask for the same tool.
-    fn aliases(&self) -> &'static [&'static str] {
-        aliases_of(&self.spec().name)
-    }
-
-    /// Returns false for a tool that is in a request only after `find_tools` has found it. A call of it works all the same.
-    fn is_offered(&self) -> bool {
-        !RARELY_NEEDED.iter().any(|(name, _)| *name == self.spec().name)
-    }
-
-    /// Returns false for a tool that another program describes.
-    fn is_own(&self) -> bool {
-        true
-    }
-
-    fn replay(&self) -> ReplayPolicy;
-
-    fn access(&self) -> ToolAccess {
-        ToolAccess::Changes
-    }
-
-    fn output_limit(&self) -> OutputLimit {
-        OutputLimit::default()
-    }
-
-    /// Returns what stays of a longer output.
-    fn output_strategy(&self) -> TruncationStrategy {
-        TruncationStrategy::default()
-    }
-
-    /// Returns true if results are for this turn alone: a long one is shortened and not kept in a file that others may
-    /// read.
-    fn is_private(&self) -> bool {
-        false
-    }
-
-    /// Returns the time limit of a call, retries included; `None` for `tools.timeout`.
-    fn timeout(&self) -> Option<Duration> {
-        None
-    }
-
-    /// Returns how long a result is given again to the same sender in the same conversation, for the same arguments and
-    /// the same [`Tool::cache_stamp`]; `None`: each call runs. Only for idempotent tools.
-    fn cache_ttl(&self) -> Option<Duration> {
-        None
+    fn spec(&self) -> &ToolSpec {
+        &self.definition().spec
     }
 
     /// Returns a stamp of all else that the result of this call depends on, such as the files that it reads; `None`: this
-    /// call runs. It is taken before each call of a tool with a [`Tool::cache_ttl`], so it must cost much less than the
-    /// call.
+    /// call runs. It is taken before each call of a tool with a [`ToolDefinition::cache_ttl`], so it must cost much less
+    /// than the call.
     async fn cache_stamp(&self, _arguments: &Value, _context: &ToolContext) -> Option<String> {
         Some(String::new())
-    }
-
-    /// Returns the arguments that must be literal: a plan puts no other call's result into them.
-    fn literal_arguments(&self) -> &'static [&'static str] {
-        &[]
     }
 
     /// Returns the calls that a call of this tool runs: the tools by the names that the model used, and their arguments.
@@ -273,7 +291,7 @@ pub trait Tool: Send + Sync {
     /// Returns true if this call does more than read, or answer the chat that asked: in a turn that has read content from
     /// others than the owner, it needs the owner's approval.
     fn is_restricted(&self, _arguments: &Value, _context: &ToolContext) -> bool {
-        self.access() == ToolAccess::Changes
+        self.definition().access == ToolAccess::Changes
     }
 
     /// Returns the address that this call asks. Such a turn may only take it literally from the conversation; an address that

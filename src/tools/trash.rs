@@ -19,12 +19,9 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use uuid::Uuid;
 
+use super::private_folders::{GATEWAY_FOLDER, TRASH_FOLDER, open_folder};
 use crate::guard::{Jail, JailEntry, JailError, create_dir_beneath, open_beneath, remove_tree, sync_folder};
 
-/// The folder in the workspace.
-pub(super) const TRASH_FOLDER: &str = ".daoyou/trash";
-/// The folder that is closed to a restore.
-const CLOSED_FOLDER: &str = ".daoyou";
 /// The names in the folder of an entry.
 const RECORD: &str = "record.json";
 const CONTENT: &str = "content";
@@ -147,7 +144,7 @@ impl Trash {
     pub fn restore(&self, jail: &Jail, id: &str, to: Option<&str>) -> Result<(TrashRecord, String), TrashError> {
         let record = self.find(id)?;
         let path = to.unwrap_or(&record.path);
-        let jail = jail.with_closed(&[CLOSED_FOLDER]);
+        let jail = jail.with_closed(&[GATEWAY_FOLDER]);
         let folder = Path::new(path).parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Some(folder) = folder {
             jail.create_folder(&folder.display().to_string())?;
@@ -255,11 +252,6 @@ impl Trash {
 
 fn entry_path(id: &str) -> PathBuf {
     Path::new(TRASH_FOLDER).join(id)
-}
-
-fn open_folder(workspace: &Dir, path: &Path) -> io::Result<Dir> {
-    let handle = open_beneath(workspace, path, OFlags::RDONLY | OFlags::DIRECTORY)?;
-    Ok(Dir::from_std_file(handle.into()))
 }
 
 /// Returns the time in an id; the beginning of 1970 for one without a time.

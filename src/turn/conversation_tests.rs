@@ -8,9 +8,9 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use uuid::Uuid;
 
-use super::call_ids::CallIds;
 use super::context::window::{HistorySlice, HistoryWindow, choose, choose_again, read_messages};
-use super::orchestrators::{Orchestrator, Orchestrators};
+use super::model_call::CallIds;
+use super::orchestrators::Orchestrator;
 use super::progress::{ContextStep, OpenCall, StepBody, TurnProgress, session_messages};
 use crate::chat::{ChatMessage, ToolCall, ToolSpec};
 use crate::llm::{
@@ -242,7 +242,7 @@ async fn assert_taken(messages: Vec<ChatMessage>) {
     for orchestrator in [Orchestrator::React, Orchestrator::Plain] {
         let recorder = Arc::new(Recorder::default());
         let choice = ModelChoice { provider: recorder.clone(), model: "m".to_owned() };
-        let provider = Orchestrators::new(orchestrator).over(choice).provider;
+        let provider = orchestrator.over(choice).provider;
         provider.chat(&asked, &NoDeltas).await.unwrap();
         let told = recorder.0.lock().unwrap().take().unwrap();
         let has_calls = |message: &ChatMessage| matches!(message, ChatMessage::Tool { .. });
@@ -305,8 +305,7 @@ async fn live(store: &Store, session: &str, plans: Vec<Plan>) {
 
 #[test]
 fn every_request_is_valid_for_every_service() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+    let (_folder, store) = Store::temporary();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let config = Config { cases: 128, failure_persistence: None, ..Config::default() };
     let sessions = prop::collection::vec(plan(), 1..7);

@@ -67,7 +67,7 @@ pub enum ErrorCode {
 
 /// The class of an error, which decides how it is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ErrorClass {
+enum ErrorClass {
     /// The request itself is wrong.
     Validation,
     NotFound,
@@ -133,28 +133,19 @@ impl TurnError {
     /// Writes the one log line of a turn that failed.
     pub fn log(&self, turn: Uuid, session: &SessionKey) {
         let (code, operation) = (self.code.word(), self.operation);
-        let (status, retryable) = (self.http_status(), self.is_retryable());
+        let (class, retryable) = (self.code.class(), self.code.is_retryable());
+        let status = class.http_status();
         let cause = self.cause.as_deref().map(chain).unwrap_or_default();
         macro_rules! line {
             ($level:expr) => {
                 tracing::event!($level, %turn, %session, code, operation, status, retryable, cause, "a turn failed")
             };
         }
-        match self.code.class().level() {
+        match class.level() {
             Level::ERROR => line!(Level::ERROR),
             Level::WARN => line!(Level::WARN),
             _ => line!(Level::INFO),
         }
-    }
-
-    /// Returns the HTTP status.
-    pub fn http_status(&self) -> u16 {
-        self.code.class().http_status()
-    }
-
-    /// Returns true if the same message may succeed a little later.
-    pub fn is_retryable(&self) -> bool {
-        self.code.is_retryable()
     }
 }
 
@@ -208,7 +199,7 @@ impl ErrorCode {
         }
     }
 
-    pub fn class(self) -> ErrorClass {
+    fn class(self) -> ErrorClass {
         use LlmErrorKind as Kind;
         match self {
             Self::Model(Kind::BadRequest | Kind::ContextTooLong | Kind::Refused) | Self::WorkflowInput => {
@@ -234,23 +225,12 @@ impl ErrorCode {
     }
 
     /// Returns true if the same message may succeed a little later.
-    pub fn is_retryable(self) -> bool {
+    fn is_retryable(self) -> bool {
         match self {
             Self::Model(kind) => kind.is_retryable(),
             Self::EmptyAnswer | Self::RateLimit | Self::TurnTimeout | Self::Unavailable => true,
             // A day's budget is available again at midnight, which is not soon.
-            Self::NoModel
-            | Self::NoAgent
-            | Self::WorkflowInput
-            | Self::Workflow
-            | Self::TokenCap
-            | Self::TurnBudget
-            | Self::SessionBudget
-            | Self::DayBudget
-            | Self::Stopped
-            | Self::StateCorrupted
-            | Self::Poison
-            | Self::Internal => false,
+            _ => false,
         }
     }
 
@@ -289,7 +269,7 @@ impl ErrorCode {
 
 impl ErrorClass {
     /// Returns the log level.
-    pub fn level(self) -> Level {
+    fn level(self) -> Level {
         match self {
             Self::NotFound | Self::Cancelled => Level::INFO,
             Self::Validation | Self::RateLimit | Self::Timeout | Self::Upstream => Level::WARN,
@@ -299,7 +279,7 @@ impl ErrorClass {
 
     /// Returns the HTTP status, by RFC 9110 and RFC 6585; 499 is nginx's status for a client that left. A key that the
     /// model service rejects is not the caller's fault, so the status is 502, not 401.
-    pub fn http_status(self) -> u16 {
+    fn http_status(self) -> u16 {
         match self {
             Self::Validation => 400,
             Self::NotFound => 404,
@@ -331,7 +311,7 @@ fn chain(error: &(dyn Error + Send + Sync)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::phrases::Locale;
+    use crate::text::Language;
 
     #[test]
     fn the_class_decides_level_status_and_retry() {
@@ -368,7 +348,7 @@ mod tests {
 
     #[test]
     fn errors_are_worded_in_the_users_language_and_keep_their_cause() {
-        let (en, zh) = (Phrases::of(Locale::En), Phrases::of(Locale::Zh));
+        let (en, zh) = (Phrases::of(Language::En), Phrases::of(Language::Zh));
         let error = TurnError::new(ErrorCode::TurnTimeout, "turn").with(["10m".to_owned()]);
         assert_eq!(error.user_text(en), "I stopped because this took longer than 10m.");
         assert_eq!(error.user_text(zh), "处理时间超过 10m，我已停止。");

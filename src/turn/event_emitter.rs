@@ -56,7 +56,7 @@ impl EventEmitter {
     /// Ends a response: emits the held-back text and forgets the response.
     pub fn end_response(&self) {
         let pieces = {
-            let mut stream = self.lock();
+            let mut stream = self.stream.lock();
             stream.text.clear();
             stream.filter.finish()
         };
@@ -83,7 +83,7 @@ impl EventEmitter {
 
     /// Takes the text of the current response so far.
     pub fn partial_text(&self) -> String {
-        std::mem::take(&mut self.lock().text)
+        std::mem::take(&mut self.stream.lock().text)
     }
 
     fn show(&self, pieces: Vec<ThinkPiece>) {
@@ -94,10 +94,6 @@ impl EventEmitter {
             });
         }
     }
-
-    fn lock(&self) -> parking_lot::MutexGuard<'_, ResponseStream> {
-        self.stream.lock()
-    }
 }
 
 impl DeltaSink for EventEmitter {
@@ -105,7 +101,7 @@ impl DeltaSink for EventEmitter {
         match delta {
             Delta::Text(text) => {
                 let pieces = {
-                    let mut stream = self.lock();
+                    let mut stream = self.stream.lock();
                     let sink = self.hub.sink_number();
                     if sink != std::mem::replace(&mut stream.sink, sink) && sink > 0 && !stream.text.is_empty() {
                         // It was not there when the response began. It may have had the last piece.
@@ -130,7 +126,7 @@ impl DeltaSink for EventEmitter {
                 args_complete: false,
             }),
             Delta::Restart => {
-                *self.lock() = ResponseStream::default();
+                *self.stream.lock() = ResponseStream::default();
                 self.emit(|| TurnEvent::Restart);
             }
         }

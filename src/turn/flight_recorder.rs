@@ -68,14 +68,10 @@ impl FlightRecorder {
 
     /// Takes a slot for a turn; it is released when dropped.
     pub fn board(&self, turn: Uuid) -> FlightSlot<'_> {
-        let at = self.file.is_some().then(|| self.lock().take());
+        let at = self.file.is_some().then(|| self.slots.lock().take());
         let slot = FlightSlot { recorder: self, at, turn };
         slot.works();
         slot
-    }
-
-    fn lock(&self) -> parking_lot::MutexGuard<'_, SlotAllocator> {
-        self.slots.lock()
     }
 
     fn write(&self, at: u64, bytes: &[u8; SLOT_BYTES]) {
@@ -117,7 +113,7 @@ impl Drop for FlightSlot<'_> {
     fn drop(&mut self) {
         if let Some(at) = self.at {
             self.recorder.write(at, &[0; SLOT_BYTES]);
-            self.recorder.lock().free.push(at);
+            self.recorder.slots.lock().free.push(at);
         }
     }
 }

@@ -8,10 +8,9 @@ use async_trait::async_trait;
 
 use super::error::TurnError;
 use super::middleware::{MiddlewareStack, ModelCall, ModelRequest, OperationHandler, SecretFilter, ToolRun};
-use super::scope::TurnScope;
 use super::spending;
 use super::token_budget::{TokenBudget, estimate_usage};
-use super::traits::{Model, Tools};
+use super::traits::{Model, Tools, TurnScope};
 use crate::chat::{ToolCall, ToolSpec, Usage};
 use crate::llm::{ChatRequest, ChatResponse, Delta, DeltaSink, FallbackChain, Models};
 use crate::tools::{ReplayPolicy, Restriction, ToolAccess, ToolContext, ToolExecutor, ToolOutcome, ToolResult};
@@ -39,7 +38,7 @@ impl Model for LayeredModel<'_> {
 
     /// A response from the cache used nothing.
     async fn chat(&self, chat: ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, TurnError> {
-        let filter = self.middleware.secrets().map(|secrets| SecretFilter::new(sink, secrets));
+        let filter = self.middleware.secrets.as_ref().map(|secrets| SecretFilter::new(sink, secrets));
         let shown = filter.as_ref().map_or(sink, |filter| filter as &dyn DeltaSink);
         let request = ModelRequest { provider: self.chain.current().provider.name().to_owned(), chat };
         let mut handler = ChainHandler { chain: self.chain, sink: shown, tokens: self.tokens };

@@ -3,18 +3,14 @@
 //! `turn_loop` is the loop, a function of its inputs behind the `traits`; `layered` puts middleware around model and tools;
 //! `context` composes what the model is given; `progress` is the journal read back.
 
-pub mod call_ids;
 pub mod context;
 pub mod error;
 pub mod event_emitter;
 pub mod flight_recorder;
 pub mod layered;
-pub mod limits;
 pub mod middleware;
-pub mod model_chains;
 pub mod orchestrators;
 pub mod progress;
-pub mod scope;
 pub mod spending;
 pub mod token_budget;
 pub mod traits;

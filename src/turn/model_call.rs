@@ -1,9 +1,11 @@
 //! One response of a turn: that of its model, or the next step of its script.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::call_ids::CallIds;
+use parking_lot::Mutex;
+
 use super::context::compaction;
 use super::context::images::{images_of, with_images_of_results};
 use super::error::TurnError;
@@ -59,7 +61,7 @@ impl Turn<'_> {
             temperature: self.temperature,
             max_tokens: self.max_tokens,
         };
-        let sink = FirstWord {
+        let sink = ResponseSink {
             flight: self.flight,
             events: self.events,
             has_come: AtomicBool::new(false),
@@ -99,14 +101,14 @@ fn use_canonical_names(calls: &mut [ToolCall], canonical: impl Fn(&str) -> Optio
 }
 
 /// Records the end of the wait for the model: from the first delta on, this process works.
-struct FirstWord<'a> {
+struct ResponseSink<'a> {
     flight: &'a FlightSlot<'a>,
     events: &'a EventEmitter,
     has_come: AtomicBool,
     ids: CallIds,
 }
 
-impl DeltaSink for FirstWord<'_> {
+impl DeltaSink for ResponseSink<'_> {
     fn delta(&self, delta: Delta<'_>) {
         if delta == Delta::Restart {
             self.has_come.store(false, Ordering::Relaxed);
@@ -119,6 +121,69 @@ impl DeltaSink for FirstWord<'_> {
             Delta::ToolCall { id, name } => self.events.delta(Delta::ToolCall { id: &self.ids.show(id), name }),
             other => self.events.delta(other),
         }
+    }
+}
+
+/// Assigns unique ids to tool calls. Some services restart their call ids with each response, and others reject a
+/// conversation that holds an id twice. A call keeps the id under which it was shown while its arguments were still
+/// arriving.
+pub(super) struct CallIds {
+    /// Ids of the earlier responses.
+    before: HashSet<String>,
+    now: Mutex<ResponseIds>,
+}
+
+/// Ids of the current response.
+#[derive(Default)]
+struct ResponseIds {
+    taken: HashSet<String>,
+    /// Our ids of the calls that were shown, by the service's ids.
+    shown: HashMap<String, String>,
+}
+
+impl CallIds {
+    /// Prepares the ids for the response to `messages`.
+    pub(super) fn after(messages: &[ChatMessage]) -> Self {
+        // A call whose result was lost still occupies its id.
+        let ids = |message: &ChatMessage| match message {
+            ChatMessage::Tool { call_id, .. } => vec![call_id.clone()],
+            ChatMessage::Assistant { tool_calls, .. } => tool_calls.iter().map(|call| call.id.clone()).collect(),
+            ChatMessage::User { .. } => Vec::new(),
+        };
+        Self { before: messages.iter().flat_map(ids).collect(), now: Mutex::default() }
+    }
+
+    /// Returns our id for a call that the service has begun to write.
+    pub(super) fn show(&self, sent: &str) -> String {
+        let mut now = self.now.lock();
+        let id = self.take(&mut now, sent);
+        now.shown.insert(sent.to_owned(), id.clone());
+        id
+    }
+
+    /// Forgets the ids of a response that begins again.
+    pub(super) fn restart(&self) {
+        *self.now.lock() = ResponseIds::default();
+    }
+
+    /// Assigns the final ids to the calls of a complete response.
+    pub(super) fn settle(&self, calls: &mut [ToolCall]) {
+        let mut now = self.now.lock();
+        for call in calls {
+            let shown = now.shown.remove(&call.id);
+            call.id = shown.unwrap_or_else(|| self.take(&mut now, &call.id));
+        }
+    }
+
+    fn take(&self, now: &mut ResponseIds, sent: &str) -> String {
+        let wanted = if sent.is_empty() { "call" } else { sent };
+        let mut id = wanted.to_owned();
+        let mut number = 2;
+        while self.before.contains(&id) || !now.taken.insert(id.clone()) {
+            id = format!("{wanted}_{number}");
+            number += 1;
+        }
+        id
     }
 }
 
@@ -145,5 +210,30 @@ mod tests {
             use_canonical_names(&mut calls, |name| registry.get(name).map(|tool| tool.spec().name.clone()));
             assert_eq!(calls[0].name, expected, "{name}");
         }
+    }
+
+    fn ids(sent: [&str; 4], settle: impl FnOnce(&mut [ToolCall])) -> [String; 4] {
+        let mut calls = sent.map(|id| ToolCall { id: id.to_owned(), name: "x".to_owned(), arguments: String::new() });
+        settle(&mut calls);
+        calls.map(|call| call.id)
+    }
+
+    #[test]
+    fn each_id_means_one_call() {
+        let before = [ChatMessage::Tool {
+            call_id: "a".to_owned(),
+            name: "x".to_owned(),
+            content: String::new(),
+            images: Vec::new(),
+        }];
+        let expected = ["a_2", "b", "b_2", "call"];
+        let fresh = CallIds::after(&before);
+        assert_eq!(ids(["a", "b", "b", ""], |calls| fresh.settle(calls)), expected);
+        // Shown in another order than they stand in, and after a try that was void.
+        let shown = CallIds::after(&before);
+        assert_eq!((shown.show("b"), shown.show("a")), ("b".to_owned(), "a_2".to_owned()));
+        shown.restart();
+        assert_eq!((shown.show("b"), shown.show("a")), ("b".to_owned(), "a_2".to_owned()));
+        assert_eq!(ids(["a", "b", "b", ""], |calls| shown.settle(calls)), expected);
     }
 }

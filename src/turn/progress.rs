@@ -46,7 +46,7 @@ pub struct ContextStep {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub choice: Option<ModelUse>,
     /// How often the conversation was compacted because the model rejected it as too long.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub squeezed: u8,
     /// The hash of the memory snapshot in the system prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,7 +61,7 @@ pub struct ContextStep {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_tight: bool,
     /// The count of forgettings when the context was composed.
-    #[serde(default, skip_serializing_if = "is_none_yet")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub forgets: i64,
 }
 
@@ -78,14 +78,8 @@ impl ContextStep {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
-fn is_zero(number: &u8) -> bool {
-    *number == 0
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
-fn is_none_yet(number: &i64) -> bool {
-    *number == 0
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// The bodies of steps, by kind.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use crate::chat::{ChatMessage, ToolCall, ToolSpec, Usage};
 use crate::llm::{ChatRequest, ChatResponse, Models, TokenFactor, estimate_tokens, limit_in_words};
@@ -127,12 +127,12 @@ impl TokenBudget {
 
     /// Returns the estimated tokens of these tool definitions.
     pub fn tools(&self, specs: &Arc<[ToolSpec]>) -> usize {
-        let counted = self.lock_tools().clone();
+        let counted = self.tools.lock().clone();
         if let Some((_, tokens)) = counted.filter(|(counted, _)| Arc::ptr_eq(counted, specs)) {
             return tokens;
         }
         let tokens = tokens_of_tools(specs);
-        *self.lock_tools() = Some((specs.clone(), tokens));
+        *self.tools.lock() = Some((specs.clone(), tokens));
         tokens
     }
 
@@ -162,7 +162,7 @@ impl TokenBudget {
     }
 
     fn known(&self, model: &str) -> ModelRecord {
-        if let Some(known) = self.lock_models().get(model) {
+        if let Some(known) = self.models.lock().get(model) {
             return *known;
         }
         let written = self.store.read_here(|connection| notes::get(connection, CHANNEL, KIND, model));
@@ -179,7 +179,7 @@ impl TokenBudget {
     }
 
     fn remember(&self, model: &str, known: ModelRecord) {
-        let mut models = self.lock_models();
+        let mut models = self.models.lock();
         if models.len() < MODELS || models.contains_key(model) {
             models.insert(model.to_owned(), known);
         }
@@ -226,14 +226,6 @@ impl TokenBudget {
             }
         });
     }
-
-    fn lock_models(&self) -> MutexGuard<'_, HashMap<String, ModelRecord>> {
-        self.models.lock()
-    }
-
-    fn lock_tools(&self) -> MutexGuard<'_, Option<(Arc<[ToolSpec]>, usize)>> {
-        self.tools.lock()
-    }
 }
 
 /// Returns the context sizes that refusals have reported, by `PROVIDER/MODEL`, in tokens.
@@ -276,8 +268,7 @@ mod tests {
 
     #[tokio::test]
     async fn learned_token_factors_survive_a_restart() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let (_folder, store) = Store::temporary();
         let budget = TokenBudget::new(store.clone());
         let request = ChatRequest {
             model: "m".to_owned(),

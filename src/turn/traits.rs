@@ -1,16 +1,32 @@
-//! The interfaces that a turn needs: a model, tools and a journal.
+//! The interfaces that a turn needs: a model, tools and a journal; and the turn that a call of theirs belongs to.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use daoyou_channels::SessionKey;
+use tokio::time::Instant;
+use uuid::Uuid;
 
 use super::error::TurnError;
 use super::progress::{StepBody, TurnProgress};
 use crate::chat::{ToolCall, ToolSpec};
 use crate::llm::{ChatRequest, ChatResponse, DeltaSink};
+use crate::metrics::TurnMeter;
+use crate::phrases::Phrases;
 use crate::tools::{ReplayPolicy, Restriction, ToolAccess, ToolContext, ToolEffect, ToolOutcome};
+
+/// Which turn a call belongs to, and what the call is held to and measured by.
+#[derive(Clone, Copy)]
+pub struct TurnScope<'a> {
+    pub session: &'a SessionKey,
+    pub turn: Uuid,
+    /// When the turn's time is up.
+    pub deadline: Instant,
+    pub meter: &'a TurnMeter<'a>,
+    pub phrases: &'static Phrases,
+}
 
 /// The model that answers a turn.
 #[async_trait]

@@ -10,15 +10,48 @@ use super::context::images::{ImageLoader, LoadedImages};
 use super::error::{ErrorCode, TurnError};
 use super::event_emitter::EventEmitter;
 use super::flight_recorder::FlightSlot;
-use super::limits::TurnLimits;
 use super::progress::{StepBody, TurnProgress};
-use super::scope::TurnScope;
-use super::traits::{Approvals, Journal, Tools, TurnLead};
+use super::traits::{Approvals, Journal, Tools, TurnLead, TurnScope};
 use crate::chat::ChatMessage;
 use crate::llm::{ChatResponse, Cost};
+use crate::origin::TurnOrigin;
 use crate::phrases::fill;
+use crate::store::inbox::InboxRow;
 use crate::text::think;
 use crate::tools::ToolContext;
+
+/// Limits of a turn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TurnLimits {
+    /// Responses with tool calls; then one last response without tools.
+    pub iterations: u32,
+    /// Tokens of all responses together.
+    pub tokens: u64,
+    /// Money of all responses together, in the currency of the prices; `None` is no limit.
+    pub cost: Option<f64>,
+    /// Active time, over all runs.
+    pub time: Duration,
+}
+
+impl TurnLimits {
+    /// Returns the limits of an agent with iterations of its own.
+    pub fn of_agent(self, iterations: Option<u32>) -> Self {
+        Self { iterations: iterations.unwrap_or(self.iterations), ..self }
+    }
+
+    /// Returns the limits of the turn of `row`: these, and no more than was set for the message.
+    pub fn of_message(self, row: &InboxRow) -> Self {
+        match TurnOrigin::parse(&row.origin).settings.bounds {
+            None => self,
+            Some(own) => Self {
+                iterations: self.iterations.min(own.iterations),
+                tokens: self.tokens.min(own.tokens),
+                cost: self.cost,
+                time: self.time.min(Duration::from_millis(own.timeout_ms)),
+            },
+        }
+    }
+}
 
 /// Everything that a turn works with.
 pub struct Turn<'a> {

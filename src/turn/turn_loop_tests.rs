@@ -13,7 +13,8 @@ use crate::bus::EventHub;
 use crate::chat::{ToolCall, ToolSpec, Usage};
 use crate::llm::{ChatRequest, DeltaSink, LlmError, LlmErrorKind};
 use crate::metrics::TurnMetrics;
-use crate::phrases::{Locale, Phrases};
+use crate::phrases::Phrases;
+use crate::text::Language;
 use crate::tools::testing::context;
 use crate::tools::{ReplayPolicy, Restriction, ToolAccess, ToolEffect, ToolOutcome, ToolResult};
 use crate::turn::flight_recorder::FlightRecorder;
@@ -163,7 +164,7 @@ async fn run(script: Vec<Response>, mut progress: TurnProgress) -> Ran {
     let (metrics, recorder) = (TurnMetrics::default(), FlightRecorder::none());
     let (meter, flight) = (metrics.meter(), recorder.board(Uuid::nil()));
     let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
-    let phrases = Phrases::of(Locale::En);
+    let phrases = Phrases::of(Language::En);
     let model = ScriptedModel { script: Mutex::new(script.into()), asked: Mutex::default() };
     let (tools, journal) = (ScriptedTools(cancel.clone()), ScriptedJournal::default());
     let events = EventEmitter::new(Arc::new(EventHub::default()), session.clone(), Uuid::nil(), "cli", "direct");

@@ -5,16 +5,14 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{CWD, FileType, RenameFlags, mknodat, renameat_with};
+use rustix::fs::{CWD, FileType, mknodat};
 use serde_json::{Value, json};
 
-use crate::support::gateway::HttpAnswer;
 use crate::support::mail::{Dovecot, Smtp};
 use crate::support::requirements::{bubblewrap_is_missing, find, is_root, skip_story};
+use crate::support::swapper::Swapper;
 use crate::support::{Gateway, Hook, Model, Setup, until};
 
 const CANARY: &str = "canary-5c1e";
@@ -53,11 +51,9 @@ impl World {
             "content": content, "attachments": [], "received_at": jiff::Timestamp::now(),
         });
         let gateway = &self.gateway;
-        let request = gateway.client.post(gateway.url("/api/messages")).bearer_auth(gateway.token()).json(&message);
         let begun = Instant::now();
-        let answered: HttpAnswer = Gateway::try_send(request).await.expect("the gateway answers");
-        assert_eq!(answered.status, 202, "{answered:?}");
-        let done = gateway.wait_done("in", answered.text("id")).await;
+        let id = gateway.deliver(&message).await;
+        let done = gateway.wait_done("in", &id).await;
         assert!(begun.elapsed() < LIMIT, "{content} took {:?}", begun.elapsed());
         done.text("reply").to_owned()
     }
@@ -252,17 +248,7 @@ async fn swapping_an_attachment_for_a_link_never_sends_the_memory() {
     let world = World::start(Setup::new().email(&dovecot, &smtp)).await;
     fs::write(world.at("a.txt"), "innocent").unwrap();
     symlink("memory/MEMORY.md", world.at("b.txt")).unwrap();
-    let stop = Arc::new(AtomicBool::new(false));
-    let (one, other) = (world.at("a.txt"), world.at("b.txt"));
-    let stopped = Arc::clone(&stop);
-    let swapper = std::thread::spawn(move || {
-        let mut swaps = 0_usize;
-        while !stopped.load(Ordering::Relaxed) {
-            renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE).unwrap();
-            swaps += 1;
-        }
-        swaps
-    });
+    let swapper = Swapper::start(world.at("a.txt"), world.at("b.txt"));
     let send = json!({"content": "here", "channel": "email", "chat_id": "ann@example.test", "attachments": ["a.txt"]});
     let calls: Vec<_> = (0..10).map(|_| ("message", send.clone())).collect();
     let mut sent = 0;
@@ -273,8 +259,7 @@ async fn swapping_an_attachment_for_a_link_never_sends_the_memory() {
         }
     }
     let mails = smtp.wait_taken(sent).await;
-    stop.store(true, Ordering::Relaxed);
-    assert!(swapper.join().unwrap() > 1_000, "the race was none");
+    assert!(swapper.stop() > 1_000, "the race was none");
     assert!(sent > 0, "none went through");
     for taken in &mails {
         let files = taken.mail.attachments();

@@ -15,7 +15,8 @@ use crate::support::clock::{faketime, start_at_time};
 use crate::support::config::SERVICE_SECRET;
 use crate::support::gateway::Message;
 use crate::support::invariants::{Witness, check, wait_settled};
-use crate::support::{Gateway, Hook, Model, Setup, Sink, config, deadline, signing, until};
+use crate::support::processes::{peak_bytes, resident_bytes};
+use crate::support::{Gateway, Hook, Model, Setup, Sink, deadline, signing, until};
 
 const MB: u64 = 1_000_000;
 
@@ -26,22 +27,6 @@ fn allow_sockets(count: u64) {
         let raised = maximum.map_or(count, |hard| hard.min(count));
         setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum }).unwrap();
     }
-}
-
-/// Returns a size of `/proc/PID/status` in bytes.
-fn memory(gateway: &Gateway, field: &str) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.pid())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':')).unwrap();
-    line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * 1024
-}
-
-/// Sends `text` unchanged, and reads until the server closes.
-async fn exchange(gateway: &Gateway, text: &[u8]) -> String {
-    let mut stream = TcpStream::connect(gateway.address()).await.unwrap();
-    stream.write_all(text).await.unwrap();
-    let mut bytes = Vec::new();
-    deadline("the server to close", stream.read_to_end(&mut bytes)).await.unwrap();
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Returns status and error message of the one answer in `text`.
@@ -95,7 +80,7 @@ async fn stalled_request_bodies_stay_within_their_memory_budget() {
     for count in [400_u64, 1_600] {
         let gateway = Gateway::start(Setup::new().hook(Hook::standard("in"))).await;
         gateway.ask("in", "c", "warm up").await;
-        let before = memory(&gateway, "VmRSS");
+        let before = resident_bytes(gateway.pid());
         let (release, released) = tokio::sync::watch::channel(false);
         let mut attackers = JoinSet::new();
         for _ in 0..count {
@@ -121,7 +106,7 @@ async fn stalled_request_bodies_stay_within_their_memory_budget() {
         for _ in 0..10 {
             honest().await;
         }
-        let peak = memory(&gateway, "VmHWM");
+        let peak = peak_bytes(gateway.pid());
         release.send(true).unwrap();
         attackers.join_all().await;
         println!(
@@ -140,7 +125,7 @@ async fn stalled_request_bodies_stay_within_their_memory_budget() {
         })
         .await;
         let after = until("the memory to be given back", async || {
-            let now = memory(&gateway, "VmRSS");
+            let now = resident_bytes(gateway.pid());
             (now < before + connections + 16 * MB).then_some(now)
         });
         println!("{} MB after", after.await / MB);
@@ -240,7 +225,7 @@ async fn ambiguous_request_heads_are_refused() {
         {{\"content\":\"evil\"}}"
     );
     for (name, head, words) in ambiguous_heads(&host) {
-        let told = exchange(&gateway, [head.as_bytes(), smuggled.as_bytes()].concat().as_slice()).await;
+        let told = gateway.exchange([head.as_bytes(), smuggled.as_bytes()].concat().as_slice()).await;
         let (status, message) = outcome(&told);
         assert!(status == 400 && message.contains(words), "{name}: {told}");
     }
@@ -376,7 +361,7 @@ async fn wrong_tokens_do_not_lock_out_the_correct_token() {
 async fn a_clock_before_1970_breaks_nothing() {
     let Some(library) = faketime() else { return };
     let model = Model::start().await;
-    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let sink = Sink::signed().await;
     let mut gateway = Gateway::new(
         Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink)).set("cron.min_interval", "1s"),
     );

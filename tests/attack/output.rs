@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use tokio::task::block_in_place;
 
-use crate::support::gateway::{CommandOutput, HttpAnswer};
+use crate::support::gateway::CommandOutput;
 use crate::support::invariants::open;
 use crate::support::pty::Terminal;
 use crate::support::{Answer, Gateway, Hook, Model, Reply, Setup, Sink, until};
@@ -44,9 +44,7 @@ async fn accept(gateway: &Gateway, id: &str, content: &str) {
         "trust": "owner", "content": format!("{content} {}", hostile_text("content")), "session": hostile_text("cli:session"),
         "attachments": [], "received_at": jiff::Timestamp::now(),
     });
-    let request = gateway.client.post(gateway.url("/api/messages")).bearer_auth(gateway.token()).json(&message);
-    let answered: HttpAnswer = Gateway::try_send(request).await.expect("the gateway answers");
-    assert_eq!(answered.status, 202, "{answered:?}");
+    gateway.deliver(&message).await;
 }
 
 /// Starts a gateway in which everything is hostile: messages, replies, tool results, errors of a model, files,

@@ -10,9 +10,10 @@ use daoyou::guard;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::support::gateway::{HttpAnswer, binary};
-use crate::support::requirements::{NOBODY, executable_by_all, is_root, skip_story};
-use crate::support::{Gateway, Hook, Model, Reply, Setup, until};
+use crate::support::gateway::binary;
+use crate::support::processes::unique_sleep;
+use crate::support::requirements::{NOBODY, executable_by_all, has_namespaces, is_root, skip_story};
+use crate::support::{Gateway, Model, Reply, Setup, until};
 
 /// A prefix for commands of a gateway whose own PATH contains no program.
 const COMMAND_PATH: &str = "PATH=/usr/local/bin:/usr/bin:/bin; export PATH; ";
@@ -25,7 +26,7 @@ pub(super) struct World {
 impl World {
     pub(super) async fn start(change: impl FnOnce(Setup) -> Setup) -> Self {
         let model = Model::start().await;
-        let setup = Setup::new().model(&model).hook(Hook::bearer("in"));
+        let setup = Setup::scripted(&model);
         let gateway = Gateway::start(change(setup.set("owner.identities", vec!["webhook:in:ann"]))).await;
         Self { model, gateway }
     }
@@ -38,11 +39,8 @@ impl World {
             "channel": "webhook:in", "external_id": word, "chat_id": trust, "sender": trust, "trust": trust,
             "content": word, "attachments": [], "received_at": jiff::Timestamp::now(),
         });
-        let request = self.gateway.client.post(self.gateway.url("/api/messages"));
-        let request = request.bearer_auth(self.gateway.token()).json(&message);
-        let answered: HttpAnswer = Gateway::try_send(request).await.expect("the gateway answers");
-        assert_eq!(answered.status, 202, "{answered:?}");
-        (word, answered.text("id").to_owned())
+        let id = self.gateway.deliver(&message).await;
+        (word, id)
     }
 
     /// Returns the result of the command, as the model receives it.
@@ -72,17 +70,6 @@ impl World {
     async fn check(&self) {
         assert_eq!(self.own("echo alive").await, "alive\n");
         assert_eq!(self.model.refused(), Vec::<String>::new());
-    }
-}
-
-/// Returns true if this machine allows namespaces for commands.
-pub(super) fn has_namespaces() -> bool {
-    match guard::namespace_support(&binary()) {
-        guard::NamespaceSupport::Available { .. } => true,
-        guard::NamespaceSupport::Unavailable(reason) => {
-            skip_story(&reason);
-            false
-        }
     }
 }
 
@@ -123,11 +110,6 @@ async fn environments(change: impl Fn(Setup) -> Setup) -> Vec<(String, World)> {
         }
     }
     worlds
-}
-
-/// Returns a duration for sleep that no other run of these tests uses, so that the process list identifies it.
-fn unique_sleep(n: u32) -> String {
-    format!("{n}.{}", std::process::id())
 }
 
 /// Returns the processes whose command line contains `mark`, except this one.

@@ -1,12 +1,11 @@
 //! Truncated files, and full or read-only disks at startup: the gateway starts nevertheless, reports the problem, and
 //! recovers by itself.
 
-use std::fs::{self, File};
-use std::path::Path;
+use std::fs;
 
 use serde_json::Value;
 
-use crate::database_damage::SmallDisk;
+use crate::database_damage::{SmallDisk, file_length, send_large_messages, truncate};
 use crate::support::gateway::{HttpAnswer, Message};
 use crate::support::invariants::{open, wait_settled};
 use crate::support::{Gateway, Hook, Setup, until};
@@ -16,20 +15,8 @@ const FILES: [&str; 3] = ["daoyou.db", "daoyou.db-wal", "daoyou.mark"];
 
 async fn used_gateway() -> Gateway {
     let gateway = Gateway::start(Setup::new().hook(Hook::bearer("in"))).await;
-    for n in 0..MESSAGES {
-        let said = format!("/help {}", "x".repeat(3_000));
-        gateway.accept("in", &Message::new(&said).chat(&format!("c{}", n % 5)).id(&format!("m{n}"))).await;
-    }
-    wait_settled(&gateway.database()).await;
+    send_large_messages(&gateway, MESSAGES).await;
     gateway
-}
-
-fn file_length(path: &Path) -> u64 {
-    fs::metadata(path).unwrap().len()
-}
-
-fn truncate(path: &Path, keep: u64) {
-    File::options().write(true).open(path).unwrap().set_len(keep).unwrap();
 }
 
 /// Reads the files of a stopped gateway's store.

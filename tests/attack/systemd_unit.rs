@@ -1,7 +1,7 @@
 //! Commands of a gateway that runs under the restrictions of the systemd unit.
 
 use crate::support::gateway::binary;
-use crate::support::requirements::{NOBODY, executable_by_all, is_root, skip_story};
+use crate::support::requirements::{NOBODY, executable_by_all, has_namespaces, is_root, skip_story};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
 
-use super::sandbox::{World, has_namespaces};
+use super::sandbox::World;
 
 /// The restrictions of the system service's unit.
 struct Unit(String);

@@ -85,12 +85,6 @@ async fn deliver(gateway: &Gateway, hook: &str, kind: &str, body: String) -> Htt
     post(gateway, &format!("{hook}?wait=30"), &headers, body).await
 }
 
-async fn ask_as(gateway: &Gateway, hook: &str, sender: &str, chat: &str, text: &str) -> String {
-    let told = gateway.post(hook, "?wait=30", &Message::new(text).chat(chat).sender(sender)).await;
-    assert_eq!(told.status, 200, "{told:?}");
-    told.text("reply").to_owned()
-}
-
 /// Returns the files of the workspace that show what was done, with their contents.
 fn workspace_files(gateway: &Gateway) -> BTreeMap<String, Vec<u8>> {
     let entries = std::fs::read_dir(gateway.workspace()).unwrap().filter_map(Result::ok);
@@ -153,8 +147,7 @@ async fn untrusted_content_changes_nothing_through_any_hook() {
     let is_summary =
         |line: &str| line.contains("\"kind\":\"summary\"") && line.contains("\"owner\":\"session:webhook:");
     assert!(kept.code == Some(0) && kept.stdout.lines().all(is_summary), "{kept:?}");
-    wait_settled(&gateway.database()).await;
-    let journal = check(&gateway.database(), &Witness::default());
+    let journal = gateway.check_settled(&Witness::default()).await;
     assert_eq!(journal.outbox.len(), replies.len(), "replies and nothing else");
     assert!(model.requests().iter().all(|request| request.to_string().contains("come from an outside sender")));
     assert_eq!(model.refused(), Vec::<String>::new());
@@ -240,12 +233,12 @@ async fn sharing_a_session_with_a_trusted_sender_grants_no_trust() {
     gateway.up().await;
     assert!(gateway.wait_done("in", &cut_off).await.text("reply").contains("is refused"));
     for round in 1..3 {
-        let refused = ask_as(&gateway, "in", "eve", "c", &format!("file of eve{round}")).await;
+        let refused = gateway.ask_as("in", "eve", "c", &format!("file of eve{round}")).await;
         assert!(refused.contains("is refused"), "{refused}");
         // The trusted sender's turn has read the words of the other one.
-        let refused = ask_as(&gateway, "in", "ann", "c", &format!("file of ann{round}")).await;
+        let refused = gateway.ask_as("in", "ann", "c", &format!("file of ann{round}")).await;
         assert!(refused.contains("is refused"), "{refused}");
-        let obeyed = ask_as(&gateway, "in", "ann", "d", &format!("file of ann{round}")).await;
+        let obeyed = gateway.ask_as("in", "ann", "d", &format!("file of ann{round}")).await;
         assert!(!obeyed.contains("is refused"), "{obeyed}");
     }
     let written: Vec<_> = workspace_files(&gateway).into_keys().filter(|name| name.ends_with(".txt")).collect();
@@ -260,7 +253,7 @@ async fn slash_commands_of_untrusted_senders_show_and_change_nothing() {
     model.on("hello", [Reply::text("hello to you").usage(100, 7)]);
     let setup = Setup::new().refusing_strangers().model(&model).hook(Hook::bearer("in").trusting(&["ann"]));
     let gateway = Gateway::start(setup.set("owner.identities", vec!["webhook:in:me"])).await;
-    ask_as(&gateway, "in", "me", "c", "hello").await;
+    gateway.ask_as("in", "me", "c", "hello").await;
     let memory = ["memory", "add", "the owner's cat is Momo"];
     assert_eq!(gateway.run(&memory).await.code, Some(0));
     let sessions = gateway.json(&["sessions", "list"]).await;
@@ -284,14 +277,14 @@ async fn slash_commands_of_untrusted_senders_show_and_change_nothing() {
         "/nonsense",
         "/STATUS\n\nand more text below",
     ] {
-        assert_eq!(ask_as(&gateway, "in", "eve", "c", command).await, TRUSTED_COMMAND, "{command}");
+        assert_eq!(gateway.ask_as("in", "eve", "c", command).await, TRUSTED_COMMAND, "{command}");
     }
-    let help = ask_as(&gateway, "in", "eve", "c", "/help").await;
+    let help = gateway.ask_as("in", "eve", "c", "/help").await;
     assert!(help.contains("`/stop`") && help.contains("`/help`") && !help.contains("/model"), "{help}");
-    assert_eq!(ask_as(&gateway, "in", "eve", "c", "/stop").await, NOTHING_OF_YOURS);
+    assert_eq!(gateway.ask_as("in", "eve", "c", "/stop").await, NOTHING_OF_YOURS);
     assert_eq!(gateway.json(&["sessions", "list"]).await, sessions);
     assert_eq!(model.count(), 1);
-    let known = ask_as(&gateway, "in", "ann", "c", "/session").await;
+    let known = gateway.ask_as("in", "ann", "c", "/session").await;
     assert!(known.contains("webhook:in:c"), "who is trusted has them: {known}");
 }
 
@@ -314,10 +307,10 @@ async fn an_untrusted_sender_stops_only_their_own_turn() {
     // Waits behind ann's: it is mallory's next turn, and the only one that mallory may stop.
     let queued = work("mallory", "a").await;
     for (chat, who) in [("a", "eve"), ("b", "mallory")] {
-        assert_eq!(ask_as(&gateway, "in", who, chat, "/stop").await, NOTHING_OF_YOURS, "{who}");
+        assert_eq!(gateway.ask_as("in", who, chat, "/stop").await, NOTHING_OF_YOURS, "{who}");
     }
-    assert_eq!(ask_as(&gateway, "in", "mallory", "a", "/stop").await, "Stopping.");
-    assert_eq!(ask_as(&gateway, "in", "eve", "b", "/stop").await, "Stopping.");
+    assert_eq!(gateway.ask_as("in", "mallory", "a", "/stop").await, "Stopping.");
+    assert_eq!(gateway.ask_as("in", "eve", "b", "/stop").await, "Stopping.");
     let stopped = gateway.wait_done("in", &eves).await;
     assert_eq!(stopped.body["error"]["code"], "stopped", "{stopped:?}");
     gate.open();
@@ -434,7 +427,7 @@ async fn a_reload_grants_and_revokes_trust() {
             .await;
         assert!(!gateway.logs().contains("a restart"), "{}", gateway.logs());
         // A conversation that an untrusted sender has written in stays tainted.
-        let reply = ask_as(&gateway, "in", "ann", &format!("chat {chat}"), INJECTED).await;
+        let reply = gateway.ask_as("in", "ann", &format!("chat {chat}"), INJECTED).await;
         assert_eq!(!reply.contains("is refused"), is_obeyed, "{trusted:?} {owners:?}: {reply}");
     }
 }

@@ -13,7 +13,7 @@ use crate::support::gateway::HttpAnswer;
 use crate::support::model::user_text;
 use crate::support::requirements::{bubblewrap_is_missing, is_missing};
 use crate::support::web::{Page, Web};
-use crate::support::{Gateway, Hook, Model, Reply, Setup, deadline, until};
+use crate::support::{Gateway, Hook, Model, Reply, Setup, deadline, until, write_file};
 
 const PAGE: &str = "docs/trust.md";
 /// The variable that makes the story write the page instead of comparing it.
@@ -313,9 +313,7 @@ impl World {
             ("code/b.go", "func bird() {}\n"),
             ("code/server.py", LANGUAGE_SERVER),
         ] {
-            let path = workspace.join(name);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
+            write_file(workspace.join(name), text);
         }
         create_repository(&workspace.join("repo"));
         for (owner, text) in [

@@ -215,7 +215,7 @@ CREATE TABLE inbox (
     metadata    TEXT    NOT NULL,
     received_at INTEGER NOT NULL,
     turn        TEXT    NOT NULL,
-    state       TEXT    NOT NULL CHECK (state IN ('queued', 'running', 'waiting', 'done', 'dead')),
+    state       TEXT    NOT NULL CHECK (state = 'queued' OR state = 'running' OR state = 'waiting' OR state = 'done' OR state = 'dead'),
     stalled     INTEGER NOT NULL DEFAULT 0,
     cancel      INTEGER NOT NULL DEFAULT 0, origin TEXT NOT NULL DEFAULT '{}',
     UNIQUE (channel, external_id)
@@ -380,7 +380,7 @@ CREATE TABLE outbox (
     channel     TEXT    NOT NULL,
     chat_id     TEXT    NOT NULL,
     body        TEXT    NOT NULL,
-    state       TEXT    NOT NULL CHECK (state IN ('pending', 'sending', 'sent', 'unknown', 'dead')),
+    state       TEXT    NOT NULL CHECK (state = 'pending' OR state = 'sending' OR state = 'sent' OR state = 'unknown' OR state = 'dead'),
     tries       INTEGER NOT NULL DEFAULT 0,
     next_at     INTEGER NOT NULL DEFAULT 0,
     provider_id TEXT,

@@ -7,9 +7,10 @@ use async_trait::async_trait;
 use daoyou_channels::allow::AllowList;
 use daoyou_channels::channel::{Channel, ChannelContext};
 use daoyou_channels::conformance::{self, ChannelSubject, InboxVerdict, PeerBehaviour, ScriptedInbox, WriteOutcome};
-use daoyou_channels::email::{EmailChannel, EmailConfig, EmailSetup, MailLanguage, Tls};
+use daoyou_channels::email::{EmailChannel, EmailConfig, EmailSetup, Tls};
 use daoyou_channels::outgoing::OutgoingFiles;
 use daoyou_channels::settings::Secret;
+use daoyou_channels::text::Language;
 use daoyou_channels::trust::TrustLists;
 
 use crate::support::mail::{ASSISTANT, AUTHSERV, Dovecot, Draft, PASSWORD, Smtp, SmtpAnswer};
@@ -105,7 +106,7 @@ async fn the_email_channel_passes_the_conformance_suite() {
     let smtp = Smtp::start().await;
     let config = EmailConfig {
         address: ASSISTANT.to_owned(),
-        allow_from: AllowList::new(vec!["@example.test".to_owned()]),
+        allow_from: AllowList::new(["@example.test"]),
         imap_host: "127.0.0.1".to_owned(),
         imap_port: Some(dovecot.imaps_port()),
         imap_password: Some(Secret::new(PASSWORD)),
@@ -121,7 +122,7 @@ async fn the_email_channel_passes_the_conformance_suite() {
         workspace: workspace.path(),
         outgoing: OutgoingFiles::of_home(workspace.path()),
         lists: TrustLists::default(),
-        language: MailLanguage::English,
+        language: Language::En,
     };
     let channel = Arc::new(EmailChannel::new(config, around).unwrap());
     conformance::run(&Mailbox { channel, dovecot, smtp, inbox: OnceLock::new() }).await;

@@ -1,8 +1,8 @@
 //! Mails as people's programs write them.
 
 use super::servers::ScriptedServers;
-use crate::support::gateway::{peak_bytes, resident_bytes};
 use crate::support::mail::{ASSISTANT, Draft};
+use crate::support::processes::{peak_bytes, resident_bytes};
 use crate::support::signing::base64;
 use crate::support::until;
 use serde_json::json;

@@ -6,7 +6,7 @@ use super::servers::{RealServers, ScriptedServers, wait_watching};
 use crate::support::gateway::Gateway;
 use crate::support::invariants::wait_settled;
 use crate::support::mail::{ASSISTANT, Authority, Dovecot, Draft, PASSWORD, Smtp, SmtpAnswer};
-use crate::support::{Hook, Model, Setup, Sink, config, until};
+use crate::support::{Hook, Model, Setup, Sink, until};
 
 fn question() -> Draft {
     Draft::new("ada@example.test", "A question", "words")
@@ -75,7 +75,7 @@ async fn a_server_that_hangs_at_login_is_reported() {
 /// given up.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_smtp_login_holds_all_mails() {
-    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let sink = Sink::signed().await;
     let hook = Hook::bearer("notes").callback(&sink);
     let more = |setup: Setup| {
         let setup = setup.hook(hook).set("owner.notify", "webhook:notes:owner");
@@ -142,7 +142,7 @@ async fn an_unresponsive_smtp_server_does_not_delay_shutdown() {
 /// A permanent refusal is a dead letter, and the owner is told once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_permanent_smtp_refusal_is_a_dead_letter() {
-    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let sink = Sink::signed().await;
     let hook = Hook::bearer("ops").callback(&sink);
     let more = |setup: Setup| setup.hook(hook).set("owner.notify", "webhook:ops:duty");
     let Some(servers) = ScriptedServers::start(more).await else { return };

@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use super::*;
+use crate::support::requirements::find;
 
 /// Returns a world whose servers are those on PATH that start; skips the story if there is no sandbox or no server.
 fn world(language: &str, command: &[&str], package: &str, files: &[(&str, &str)]) -> Option<World> {

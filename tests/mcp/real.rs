@@ -132,8 +132,7 @@ async fn a_turn_goes_on_with_the_other_server_when_one_dies() {
     }
     let model = Model::start().await;
     let dying = Listening::start("streamableHttp").await;
-    let setup = Setup::new().model(&model).hook(Hook::bearer("in").trusting(&[]));
-    let setup = setup.set("owner.identities", vec!["webhook:in:boss"]);
+    let setup = Setup::owned_by_boss(&model);
     let setup = setup.set("mcp.all.url", format!("http://127.0.0.1:{}/mcp", dying.1)).set("mcp.all.trusted", true);
     let setup = setup.set("mcp.time.command", vec!["mcp-server-time", "--local-timezone", "UTC"]);
     let gateway = Gateway::start(setup.set("mcp.time.trusted", true)).await;

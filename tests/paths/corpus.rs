@@ -2,13 +2,11 @@
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, symlink};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::json;
 
 use super::{CODE_TOOLS, World};
+use crate::support::swapper::Swapper;
 
 const OUT: &str = "outside the workspace";
 const MISSING: &str = "no such file";
@@ -208,17 +206,7 @@ async fn a_link_swapped_during_a_search_never_escapes() {
     }
     fs::write(workspace.join("fine/secret"), "inside").unwrap();
     symlink("../../outside", workspace.join("swap")).unwrap();
-    let stop = Arc::new(AtomicBool::new(false));
-    let stopped = Arc::clone(&stop);
-    let swapper = std::thread::spawn(move || {
-        let mut swaps = 0_usize;
-        while !stopped.load(Ordering::Relaxed) {
-            // Both names exist at every moment.
-            renameat_with(CWD, workspace.join("swap"), CWD, workspace.join("fine"), RenameFlags::EXCHANGE).unwrap();
-            swaps += 1;
-        }
-        swaps
-    });
+    let swapper = Swapper::start(workspace.join("swap"), workspace.join("fine"));
     let calls = [
         ("grep", json!({"pattern": "inside|canary", "max_results": 5})),
         ("grep", json!({"pattern": "inside|canary", "path": "swap", "max_results": 5})),
@@ -238,7 +226,6 @@ async fn a_link_swapped_during_a_search_never_escapes() {
         good += world.calls(&calls).await.iter().filter(|result| !result.starts_with("Error: ")).count();
         world.assert_untouched("a swap");
     }
-    stop.store(true, Ordering::Relaxed);
-    let swaps = swapper.join().unwrap();
+    let swaps = swapper.stop();
     assert!(good > 0 && swaps > 100, "{good} calls went through, {swaps} swaps: the race was none");
 }

@@ -126,9 +126,7 @@ impl Rendered<'_> {
         }
         let delta = json!({"stop_reason": self.stop_reason(), "stop_sequence": null});
         events.push(json!({"type": "message_delta", "delta": delta, "usage": self.counted()}));
-        if !self.reply.no_done {
-            events.push(json!({"type": "message_stop"}));
-        }
+        events.push(json!({"type": "message_stop"}));
         let newline = if self.reply.crlf { "\r\n" } else { "\n" };
         let written = events.iter().map(|event| {
             let name = event["type"].as_str().unwrap_or_default();

@@ -20,34 +20,27 @@ pub fn faketime() -> Option<PathBuf> {
 
 /// Lets the gateway, and every command, start at `time` (UTC).
 pub fn start_at_time(gateway: &mut Gateway, library: &Path, time: &str) {
-    let mut setup = gateway.setup().clone();
-    for (name, value) in [
-        ("LD_PRELOAD", library.to_str().expect("a plain path")),
-        ("FAKETIME", &format!("@{time}")),
-        // Time passes as usual; only the wall clock differs.
-        ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
-        ("DONT_FAKE_MONOTONIC", "1"),
-        ("FAKETIME_NO_CACHE", "1"),
-    ] {
-        setup = setup.env(name, value);
-    }
-    *gateway.setup() = setup;
+    preload(gateway, library, "FAKETIME", &format!("@{time}"));
 }
 
 /// Lets the clock of the gateway, and of every command, follow what [`set_clock`] writes into `file`, also while they
 /// run.
 pub fn follow_clock_file(gateway: &mut Gateway, library: &Path, file: &Path) {
-    let mut setup = gateway.setup().clone();
-    for (name, value) in [
-        ("LD_PRELOAD", library),
-        ("FAKETIME_TIMESTAMP_FILE", file),
-        ("FAKETIME_DONT_FAKE_MONOTONIC", Path::new("1")),
-        ("DONT_FAKE_MONOTONIC", Path::new("1")),
-        ("FAKETIME_NO_CACHE", Path::new("1")),
-    ] {
-        setup = setup.env(name, value.to_str().expect("a plain path"));
-    }
-    *gateway.setup() = setup;
+    preload(gateway, library, "FAKETIME_TIMESTAMP_FILE", file.to_str().expect("a plain path"));
+}
+
+/// Sets the environment of libfaketime, with one variable that says which time it is.
+fn preload(gateway: &mut Gateway, library: &Path, name: &str, value: &str) {
+    let variables = [
+        ("LD_PRELOAD", library.to_str().expect("a plain path")),
+        (name, value),
+        // Time passes as usual; only the wall clock differs.
+        ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+        ("DONT_FAKE_MONOTONIC", "1"),
+        ("FAKETIME_NO_CACHE", "1"),
+    ];
+    let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    gateway.setup().env.extend(variables);
 }
 
 /// Sets the clock `ahead` seconds before the true one, or behind it.

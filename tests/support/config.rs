@@ -125,6 +125,17 @@ impl Setup {
         self.model(model).set("providers.scripted.kind", "anthropic")
     }
 
+    /// Uses `model`, and has the hook `in` of the owner's own.
+    pub fn scripted(model: &Model) -> Self {
+        Self::new().model(model).hook(Hook::bearer("in"))
+    }
+
+    /// Uses `model`. On the hook `in`, messages of `boss` are the owner's, and those of others are not trusted.
+    pub fn owned_by_boss(model: &Model) -> Self {
+        let setup = Self::new().model(model).hook(Hook::bearer("in").trusting(&[]));
+        setup.set("owner.identities", vec!["webhook:in:boss"])
+    }
+
     pub fn hook(mut self, hook: Hook) -> Self {
         let table = Value::Table(hook.table.clone());
         self = self.set(&format!("channels.webhook.{}", hook.name), table);

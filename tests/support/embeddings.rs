@@ -2,13 +2,14 @@
 //! texts that share words are near, and synonyms can be configured. Also used by unit tests.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -54,12 +55,6 @@ impl Drop for Embeddings {
     }
 }
 
-impl Shared {
-    fn record(&self) -> MutexGuard<'_, Record> {
-        self.record.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Embeddings {
     pub async fn start() -> Self {
         let shared = Arc::new(Shared { record: Mutex::default(), is_open: watch::Sender::new(true) });
@@ -77,7 +72,7 @@ impl Embeddings {
 
     /// Treats these words as synonyms from now on.
     pub fn alike(&self, words: &[&str]) {
-        let mut record = self.shared.record();
+        let mut record = self.shared.record.lock();
         for word in words {
             record.alike.insert((*word).to_owned(), words[0].to_owned());
         }
@@ -86,12 +81,12 @@ impl Embeddings {
     /// Makes vectors crowded from now on, like those of many models: texts of one language are similar, short ones
     /// even more.
     pub fn crowd(&self) {
-        self.shared.record().is_crowded = true;
+        self.shared.record.lock().is_crowded = true;
     }
 
     /// Answers requests from now on with the status that the rule returns, if any.
     pub fn refuse(&self, rule: impl Fn(&EmbeddingRequest) -> Option<u16> + Send + Sync + 'static) {
-        self.shared.record().rule = Some(Box::new(rule));
+        self.shared.record.lock().rule = Some(Box::new(rule));
     }
 
     /// Holds answers back, or lets them continue.
@@ -101,7 +96,7 @@ impl Embeddings {
 
     /// Returns every request so far, including refused ones.
     pub fn requests(&self) -> Vec<EmbeddingRequest> {
-        self.shared.record().requests.clone()
+        self.shared.record.lock().requests.clone()
     }
 
     /// Returns every text that was asked for, in order.
@@ -118,7 +113,7 @@ async fn answer(State(shared): State<Arc<Shared>>, axum::Json(body): axum::Json<
         dimensions: body["dimensions"].as_u64().and_then(|count| usize::try_from(count).ok()),
     };
     let refused = {
-        let mut record = shared.record();
+        let mut record = shared.record.lock();
         record.requests.push(asked.clone());
         record.rule.as_ref().and_then(|rule| rule(&asked))
     };
@@ -128,7 +123,7 @@ async fn answer(State(shared): State<Arc<Shared>>, axum::Json(body): axum::Json<
         let status = StatusCode::from_u16(status).expect("a rule's status is one");
         return (status, axum::Json(json!({"error": {"message": "scripted refusal"}}))).into_response();
     }
-    let record = shared.record();
+    let record = shared.record.lock();
     let vectors = asked.texts.iter().map(|text| {
         let all = |text: &str| vector(text, &asked, &record.alike);
         if record.is_crowded { crowded(all(&weighty(text)), text) } else { all(text) }

@@ -1,7 +1,7 @@
 //! Drives the real program: starts it in a home of its own, talks to it from outside, kills it.
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,9 +9,12 @@ use reqwest::{Client, RequestBuilder};
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
 use super::config::{Proof, Setup};
+use super::invariants::{self, Journal, Witness, wait_settled};
 use super::port::Port;
 use super::{deadline, signing, until};
 
@@ -92,6 +95,14 @@ pub struct CommandOutput {
     pub code: Option<i32>,
     pub stdout: String,
     pub stderr: String,
+}
+
+impl CommandOutput {
+    /// Asserts that the command failed with nothing but an error that contains `expected`.
+    pub fn assert_refused(&self, expected: &str) {
+        let is_refused = self.code == Some(1) && self.stdout.is_empty() && self.stderr.contains(expected);
+        assert!(is_refused, "{expected}: {self:?}");
+    }
 }
 
 /// A home and its gateway, running or not.
@@ -267,7 +278,7 @@ impl Gateway {
     /// Starts again, and waits until everything is done.
     pub async fn recover(&mut self) {
         self.up().await;
-        super::invariants::wait_settled(&self.database()).await;
+        wait_settled(&self.database()).await;
     }
 
     pub fn pid(&self) -> u32 {
@@ -387,11 +398,49 @@ impl Gateway {
         answered.text("id").to_owned()
     }
 
+    /// Delivers `message` as its channel does, with the fields of a stored message; returns its id.
+    pub async fn deliver(&self, message: &Value) -> String {
+        let request = self.client.post(self.url("/api/messages")).bearer_auth(self.token()).json(message);
+        let answered = Self::try_send(request).await.expect("the gateway answers");
+        assert_eq!(answered.status, 202, "{answered:?}");
+        answered.text("id").to_owned()
+    }
+
     /// Posts text to chat `chat` and returns the reply, using `?wait`.
     pub async fn ask(&self, hook: &str, chat: &str, text: &str) -> String {
         let answered = self.post(hook, "?wait=30", &Message::new(text).chat(chat)).await;
         assert_eq!(answered.status, 200, "{answered:?}");
         answered.text("reply").to_owned()
+    }
+
+    /// Like [`Gateway::ask`], as another sender.
+    pub async fn ask_as(&self, hook: &str, sender: &str, chat: &str, text: &str) -> String {
+        let answered = self.post(hook, "?wait=30", &Message::new(text).sender(sender).chat(chat)).await;
+        assert_eq!(answered.status, 200, "{answered:?}");
+        answered.text("reply").to_owned()
+    }
+
+    /// Lets a model of [`Model::call_named_tools`](super::Model::call_named_tools) call a tool; returns the result.
+    pub async fn call_tool(&self, tool: &str, arguments: &Value) -> String {
+        let reply = self.ask("in", "c", &json!([[tool, arguments]]).to_string()).await;
+        let results: Vec<String> = serde_json::from_str(&reply).unwrap_or_else(|_| panic!("{tool}: {reply}"));
+        results.into_iter().next().expect("one result for each call")
+    }
+
+    /// Returns the reply to `text` in a new chat, and its error code.
+    pub async fn reply_and_error_code(&self, text: &str) -> (String, Value) {
+        let id = self.accept("in", &Message::new(text).chat(text)).await;
+        let state = self.wait_done("in", &id).await;
+        (state.text("reply").to_owned(), state.body["error"]["code"].clone())
+    }
+
+    /// Sends `text` unchanged, and reads until the server closes.
+    pub async fn exchange(&self, text: &[u8]) -> String {
+        let mut stream = TcpStream::connect(self.address()).await.expect("the gateway listens");
+        stream.write_all(text).await.expect("the gateway reads");
+        let mut bytes = Vec::new();
+        deadline("the server to close", stream.read_to_end(&mut bytes)).await.expect("an answer");
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 
     /// Requests `GET /webhook/NAME/messages/ID`. The request has no body to sign, so it carries the secret itself.
@@ -413,6 +462,20 @@ impl Gateway {
         .await
     }
 
+    /// Waits until a message to the hook `in` has this status.
+    pub async fn wait_status(&self, id: &str, status: &str) {
+        until(&format!("message {id} to be {status}"), async || {
+            (self.state("in", id).await.text("status") == status).then_some(())
+        })
+        .await;
+    }
+
+    /// Waits until all work is done, and checks all invariants.
+    pub async fn check_settled(&self, witness: &Witness<'_>) -> Journal {
+        wait_settled(&self.database()).await;
+        invariants::check(&self.database(), witness)
+    }
+
     /// Runs `daoyou ARGS` in this home to its end.
     pub async fn run(&self, args: &[&str]) -> CommandOutput {
         self.run_with_input(args, "").await
@@ -420,7 +483,6 @@ impl Gateway {
 
     /// Runs `daoyou ARGS` with `input` as stdin.
     pub async fn run_with_input(&self, args: &[&str], input: &str) -> CommandOutput {
-        use tokio::io::AsyncWriteExt;
         self.write_config();
         let mut command = self.command(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -435,27 +497,16 @@ impl Gateway {
         CommandOutput { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
     }
 
+    /// Runs `daoyou tools run TOOL ARGUMENTS --json`, which may fail, and parses its output.
+    pub async fn run_tool(&self, tool: &str, arguments: &Value) -> Value {
+        let ran = self.run(&["tools", "run", tool, &arguments.to_string(), "--json"]).await;
+        serde_json::from_str(&ran.stdout).unwrap_or_else(|fault| panic!("{fault}: {ran:?}"))
+    }
+
     /// Runs a command with `--json`, which must succeed, and parses its output.
     pub async fn json(&self, args: &[&str]) -> Value {
         let ran = self.run(&[args, &["--json"]].concat()).await;
         assert_eq!(ran.code, Some(0), "daoyou {args:?}: {ran:?}");
         serde_json::from_str(&ran.stdout).unwrap_or_else(|fault| panic!("daoyou {args:?}: {fault}: {}", ran.stdout))
     }
-}
-
-/// Returns the resident memory of a process in bytes.
-pub fn resident_bytes(pid: u32) -> u64 {
-    memory(pid, "VmRSS:")
-}
-
-/// Returns the peak resident memory of a process in bytes.
-pub fn peak_bytes(pid: u32) -> u64 {
-    memory(pid, "VmHWM:")
-}
-
-/// Returns a line of `/proc/PID/status` in bytes; 0 if there is none.
-fn memory(pid: u32, name: &str) -> u64 {
-    let status = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix(name));
-    line.and_then(|rest| rest.trim().trim_end_matches("kB").trim().parse::<u64>().ok()).unwrap_or(0) * 1024
 }

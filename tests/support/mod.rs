@@ -14,18 +14,27 @@ pub mod mail;
 pub mod model;
 pub mod page;
 pub mod port;
+pub mod processes;
 pub mod pty;
 pub mod recorded;
 pub mod reply;
 pub mod requirements;
 pub mod signing;
 pub mod sink;
+pub mod swapper;
 
 mod strict;
 mod strict_anthropic;
 pub mod web;
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
+
+use daoyou::tools::ToolContext;
+use daoyou_channels::{SessionKey, Trust};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 pub use config::{Hook, Setup};
 pub use embeddings::Embeddings;
@@ -33,6 +42,54 @@ pub use gateway::Gateway;
 pub use model::Model;
 pub use reply::{Gate, Reply};
 pub use sink::{Answer, Sink};
+
+/// Returns the context of a call in a turn of this trust at the terminal.
+pub fn tool_context(trust: Trust) -> ToolContext {
+    ToolContext {
+        session: SessionKey::of_chat("cli", "direct"),
+        turn: Uuid::nil(),
+        call_id: "call-1".to_owned(),
+        channel: "cli".to_owned(),
+        chat_id: "direct".to_owned(),
+        sender: String::new(),
+        files: Arc::default(),
+        trust,
+        metadata: "{}".into(),
+        origin: Arc::default(),
+        taint: Arc::default(),
+        allow_lists: Arc::default(),
+        agent: Arc::default(),
+        is_approved: false,
+        question: Arc::default(),
+        cancel: CancellationToken::new(),
+    }
+}
+
+/// Writes a file, and creates the folders above it.
+pub fn write_file(path: impl AsRef<Path>, text: &str) {
+    let path = path.as_ref();
+    std::fs::create_dir_all(path.parent().expect("a file in a folder")).expect("the folder is the story's own");
+    std::fs::write(path, text).expect("the folder is the story's own");
+}
+
+/// Returns a pronounceable word, a different one for each number.
+pub fn spelled(mut number: usize) -> String {
+    const SYLLABLES: [&str; 16] =
+        ["ba", "do", "ki", "lu", "me", "na", "po", "ra", "su", "ti", "vo", "wa", "xe", "zo", "fu", "ga"];
+    let mut word = String::from("k");
+    while number > 0 {
+        word += SYLLABLES[number % SYLLABLES.len()];
+        number /= SYLLABLES.len();
+    }
+    word + "x"
+}
+
+/// Writes files below a folder.
+pub fn write_files(folder: &Path, files: &[(&str, &str)]) {
+    for (path, text) in files {
+        write_file(folder.join(path), text);
+    }
+}
 
 /// How long to wait for a state before the test fails. Generous: it costs time only when a test fails.
 pub const PATIENCE: Duration = Duration::from_secs(30);

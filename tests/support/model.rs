@@ -2,7 +2,7 @@
 //! Messages.
 
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -12,6 +12,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::serve::ListenerExt;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -49,6 +50,27 @@ impl<'a> ModelRequest<'a> {
         let user = last.map_or("", |i| user_text(content(&messages[i]))).to_owned();
         Self { n, body, user, step: after.iter().filter(|m| role(m, "assistant")).count(), results }
     }
+}
+
+/// Returns the system prompt of a request.
+pub fn system_of(request: &Value) -> &str {
+    request["messages"][0]["content"].as_str().expect("a system prompt")
+}
+
+/// Returns the messages of a request.
+pub fn messages_of(request: &Value) -> &[Value] {
+    request["messages"].as_array().expect("a request that was not refused")
+}
+
+/// Returns the names of the tools that a request offers.
+pub fn tools_of(request: &Value) -> Vec<&str> {
+    let tools = request["tools"].as_array().into_iter().flatten();
+    tools.map(|tool| tool["function"]["name"].as_str().expect("a tool has a name")).collect()
+}
+
+/// Returns the tool results at the end of a request.
+pub fn results_of(request: &Value) -> Vec<String> {
+    ModelRequest::new(0, request).results
 }
 
 fn content(message: &Value) -> &str {
@@ -89,12 +111,6 @@ struct Shared {
     record: Mutex<Record>,
     count: watch::Sender<usize>,
     left: watch::Sender<usize>,
-}
-
-impl Shared {
-    fn record(&self) -> MutexGuard<'_, Record> {
-        self.record.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// The caller of a request; dropped before the answer was complete, it counts as disconnected.
@@ -166,7 +182,7 @@ impl Model {
 
     /// Adds a rule; the newest rule that answers wins.
     pub fn script(&self, rule: impl Fn(&ModelRequest<'_>) -> Option<Reply> + Send + Sync + 'static) {
-        self.shared.record().scripts.push(Box::new(rule));
+        self.shared.record.lock().scripts.push(Box::new(rule));
     }
 
     /// Calls the tools that a message names as a list of `[TOOL, ARGUMENTS]`, all at once, and repeats their results.
@@ -198,7 +214,7 @@ impl Model {
 
     /// Returns every request so far, including refused ones.
     pub fn requests(&self) -> Vec<Value> {
-        self.shared.record().requests.clone()
+        self.shared.record.lock().requests.clone()
     }
 
     /// Returns the requests whose last user message contains `text`.
@@ -209,7 +225,7 @@ impl Model {
 
     /// Returns why requests were refused; empty at the end of every test.
     pub fn refused(&self) -> Vec<String> {
-        self.shared.record().refused.clone()
+        self.shared.record.lock().refused.clone()
     }
 
     /// Returns the number of requests so far.
@@ -301,10 +317,10 @@ async fn serve(shared: Arc<Shared>, protocol: Protocol, headers: &HeaderMap, byt
         return refuse(&shared, protocol, body, &fault);
     }
     let asked = ModelRequest::new(n, &body);
-    let scripted = shared.record().scripts.iter().rev().find_map(|script| script(&asked));
+    let scripted = shared.record.lock().scripts.iter().rev().find_map(|script| script(&asked));
     let reply = scripted.unwrap_or_else(|| Reply::text(format!("echo: {}", asked.user)));
     if shared.options.strict {
-        shared.record().requests.push(body.clone());
+        shared.record.lock().requests.push(body.clone());
     }
     if !shared.options.latency.is_zero() {
         tokio::time::sleep(shared.options.latency).await;
@@ -315,7 +331,7 @@ async fn serve(shared: Arc<Shared>, protocol: Protocol, headers: &HeaderMap, byt
 }
 
 fn refuse(shared: &Shared, protocol: Protocol, body: Value, fault: &str) -> Response {
-    let mut record = shared.record();
+    let mut record = shared.record.lock();
     record.refused.push(fault.to_owned());
     record.requests.push(body);
     drop(record);

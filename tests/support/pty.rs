@@ -38,6 +38,13 @@ impl Terminal {
         Self::spawn(command)
     }
 
+    /// Starts `daoyou chat`, and returns at its prompt.
+    pub fn chat(gateway: &Gateway) -> Self {
+        let mut terminal = Self::start(gateway, &["chat"]);
+        terminal.expect("You> ");
+        terminal
+    }
+
     fn spawn(command: std::process::Command) -> Self {
         let patience = u64::try_from(PATIENCE.as_millis()).expect("half a minute fits");
         let session = spawn_command(command, Some(patience)).expect("the program starts at a terminal");

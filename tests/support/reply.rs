@@ -71,7 +71,6 @@ pub struct Reply {
     pub(super) status: Option<u16>,
     pub(super) retry_after: Option<String>,
     pub(super) drop_after: Option<usize>,
-    pub(super) no_done: bool,
     pub(super) raw: Option<Vec<Vec<u8>>>,
     pub(super) for_ever: Option<(Vec<u8>, Duration)>,
     pub(super) headers: Vec<(&'static str, &'static str)>,
@@ -193,12 +192,6 @@ impl Reply {
         self
     }
 
-    /// Ends the stream without `[DONE]`.
-    pub fn without_done(mut self) -> Self {
-        self.no_done = true;
-        self
-    }
-
     /// Finally repeats `bytes`, one every `pace`, until the caller disconnects.
     pub fn repeating_for_ever(mut self, bytes: impl Into<Vec<u8>>, pace: Duration) -> Self {
         self.for_ever = Some((bytes.into(), pace));
@@ -264,9 +257,7 @@ impl Reply {
         self.finish = Some(reason.to_owned());
         self
     }
-}
 
-impl Reply {
     /// Sends the call in the form of servers before tools: `function_call`, without an id.
     pub fn in_function_call_form(mut self) -> Self {
         self.old_form = true;
@@ -385,9 +376,7 @@ impl Rendered<'_> {
         }
         let newline = if self.reply.crlf { "\r\n" } else { "\n" };
         let mut events: Vec<_> = chunks.iter().map(|chunk| format!("data: {chunk}{newline}{newline}")).collect();
-        if !self.reply.no_done {
-            events.push(format!("data: [DONE]{newline}{newline}"));
-        }
+        events.push(format!("data: [DONE]{newline}{newline}"));
         if self.reply.bom {
             events[0].insert(0, '\u{feff}');
         }

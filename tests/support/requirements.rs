@@ -6,6 +6,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use daoyou::guard::{NamespaceSupport, namespace_support};
+
+use super::gateway::binary;
+
 /// A user that every machine has, for what must not run as root.
 pub const NOBODY: u32 = 65_534;
 
@@ -32,6 +36,17 @@ pub fn is_missing(program: &str, package: &str) -> bool {
         skip_story(&format!("there is no {program} (package {package})"));
     }
     is_missing
+}
+
+/// Returns true if this machine allows namespaces for commands; skips the story otherwise.
+pub fn has_namespaces() -> bool {
+    match namespace_support(&binary()) {
+        NamespaceSupport::Available { .. } => true,
+        NamespaceSupport::Unavailable(reason) => {
+            skip_story(&reason);
+            false
+        }
+    }
 }
 
 /// Returns true if there is no sandbox for lack of bubblewrap, and then skips the story.

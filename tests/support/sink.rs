@@ -2,14 +2,16 @@
 //! unreachable.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::config::callback_secret;
 use super::{deadline, signing};
 
 /// What the sink does with one post after reading it.
@@ -74,12 +76,6 @@ struct Shared {
     count: watch::Sender<usize>,
 }
 
-impl Shared {
-    fn record(&self) -> MutexGuard<'_, Record> {
-        self.record.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// The running sink; it stops when dropped.
 pub struct Sink {
     shared: Arc<Shared>,
@@ -94,6 +90,11 @@ impl Drop for Sink {
 }
 
 impl Sink {
+    /// Starts a sink that checks signatures of [`callback_secret`].
+    pub async fn signed() -> Self {
+        Self::start(Some(&callback_secret())).await
+    }
+
     /// Starts a sink that answers 200. With a `secret` (`whsec_…`) it checks every signature.
     pub async fn start(secret: Option<&str>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port on loopback");
@@ -115,7 +116,7 @@ impl Sink {
 
     fn serve(&self, listener: TcpListener) {
         let token = CancellationToken::new();
-        *self.up.lock().unwrap_or_else(PoisonError::into_inner) = Some(token.clone());
+        *self.up.lock() = Some(token.clone());
         let shared = Arc::clone(&self.shared);
         tokio::spawn(async move {
             while let Some(Ok((stream, _))) = token.run_until_cancelled(listener.accept()).await {
@@ -128,7 +129,7 @@ impl Sink {
 
     /// Closes the port and every connection.
     pub fn down(&self) {
-        if let Some(token) = self.up.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(token) = self.up.lock().take() {
             token.cancel();
         }
     }
@@ -150,22 +151,22 @@ impl Sink {
 
     /// Answers the next posts with these, one each; later ones with 200.
     pub fn then(&self, answers: impl IntoIterator<Item = Answer>) {
-        self.shared.record().script.extend(answers);
+        self.shared.record.lock().script.extend(answers);
     }
 
     /// Answers posts to which `rule` applies with its result.
     pub fn when(&self, rule: impl Fn(&Post) -> Option<Answer> + Send + 'static) {
-        self.shared.record().rule = Some(Box::new(rule));
+        self.shared.record.lock().rule = Some(Box::new(rule));
     }
 
     /// Answers every post without another script with this; `None` restores 200.
     pub fn always(&self, answer: Option<Answer>) {
-        self.shared.record().always = answer;
+        self.shared.record.lock().always = answer;
     }
 
     /// Returns every post that was read.
     pub fn posts(&self) -> Vec<Post> {
-        self.shared.record().posts.clone()
+        self.shared.record.lock().posts.clone()
     }
 
     /// Returns the posts that answer the message `id`.
@@ -206,7 +207,7 @@ async fn connection(stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
     let mut stream = BufReader::new(stream);
     while let Some((headers, raw)) = read_post(&mut stream).await? {
         let answer = {
-            let mut record = shared.record();
+            let mut record = shared.record.lock();
             let body = serde_json::from_slice(&raw).unwrap_or(Value::Null);
             let faults = faults(shared.secret.as_deref(), &headers, &raw, &body);
             let mut post = Post { headers, raw, body, status: None, faults, at: std::time::Instant::now() };

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
+use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 /// One answer.
@@ -101,19 +102,19 @@ impl Web {
 
     /// Answers the path with each of the pages once, and then always with the last.
     pub fn put_each(&self, path: &str, pages: Vec<Page>) {
-        self.shared.pages.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), pages);
+        self.shared.pages.lock().insert(path.to_owned(), pages);
     }
 
     pub fn requests(&self) -> Vec<WebRequest> {
-        self.shared.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.shared.requests.lock().clone()
     }
 }
 
 async fn answer(State(shared): State<Arc<Shared>>, uri: Uri, request: Request) -> Response {
     let path = uri.path_and_query().map(ToString::to_string).unwrap_or_default();
     let seen = WebRequest { path, headers: request.headers().clone() };
-    shared.requests.lock().unwrap_or_else(PoisonError::into_inner).push(seen);
-    let page = match shared.pages.lock().unwrap_or_else(PoisonError::into_inner).get_mut(uri.path()) {
+    shared.requests.lock().push(seen);
+    let page = match shared.pages.lock().get_mut(uri.path()) {
         Some(pages) if pages.len() > 1 => Some(pages.remove(0)),
         pages => pages.and_then(|pages| pages.first().cloned()),
     };

@@ -473,9 +473,7 @@ fn bench_memory(args: &[&str]) -> Result<()> {
     if args.contains(&"--quick") || args.contains(&"--choose") {
         return Ok(());
     }
-    let page = root().join("docs/benchmarks.md");
-    let text = fs::read_to_string(&page).context("docs/benchmarks.md")?;
-    fs::write(&page, with_section(&text, MEMORY, &section)).context("docs/benchmarks.md")
+    replace_section(MEMORY, &section)
 }
 
 /// The heading of the section that [`bench_growth`] writes.
@@ -494,9 +492,7 @@ fn bench_growth(args: &[&str]) -> Result<()> {
     if messages < 36_000 {
         return Ok(());
     }
-    let page = root().join("docs/benchmarks.md");
-    let text = fs::read_to_string(&page).context("docs/benchmarks.md")?;
-    fs::write(&page, with_section(&text, GROWTH, &section)).context("docs/benchmarks.md")
+    replace_section(GROWTH, &section)
 }
 
 /// The headings of the sections that [`bench_section`] writes.
@@ -508,10 +504,7 @@ const PAGE: &str = "## The page\n";
 fn bench_section(heading: &str, part: &str, args: &[&str]) -> Result<()> {
     let mut command = cargo(&["bench", "--locked", "--bench", "gateway", "--", part]);
     command.args(args);
-    let section = output_of(command)?;
-    let page = root().join("docs/benchmarks.md");
-    let text = fs::read_to_string(&page).context("docs/benchmarks.md")?;
-    fs::write(&page, with_section(&text, heading, &section)).context("docs/benchmarks.md")
+    replace_section(heading, &output_of(command)?)
 }
 
 /// The heading of the section that [`bench_results`] writes.
@@ -525,20 +518,22 @@ fn bench_results(args: &[&str]) -> Result<()> {
     if args.contains(&"--cases") {
         return Ok(());
     }
-    let page = root().join("docs/benchmarks.md");
-    let text = fs::read_to_string(&page).context("docs/benchmarks.md")?;
-    fs::write(&page, with_section(&text, RESULTS, &section)).context("docs/benchmarks.md")
+    replace_section(RESULTS, &section)
 }
 
-/// Returns the page with this section in place of the one of the same heading, or at its end.
-fn with_section(page: &str, heading: &str, section: &str) -> String {
+/// Puts this section into the page in place of the one of the same heading, or at its end.
+fn replace_section(heading: &str, section: &str) -> Result<()> {
+    let path = root().join("docs/benchmarks.md");
+    let page = fs::read_to_string(&path).context("docs/benchmarks.md")?;
     let section = format!("{heading}\n{}\n", section.trim());
-    let Some(at) = page.find(heading) else { return format!("{}\n\n{section}", page.trim_end()) };
-    let rest = &page[at + heading.len()..];
-    match rest.find("\n## ") {
-        Some(next) => format!("{}{section}{}", &page[..at], &rest[next..]),
-        None => format!("{}{section}", &page[..at]),
-    }
+    let (before, after) = match page.find(heading) {
+        None => (format!("{}\n\n", page.trim_end()), ""),
+        Some(at) => {
+            let rest = &page[at + heading.len()..];
+            (page[..at].to_owned(), rest.find("\n## ").map_or("", |next| &rest[next..]))
+        }
+    };
+    fs::write(&path, before + &section + after).context("docs/benchmarks.md")
 }
 
 /// Runs the micro-benchmarks of the model side; prints their table and returns it.

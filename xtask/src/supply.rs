@@ -66,10 +66,10 @@ pub fn audit() -> Result<()> {
     let checked = Checked::run(&OFFLINE_CHECKS)?;
     let (advisories, failed) = advisories()?;
     let page = format!(
-        "# Audit of dependencies\n\nWritten by `cargo xtask audit`; not to be edited by hand. What each unmaintained or \
-         unfinished crate is to be replaced by stands in [dependencies.md](dependencies.md).\n\n{}\n## Checks\n\n{}{advisories}\n\
+        "# Audit of dependencies\n\nWritten by `cargo xtask audit`; do not edit it by hand. [dependencies.md](dependencies.md) says how to \
+         replace each unmaintained or unfinished crate.\n\n{}\n## Checks\n\n{}{advisories}\n\
          ## Licences\n\nA crate that offers several licences counts for each.\n\n{}\n## Crates in several versions\n\n{}\n\
-         ## Crates that are no release\n\n{}",
+         ## Crates that are pre-releases\n\n{}",
         head(&crates)?,
         checked.verdicts(&OFFLINE_CHECKS),
         licences(&crates),

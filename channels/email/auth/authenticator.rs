@@ -16,11 +16,11 @@ use crate::trust::{Author, SenderListing, TrustLists, trust_of};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SenderDecision {
     /// The sender may talk to the agent.
-    Accept { sender: String, trust: Trust },
+    Accept { trust: Trust },
     /// Do nothing; log the reason.
     Ignore { reason: String },
     /// Tell the sender, whose address is proven, that the mail is not read.
-    Refuse { sender: String, reason: String },
+    Refuse { reason: String },
     /// The sender cannot be checked now.
     Defer { sender: String, reason: String },
 }
@@ -71,7 +71,9 @@ impl SenderAuthenticator {
                 tracing::debug!(%sender, %received_at, ?proof, "a sender was checked");
                 proof
             }
-            TrustBy::None => return self.decide_unproven(mail, &sender, is_allowed),
+            TrustBy::None if is_allowed => return self.accept(mail, &sender),
+            // The named person may never have written, so nothing is sent to the address.
+            TrustBy::None => return SenderDecision::Ignore { reason: stranger_reason(&sender) },
         };
         self.decide(mail, &sender, is_allowed, proof)
     }
@@ -143,20 +145,10 @@ impl SenderAuthenticator {
         }
     }
 
-    fn decide_unproven(&self, mail: &ParsedMail, sender: &EmailAddress, is_allowed: bool) -> SenderDecision {
-        if is_allowed {
-            return self.accept(mail, sender, self.trust.author());
-        }
-        // The named person may never have written, so nothing is sent to the address.
-        SenderDecision::Ignore { reason: stranger_reason(sender) }
-    }
-
     fn decide(&self, mail: &ParsedMail, sender: &EmailAddress, is_allowed: bool, proof: SenderProof) -> SenderDecision {
         match proof {
-            SenderProof::Proven if is_allowed => self.accept(mail, sender, self.trust.author()),
-            SenderProof::Proven => {
-                SenderDecision::Refuse { sender: sender.to_string(), reason: stranger_reason(sender) }
-            }
+            SenderProof::Proven if is_allowed => self.accept(mail, sender),
+            SenderProof::Proven => SenderDecision::Refuse { reason: stranger_reason(sender) },
             SenderProof::Unknown(reason) if is_allowed => SenderDecision::Defer { sender: sender.to_string(), reason },
             SenderProof::Unknown(reason) | SenderProof::Unproven(reason) => {
                 SenderDecision::Ignore { reason: format!("{sender} is not proven to be its sender: {reason}") }
@@ -164,10 +156,10 @@ impl SenderAuthenticator {
         }
     }
 
-    fn accept(&self, mail: &ParsedMail, sender: &EmailAddress, author: Author) -> SenderDecision {
+    fn accept(&self, mail: &ParsedMail, sender: &EmailAddress) -> SenderDecision {
         // A forwarded mail holds the words of somebody else, whoever forwards it.
-        let author = if mail.is_forward { Author::Unproven } else { author };
-        SenderDecision::Accept { sender: sender.to_string(), trust: trust_of(author, self.standing(sender)) }
+        let author = if mail.is_forward { Author::Unproven } else { self.trust.author() };
+        SenderDecision::Accept { trust: trust_of(author, self.standing(sender)) }
     }
 
     /// Returns what the configuration says of an address; its lists may hold whole domains.

@@ -17,7 +17,7 @@ const RECEIVED: &str =
     "Received: from mail.example.org ([192.0.2.1]) by mx.here with ESMTP; Mon, 2 Nov 2026 10:00:00 +0000\r\n";
 
 fn list(entries: &[&str]) -> AllowList {
-    AllowList::new(entries.iter().map(|entry| (*entry).to_owned()).collect())
+    AllowList::new(entries.iter().copied())
 }
 
 fn config(trust: TrustBy) -> EmailConfig {
@@ -50,7 +50,7 @@ fn mail(header: &str) -> (Vec<u8>, ParsedMail) {
 async fn verdict(authenticator: &SenderAuthenticator, header: &str) -> &'static str {
     let (raw, letter) = mail(header);
     match authenticator.authenticate(&raw, &letter, jiff::Timestamp::now()).await {
-        SenderDecision::Accept { trust, .. } => trust.as_str(),
+        SenderDecision::Accept { trust } => trust.as_str(),
         SenderDecision::Ignore { .. } => "ignored",
         SenderDecision::Refuse { .. } => "refused",
         SenderDecision::Defer { .. } => "later",
@@ -131,7 +131,8 @@ async fn a_forwarded_mail_is_not_the_senders_own_text() {
     let (raw, mut letter) = mail(&format!("{PROVEN}From: ann@example.org\r\n"));
     letter.is_forward = true;
     let decision = authenticator.authenticate(&raw, &letter, jiff::Timestamp::now()).await;
-    assert_eq!(decision, SenderDecision::Accept { sender: "ann@example.org".to_owned(), trust: Trust::Untrusted });
+    assert_eq!(decision, SenderDecision::Accept { trust: Trust::Untrusted });
+    assert_eq!(SenderAuthenticator::sender(&letter), EmailAddress::parse("ann@example.org"));
 }
 
 #[test]

@@ -64,7 +64,7 @@ impl MailboxReader {
                 let notes = vec![self.note(NOTE_SINCE, self.backlog_before(began).to_string())];
                 let extras = AcceptExtras { notes, ..AcceptExtras::default() };
                 let reason = "the mailbox could not be opened yet";
-                self.retry_store(|| self.context.handle.block_on(self.inbox.skip(extras.clone(), reason)))?;
+                self.retry_store(|| self.inbox.skip(extras.clone(), reason))?;
             }
             Ok(())
         };
@@ -162,18 +162,18 @@ impl MailboxReader {
     fn save_position(&mut self, position: MailPosition, notes: Vec<Note>, reason: &str) -> Result<(), ImapError> {
         self.position = position;
         let extras = AcceptExtras { notes, ..AcceptExtras::from(self.cursor(position.uid)) };
-        self.retry_store(|| self.context.handle.block_on(self.inbox.skip(extras.clone(), reason)))
+        self.retry_store(|| self.inbox.skip(extras.clone(), reason))
     }
 
     fn load_cursor(&self) -> Result<Option<String>, ImapError> {
         let (channel, mailbox) = (&self.settings.channel, &self.settings.mailbox);
-        let cursor = self.retry_store(|| self.context.handle.block_on(self.inbox.cursor(channel, mailbox)))?;
+        let cursor = self.retry_store(|| self.inbox.cursor(channel, mailbox))?;
         Ok(cursor.map(|cursor| cursor.position))
     }
 
     fn load_note(&self, kind: &str) -> Result<Option<String>, ImapError> {
         let (channel, mailbox) = (&self.settings.channel, &self.settings.mailbox);
-        let note = self.retry_store(|| self.context.handle.block_on(self.inbox.note(channel, kind, mailbox)))?;
+        let note = self.retry_store(|| self.inbox.note(channel, kind, mailbox))?;
         Ok(note.map(|note| note.value))
     }
 
@@ -182,9 +182,12 @@ impl MailboxReader {
     }
 
     /// Repeats a request to the store until it succeeds or the reader stops.
-    fn retry_store<A>(&self, request: impl Fn() -> Result<A, Refusal>) -> Result<A, ImapError> {
+    fn retry_store<A, F>(&self, request: impl Fn() -> F) -> Result<A, ImapError>
+    where
+        F: Future<Output = Result<A, Refusal>>,
+    {
         loop {
-            match request() {
+            match self.context.handle.block_on(request()) {
                 Ok(answer) => return Ok(answer),
                 Err(refusal) if self.is_stopping() => return Err(ImapError::Disconnected(refusal.to_string())),
                 Err(refusal) => {

@@ -25,5 +25,5 @@ mod testing;
 mod tests;
 
 pub use one_shot::{append, find, probe};
-pub use settings::{SKIPPED_CHINESE, SKIPPED_ENGLISH, WatchSettings};
+pub use settings::WatchSettings;
 pub use watch::watch;

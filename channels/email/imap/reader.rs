@@ -17,6 +17,7 @@ use crate::backoff::Backoff;
 use crate::email::config::DoneAction;
 use crate::email::mail::{FetchedContent, FetchedMail, Intake, IntakeOutcome};
 use crate::inbox::{AcceptExtras, Cursor, Inbox, Refusal};
+use crate::text::fill;
 
 /// Failures after which a mail that the server does not deliver is skipped.
 const MAX_FAILURES: u32 = 3;
@@ -261,12 +262,8 @@ impl MailboxReader {
     }
 
     fn skip_mail(&mut self, uid: u32, error: &ImapError) -> Result<(), Refusal> {
-        let notice = self
-            .settings
-            .skipped
-            .replace("{mailbox}", &self.settings.mailbox)
-            .replace("{uid}", &uid.to_string())
-            .replace("{reason}", &error.to_string());
+        let values = [self.settings.mailbox.as_str(), &uid.to_string(), &error.to_string()];
+        let notice = fill(self.settings.unfetched_notice, &values);
         tracing::error!(mailbox = %self.settings.mailbox, uid, "a mail is skipped because it cannot be fetched: {error}");
         let extras = AcceptExtras { notice: Some(notice), ..AcceptExtras::from(self.cursor(uid)) };
         self.context.handle.block_on(self.inbox.skip(extras, &format!("it cannot be fetched: {error}")))

@@ -4,12 +4,6 @@ use std::time::Duration;
 
 use crate::email::config::{DoneAction, EmailConfig};
 
-/// Notice to the owner about a mail that cannot be fetched; placeholders: mailbox, UID, reason.
-pub const SKIPPED_ENGLISH: &str = "A mail in {mailbox} (UID {uid}) was skipped because it cannot be fetched from the server ({reason}). \
-                                   It stays there unread.";
-pub const SKIPPED_CHINESE: &str =
-    "{mailbox} 中的一封邮件（UID {uid}）被跳过：无法从服务器取得（{reason}）。它仍以未读状态留在邮箱里。";
-
 /// How one mailbox is read.
 #[derive(Clone, Debug)]
 pub struct WatchSettings {
@@ -22,13 +16,13 @@ pub struct WatchSettings {
     pub move_to: String,
     /// In bytes.
     pub max_size: u64,
-    /// [`SKIPPED_ENGLISH`] or [`SKIPPED_CHINESE`].
-    pub skipped: &'static str,
+    /// [`NoticeTexts::unfetched_notice`](crate::email::texts::NoticeTexts::unfetched_notice).
+    pub unfetched_notice: &'static str,
     pub(super) timings: ImapTimings,
 }
 
 impl WatchSettings {
-    pub fn new(config: &EmailConfig, channel: &str, mailbox: &str) -> Self {
+    pub fn new(config: &EmailConfig, channel: &str, mailbox: &str, unfetched_notice: &'static str) -> Self {
         Self {
             channel: channel.to_owned(),
             mailbox: mailbox.to_owned(),
@@ -37,7 +31,7 @@ impl WatchSettings {
             done: config.done,
             move_to: config.move_to.trim().to_owned(),
             max_size: config.max_size.0,
-            skipped: SKIPPED_ENGLISH,
+            unfetched_notice,
             timings: ImapTimings::default(),
         }
     }
@@ -63,9 +57,7 @@ pub(super) struct ImapTimings {
 
 impl Default for ImapTimings {
     fn default() -> Self {
-        const fn secs(secs: u64) -> Duration {
-            Duration::from_secs(secs)
-        }
+        let secs = Duration::from_secs;
         Self {
             silence: secs(50),
             idle_silence: secs(40),

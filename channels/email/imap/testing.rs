@@ -18,6 +18,7 @@ use crate::conformance::{ScriptedAnswer as Accepting, ScriptedInbox};
 use crate::email::account::Account;
 use crate::email::config::{EmailConfig, Tls};
 use crate::email::mail::{FetchedContent, FetchedMail, Intake, IntakeOutcome};
+use crate::email::texts::NoticeTexts;
 use crate::inbox::{AcceptExtras, Inbox, Refusal};
 use crate::settings::Secret;
 
@@ -332,7 +333,7 @@ impl WatchFixture {
     /// Watches until it fails.
     pub async fn run(&self, shutdown: CancellationToken) -> Result<(), StartError> {
         let account = Account::new(&self.config).map_err(StartError)?;
-        let mut settings = WatchSettings::new(&self.config, "email", "INBOX");
+        let mut settings = WatchSettings::new(&self.config, "email", "INBOX", NoticeTexts::ENGLISH.unfetched_notice);
         settings.timings = self.timings;
         let log = Arc::clone(&self.log);
         let (intake, inbox) = (Arc::clone(&self.intake), Arc::clone(&self.inbox));

@@ -54,7 +54,7 @@ pub async fn watch(
     let mailbox = settings.mailbox.clone();
     let context = BlockingContext { handle: Handle::current(), stop: stop.clone() };
     let reader = MailboxReader::new(settings, intake, inbox, context);
-    let watcher = MailboxWatcher { account, reader, closer: closer.clone(), stop: stop.clone(), started, opened: 0 };
+    let watcher = MailboxWatcher { account, reader, closer: closer.clone(), started, opened: 0 };
     let (ended, mut end) = oneshot::channel();
     thread::Builder::new()
         .name("imap".to_owned())
@@ -88,7 +88,6 @@ struct MailboxWatcher {
     account: Arc<Account>,
     reader: MailboxReader,
     closer: ConnectionCloser,
-    stop: CancellationToken,
     started: Arc<dyn Fn() + Send + Sync>,
     /// Number of times that the mailbox was opened.
     opened: u64,
@@ -129,10 +128,10 @@ impl MailboxWatcher {
         loop {
             let (since, before) = (Instant::now(), self.opened);
             let end = self.run_connection();
-            if self.stop.is_cancelled() {
+            let Err(error) = end else { return Ok(()) };
+            if self.reader.is_stopping() {
                 return Ok(());
             }
-            let Err(error) = end else { return Ok(()) };
             let server = &self.account.imap;
             let description =
                 format!("IMAP {}:{}, {}: {error}", server.host, server.port, self.reader.settings.mailbox);

@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::identity::{ArrivedMail, from_and_subject, inline_code};
 use super::notes::{FAILED, MailNotes};
 use crate::email::mail::IntakeOutcome;
-use crate::email::texts::{NoticeTexts, fill};
+use crate::email::texts::NoticeTexts;
 use crate::inbox::{AcceptExtras, Refusal};
+use crate::text::fill;
 
 /// A mail that fails this often is skipped.
 const MAX_FAILURES: u32 = 3;

@@ -44,7 +44,7 @@ async fn an_answer_goes_nowhere_that_its_sender_could_not_have_meant() {
         assert!(!noted.contains("eve@evil.test") && noted.contains(if joins { to } else { ANN }), "{what}: {noted}");
     }
     // Who lets everybody in has named nobody.
-    let post = Post::new(|config| config.allow_from = crate::allow::AllowList::new(vec!["*".to_owned()]));
+    let post = Post::new(|config| config.allow_from = crate::allow::AllowList::new(["*"]));
     post.take(ANN, "Message-ID: <1@x>\r\nReply-To: eve@evil.test, desk@example.org\r\n", "Hello").await.unwrap();
     assert_eq!(ReplyContext::of(&post.inbox.accepted()[0].metadata).unwrap().to, ["desk@example.org"]);
 }

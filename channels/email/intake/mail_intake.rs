@@ -24,11 +24,11 @@ use crate::email::config::EmailConfig;
 use crate::email::mail::{FetchedContent, FetchedMail, Intake, IntakeOutcome, ParsedMail, ReplyContext};
 use crate::email::parse::{ParseLimits, parse_mail};
 use crate::email::subject::BaseSubject;
-use crate::email::texts::{NoticeTexts, fill};
+use crate::email::texts::NoticeTexts;
 use crate::email::threads::{ReferencedId, ThreadMatch, hash, match_thread};
 use crate::inbox::{AcceptExtras, Inbox, Note, Refusal};
 use crate::message::{InboundMessage, SessionKey, Trust};
-use crate::text::{format_size, panic_message};
+use crate::text::{fill, format_size, panic_message};
 use crate::trust::TrustLists;
 
 const DAY: i64 = 24 * 3_600;
@@ -114,10 +114,8 @@ impl MailIntake {
         }
         drop(raw);
         match (decision, identity) {
-            (SenderDecision::Accept { trust, .. }, Some(identity)) => self.accept(arrived, mail, identity, trust).await,
-            (SenderDecision::Refuse { reason, .. }, Some(identity)) => {
-                self.refuse(arrived, &mail, identity, &reason).await
-            }
+            (SenderDecision::Accept { trust }, Some(identity)) => self.accept(arrived, mail, identity, trust).await,
+            (SenderDecision::Refuse { reason }, Some(identity)) => self.refuse(arrived, &mail, identity, &reason).await,
             (SenderDecision::Defer { sender, reason }, _) => Err(IntakeError::Unchecked { sender, reason }),
             (SenderDecision::Ignore { reason }, _) => self.skip(arrived, &reason).await,
             // The authenticator accepts nobody without a sender.
@@ -140,7 +138,7 @@ impl MailIntake {
             return self.skip(arrived, "it was answered before").await;
         }
         match self.authenticator.authenticate_header(&mail) {
-            SenderDecision::Accept { trust, .. } => {
+            SenderDecision::Accept { trust } => {
                 let _lock = self.lock.lock().await;
                 let thread = self.find_thread(&mail, &identity).await?;
                 let at = arrived.received_at;
@@ -156,7 +154,7 @@ impl MailIntake {
                 let notice = fill(self.texts.too_large_notice, &[&inline_code(&sender), &format_size(bytes), &limit]);
                 self.skip_with(arrived, &reason, Vec::new(), Some(notice)).await
             }
-            SenderDecision::Refuse { reason, .. } => self.refuse(arrived, &mail, identity, &reason).await,
+            SenderDecision::Refuse { reason } => self.refuse(arrived, &mail, identity, &reason).await,
             SenderDecision::Ignore { reason } => self.skip(arrived, &reason).await,
         }
     }

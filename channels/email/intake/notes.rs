@@ -14,13 +14,13 @@ use crate::email::threads::{KnownThread, ReferencedId, ThreadState, hash, refere
 use crate::inbox::{Inbox, Note, Refusal};
 
 /// Message-ID (its hash) -> the root of its thread.
-pub const MID: &str = "mid";
+const MID: &str = "mid";
 /// [`root_hash`] -> the root.
 pub const ROOT: &str = "root";
 /// Root -> the `ReplyContext` of the newest mail.
 pub const THREAD: &str = "thread";
 /// Root -> `ThreadState`.
-pub const PEOPLE: &str = "people";
+const PEOPLE: &str = "people";
 /// Sender and subject (their hash) -> the root of their latest thread.
 pub const SUBJECT: &str = "subject";
 /// Sender -> `HourlyQuota`.

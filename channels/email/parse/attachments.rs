@@ -44,35 +44,26 @@ impl<'l> AttachmentCollector<'l> {
         let size = transfer_encoding.decoded_size(part.body);
         let media_type = valid_media_type(&part.content.value);
         let is_image = media_type.starts_with("image/");
-        if is_image && is_related && part.fields.first("content-id").is_some() && size < MAX_LOGO {
-            let shown = sanitize_line(&self.file_name(part, &media_type));
-            self.remark(format!(
-                "A small image in the text ({shown:?}, {}) was left out as decoration.",
-                format_size(size as u64)
-            ));
-            return;
-        }
+        let is_decoration = is_image && is_related && part.fields.first("content-id").is_some() && size < MAX_LOGO;
         let name = self.file_name(part, &media_type);
-        let shown = sanitize_line(&name);
-        if self.files.len() >= self.limits.files {
+        let (shown, shown_size) = (sanitize_line(&name), format_size(size as u64));
+        let ParseLimits { files, file_size, files_size, .. } = *self.limits;
+        if is_decoration {
+            self.remark(format!("A small image in the text ({shown:?}, {shown_size}) was left out as decoration."));
+        } else if self.files.len() >= files {
             self.remark(format!(
-                "More than {} files came with this mail; {shown:?} and those after it were left out.",
-                self.limits.files
+                "More than {files} files came with this mail; {shown:?} and those after it were left out."
             ));
-        } else if size > self.limits.file_size + 2 {
-            let limit = format_size(self.limits.file_size as u64);
+        } else if size > file_size + 2 {
+            let limit = format_size(file_size as u64);
+            self.remark(format!("The file {shown:?} ({shown_size}) was left out: it is larger than {limit}."));
+        } else if self.size + size > files_size + 2 {
+            let limit = format_size(files_size as u64);
             self.remark(format!(
-                "The file {shown:?} ({}) was left out: it is larger than {limit}.",
-                format_size(size as u64)
-            ));
-        } else if self.size + size > self.limits.files_size + 2 {
-            let limit = format_size(self.limits.files_size as u64);
-            self.remark(format!(
-                "The file {shown:?} ({}) was left out: all files together are larger than {limit}.",
-                format_size(size as u64)
+                "The file {shown:?} ({shown_size}) was left out: all files together are larger than {limit}."
             ));
         } else {
-            let mut bytes = transfer_encoding.decode(part.body, self.limits.file_size);
+            let mut bytes = transfer_encoding.decode(part.body, file_size);
             bytes.shrink_to_fit();
             self.size += bytes.len();
             self.files.push(IncomingFile { name, media_type, bytes });

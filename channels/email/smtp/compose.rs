@@ -14,9 +14,9 @@ use super::{html, markdown, plain, references};
 use crate::email::mail::{ReplyContext, ReplyQuote};
 use crate::email::message_id;
 use crate::email::subject::{new_subject, reply_subject};
-use crate::email::texts::{MailTexts, fill};
+use crate::email::texts::MailTexts;
 use crate::message::{Attachment, OutboundMessage};
-use crate::text::{format_size, one_line};
+use crate::text::{fill, format_size, one_line};
 
 /// The largest mail, encoded, in bytes; the large providers take no more.
 pub const MAX_MAIL: u64 = 25_000_000;
@@ -27,8 +27,8 @@ const MAX_QUOTE: usize = 4_000;
 /// The most recipients in each of To and Cc.
 const MAX_RECIPIENTS: usize = 50;
 
-/// Reads an attachment, up to a number of bytes.
-pub type AttachmentLoader<'a> = &'a dyn Fn(&Attachment, u64) -> io::Result<Vec<u8>>;
+/// Reads an attachment, up to a number of bytes; blocks.
+pub type AttachmentLoader = dyn Fn(&Attachment, u64) -> io::Result<Vec<u8>> + Send + Sync;
 
 /// A mail, ready to be sent.
 #[derive(Clone, Debug)]
@@ -82,7 +82,7 @@ impl MailComposer {
         &self,
         message: &OutboundMessage,
         context: Option<&ReplyContext>,
-        load: AttachmentLoader<'_>,
+        load: &AttachmentLoader,
         room: u64,
     ) -> Result<ComposedMail, String> {
         let target = MailTarget::of(message, context)?;
@@ -213,12 +213,7 @@ impl MailComposer {
     }
 
     /// Loads the attachments as far as there is room, and returns a remark for each of the others.
-    fn files(
-        &self,
-        attachments: &[Attachment],
-        load: AttachmentLoader<'_>,
-        room: u64,
-    ) -> (Vec<SinglePart>, Vec<String>) {
+    fn files(&self, attachments: &[Attachment], load: &AttachmentLoader, room: u64) -> (Vec<SinglePart>, Vec<String>) {
         let mut parts = Vec::new();
         let mut remarks = Vec::new();
         let mut room = room;

@@ -3,7 +3,6 @@
 use std::io;
 
 use mail_parser::{Message, MessageParser, MimeHeaders};
-use serde_json::Map;
 use uuid::Uuid;
 
 use super::compose::{ComposedMail, MAX_MAIL, MailComposer};
@@ -12,24 +11,15 @@ use crate::email::mail::{ReplyContext, ReplyQuote};
 use crate::email::message_id;
 use crate::email::subject::reply_subject;
 use crate::email::texts::MailTexts;
-use crate::message::{Attachment, OutboundMessage, SessionKey};
+use crate::message::{Attachment, OutboundMessage};
 
 const ROOT: &str = "<root@example.org>";
 
 pub fn message(chat_id: &str, content: &str) -> OutboundMessage {
     OutboundMessage {
         id: Uuid::from_u128(0x0192_f0c1_2345_7abc_8def_0123_4567_89ab),
-        turn: Uuid::nil(),
-        channel: "email".to_owned(),
-        chat_id: chat_id.to_owned(),
-        session: SessionKey::of_chat("email", chat_id),
-        content: content.to_owned(),
-        in_reply_to: None,
-        attachments: Vec::new(),
-        metadata: Map::new(),
-        context: crate::OutboundContext::default(),
-        error: None,
         created_at: "2026-11-20T10:00:00.123Z".parse().unwrap(),
+        ..OutboundMessage::text("email", chat_id, content)
     }
 }
 

@@ -1,12 +1,11 @@
 //! Sends messages as mails.
 
-use std::io;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use tokio::sync::Semaphore;
 
-use super::compose::{ComposedMail, MAX_MAIL, MailComposer};
+use super::compose::{AttachmentLoader, ComposedMail, MAX_MAIL, MailComposer};
 use super::connect::SmtpTimeouts;
 use super::failure::{SmtpFailure, SmtpStage};
 use super::pool::{RecipientPolicy, SmtpPool};
@@ -22,9 +21,6 @@ use crate::outgoing::OutgoingFiles;
 /// How many copies are stored in the folder of sent mail at the same time.
 const MAX_COPIES: usize = 8;
 const NAME: &str = "smtp";
-
-/// Reads an attachment, up to a number of bytes; blocks.
-pub type LoadAttachment = dyn Fn(&Attachment, u64) -> io::Result<Vec<u8>> + Send + Sync;
 
 /// Stores a copy of a sent mail.
 #[async_trait]
@@ -48,7 +44,7 @@ pub struct Mailer {
     account: Arc<Account>,
     composer: MailComposer,
     pool: Arc<SmtpPool>,
-    load: Arc<LoadAttachment>,
+    load: Arc<AttachmentLoader>,
     sent_copy: Option<Arc<dyn SentCopy>>,
     copying: Arc<Semaphore>,
 }
@@ -71,7 +67,7 @@ impl Mailer {
         account: Arc<Account>,
         config: &EmailConfig,
         texts: MailTexts,
-        load: Arc<LoadAttachment>,
+        load: Arc<AttachmentLoader>,
         limits: SmtpTimeouts,
     ) -> Result<Self, String> {
         let composer = MailComposer::new(&account.address, &account.name, config.reply_all, texts)?;

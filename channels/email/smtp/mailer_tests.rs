@@ -19,11 +19,12 @@ use crate::conformance::{self, ScriptedAnswer, ScriptedInbox};
 use crate::email::account::Account;
 use crate::email::channel::{EmailChannel, EmailSetup};
 use crate::email::config::{EmailConfig, Tls};
-use crate::email::texts::{MailLanguage, MailTexts};
+use crate::email::texts::MailTexts;
 use crate::finding::Severity;
 use crate::message::{Attachment, OutboundMessage};
 use crate::outgoing::OutgoingFiles;
 use crate::settings::Secret;
+use crate::text::Language;
 
 const ROOT: &str = "<root@example.org>";
 const LONG: Duration = Duration::from_secs(60);
@@ -331,7 +332,7 @@ async fn the_final_attempt_reports_rejected_recipients_to_the_owner() {
         workspace: workspace.path(),
         outgoing: OutgoingFiles::of_home(workspace.path()),
         lists: crate::trust::TrustLists::default(),
-        language: MailLanguage::English,
+        language: Language::En,
     };
     let channel = EmailChannel::new(config, around).unwrap();
     let inbox = ScriptedInbox::new(|_| ScriptedAnswer::Hold);

@@ -99,9 +99,7 @@ impl SmtpPool {
     ) -> Result<Vec<String>, SmtpFailure> {
         let closed = |_| SmtpFailure::new(SmtpStage::Connect, SmtpOutcome::Retry, "the gateway is stopping");
         let _permit = self.permits.acquire().await.map_err(closed)?;
-        if self.hold_left().is_some()
-            && let Some(hold) = &*self.lock_hold()
-        {
+        if let Some(hold) = self.hold.lock().as_ref().filter(|hold| hold.is_active()) {
             return Err(hold.failure.clone());
         }
         if let Some(session) = self.take_idle().await {
@@ -118,20 +116,20 @@ impl SmtpPool {
 
     /// Returns how long logins are paused.
     pub fn hold_left(&self) -> Option<Duration> {
-        let hold = self.lock_hold();
+        let hold = self.hold.lock();
         hold.as_ref().map(|hold| hold.until.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
     }
 
     /// Lets the next mail log in, whatever became of the last login.
     pub fn release(&self) {
-        if let Some(hold) = &mut *self.lock_hold() {
+        if let Some(hold) = &mut *self.hold.lock() {
             hold.until = Instant::now();
         }
     }
 
     async fn open(&self) -> Result<SmtpSession, SmtpFailure> {
         let opened = connect::open(&self.account.smtp, &self.account.tls_config(), &self.limits).await;
-        let mut hold = self.lock_hold();
+        let mut hold = self.hold.lock();
         match &opened {
             Ok(_) => *hold = None,
             // Mails that failed at the same time count as one refusal.
@@ -147,10 +145,6 @@ impl SmtpPool {
             Err(_) => {}
         }
         opened
-    }
-
-    fn lock_hold(&self) -> parking_lot::MutexGuard<'_, Option<LoginHold>> {
-        self.hold.lock()
     }
 
     async fn send_mail(
@@ -172,7 +166,7 @@ impl SmtpPool {
     /// Takes a kept connection whose server still answers.
     async fn take_idle(&self) -> Option<SmtpSession> {
         loop {
-            let (mut session, since) = self.lock().pop()?;
+            let (mut session, since) = self.idle.lock().pop()?;
             if since.elapsed() < self.limits.idle {
                 let asked = tokio::time::timeout(PATIENCE, session.smtp.command(Noop)).await;
                 if matches!(asked, Ok(Ok(_))) {
@@ -183,7 +177,7 @@ impl SmtpPool {
     }
 
     fn return_idle(self: &Arc<Self>, session: SmtpSession) {
-        let mut idle = self.lock();
+        let mut idle = self.idle.lock();
         idle.push((session, Instant::now()));
         let too_many = if idle.len() > MAX_IDLE { Some(idle.remove(0)) } else { None };
         drop(idle);
@@ -202,7 +196,7 @@ impl SmtpPool {
 
     async fn close_old(&self) {
         let old: Vec<_> = {
-            let mut idle = self.lock();
+            let mut idle = self.idle.lock();
             let (old, young) = idle.drain(..).partition(|(_, since)| since.elapsed() >= self.limits.idle);
             *idle = young;
             old
@@ -210,10 +204,6 @@ impl SmtpPool {
         for (mut session, _) in old {
             close(&mut session).await;
         }
-    }
-
-    fn lock(&self) -> parking_lot::MutexGuard<'_, Vec<(SmtpSession, Instant)>> {
-        self.idle.lock()
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use daoyou_channels::{InboundMessage, OutboundContext, SessionKey, Trust, TurnBounds, TurnSettings};
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use serde_json::Map;
 use uuid::Uuid;
 
@@ -14,7 +15,7 @@ use super::config::SpawnConfig;
 use crate::bus::{InboundDraft, MessageBus};
 use crate::crash;
 use crate::origin::{SubAgentTurn, TurnCause, TurnOrigin};
-use crate::store::inbox::{self, InsertOutcome};
+use crate::store::inbox;
 use crate::store::spawns::{self, NewSpawn};
 use crate::store::{Connection, StoreError};
 use crate::tools::{ToolContext, WriteRows};
@@ -136,7 +137,7 @@ impl WriteRows for NewSubAgent {
         if inbox::of_turn(connection, self.spawn.turn)?.iter().any(|row| row.cancel) {
             return Ok(());
         }
-        if spawns::insert(connection, &self.spawn)? && self.draft.insert(connection)? == InsertOutcome::New {
+        if spawns::insert(connection, &self.spawn)? && self.draft.insert(connection)? {
             self.is_written.store(true, Ordering::Relaxed);
         }
         Ok(())
@@ -183,7 +184,7 @@ pub(super) struct ChildSlot {
 impl ChildSlots {
     /// Takes a slot beside the `unfinished` ones, if one is free.
     pub fn take(&self, session: &SessionKey, unfinished: usize, most: usize) -> Option<ChildSlot> {
-        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self.0.lock();
         let count = taken.get(session).copied().unwrap_or_default();
         if unfinished + count >= most {
             return None;
@@ -195,7 +196,7 @@ impl ChildSlots {
 
 impl Drop for ChildSlot {
     fn drop(&mut self) {
-        let mut taken = self.places.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self.places.0.lock();
         match taken.get_mut(&self.session) {
             Some(count) if *count > 1 => *count -= 1,
             _ => drop(taken.remove(&self.session)),
@@ -226,6 +227,6 @@ mod tests {
         drop(one);
         assert!(places.take(&session, 1, 3).is_some());
         drop(two);
-        assert!(places.0.lock().unwrap().is_empty());
+        assert!(places.0.lock().is_empty());
     }
 }

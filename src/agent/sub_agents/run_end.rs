@@ -10,7 +10,7 @@ use super::child::SENDER;
 use crate::bus::{EndedTurn, FollowUps, InboundDraft};
 use crate::origin::{SessionNote, SubAgentTurn, TurnOrigin};
 use crate::phrases::{Phrases, fill};
-use crate::store::inbox::{self, InboxRow, InboxState};
+use crate::store::inbox::{self, InboxRow};
 use crate::store::usage::{self, UsageScope};
 use crate::store::{Connection, StoreError, spawns};
 use crate::tools::{OutputLimit, truncate_middle};
@@ -41,7 +41,7 @@ pub fn follow_ups_of(
     let answer = truncate_middle(reply, ANSWER, None);
     let is_first = spawns::end(connection, row.id, error, &answer)?;
     let asking = inbox::of_turn(connection, task.turn)?;
-    if task.waits && is_first && asking.iter().any(can_go_on) {
+    if task.waits && is_first && asking.iter().any(|row| row.is_open() && !row.cancel) {
         return Ok((FollowUps::default(), Some(AwaitingTurn { turn: task.turn, session: task.session.clone() })));
     }
     let head = head(connection, task, end, phrases)?;
@@ -54,10 +54,6 @@ pub fn follow_ups_of(
         report(task, row, format!("{head}\n{answer}"))
     };
     Ok((FollowUps { messages: vec![draft], ..FollowUps::default() }, None))
-}
-
-fn can_go_on(row: &InboxRow) -> bool {
-    matches!(row.state, InboxState::Queued | InboxState::Running | InboxState::Waiting) && !row.cancel
 }
 
 /// Describes which sub-agent ended, how, and what it used.

@@ -12,13 +12,13 @@ use super::child::{ChildSlots, NewSubAgent, SubAgentTask, id_of};
 use super::config::SpawnConfig;
 use super::run_end::ANSWER;
 use crate::bus::{MessageBus, WeakBus};
-use crate::chat::ToolSpec;
 use crate::profiles::AgentDirectory;
 use crate::store::approvals;
 use crate::store::spawns::{self, SpawnEnd, SpawnRow};
 use crate::text::{one_line, truncate};
 use crate::tools::{
-    CallRunner, OutputLimit, ReplayPolicy, RowEffect, Tool, ToolContext, ToolEffect, ToolOutcome, ToolResult, tool_spec,
+    CallRunner, OutputLimit, ReplayPolicy, RowEffect, Tool, ToolContext, ToolDefinition, ToolEffect, ToolOutcome,
+    ToolResult,
 };
 
 /// The tool's name.
@@ -47,7 +47,7 @@ struct SpawnArgs {
 /// Starts sub-agents, and returns the answers of those that are waited for. A repeated call finds the sub-agent that
 /// it has started.
 pub struct SpawnTool {
-    spec: ToolSpec,
+    definition: ToolDefinition,
     config: SpawnConfig,
     bus: WeakBus,
     agents: Arc<AgentDirectory>,
@@ -59,7 +59,14 @@ impl SpawnTool {
     pub fn new(config: SpawnConfig, bus: WeakBus, agents: Arc<AgentDirectory>) -> Self {
         let description = "Give a task to a sub-agent, which works beside you with a context of its own. It knows nothing of this \
              conversation: say all it needs.";
-        Self { spec: tool_spec::<SpawnArgs>(SPAWN, description), config, bus, agents, places: ChildSlots::default() }
+        let definition = ToolDefinition {
+            output_limit: OutputLimit { chars: ANSWER.chars + 1_000, lines: ANSWER.lines + 50 },
+            // Content that is read must not choose the tools of a sub-agent.
+            literal_arguments: &["agent", "model", "tools", "wait"],
+            // The same call yields the same sub-agent.
+            ..ToolDefinition::changing::<SpawnArgs>(SPAWN, description, ReplayPolicy::Idempotent)
+        };
+        Self { definition, config, bus, agents, places: ChildSlots::default() }
     }
 
     async fn spawn(
@@ -195,27 +202,13 @@ fn label_of(text: &str) -> String {
 
 #[async_trait]
 impl Tool for SpawnTool {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    /// The same call yields the same sub-agent.
-    fn replay(&self) -> ReplayPolicy {
-        ReplayPolicy::Idempotent
-    }
-
-    fn output_limit(&self) -> OutputLimit {
-        OutputLimit { chars: ANSWER.chars + 1_000, lines: ANSWER.lines + 50 }
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
     }
 
     /// A sub-agent is bound by what the asking turn has read, like that turn itself.
     fn is_restricted(&self, _: &Value, _: &ToolContext) -> bool {
         false
-    }
-
-    /// Content that is read must not choose the tools of a sub-agent.
-    fn literal_arguments(&self) -> &'static [&'static str] {
-        &["agent", "model", "tools", "wait"]
     }
 
     fn hint(&self, arguments: &str) -> Option<&'static str> {
@@ -247,8 +240,7 @@ impl Tool for SpawnTool {
     }
 
     async fn call_with_runner(&self, arguments: Value, context: &ToolContext, runner: &dyn CallRunner) -> ToolOutcome {
-        let spawned = self.spawn(arguments, context, runner).await;
-        spawned.unwrap_or_else(|error| ToolResult::failed(error).into())
+        self.spawn(arguments, context, runner).await.into()
     }
 }
 
@@ -298,7 +290,7 @@ mod tests {
 
     #[test]
     fn the_schema_is_short_as_each_request_holds_it() {
-        let spec = tool().spec;
+        let spec = tool().spec().clone();
         let bytes = spec.parameters.to_string().len() + spec.description.len();
         assert!(bytes < 700, "{bytes} bytes: {}", spec.parameters);
     }

@@ -4,10 +4,10 @@ use daoyou_channels::email::is_address;
 use daoyou_channels::email::presets::preset_for_address;
 
 use super::edit::SecretValue;
-use super::prompts::Prompts;
+use super::prompts::{Prompts, check_name, require};
 use super::{Comment, Setup, print_faults, report};
 use crate::commands::output::{print_note, tr};
-use crate::gateway::SetupTest;
+use crate::gateway::Inspector;
 use crate::home::new_secret;
 
 const CONSENT: Comment = Comment(
@@ -61,11 +61,8 @@ impl Setup<'_> {
     }
 
     fn ask_mail_account(&mut self, prompts: &Prompts) -> anyhow::Result<()> {
-        let address =
-            |text: &str| is_address(text).then_some(()).ok_or_else(|| tr("is no address", "不是邮箱地址").to_owned());
-        let host = |text: &str| {
-            (!text.is_empty()).then_some(()).ok_or_else(|| tr("a name is needed", "请填写服务器名").to_owned())
-        };
+        let address = |text: &str| require(is_address(text), "is no address", "不是邮箱地址");
+        let host = |text: &str| require(!text.is_empty(), "a name is needed", "请填写服务器名");
         let account =
             prompts.text(tr("Address of the assistant's own mailbox:", "助手自己的邮箱地址："), "", address)?;
         let table = |key| ["channels", "email", key];
@@ -115,14 +112,9 @@ impl Setup<'_> {
         }
         let known: Vec<String> = self.loaded.config.channels.webhook.keys().cloned().collect();
         let check = |text: &str| {
-            let is_name = !text.is_empty()
-                && text.len() <= 60
-                && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
-            match (is_name, known.iter().any(|name| name == text)) {
-                (false, _) => Err(tr("letters, digits, - and _", "只能用字母、数字、- 和 _").to_owned()),
-                (true, true) => Err(tr("there is one of this name", "已有同名的 webhook").to_owned()),
-                (true, false) => Ok(()),
-            }
+            check_name(text, text.len() <= 60)?;
+            let is_new = known.iter().all(|name| name != text);
+            require(is_new, "there is one of this name", "已有同名的 webhook")
         };
         let original = self.edit.clone();
         loop {
@@ -157,8 +149,10 @@ impl Setup<'_> {
         loop {
             let is_good = match self.candidate() {
                 Ok(loaded) => {
-                    let test = SetupTest::new(&self.home, &loaded)?;
-                    report(&Self::until_interrupted(&mut self.interrupt, test.try_channel(name)).await??)?
+                    let inspector = Inspector::offline(self.home.clone(), &loaded)?;
+                    let (_, checks) =
+                        Self::until_interrupted(&mut self.interrupt, inspector.try_channel(name)).await??;
+                    report(&checks)?
                 }
                 Err(faults) => {
                     print_faults(&faults);

@@ -190,13 +190,10 @@ impl ConfigEdit {
         let unwritable = |path: &Path| format!("{} cannot be written", path.display());
         if read(&self.path)? != self.before {
             let path = self.path.display();
-            bail!(
-                "{}",
-                tr(
-                    format!("{path} was changed in the meantime; nothing was written: run init again"),
-                    format!("{path} 在此期间被修改，未写入任何内容：请重新运行 init")
-                )
-            );
+            bail!(tr(
+                format!("{path} was changed in the meantime; nothing was written: run init again"),
+                format!("{path} 在此期间被修改，未写入任何内容：请重新运行 init")
+            ));
         }
         let drafts = self.files.iter().map(|(_, name, secret)| {
             let path = self.beside(name);

@@ -4,11 +4,11 @@ use anyhow::bail;
 use daoyou_channels::{Finding, Severity};
 
 use super::edit::{ConfigEdit, SecretValue};
-use super::prompts::{Cancelled, Prompts};
+use super::prompts::{Cancelled, Prompts, check_name, require};
 use super::{Comment, Setup, print_faults, report};
 use crate::cli::InitArgs;
 use crate::commands::output::{print_note, tr};
-use crate::gateway::{ServiceOffer, SetupTest, service_offers};
+use crate::gateway::{Inspector, ServiceOffer, service_offers};
 
 const MODEL: Comment = Comment(
     "The model that answers: \"PROVIDER/MODEL\"; `daoyou models` lists what there is.",
@@ -155,17 +155,11 @@ impl Setup<'_> {
         if chosen > offers.len() {
             return Ok(None);
         }
-        let named = |text: &str| {
-            let is_name = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
-            let is_free = is_name && !matches!(text, "auto" | "offline");
-            is_free.then_some(()).ok_or_else(|| tr("letters, digits, - and _", "只能用字母、数字、- 和 _").to_owned())
-        };
+        let named = |text: &str| check_name(text, !matches!(text, "auto" | "offline"));
         let name = prompts.text(tr("A name for it:", "给它起个名字："), "mine", named)?;
         let address = |text: &str| {
             let is_url = text.starts_with("http://") || text.starts_with("https://");
-            is_url
-                .then_some(())
-                .ok_or_else(|| tr("it begins with http:// or https://", "以 http:// 或 https:// 开头").to_owned())
+            require(is_url, "it begins with http:// or https://", "以 http:// 或 https:// 开头")
         };
         let base_url = prompts.text(
             tr("Its address, such as http://127.0.0.1:8000/v1:", "地址，例如 http://127.0.0.1:8000/v1："),
@@ -189,9 +183,9 @@ impl Setup<'_> {
             }
         }
         answer.key = None;
-        let configured = format!("providers.{}.api_key", answer.name);
-        let has_own = self.loaded.secrets().any(|(key, _)| key == configured);
-        if has_own && prompts.confirm(tr("Keep the key of config.toml?", "保留 config.toml 中的密钥？"), true)? {
+        if self.has_key(&answer.name)
+            && prompts.confirm(tr("Keep the key of config.toml?", "保留 config.toml 中的密钥？"), true)?
+        {
             return Ok(());
         }
         if !answer.needs_key && answer.base_url.is_none() {
@@ -222,11 +216,12 @@ impl Setup<'_> {
         if let Some(model) = self.args.model.as_deref().filter(|_| self.args.provider.is_some()) {
             model.clone_into(&mut answer.model);
         } else {
-            let test = SetupTest::new(&self.home, &loaded)?;
-            let listed = match Self::until_interrupted(&mut self.interrupt, test.models(&answer.name)).await? {
+            let inspector = Inspector::offline(self.home.clone(), &loaded)?;
+            let listed = Self::until_interrupted(&mut self.interrupt, inspector.listed_models(&answer.name)).await?;
+            let listed = match listed {
                 Ok(listed) => listed,
                 Err(finding) => {
-                    print_failure(&finding, test.asked_address(&answer.name))?;
+                    print_failure(&finding, inspector.asked_address(&answer.name))?;
                     let choices = [
                         (tr("try again", "重试"), ModelStep::Model),
                         (tr("another key", "换一个密钥"), ModelStep::Key),
@@ -248,13 +243,13 @@ impl Setup<'_> {
     /// Makes a real call, and asks what to do after a failure.
     async fn ask_after_test(&mut self, prompts: &Prompts, answer: &ServiceAnswer) -> anyhow::Result<ModelStep> {
         print_note(format_args!("{} {} …", tr("Asking", "正在测试"), answer.wanted()));
-        let test = SetupTest::new(&self.home, &self.candidate()?)?;
-        let finding = Self::until_interrupted(&mut self.interrupt, test.try_model(&answer.wanted())).await?;
+        let inspector = Inspector::offline(self.home.clone(), &self.candidate()?)?;
+        let finding = Self::until_interrupted(&mut self.interrupt, inspector.trial_call(&answer.wanted())).await?;
         if finding.state != Severity::Fail {
             report(&[finding])?;
             return Ok(ModelStep::Done);
         }
-        print_failure(&finding, test.asked_address(&answer.name))?;
+        print_failure(&finding, inspector.asked_address(&answer.name))?;
         let choices = [
             (tr("try again", "重试"), ModelStep::Test),
             (tr("another model", "换一个模型"), ModelStep::Model),
@@ -289,41 +284,35 @@ impl Setup<'_> {
         if answer.needs_key && answer.key.is_none() && !self.has_key(&answer.name) {
             let variable = answer.key_variables.first().copied().unwrap_or_default();
             let name = &answer.name;
-            bail!(
-                "{}",
-                tr(
-                    format!("{name} needs a key: export {variable}, or name another variable with --api-key-env"),
-                    format!("{name} 需要密钥：请先 export {variable}，或用 --api-key-env 指定其他变量")
-                )
-            );
+            bail!(tr(
+                format!("{name} needs a key: export {variable}, or name another variable with --api-key-env"),
+                format!("{name} 需要密钥：请先 export {variable}，或用 --api-key-env 指定其他变量")
+            ));
         }
         answer.write(&mut self.edit);
-        let mut test = SetupTest::new(&self.home, &self.candidate()?)?;
+        let mut inspector = Inspector::offline(self.home.clone(), &self.candidate()?)?;
         if let Some(model) = self.args.model.as_deref().filter(|_| self.args.provider.is_some()) {
             model.clone_into(&mut answer.model);
         } else if self.args.model.is_none() && (answer.model.is_empty() || answer.is_moved) {
-            match Self::until_interrupted(&mut self.interrupt, test.models(&answer.name)).await? {
+            match Self::until_interrupted(&mut self.interrupt, inspector.listed_models(&answer.name)).await? {
                 Ok(listed) if listed.contains(&answer.model) => {}
                 Ok(listed) if !listed.is_empty() => listed[0].clone_into(&mut answer.model),
                 Ok(_) if !answer.model.is_empty() => {}
-                Ok(_) => bail!(
-                    "{}",
-                    tr(
-                        format!("{} lists no models: name one with --model", answer.name),
-                        format!("{} 没有列出模型：请用 --model 指定", answer.name)
-                    )
-                ),
-                Err(finding) => return failed(&finding, test.asked_address(&answer.name)),
+                Ok(_) => bail!(tr(
+                    format!("{} lists no models: name one with --model", answer.name),
+                    format!("{} 没有列出模型：请用 --model 指定", answer.name)
+                )),
+                Err(finding) => return failed(&finding, inspector.asked_address(&answer.name)),
             }
         }
         answer.write(&mut self.edit);
-        test = SetupTest::new(&self.home, &self.candidate()?)?;
+        inspector = Inspector::offline(self.home.clone(), &self.candidate()?)?;
         if self.args.no_test {
             return Ok(());
         }
-        let finding = Self::until_interrupted(&mut self.interrupt, test.try_model(&answer.wanted())).await?;
+        let finding = Self::until_interrupted(&mut self.interrupt, inspector.trial_call(&answer.wanted())).await?;
         if finding.state == Severity::Fail {
-            return failed(&finding, test.asked_address(&answer.name));
+            return failed(&finding, inspector.asked_address(&answer.name));
         }
         report(&[finding]).map(drop)
     }
@@ -341,15 +330,10 @@ impl Setup<'_> {
             (Some(provider), model) => (provider, model),
             (None, Some(model)) => match model.split_once('/') {
                 Some((provider, model)) if !model.is_empty() => (provider, Some(model)),
-                _ => bail!(
-                    "{}",
-                    tr(
-                        format!(
-                            "--model {model:?} names no service: write --model PROVIDER/MODEL, or add --provider NAME"
-                        ),
-                        format!("--model {model:?} 没有写明服务：请写成 --model 服务/模型，或加上 --provider 名称")
-                    )
-                ),
+                _ => bail!(tr(
+                    format!("--model {model:?} names no service: write --model PROVIDER/MODEL, or add --provider NAME"),
+                    format!("--model {model:?} 没有写明服务：请写成 --model 服务/模型，或加上 --provider 名称")
+                )),
             },
             (None, None) => {
                 let by_variable = |offer: &&ServiceOffer| {
@@ -357,10 +341,10 @@ impl Setup<'_> {
                 };
                 match offers.iter().find(by_variable) {
                     Some(offer) if self.args.base_url.is_none() => (offer.name, None),
-                    _ => bail!(
-                        "{}",
-                        tr("the service has no name: add --provider NAME", "没有写明服务：请加上 --provider 名称")
-                    ),
+                    _ => bail!(tr(
+                        "the service has no name: add --provider NAME",
+                        "没有写明服务：请加上 --provider 名称"
+                    )),
                 }
             }
         };
@@ -390,13 +374,10 @@ impl Setup<'_> {
         }
         if let Some(variable) = &self.args.api_key_env {
             if self.env.get(variable).is_none_or(|value| value.trim().is_empty()) {
-                bail!(
-                    "{}",
-                    tr(
-                        format!("the environment variable {variable} is not set: export {variable}=… first"),
-                        format!("环境变量 {variable} 未设置：请先 export {variable}=…")
-                    )
-                );
+                bail!(tr(
+                    format!("the environment variable {variable} is not set: export {variable}=… first"),
+                    format!("环境变量 {variable} 未设置：请先 export {variable}=…")
+                ));
             }
             answer.key = Some(SecretValue::Variable(variable.clone()));
         }
@@ -409,7 +390,7 @@ fn ask_listed(prompts: &Prompts, mut listed: Vec<String>, usual: &str) -> anyhow
     let question = tr("Model:", "模型：");
     let named = |text: &str| {
         let is_name = !text.is_empty() && !text.contains(char::is_whitespace);
-        is_name.then_some(()).ok_or_else(|| tr("a name without spaces", "模型名不能为空，也不能有空格").to_owned())
+        require(is_name, "a name without spaces", "模型名不能为空，也不能有空格")
     };
     if listed.is_empty() {
         return prompts.text(question, usual, named);

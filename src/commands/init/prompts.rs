@@ -106,6 +106,18 @@ impl Drop for Prompts {
     }
 }
 
+/// Returns an error in the language of the output if an answer is not good.
+pub fn require(is_good: bool, en: &str, zh: &str) -> Result<(), String> {
+    if is_good { Ok(()) } else { Err(tr(en, zh).to_owned()) }
+}
+
+/// Checks the name of a service or a webhook, which must be `is_allowed` too.
+pub fn check_name(text: &str, is_allowed: bool) -> Result<(), String> {
+    let is_name =
+        is_allowed && !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+    require(is_name, "letters, digits, - and _", "只能用字母、数字、- 和 _")
+}
+
 fn yes_or_no(text: &str) -> Result<bool, ()> {
     match text.trim().to_lowercase().as_str() {
         "y" | "yes" | "是" | "好" => Ok(true),

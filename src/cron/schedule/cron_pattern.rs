@@ -44,8 +44,8 @@ pub(super) struct WeekdaySet {
     pub last: u64,
 }
 
-pub(super) fn has(set: u64, value: i8) -> bool {
-    u32::try_from(value).is_ok_and(|value| value < 64 && set & (1 << value) != 0)
+fn has(set: u64, value: i8) -> bool {
+    u32::try_from(value).is_ok_and(|value| in_set(set, value))
 }
 
 /// Returns the values of a set, in ascending order.
@@ -85,7 +85,7 @@ impl WeekdaySet {
     }
 }
 
-pub(super) const ALL_DAYS: u64 = 0xffff_fffe;
+const ALL_DAYS: u64 = 0xffff_fffe;
 pub(super) const ALL_WEEKDAYS: u64 = 0x7f;
 
 /// Returns the working day nearest to the day `meant` of the month of `date`, in the same month.

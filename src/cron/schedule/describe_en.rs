@@ -2,7 +2,9 @@
 
 use jiff::Zoned;
 
-use super::outline::{DaysOutline, IntervalUnit, MonthDaysOutline, TimesOutline, WeekdaysOutline, clock, ranges};
+use super::outline::{
+    DaysOutline, IntervalUnit, MonthDaysOutline, TimesOutline, WeekdaysOutline, clock, place, ranges,
+};
 
 const UNITS: [&str; 5] = ["day", "hour", "minute", "second", "millisecond"];
 const WEEKDAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
@@ -155,10 +157,6 @@ fn weekday(day: u32) -> &'static str {
 
 fn nth_word(n: u32) -> &'static str {
     place(&NTH, n.wrapping_sub(1))
-}
-
-fn place(words: &[&'static str], at: u32) -> &'static str {
-    usize::try_from(at).ok().and_then(|at| words.get(at)).copied().unwrap_or("?")
 }
 
 /// `minute 5`, `minutes 5, 10 to 20 and 40`.

@@ -2,7 +2,9 @@
 
 use jiff::Zoned;
 
-use super::outline::{DaysOutline, IntervalUnit, MonthDaysOutline, TimesOutline, WeekdaysOutline, clock, ranges};
+use super::outline::{
+    DaysOutline, IntervalUnit, MonthDaysOutline, TimesOutline, WeekdaysOutline, clock, place, ranges,
+};
 
 const UNITS: [&str; 5] = ["天", "小时", "分钟", "秒", "毫秒"];
 const WEEKDAYS: [&str; 7] = ["周日", "周一", "周二", "周三", "周四", "周五", "周六"];
@@ -134,11 +136,11 @@ fn months(values: &[u32]) -> String {
 }
 
 fn weekday(day: u32) -> &'static str {
-    usize::try_from(day).ok().and_then(|day| WEEKDAYS.get(day)).copied().unwrap_or("?")
+    place(&WEEKDAYS, day)
 }
 
 fn nth_word(n: u32) -> &'static str {
-    usize::try_from(n).ok().and_then(|n| NTH.get(n.checked_sub(1)?)).copied().unwrap_or("?")
+    place(&NTH, n.wrapping_sub(1))
 }
 
 fn numbers(values: &[u32]) -> String {

@@ -78,15 +78,22 @@ impl Schedule {
 
     /// Returns the next `count` slots after `after`.
     pub fn upcoming(&self, after: Timestamp, count: usize) -> Vec<Timestamp> {
-        let from = |next: &dyn Fn(Timestamp) -> Option<Timestamp>| {
-            std::iter::successors(next(after), |last| next(*last)).take(count).collect()
+        // The expression is parsed once.
+        let line = match self {
+            Self::Cron { expr, tz } => timeline(expr, tz),
+            Self::At { .. } | Self::Every { .. } => None,
         };
-        match self {
-            Self::Cron { expr, tz } => {
-                timeline(expr, tz).map(|line| from(&|after| line.next_after(after))).unwrap_or_default()
-            }
-            Self::At { .. } | Self::Every { .. } => from(&|after| self.next_after(after)),
-        }
+        let next = |after: &Timestamp| match &line {
+            Some(line) => line.next_after(*after),
+            None => self.next_after(*after),
+        };
+        std::iter::successors(next(&after), next).take(count).collect()
+    }
+
+    /// Returns the shortest interval between the next `count` slots after `after`.
+    pub fn shortest_interval(&self, after: Timestamp, count: usize) -> Option<Duration> {
+        let slots = self.upcoming(after, count);
+        slots.windows(2).filter_map(|pair| Duration::try_from(pair[1].duration_since(pair[0])).ok()).min()
     }
 
     /// Returns the number of slots after `after` up to and including `until`, and the newest `limit` of them. The effort

@@ -176,6 +176,11 @@ pub(super) fn ranges(values: &[u32], one: impl Fn(u32) -> String, to: &str) -> V
     words
 }
 
+/// Returns the word at a position.
+pub(super) fn place(words: &[&'static str], at: u32) -> &'static str {
+    usize::try_from(at).ok().and_then(|at| words.get(at)).copied().unwrap_or("?")
+}
+
 /// `09:00`, with the second unless it is 0.
 pub(super) fn clock(h: u32, m: u32, s: u32) -> String {
     if s == 0 { format!("{h:02}:{m:02}") } else { format!("{h:02}:{m:02}:{s:02}") }

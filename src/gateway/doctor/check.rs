@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
+use anyhow::anyhow;
 use daoyou_channels::{Finding, Severity};
 
 use crate::agent::prepare_workspace;
@@ -67,52 +68,52 @@ impl DoctorCheck {
 
 impl Repair {
     /// Makes the repair and describes it.
-    fn apply(&self, home: &Home) -> Result<String, String> {
+    fn apply(&self, home: &Home) -> anyhow::Result<String> {
         match self {
             Self::Mode { path, mode } => {
                 // The owner may have made the path of the home a link.
                 let real = if path == home.dir() { fs::canonicalize(path) } else { Ok(path.clone()) };
-                real.and_then(|real| modes::set_mode(&real, *mode)).map_err(|error| error.to_string())?;
+                real.and_then(|real| modes::set_mode(&real, *mode))?;
                 Ok(format!("chmod {mode:o} {}", path.display()))
             }
             Self::Remove(paths) => {
                 for path in paths {
                     let removed = if path.is_dir() { guard::remove_tree(path) } else { fs::remove_file(path) };
-                    removed.map_err(|error| format!("{}: {error}", path.display()))?;
+                    removed.map_err(|error| anyhow!("{}: {error}", path.display()))?;
                 }
                 Ok(format!("removed {}", paths.len()))
             }
             Self::RemoveSocket => {
-                let _lock = home.lock().map_err(|error| error.to_string())?;
-                fs::remove_file(home.socket()).map_err(|error| error.to_string())?;
+                let _lock = home.lock()?;
+                fs::remove_file(home.socket())?;
                 Ok(format!("removed {}", home.socket().display()))
             }
             Self::CreateHome => {
-                Home::open(Some(home.dir().to_owned())).map_err(|error| error.to_string())?;
+                Home::open(Some(home.dir().to_owned()))?;
                 Ok(format!("created {}", home.dir().display()))
             }
             Self::CreateToken => {
                 // An empty file prevents a new token.
                 if home.token().is_err() {
-                    fs::remove_file(home.token_file()).map_err(|error| error.to_string())?;
+                    fs::remove_file(home.token_file())?;
                 }
-                home.token().map_err(|error| error.to_string())?;
+                home.token()?;
                 Ok(format!("created {}", home.token_file().display()))
             }
             Self::RebuildIndex(identities) => {
-                let _lock = home.lock().map_err(|error| error.to_string())?;
+                let _lock = home.lock()?;
                 let rebuild = |connection: &Connection| rebuild_index(connection, identities);
-                write_alone(&home.database(), rebuild).map_err(|error| error.to_string())?;
+                write_alone(&home.database(), rebuild)?;
                 Ok("the index was rebuilt from the messages and memories".to_owned())
             }
             Self::SalvageDatabase(reason) => {
-                let _lock = home.lock().map_err(|error| error.to_string())?;
-                repair(&home.database(), reason).map_err(|error| error.to_string())?;
+                let _lock = home.lock()?;
+                repair(&home.database(), reason)?;
                 Ok("the damaged file is kept aside, what could be read was taken over; daoyou status says what is lost"
                     .to_owned())
             }
             Self::FillWorkspace(path) => {
-                let written = prepare_workspace(path).map_err(|error| error.to_string())?;
+                let written = prepare_workspace(path)?;
                 Ok(format!("wrote {} files of the template", written.len()))
             }
         }

@@ -188,29 +188,18 @@ mod tests {
         let now = 10_000_000_000;
         let minutes = |minutes: i64| Some(now - minutes * 60_000);
         let base = StoreOverview::default;
-        let out = || vec![("cli".to_owned(), 2)];
+        let inbound = |oldest| StoreOverview { inbound: 3, oldest_inbound: minutes(oldest), ..base() };
+        let outbound = |oldest| {
+            let outbound = vec![("cli".to_owned(), 2)];
+            StoreOverview { outbound, oldest_outbound: minutes(oldest), ..base() }
+        };
         for (overview, runs, states, words) in [
             (base(), true, "ok ok ok", "no messages"),
-            (StoreOverview { inbound: 3, oldest_inbound: minutes(14), ..base() }, true, "ok ok ok", "3 messages wait"),
-            (StoreOverview { inbound: 3, oldest_inbound: minutes(16), ..base() }, true, "warn ok ok", "for 16m"),
-            (
-                StoreOverview { inbound: 3, oldest_inbound: minutes(16), ..base() },
-                false,
-                "warn ok ok",
-                "daoyou gateway",
-            ),
-            (
-                StoreOverview { outbound: out(), oldest_outbound: minutes(59), ..base() },
-                true,
-                "ok ok ok",
-                "2 replies wait",
-            ),
-            (
-                StoreOverview { outbound: out(), oldest_outbound: minutes(61), ..base() },
-                true,
-                "ok warn ok",
-                "for 1h 1m",
-            ),
+            (inbound(14), true, "ok ok ok", "3 messages wait"),
+            (inbound(16), true, "warn ok ok", "for 16m"),
+            (inbound(16), false, "warn ok ok", "daoyou gateway"),
+            (outbound(59), true, "ok ok ok", "2 replies wait"),
+            (outbound(61), true, "ok warn ok", "for 1h 1m"),
             (StoreOverview { stuck: 1, dead: 2, ..base() }, true, "ok ok warn", "queue retry ID"),
         ] {
             let findings = queues(&overview, runs, now);

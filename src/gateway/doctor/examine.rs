@@ -11,7 +11,7 @@ use super::check::{DoctorCheck, Repair};
 use super::running::HomeHolder;
 use super::{database, files, machine, memory};
 use crate::config::{ConfigFault, LoadedConfig, SettingOrigin};
-use crate::control::ControlClient;
+use crate::control::{ControlClient, ToRequest};
 use crate::gateway::inspect::Inspector;
 use crate::home::Home;
 use crate::memory::Identities;
@@ -63,17 +63,17 @@ pub async fn examine(input: DoctorInput) -> DoctorReport {
     let config = loaded.as_ref().map(|loaded| loaded.config.clone()).unwrap_or_default();
     let workspace = home.workspace(&config.agent.workspace);
 
-    files::home(home).into_iter().for_each(&mut add);
+    add(files::home(home));
     let mut holder = HomeHolder::Nobody;
     if home.dir().is_dir() {
         files::config_mode(home).into_iter().filter(|_| !has_repair).for_each(&mut add);
-        files::token(home, &config).into_iter().for_each(&mut add);
+        add(files::token(home, &config));
         holder = HomeHolder::find(home).await;
         holder.checks(home).into_iter().for_each(&mut add);
         files::foreign_access(home, holder.is_gateway()).into_iter().for_each(&mut add);
         let identities = Identities::new(&config.identities);
         database::checks(home, &holder, &identities).await.into_iter().for_each(&mut add);
-        files::workspace(home, &workspace).into_iter().for_each(&mut add);
+        add(files::workspace(home, &workspace));
         memory::memory_file(&workspace).into_iter().for_each(|finding| add(finding.into()));
         files::unreadable(&workspace, home, &config).into_iter().for_each(|finding| add(finding.into()));
         files::agents(loaded.as_ref().ok(), home).into_iter().for_each(|finding| add(finding.into()));
@@ -134,31 +134,24 @@ async fn gateway_checks(
 ) -> Vec<Finding> {
     const NAME: &str = "parts";
     const WHAT: &str = "model, sandbox, port and channels were not checked";
+    let unchecked = |why: String, mend: &str| vec![Finding::warn(NAME, format!("{WHAT}{why}"), mend)];
     match (holder, loaded) {
         (HomeHolder::Answers { client, .. }, _) => match timeout(GATEWAY_CHECKS_LIMIT, remote_checks(client)).await {
             Ok(Ok(findings)) => findings,
-            Ok(Err(error)) => {
-                vec![Finding::warn(NAME, format!("{WHAT}: the gateway says: {error:#}"), "restart the gateway")]
-            }
-            Err(_) => vec![Finding::warn(
-                NAME,
-                format!("{WHAT} within {GATEWAY_CHECKS_LIMIT:?}"),
-                "look at the gateway's log",
-            )],
+            Ok(Err(error)) => unchecked(format!(": the gateway says: {error:#}"), "restart the gateway"),
+            Err(_) => unchecked(format!(" within {GATEWAY_CHECKS_LIMIT:?}"), "look at the gateway's log"),
         },
-        (HomeHolder::Silent { .. }, _) => {
-            vec![Finding::warn(NAME, format!("{WHAT}: the gateway does not answer"), "restart the gateway")]
-        }
+        (HomeHolder::Silent { .. }, _) => unchecked(": the gateway does not answer".to_owned(), "restart the gateway"),
         (HomeHolder::Nobody, Ok(loaded)) => match Inspector::offline(home.clone(), loaded) {
             Ok(inspector) => Box::pin(inspector.checks()).await,
             Err(faults) => faults.0.iter().map(|fault| fault_check("config", fault)).collect(),
         },
         (HomeHolder::Nobody, Err(_)) => {
-            vec![Finding::warn(NAME, format!("{WHAT}: the configuration is wrong"), "fix the configuration first")]
+            unchecked(": the configuration is wrong".to_owned(), "fix the configuration first")
         }
     }
 }
 
 async fn remote_checks(client: &ControlClient) -> anyhow::Result<Vec<Finding>> {
-    Ok(serde_json::from_value(client.get(&GatewayQuery::Checks.path()).await?)?)
+    Ok(serde_json::from_value(client.send(GatewayQuery::Checks.request()).await?)?)
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-use daoyou_channels::Finding;
+use daoyou_channels::{Finding, Severity};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -29,7 +29,7 @@ const MAX_SKILL_PROBLEMS: usize = 20;
 const STALE_AGE: Duration = Duration::from_secs(60);
 
 /// Checks the folder of the home.
-pub fn home(home: &Home) -> Vec<DoctorCheck> {
+pub fn home(home: &Home) -> DoctorCheck {
     const NAME: &str = "home";
     let dir = home.dir();
     let shown = dir.display();
@@ -37,21 +37,21 @@ pub fn home(home: &Home) -> Vec<DoctorCheck> {
         Ok(found) => found,
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let none = format!("{shown}: there is none yet; the first start makes it");
-            return vec![DoctorCheck::with(Finding::warn(NAME, none, "daoyou gateway"), Repair::CreateHome)];
+            return DoctorCheck::with(Finding::warn(NAME, none, "daoyou gateway"), Repair::CreateHome);
         }
         Err(error) => {
             let mend = "choose another with --home or DAOYOU_HOME";
-            return vec![Finding::fail(NAME, format!("{shown}: {error}"), mend).into()];
+            return Finding::fail(NAME, format!("{shown}: {error}"), mend).into();
         }
     };
     if !found.is_dir() {
         let mend = format!("choose another with --home or DAOYOU_HOME, or move it away: mv {shown} {shown}.old");
-        return vec![Finding::fail(NAME, format!("{shown}: it is a file, not a folder"), mend).into()];
+        return Finding::fail(NAME, format!("{shown}: it is a file, not a folder"), mend).into();
     }
     let mode = found.mode() & 0o777;
     let private = Repair::Mode { path: dir.to_owned(), mode: 0o700 };
     let finding = if let Some(finding) = owner_finding(NAME, dir, &found) {
-        return vec![finding.into()];
+        return finding.into();
     } else if access(dir, Access::WRITE_OK) == Err(Errno::ROFS) {
         let message = format!("{shown}: it is on a read-only file system: the gateway starts, and takes no messages");
         Finding::fail(NAME, message, "findmnt -T DIR shows it; mount -o remount,rw makes it writable")
@@ -68,9 +68,9 @@ pub fn home(home: &Home) -> Vec<DoctorCheck> {
         let message = format!("{shown}: other users of this machine can look into it (mode {mode:03o})");
         Finding::warn(NAME, message, format!("chmod 700 {shown}"))
     } else {
-        return vec![Finding::ok(NAME, format!("{shown}, private")).into()];
+        return Finding::ok(NAME, format!("{shown}, private")).into();
     };
-    vec![DoctorCheck::with(finding, private)]
+    DoctorCheck::with(finding, private)
 }
 
 /// Returns true if this user may repair the home: the user owns it, or it does not exist yet.
@@ -95,10 +95,10 @@ fn owner_finding(name: &str, path: &Path, found: &Metadata) -> Option<Finding> {
 }
 
 /// Checks the token of the API.
-pub fn token(home: &Home, config: &Config) -> Vec<DoctorCheck> {
+pub fn token(home: &Home, config: &Config) -> DoctorCheck {
     const NAME: &str = "token";
     if config.gateway.token.is_some() {
-        return vec![Finding::ok(NAME, "set by gateway.token").into()];
+        return Finding::ok(NAME, "set by gateway.token").into();
     }
     let path = home.token_file();
     let shown = path.display();
@@ -106,26 +106,26 @@ pub fn token(home: &Home, config: &Config) -> Vec<DoctorCheck> {
         Ok(found) => found,
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let finding = Finding::warn(NAME, "there is none yet; the next start makes it", "daoyou doctor --fix");
-            return vec![DoctorCheck::with(finding, Repair::CreateToken)];
+            return DoctorCheck::with(finding, Repair::CreateToken);
         }
-        Err(error) => return vec![Finding::fail(NAME, format!("{shown}: {error}"), format!("ls -l {shown}")).into()],
+        Err(error) => return Finding::fail(NAME, format!("{shown}: {error}"), format!("ls -l {shown}")).into(),
     };
     if let Some(finding) = owner_finding(NAME, &path, &found) {
-        return vec![finding.into()];
+        return finding.into();
     }
     // Reading creates a token only if there is none.
     if let Err(error) = home.token() {
         let mend = format!("rm {shown}, and the next start makes a new one");
         let finding = Finding::fail(NAME, error.to_string(), mend);
-        return vec![if found.is_file() { DoctorCheck::with(finding, Repair::CreateToken) } else { finding.into() }];
+        return if found.is_file() { DoctorCheck::with(finding, Repair::CreateToken) } else { finding.into() };
     }
     match found.mode() & 0o777 {
         mode if mode & 0o077 != 0 => {
             let message = format!("{shown}: other users of this machine may read it (mode {mode:03o})");
             let finding = Finding::fail(NAME, message, format!("chmod 600 {shown}"));
-            vec![DoctorCheck::with(finding, Repair::Mode { path: path.clone(), mode: 0o600 })]
+            DoctorCheck::with(finding, Repair::Mode { path: path.clone(), mode: 0o600 })
         }
-        mode => vec![Finding::ok(NAME, format!("{shown}, mode {mode:03o}")).into()],
+        mode => Finding::ok(NAME, format!("{shown}, mode {mode:03o}")).into(),
     }
 }
 
@@ -146,11 +146,7 @@ pub fn foreign_access(home: &Home, runs: bool) -> Vec<DoctorCheck> {
         };
         let shown = fault.path.display();
         Some(match fault.kind {
-            ModeFaultKind::Open { mode, right } => {
-                let message = format!("{shown}: other users of this machine may use it (mode {mode:03o})");
-                let finding = Finding::fail(name, message, format!("chmod {right:o} {shown}"));
-                DoctorCheck::with(finding, Repair::Mode { path: fault.path.clone(), mode: right })
-            }
+            ModeFaultKind::Open { mode, right } => open_check(name, Severity::Fail, &fault.path, [mode, right]),
             ModeFaultKind::Foreign { .. } => {
                 let found = fs::symlink_metadata(&fault.path).ok()?;
                 owner_finding(name, &fault.path, &found)?.into()
@@ -171,40 +167,43 @@ pub fn foreign_access(home: &Home, runs: bool) -> Vec<DoctorCheck> {
 pub fn config_mode(home: &Home) -> Option<DoctorCheck> {
     let fault = modes::faults(home).into_iter().find(|fault| fault.path == home.config())?;
     let ModeFaultKind::Open { mode, right } = fault.kind else { return None };
-    let shown = fault.path.display();
+    Some(open_check("config", Severity::Warn, &fault.path, [mode, right]))
+}
+
+/// Reports a file that other users may access, with its mode and the right one.
+fn open_check(name: &str, severity: Severity, path: &Path, [mode, right]: [u32; 2]) -> DoctorCheck {
+    let shown = path.display();
     let message = format!("{shown}: other users of this machine may use it (mode {mode:03o})");
-    let finding = Finding::warn("config", message, format!("chmod {right:o} {shown}"));
-    Some(DoctorCheck::with(finding, Repair::Mode { path: fault.path.clone(), mode: right }))
+    let finding = Finding::fail(name, message, format!("chmod {right:o} {shown}")).with_severity(severity);
+    DoctorCheck::with(finding, Repair::Mode { path: path.to_owned(), mode: right })
 }
 
 /// Checks the workspace.
-pub fn workspace(home: &Home, path: &Path) -> Vec<DoctorCheck> {
+pub fn workspace(home: &Home, path: &Path) -> DoctorCheck {
     const NAME: &str = "workspace";
     let shown = path.display();
     let fill = Repair::FillWorkspace(path.to_owned());
     if !path.exists() {
         let message = format!("{shown}: there is none; the next start makes it");
-        return vec![DoctorCheck::with(Finding::warn(NAME, message, "daoyou doctor --fix"), fill)];
+        return DoctorCheck::with(Finding::warn(NAME, message, "daoyou doctor --fix"), fill);
     }
     if !path.is_dir() {
         let mend = format!("move it away: mv {shown} {shown}.old, or set agent.workspace in config.toml");
-        return vec![Finding::fail(NAME, format!("{shown}: it is not a folder"), mend).into()];
+        return Finding::fail(NAME, format!("{shown}: it is not a folder"), mend).into();
     }
     let inside = |path: &Path| fs::canonicalize(path).ok();
     if inside(home.dir()).zip(inside(path)).is_some_and(|(home, workspace)| home.starts_with(workspace)) {
         let message = format!("{shown}: it holds daoyou's own folder, which no command may read");
-        return vec![Finding::fail(NAME, message, "set agent.workspace in config.toml to a folder of its own").into()];
+        return Finding::fail(NAME, message, "set agent.workspace in config.toml to a folder of its own").into();
     }
     if access(path, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK).is_err() {
-        return vec![
-            Finding::fail(NAME, format!("{shown}: it cannot be written"), format!("chmod u+rwx {shown}")).into(),
-        ];
+        return Finding::fail(NAME, format!("{shown}: it cannot be written"), format!("chmod u+rwx {shown}")).into();
     }
     if !is_prepared(path) {
         let message = format!("{shown}: the template's files were not written yet; the next start does");
-        return vec![DoctorCheck::with(Finding::warn(NAME, message, "daoyou doctor --fix"), fill)];
+        return DoctorCheck::with(Finding::warn(NAME, message, "daoyou doctor --fix"), fill);
     }
-    vec![Finding::ok(NAME, shown.to_string()).into()]
+    Finding::ok(NAME, shown.to_string()).into()
 }
 
 /// Reports the files of the workspace and the skills that the gateway cannot read, and faulty private folders.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::check::{DoctorCheck, Repair};
-use crate::control::ControlClient;
+use crate::control::{ControlClient, ToRequest};
 use crate::home::{Home, LockError};
 use crate::query::GatewayQuery;
 
@@ -46,7 +46,7 @@ impl HomeHolder {
             Ok(client) => client,
             Err(error) => return Self::Silent { pid, reason: format!("{error:#}") },
         };
-        match timeout(STATUS_LIMIT, client.get(&GatewayQuery::Status.path())).await {
+        match timeout(STATUS_LIMIT, client.send(GatewayQuery::Status.request())).await {
             Ok(Ok(status)) => Self::Answers { client, status },
             Ok(Err(error)) => Self::Silent { pid, reason: format!("{error:#}") },
             Err(_) => Self::Silent { pid, reason: format!("no answer within {STATUS_LIMIT:?}") },

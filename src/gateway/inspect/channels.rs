@@ -1,6 +1,5 @@
 //! Lists and tests the channels and the port.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use daoyou_channels::email::EmailConfig;
@@ -13,6 +12,7 @@ use tokio::time::timeout;
 
 use super::Inspector;
 use crate::bus::ChannelState;
+use crate::gateway::settings::local_address;
 use crate::query::InspectError;
 use crate::store::cursors::SkippedPosition;
 use crate::store::{Connection, cursors, outbox};
@@ -130,6 +130,15 @@ impl Inspector {
     }
 
     pub(super) async fn test_channel(&self, wanted: &str) -> Result<Value, InspectError> {
+        let (name, checks) = self.try_channel(wanted).await?;
+        Ok(json!({ "channel": name, "ok": worst(&checks) != Severity::Fail, "checks": checks }))
+    }
+
+    /// Runs all tests of a channel, and returns its full name with the findings.
+    ///
+    /// # Errors
+    /// There is no such channel.
+    pub async fn try_channel(&self, wanted: &str) -> Result<(String, Vec<Finding>), InspectError> {
         // The name of a webhook may come without its prefix.
         let mut known = self.names().chain((wanted == EMAIL).then(|| EMAIL.to_owned()));
         let Some(name) = known.find(|name| name == wanted || *name == webhook_channel(wanted)) else {
@@ -143,7 +152,7 @@ impl Inspector {
         {
             checks.extend(bounded(WHOLE_WAY_LIMIT, channel.test_whole_way()).await);
         }
-        Ok(json!({ "channel": name, "ok": worst(&checks) != Severity::Fail, "checks": checks }))
+        Ok((name, checks))
     }
 
     /// Runs the tests of one channel, each after those that it depends on.
@@ -189,7 +198,7 @@ impl Inspector {
         let Some(listen) = self.running.as_ref().and_then(|running| running.serves) else {
             return Finding::ok(NAME, format!("{path}: not tried, as no gateway serves it"));
         };
-        let listen = connect_addr(listen);
+        let listen = local_address(listen);
         let url = format!("http://{listen}{path}");
         let client =
             reqwest::Client::builder().no_proxy().tls_certs_only(std::iter::empty()).timeout(CONNECT_LIMIT).build();
@@ -223,7 +232,7 @@ impl Inspector {
         };
         match &self.running {
             Some(running) if running.serves.is_some() => {
-                match timeout(CONNECT_LIMIT, TcpStream::connect(connect_addr(listen))).await {
+                match timeout(CONNECT_LIMIT, TcpStream::connect(local_address(listen))).await {
                     Ok(Ok(_)) => Finding::ok(NAME, format!("the gateway listens on {listen}")),
                     Ok(Err(error)) => Finding::fail(NAME, format!("{listen}: {error}"), "restart the gateway"),
                     Err(_) => Finding::fail(
@@ -275,14 +284,4 @@ fn skipped(row: &SkippedPosition) -> Value {
 
 fn webhook_channel(name: impl AsRef<str>) -> String {
     format!("webhook:{}", name.as_ref())
-}
-
-/// Returns the address at which this machine reaches a server that listens on `listen`.
-fn connect_addr(listen: SocketAddr) -> SocketAddr {
-    let ip = match listen.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    };
-    SocketAddr::new(ip, listen.port())
 }

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::Inspector;
 use crate::llm::{
-    CircuitState, KeySource, KnownService, LlmError, LlmErrorKind, ModelChoice, OFFLINE, ProviderProbe, SERVICES,
-    display_address, is_chat_model, is_same_model, nearest,
+    CircuitState, KeySource, KnownService, LlmError, LlmErrorKind, ModelChoice, OFFLINE, ProviderProbe, RemoteProvider,
+    SERVICES, display_address, is_chat_model, is_same_model, nearest,
 };
 use crate::query::{InspectError, ProbeScope};
 use crate::turn::token_budget::stated_limits;
@@ -87,7 +87,7 @@ impl Inspector {
         (answer, call): (Option<&Result<ProviderProbe, LlmError>>, Option<&TrialCall>),
     ) -> Value {
         let service = KnownService::find(name);
-        let provider = self.models.services().find(|(other, _)| *other == name).map(|(_, provider)| provider);
+        let provider = self.provider(name);
         // Only a running gateway has made calls.
         let asked = self.running.as_ref().and(provider).map(|provider| provider.circuit().0);
         let url = provider.map(|provider| display_address(provider.base_url()));
@@ -127,7 +127,7 @@ impl Inspector {
             "in_use": name == in_use,
             "circuit": asked.map(CircuitState::as_str),
             "circuit_seconds": asked.and_then(seconds_open),
-            "last_failure": self.running.as_ref().and(provider).and_then(|provider| provider.last_failure()),
+            "last_failure": self.running.as_ref().and(provider).and_then(RemoteProvider::last_failure),
             "models": models,
             "error": error,
             // The model that answered the trial call.
@@ -137,7 +137,11 @@ impl Inspector {
     }
 
     fn has_key(&self, name: &str) -> bool {
-        self.models.services().any(|(other, provider)| other == name && provider.has_key())
+        self.provider(name).is_some_and(RemoteProvider::has_key)
+    }
+
+    fn provider(&self, name: &str) -> Option<&RemoteProvider> {
+        self.models.services().find(|(other, _)| *other == name).map(|(_, provider)| &**provider)
     }
 
     /// Probes services concurrently.
@@ -152,8 +156,7 @@ impl Inspector {
         let called = wanted.iter().map(async |wanted| {
             let choice = self.models.resolve(wanted).await.ok()?;
             let name = choice.provider.name().to_owned();
-            let (_, provider) = self.models.services().find(|(other, _)| *other == name)?;
-            let result = provider.try_out(&choice.model, CALL_LIMIT).await;
+            let result = self.provider(&name)?.try_out(&choice.model, CALL_LIMIT).await;
             Some((name, (choice.to_string(), result)))
         });
         join_all(called).await.into_iter().flatten().collect()
@@ -164,11 +167,8 @@ impl Inspector {
     /// # Errors
     /// The service cannot be reached or refuses the key, as a finding.
     pub async fn listed_models(&self, name: &str) -> Result<Vec<String>, Finding> {
-        let Some((_, provider)) = self.models.services().find(|(other, _)| *other == name) else {
-            return Ok(Vec::new());
-        };
-        let answer = provider.probe(PROBE_LIMIT).await;
-        match answer {
+        let Some(provider) = self.provider(name) else { return Ok(Vec::new()) };
+        match provider.probe(PROBE_LIMIT).await {
             Ok(ProviderProbe { models: Ok(models), .. }) => {
                 Ok(models.into_iter().filter(|model| is_chat_model(model)).collect())
             }
@@ -191,8 +191,7 @@ impl Inspector {
 
     /// Returns the address at which a service is asked.
     pub fn asked_address(&self, name: &str) -> Option<String> {
-        let (_, provider) = self.models.services().find(|(other, _)| *other == name)?;
-        Some(display_address(provider.chat_url()))
+        self.provider(name).map(|provider| display_address(provider.chat_url()))
     }
 
     /// Checks the model in use and its fallbacks, each configured service, and the clock.
@@ -350,55 +349,26 @@ mod tests {
 
     #[test]
     fn a_trial_call_decides_else_the_list_of_models() {
-        let failed = |kind, words: &str| Err(LlmError::new(kind, "p", words));
+        let lists = |models: &[&str]| answered(200, Some(models));
         let outage =
             LlmError { blame: FailureScope::Service, ..LlmError::new(LlmErrorKind::Connection, "p", "refused") };
         let called = |result: Result<(), LlmError>| Some(("openai/gpt".to_owned(), result));
+        let failed = |kind, words: &str| called(Err(LlmError::new(kind, "p", words)));
         for (answer, call, state, words) in [
-            (answered(200, Some(&["a", "b"])), None, Severity::Ok, "is there, and lists 2 models"),
-            (
-                answered(200, Some(&["a", "b"])),
-                called(Ok(())),
-                Severity::Ok,
-                "answers as openai/gpt, and lists 2 models",
-            ),
+            (lists(&["a", "b"]), None, Severity::Ok, "is there, and lists 2 models"),
+            (lists(&["a", "b"]), called(Ok(())), Severity::Ok, "answers as openai/gpt, and lists 2 models"),
             (
                 answered(404, None),
                 called(Ok(())),
                 Severity::Ok,
                 "answers as openai/gpt, and lists no models (HTTP 404)",
             ),
-            (
-                answered(200, Some(&["a"])),
-                called(failed(LlmErrorKind::BadRequest, "HTTP 404")),
-                Severity::Fail,
-                "refuses a plain",
-            ),
-            (
-                answered(200, Some(&["a"])),
-                called(failed(LlmErrorKind::Auth, "HTTP 401")),
-                Severity::Fail,
-                "refuses the key",
-            ),
-            (
-                answered(200, Some(&["a"])),
-                called(failed(LlmErrorKind::Quota, "HTTP 402: x")),
-                Severity::Fail,
-                "no credit left: HTTP 402: x",
-            ),
-            (
-                answered(200, Some(&["a"])),
-                called(failed(LlmErrorKind::Server, "HTTP 500")),
-                Severity::Fail,
-                "at the moment",
-            ),
-            (
-                answered(200, Some(&["a"])),
-                called(failed(LlmErrorKind::RateLimit, "HTTP 429")),
-                Severity::Warn,
-                "not now",
-            ),
-            (answered(200, Some(&["a"])), called(failed(LlmErrorKind::Timeout, "late")), Severity::Warn, "late"),
+            (lists(&["a"]), failed(LlmErrorKind::BadRequest, "HTTP 404"), Severity::Fail, "refuses a plain"),
+            (lists(&["a"]), failed(LlmErrorKind::Auth, "HTTP 401"), Severity::Fail, "refuses the key"),
+            (lists(&["a"]), failed(LlmErrorKind::Quota, "HTTP 402: x"), Severity::Fail, "no credit left: HTTP 402: x"),
+            (lists(&["a"]), failed(LlmErrorKind::Server, "HTTP 500"), Severity::Fail, "at the moment"),
+            (lists(&["a"]), failed(LlmErrorKind::RateLimit, "HTTP 429"), Severity::Warn, "not now"),
+            (lists(&["a"]), failed(LlmErrorKind::Timeout, "late"), Severity::Warn, "late"),
             (answered(401, None), None, Severity::Fail, "refuses the key: HTTP 401"),
             (answered(404, None), None, Severity::Ok, "only a message tells"),
             (Err(outage), None, Severity::Fail, "cannot be reached: refused"),

@@ -1,14 +1,14 @@
 //! Checks the sandbox by running a command through the tool that models use.
 
 use std::path::Path;
-use std::sync::Arc;
 
-use daoyou_channels::{Finding, SessionKey, Trust};
+use daoyou_channels::Finding;
 use serde_json::json;
-use tokio_util::sync::CancellationToken;
 
 use super::Inspector;
+use super::tools::owner_context;
 use crate::chat::ToolCall;
+use crate::gateway::runtime::OWN_PROGRAM;
 use crate::guard::{self, NAMESPACE_HELP, NamespaceSupport, Sandbox, SandboxMode, SandboxPolicy};
 use crate::tools::{ToolContext, sandbox_of};
 
@@ -81,24 +81,7 @@ impl Inspector {
             name: "exec".to_owned(),
             arguments: json!({ "command": command, "timeout": 10 }).to_string(),
         };
-        let context = ToolContext {
-            session: SessionKey::from("cli:doctor"),
-            turn: daoyou_channels::new_id(),
-            call_id: call.id.clone(),
-            channel: "cli".to_owned(),
-            chat_id: "doctor".to_owned(),
-            sender: String::new(),
-            files: Arc::default(),
-            trust: Trust::Owner,
-            metadata: "{}".into(),
-            origin: Arc::default(),
-            taint: Arc::default(),
-            allow_lists: Arc::default(),
-            agent: Arc::default(),
-            is_approved: false,
-            question: Arc::default(),
-            cancel: CancellationToken::new(),
-        };
+        let context = ToolContext { sender: String::new(), ..owner_context("doctor", &call.id) };
         let result = self.tools()?.run(&call, &context).await.result;
         match std::fs::remove_file(workspace.join(TRIAL_FILE)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -151,23 +134,18 @@ pub(super) fn root_check() -> Option<Finding> {
     })
 }
 
-/// The path by which tools start this program.
-fn own_program() -> &'static Path {
-    Path::new("/proc/self/exe")
-}
-
 /// Returns the sandbox that commands run in.
 ///
 /// # Errors
 /// Why no sandbox that the configuration accepts is available.
 pub(super) async fn active_sandbox(mode: SandboxMode) -> Result<Sandbox, String> {
-    let sandbox = tokio::task::spawn_blocking(move || sandbox_of(mode, own_program()));
+    let sandbox = tokio::task::spawn_blocking(move || sandbox_of(mode, Path::new(OWN_PROGRAM)));
     sandbox.await.unwrap_or_else(|error| Err(error.to_string()))
 }
 
 /// Returns why namespaces are not available, if they are not.
 async fn missing_namespaces() -> Option<String> {
-    match tokio::task::spawn_blocking(|| guard::namespace_support(own_program())).await {
+    match tokio::task::spawn_blocking(|| guard::namespace_support(Path::new(OWN_PROGRAM))).await {
         Ok(NamespaceSupport::Available { .. }) => None,
         Ok(NamespaceSupport::Unavailable(reason)) => Some(reason),
         Err(error) => Some(error.to_string()),

@@ -18,7 +18,7 @@ use crate::query::{InspectError, ManualToolRun};
 use crate::skills::{Skill, SkillList, problems_of_all, render_skill};
 use crate::store::inbox::{self, InboxRow, InboxState};
 use crate::store::now_ms;
-use crate::tools::{OutputRule, ReplayPolicy, Tool, ToolContext, ToolExecutor, ToolResult};
+use crate::tools::{OutputRule, ReplayPolicy, Tool, ToolContext, ToolDefinition, ToolExecutor, ToolResult};
 
 /// The channel, the chat and the sender of the terminal.
 const CHANNEL: &str = "cli";
@@ -113,8 +113,9 @@ impl Inspector {
     }
 
     fn tool_row(&self, tools: &ToolExecutor, tool: &dyn Tool, is_enabled: bool) -> Value {
-        let (spec, OutputRule { limit, strategy }) = (tool.spec(), tools.output_rule(tool));
-        let timeout = tool.timeout().unwrap_or(tools.limits().timeout);
+        let ToolDefinition { spec, aliases, is_offered, replay, timeout, .. } = tool.definition();
+        let OutputRule { limit, strategy } = tools.output_rule(tool);
+        let timeout = timeout.unwrap_or(tools.limits().timeout);
         // What happens in a turn that has read from others.
         let approval = self.config.approval.policy([spec.name.as_str()], CHANNEL, true);
         let lines = (limit.lines != usize::MAX).then_some(limit.lines);
@@ -123,13 +124,13 @@ impl Inspector {
             "description": spec.description,
             "enabled": is_enabled,
             // Otherwise find_tools finds it.
-            "offered": is_enabled && tool.is_offered(),
+            "offered": is_enabled && *is_offered,
             // For a tool that runs others it depends on these.
-            "idempotent": tool.replay() != ReplayPolicy::Once && tool.nested_calls(&Value::Null).is_empty(),
+            "idempotent": *replay != ReplayPolicy::Once && tool.nested_calls(&Value::Null).is_empty(),
             "approval": approval,
             "timeout_s": timeout.as_secs(),
             "output": { "chars": limit.chars, "lines": lines, "strategy": strategy },
-            "aliases": tool.aliases(),
+            "aliases": aliases,
             "schema": spec.parameters,
         })
     }
@@ -144,24 +145,8 @@ impl Inspector {
             return Err(InspectError::Failed("no gateway was built".to_owned()));
         };
         let tools = &runtime.runner().conversations.tools.all;
-        let context = ToolContext {
-            session: SessionKey::of_chat(CHANNEL, CHAT),
-            turn: daoyou_channels::new_id(),
-            call_id: "call_1".to_owned(),
-            channel: CHANNEL.to_owned(),
-            chat_id: CHAT.to_owned(),
-            sender: SENDER.to_owned(),
-            trust: Trust::Owner,
-            files: Arc::default(),
-            metadata: "{}".into(),
-            origin: Arc::default(),
-            taint: Arc::default(),
-            allow_lists: Arc::default(),
-            agent: Arc::default(),
-            is_approved: false,
-            question: Arc::new(Question::new(run.question)),
-            cancel,
-        };
+        let question = Arc::new(Question::new(run.question));
+        let context = ToolContext { question, cancel, ..owner_context(CHAT, "call_1") };
         let call = ToolCall { id: context.call_id.clone(), name: run.name, arguments: run.arguments };
         tracing::info!(tool = call.name, "a tool is run by hand");
         let mut outcome = match run.is_whole {
@@ -203,6 +188,28 @@ impl Inspector {
             "parts": parts,
             "request": preview.body,
         }))
+    }
+}
+
+/// Returns the context of a call that the owner makes at the terminal.
+pub(super) fn owner_context(chat: &str, call: &str) -> ToolContext {
+    ToolContext {
+        session: SessionKey::of_chat(CHANNEL, chat),
+        turn: daoyou_channels::new_id(),
+        call_id: call.to_owned(),
+        channel: CHANNEL.to_owned(),
+        chat_id: chat.to_owned(),
+        sender: SENDER.to_owned(),
+        trust: Trust::Owner,
+        files: Arc::default(),
+        metadata: "{}".into(),
+        origin: Arc::default(),
+        taint: Arc::default(),
+        allow_lists: Arc::default(),
+        agent: Arc::default(),
+        is_approved: false,
+        question: Arc::default(),
+        cancel: CancellationToken::new(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The queue of a walk, which several threads fill and empty.
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 
 /// Work that makes further work. It ends when nothing is left and nobody works.
 pub(super) struct JobQueue<T> {
@@ -20,13 +20,13 @@ impl<T> JobQueue<T> {
 
     /// Adds jobs; the last of them is taken first, so that few folders are open at the same time.
     pub(super) fn extend(&self, jobs: impl IntoIterator<Item = T>) {
-        self.lock().jobs.extend(jobs);
+        self.state.lock().jobs.extend(jobs);
         self.changed.notify_all();
     }
 
     /// Returns the number of jobs that wait.
     pub(super) fn len(&self) -> usize {
-        self.lock().jobs.len()
+        self.state.lock().jobs.len()
     }
 
     /// Does jobs with `work` until there are none, or `is_stopped`.
@@ -39,7 +39,7 @@ impl<T> JobQueue<T> {
     }
 
     fn next(&self, is_stopped: impl Fn() -> bool) -> Option<T> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         loop {
             if is_stopped() {
                 state.jobs.clear();
@@ -54,17 +54,13 @@ impl<T> JobQueue<T> {
             self.changed.wait(&mut state);
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
-        self.state.lock()
-    }
 }
 
 struct ActiveJob<'a, T>(&'a JobQueue<T>);
 
 impl<T> Drop for ActiveJob<'_, T> {
     fn drop(&mut self) {
-        self.0.lock().active -= 1;
+        self.0.state.lock().active -= 1;
         self.0.changed.notify_all();
     }
 }

@@ -6,11 +6,11 @@ use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::num::NonZeroUsize;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{AtFlags, FileType, OFlags, RawDir, Stat};
@@ -19,7 +19,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::ignore_rules::IgnoreRules;
 use super::queue::JobQueue;
-use crate::guard::beneath::{FileIdentity, identity_of, open_beneath};
+use crate::guard::beneath::{FileIdentity, identity_at, identity_of, open_beneath};
+use crate::guard::entries::modified_at;
 use crate::guard::jail::{Jail, OpenFolder, quote_controls};
 use crate::guard::jail_error::JailError;
 
@@ -47,46 +48,40 @@ pub enum WalkStop {
     TooMany,
 }
 
-const REASONS: [WalkStop; 4] = [WalkStop::Cancelled, WalkStop::Deadline, WalkStop::Enough, WalkStop::TooMany];
-
 /// Ends a walk early: at a time, when its turn is cancelled, or when somebody has enough.
 #[derive(Debug)]
 pub struct StopSignal {
     deadline: Instant,
     cancel: CancellationToken,
-    /// One more than the place in [`REASONS`]; 0: not stopped.
-    reason: AtomicU8,
+    reason: OnceLock<WalkStop>,
 }
 
 impl StopSignal {
     /// Returns a signal that stops after `limit`, or when `cancel` is cancelled.
     pub fn new(limit: Duration, cancel: CancellationToken) -> Self {
-        Self { deadline: Instant::now() + limit, cancel, reason: AtomicU8::new(0) }
+        Self { deadline: Instant::now() + limit, cancel, reason: OnceLock::new() }
     }
 
     /// Stops. The first reason counts.
     pub fn stop(&self, reason: WalkStop) {
-        let number = REASONS.iter().position(|known| *known == reason).map_or(0, |at| at + 1);
-        let number = u8::try_from(number).unwrap_or(0);
         // Another thread may have been first.
-        let _ = self.reason.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.reason.set(reason);
     }
 
     pub fn reason(&self) -> Option<WalkStop> {
-        let number = usize::from(self.reason.load(Ordering::Relaxed));
-        number.checked_sub(1).and_then(|at| REASONS.get(at).copied())
+        self.reason.get().copied()
     }
 
     /// Returns true if the work ends now.
     pub fn is_stopped(&self) -> bool {
-        if self.reason.load(Ordering::Relaxed) == 0 {
+        if self.reason.get().is_none() {
             if self.cancel.is_cancelled() {
                 self.stop(WalkStop::Cancelled);
             } else if Instant::now() >= self.deadline {
                 self.stop(WalkStop::Deadline);
             }
         }
-        self.reason.load(Ordering::Relaxed) != 0
+        self.reason.get().is_some()
     }
 }
 
@@ -216,9 +211,7 @@ impl WalkedEntry<'_> {
 
     /// Returns when the entry was modified.
     pub fn modified(&self) -> Option<SystemTime> {
-        let found = self.stat()?;
-        let since = Duration::new(u64::try_from(found.st_mtime).ok()?, u32::try_from(found.st_mtime_nsec).ok()?);
-        SystemTime::UNIX_EPOCH.checked_add(since)
+        self.stat().as_ref().and_then(modified_at)
     }
 
     /// Opens the file and checks it as [`Jail::read`] does. Returns `None` for one that is left out, and counts it.
@@ -261,7 +254,7 @@ impl<'a> Walk<'a> {
         let failed = |error| JailError::from_io(&first.shown, error);
         let (mut closed_paths, mut closed) = jail.closed.known().map_err(failed)?;
         for path in &jail.protected {
-            closed.extend(crate::guard::beneath::identity_at(path).map_err(failed)?);
+            closed.extend(identity_at(path).map_err(failed)?);
             closed_paths.push(path.clone());
         }
         closed_paths.retain(|path| path.starts_with(&first.real) && *path != first.real);
@@ -465,7 +458,11 @@ impl<V: WalkVisitor> Worker<'_, V> {
     fn selected(&self, folder: &WalkedFolder, name: &OsStr, kind: FileType) -> Option<EntryKind> {
         let walk = self.walk;
         let kind = match kind {
-            FileType::Unknown => file_type(folder.handle.as_fd(), name)?,
+            // Not every file system tells it in the listing.
+            FileType::Unknown => {
+                let found = rustix::fs::statat(&folder.handle, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+                FileType::from_raw_mode(found.st_mode)
+            }
             known => known,
         };
         let kind = match kind {
@@ -497,10 +494,4 @@ impl<V: WalkVisitor> Worker<'_, V> {
 /// Opens the same folder for listing.
 fn reopened(folder: impl AsFd) -> io::Result<OwnedFd> {
     open_beneath(folder, Path::new("."), OFlags::RDONLY | OFlags::DIRECTORY)
-}
-
-/// Returns the type of an entry where the folder's listing does not tell it.
-fn file_type(folder: BorrowedFd<'_>, name: &OsStr) -> Option<FileType> {
-    let found = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-    Some(FileType::from_raw_mode(found.st_mode))
 }

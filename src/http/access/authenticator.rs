@@ -308,7 +308,7 @@ mod tests {
     use super::*;
     use crate::query::access::{TokenChange, apply as change_tokens};
 
-    struct Door {
+    struct AuthSetup {
         folder: tempfile::TempDir,
         auth: Arc<Authenticator>,
     }
@@ -317,7 +317,7 @@ mod tests {
         ClientAddr("192.0.2.7".parse().unwrap())
     }
 
-    impl Door {
+    impl AuthSetup {
         fn open(configured: Option<&str>) -> Self {
             let folder = tempfile::tempdir().unwrap();
             let home = Home::open(Some(folder.path().to_owned())).unwrap();
@@ -334,7 +334,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_the_right_token_is_accepted() {
-        let door = Door::open(Some("right"));
+        let setup = AuthSetup::open(Some("right"));
         for (value, expected) in [
             ("Bearer right", 200),
             ("bearer right", 200),
@@ -344,52 +344,52 @@ mod tests {
             ("right", 401),
             ("Basic right", 401),
         ] {
-            assert_eq!(door.status(header::AUTHORIZATION, value).await, expected, "{value:?}");
+            assert_eq!(setup.status(header::AUTHORIZATION, value).await, expected, "{value:?}");
         }
-        assert!(door.auth.authenticate(client(), &HeaderMap::new()).await.is_err());
+        assert!(setup.auth.authenticate(client(), &HeaderMap::new()).await.is_err());
     }
 
     #[tokio::test]
     async fn a_changed_token_file_is_used_at_once_and_ends_logins() {
-        let door = Door::open(None);
-        let home = Home::open(Some(door.folder.path().to_owned())).unwrap();
+        let setup = AuthSetup::open(None);
+        let home = Home::open(Some(setup.folder.path().to_owned())).unwrap();
         let token = home.token().unwrap();
         let old = format!("Bearer {}", token.expose());
-        assert_eq!(door.status(header::AUTHORIZATION, &old).await, 200);
+        assert_eq!(setup.status(header::AUTHORIZATION, &old).await, 200);
         let headers = HeaderMap::from_iter([(header::AUTHORIZATION, old.parse().unwrap())]);
-        let principal = door.auth.authenticate(client(), &headers).await.unwrap();
-        assert!(door.auth.is_valid(&principal).await);
-        let login = door.auth.log_in(client(), token.expose()).await.unwrap();
+        let principal = setup.auth.authenticate(client(), &headers).await.unwrap();
+        assert!(setup.auth.is_valid(&principal).await);
+        let login = setup.auth.log_in(client(), token.expose()).await.unwrap();
         let cookie = format!("other=1; daoyou_18790={}", login.id);
-        assert_eq!(door.status(header::COOKIE, &cookie).await, 200);
+        assert_eq!(setup.status(header::COOKIE, &cookie).await, 200);
         fs::write(home.token_file(), "another\n").unwrap();
-        assert_eq!(door.status(header::AUTHORIZATION, &old).await, 401);
-        assert!(!door.auth.is_valid(&principal).await, "what it opened before ends");
-        assert_eq!(door.status(header::AUTHORIZATION, "Bearer another").await, 200);
-        assert_eq!(door.status(header::COOKIE, &cookie).await, 401);
-        let fresh = door.folder.path().join("fresh");
+        assert_eq!(setup.status(header::AUTHORIZATION, &old).await, 401);
+        assert!(!setup.auth.is_valid(&principal).await, "what it opened before ends");
+        assert_eq!(setup.status(header::AUTHORIZATION, "Bearer another").await, 200);
+        assert_eq!(setup.status(header::COOKIE, &cookie).await, 401);
+        let fresh = setup.folder.path().join("fresh");
         fs::write(&fresh, "renamed\n").unwrap();
         fs::rename(&fresh, home.token_file()).unwrap();
-        assert_eq!(door.status(header::AUTHORIZATION, "Bearer another").await, 401);
-        assert_eq!(door.status(header::AUTHORIZATION, "Bearer renamed").await, 200);
+        assert_eq!(setup.status(header::AUTHORIZATION, "Bearer another").await, 401);
+        assert_eq!(setup.status(header::AUTHORIZATION, "Bearer renamed").await, 200);
         fs::remove_file(home.token_file()).unwrap();
-        assert_eq!(door.status(header::AUTHORIZATION, "Bearer renamed").await, 401);
+        assert_eq!(setup.status(header::AUTHORIZATION, "Bearer renamed").await, 401);
     }
 
     #[tokio::test]
     async fn a_code_logs_in_once_and_for_a_minute() {
-        let door = Door::open(Some("right"));
-        let redeem = async |code: &str| door.auth.redeem(client(), code).await.map(|login| login.is_some());
-        let code = door.auth.new_code().unwrap();
+        let setup = AuthSetup::open(Some("right"));
+        let redeem = async |code: &str| setup.auth.redeem(client(), code).await.map(|login| login.is_some());
+        let code = setup.auth.new_code().unwrap();
         assert_eq!(redeem(&code).await, Ok(true));
         assert_eq!(redeem(&code).await, Ok(false), "once");
-        let code = door.auth.new_code().unwrap();
+        let code = setup.auth.new_code().unwrap();
         tokio::time::pause();
         tokio::time::advance(CODE_LIFETIME).await;
         tokio::time::resume();
         assert_eq!(redeem(&code).await, Ok(false), "too late");
-        let first = door.auth.new_code().unwrap();
-        let later: Vec<_> = (0..MAX_CODES).map(|_| door.auth.new_code().unwrap()).collect();
+        let first = setup.auth.new_code().unwrap();
+        let later: Vec<_> = (0..MAX_CODES).map(|_| setup.auth.new_code().unwrap()).collect();
         assert_eq!(redeem(&first).await, Ok(false), "replaced by later ones");
         assert_eq!(redeem(&later[MAX_CODES - 1]).await, Ok(true));
         for _ in 0..50 {
@@ -400,20 +400,20 @@ mod tests {
 
     #[tokio::test]
     async fn a_named_token_and_its_logins_end_when_it_is_revoked() {
-        let door = Door::open(Some("right"));
+        let setup = AuthSetup::open(Some("right"));
         let add = TokenChange::Add { name: "phone".to_owned(), scope: "chat".to_owned(), reuse: false };
-        let made = change_tokens(&door.auth.store, add).await.unwrap();
+        let made = change_tokens(&setup.auth.store, add).await.unwrap();
         let token = made["token"].as_str().unwrap();
         let headers = HeaderMap::from_iter([(header::AUTHORIZATION, format!("Bearer {token}").parse().unwrap())]);
-        let principal = door.auth.authenticate(client(), &headers).await.unwrap();
+        let principal = setup.auth.authenticate(client(), &headers).await.unwrap();
         assert_eq!((principal.name(), principal.scope), ("phone", TokenScope::Chat));
-        let login = door.auth.log_in(client(), token).await.unwrap();
+        let login = setup.auth.log_in(client(), token).await.unwrap();
         let cookie = format!("daoyou_18790={}", login.id);
-        assert_eq!(door.status(header::COOKIE, &cookie).await, 200);
-        assert!(door.auth.is_valid(&principal).await);
-        change_tokens(&door.auth.store, TokenChange::Revoke("phone".to_owned())).await.unwrap();
-        assert_eq!(door.status(header::COOKIE, &cookie).await, 401);
-        assert!(door.auth.authenticate(client(), &headers).await.is_err());
-        assert!(!door.auth.is_valid(&principal).await);
+        assert_eq!(setup.status(header::COOKIE, &cookie).await, 200);
+        assert!(setup.auth.is_valid(&principal).await);
+        change_tokens(&setup.auth.store, TokenChange::Revoke("phone".to_owned())).await.unwrap();
+        assert_eq!(setup.status(header::COOKIE, &cookie).await, 401);
+        assert!(setup.auth.authenticate(client(), &headers).await.is_err());
+        assert!(!setup.auth.is_valid(&principal).await);
     }
 }

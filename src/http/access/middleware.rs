@@ -12,7 +12,7 @@ use percent_encoding::percent_decode_str;
 use super::authenticator::Authenticator;
 use super::principal::{ClientCredential, Principal};
 use super::rules::{ScopeRule, scope_rule};
-use crate::http::error::internal;
+use crate::http::error::{FOREIGN_CHAT, internal, out_of_scope};
 use crate::store::{Connection, Store, checkpoints, inbox};
 
 /// The header that requests of the page carry. A page of another origin cannot set it without our consent, which it never gets.
@@ -75,9 +75,9 @@ impl AccessCheck {
         }
         let message = match rule {
             ScopeRule::Denied => format!("a token with the scope {} may not do this", principal.scope.as_str()),
-            _ => "this token may use only the chats that it began".to_owned(),
+            _ => FOREIGN_CHAT.to_owned(),
         };
-        Err(HttpError::new(StatusCode::FORBIDDEN, "scope", message))
+        Err(out_of_scope(message))
     }
 
     async fn is_own_turn(&self, principal: &Principal, turn: String) -> Result<bool, HttpError> {

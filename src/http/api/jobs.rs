@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::{DefaultBodyLimit, Path, Query};
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
 use daoyou_channels::settings::Span;
 use daoyou_channels::{HttpError, json};
@@ -40,19 +40,15 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
                 .patch(edit)
                 .delete(async |state: SharedState, Path(job)| apply(&state, JobChange::Remove(job)).await),
         )
-        .route(
-            "/api/cron/{job}/enable",
-            post(async |state: SharedState, Path(job)| apply(&state, JobChange::Enable(job)).await),
-        )
-        .route(
-            "/api/cron/{job}/disable",
-            post(async |state: SharedState, Path(job)| apply(&state, JobChange::Disable(job)).await),
-        )
-        .route(
-            "/api/cron/{job}/run",
-            post(async |state: SharedState, Path(job)| apply(&state, JobChange::Run(job)).await),
-        )
+        .route("/api/cron/{job}/enable", post_change(JobChange::Enable))
+        .route("/api/cron/{job}/disable", post_change(JobChange::Disable))
+        .route("/api/cron/{job}/run", post_change(JobChange::Run))
         .route("/api/cron/{job}/history", get(history))
+}
+
+/// Makes a change to the job that the path names.
+fn post_change(change: fn(String) -> JobChange) -> MethodRouter<Arc<AppState>> {
+    post(async move |state: SharedState, Path(job)| apply(&state, change(job)).await)
 }
 
 #[derive(Deserialize)]
@@ -65,18 +61,14 @@ async fn history(state: SharedState, Path(job): Path<String>, Query(params): Que
 }
 
 async fn edit(state: SharedState, Path(job): Path<String>, text: String) -> ApiResult {
-    match json::from_str(&text) {
-        Ok(fields) => apply(&state, JobChange::Edit { job, fields }).await,
-        Err(error) => Err(HttpError::bad_request(format!("the body is not JSON: {error}"))),
-    }
+    apply(&state, JobChange::Edit { job, fields: parse(&text)? }).await
 }
 
 /// Reads a job in words, or with its fields, and answers with its fields and its next times.
 async fn preview(state: SharedState, text: String) -> ApiResult {
     let context = state.jobs.get().context.clone();
     let now = Timestamp::now();
-    let mut asked: Value =
-        json::from_str(&text).map_err(|error| HttpError::bad_request(format!("the body is not JSON: {error}")))?;
+    let mut asked = parse(&text)?;
     if let Some(words) = asked.as_object_mut().and_then(|asked| asked.remove("text")) {
         let words = words.as_str().ok_or_else(|| HttpError::unprocessable("text: it is no text"))?.to_owned();
         let given = asked.as_object_mut().map(std::mem::take).unwrap_or_default();
@@ -141,10 +133,11 @@ fn after_order(text: &str) -> Option<&str> {
 }
 
 async fn add(state: SharedState, text: String) -> ApiResult {
-    match json::from_str(&text) {
-        Ok(job) => apply(&state, JobChange::Add(job)).await,
-        Err(error) => Err(HttpError::bad_request(format!("the body is not JSON: {error}"))),
-    }
+    apply(&state, JobChange::Add(parse(&text)?)).await
+}
+
+fn parse(text: &str) -> Result<Value, HttpError> {
+    json::from_str(text).map_err(|error| HttpError::bad_request(format!("the body is not JSON: {error}")))
 }
 
 async fn read(state: &AppState, query: JobQuery) -> ApiResult {

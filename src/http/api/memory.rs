@@ -5,10 +5,10 @@ use std::sync::Arc;
 use axum::extract::{DefaultBodyLimit, Path, Query};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use daoyou_channels::{HttpError, json};
+use daoyou_channels::HttpError;
 use serde::Deserialize;
 
-use super::response::{ApiResult, run_detached};
+use super::response::{ApiResult, parse_body, run_detached};
 use crate::http::limits::IMPORT_BODY_LIMIT;
 use crate::http::state::{AppState, SharedState};
 use crate::memory::MemorySelection;
@@ -92,7 +92,7 @@ async fn export(state: SharedState, Query(params): Query<Params>) -> ApiResult {
 }
 
 async fn add(state: SharedState, text: String) -> ApiResult {
-    apply(&state, MemoryChange::Add(parse(&text)?)).await
+    apply(&state, MemoryChange::Add(parse_body(&text)?)).await
 }
 
 #[derive(Deserialize)]
@@ -102,17 +102,13 @@ struct EditBody {
 }
 
 async fn edit(state: SharedState, Path(id): Path<String>, text: String) -> ApiResult {
-    let EditBody { content } = parse(&text)?;
+    let EditBody { content } = parse_body(&text)?;
     apply(&state, MemoryChange::Edit { id: parse_id(&id)?, text: content }).await
 }
 
 async fn forget(state: SharedState, text: String) -> ApiResult {
-    let Ids { ids } = parse(&text)?;
+    let Ids { ids } = parse_body(&text)?;
     apply(&state, MemoryChange::Forget(ids)).await
-}
-
-fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, HttpError> {
-    json::from_str(text).map_err(|error| HttpError::bad_request(format!("the body is not valid: {error}")))
 }
 
 fn parse_id(id: &str) -> Result<i64, HttpError> {

@@ -14,16 +14,17 @@ use std::sync::Arc;
 
 use axum::extract::{DefaultBodyLimit, Path, Query};
 use axum::http::StatusCode;
-use axum::routing::{delete, get, post};
+use axum::routing::{MethodRouter, delete, get, post};
 use axum::{Json, Router};
-use daoyou_channels::{HttpError, json as strict_json};
+use daoyou_channels::HttpError;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tracing::Level;
 
-use self::response::{ApiResult, run_detached};
+use self::response::{ApiResult, parse_body, run_detached};
 use super::access::Principal;
+use super::error::out_of_scope;
 use super::state::{AppState, SharedState};
 use super::{health, page};
 use crate::logging::RecentLog;
@@ -53,37 +54,27 @@ fn gateway_routes() -> Router<Arc<AppState>> {
         .route("/api/openapi.json", get(openapi::openapi))
         .route("/api/status", get(status))
         .route("/api/channels", get(async |state: SharedState| answer(&state, GatewayQuery::Channels).await))
-        .route(
-            "/api/channels/{name}/test",
-            get(async |state: SharedState, Path(name)| answer(&state, GatewayQuery::TestChannel(name)).await),
-        )
+        .route("/api/channels/{name}/test", get_named(GatewayQuery::TestChannel))
         .route("/api/models", get(models))
         .route("/api/tools", get(async |state: SharedState| answer(&state, GatewayQuery::Tools).await))
         .route("/api/skills", get(async |state: SharedState| answer(&state, GatewayQuery::Skills).await))
-        .route(
-            "/api/skills/{name}",
-            get(async |state: SharedState, Path(name)| answer(&state, GatewayQuery::Skill(name)).await),
-        )
+        .route("/api/skills/{name}", get_named(GatewayQuery::Skill))
         .route("/api/agents", get(async |state: SharedState| answer(&state, GatewayQuery::Agents).await))
-        .route(
-            "/api/agents/{name}",
-            get(async |state: SharedState, Path(name)| answer(&state, GatewayQuery::Agent(name)).await),
-        )
+        .route("/api/agents/{name}", get_named(GatewayQuery::Agent))
         .route("/api/mcp", get(async |state: SharedState| answer(&state, GatewayQuery::McpServers).await))
-        .route(
-            "/api/mcp/{name}/tools",
-            get(async |state: SharedState, Path(name)| answer(&state, GatewayQuery::McpTools(name)).await),
-        )
-        .route(
-            "/api/mcp/{name}/test",
-            get(async |state: SharedState, Path(name)| answer(&state, GatewayQuery::TestMcp(name)).await),
-        )
+        .route("/api/mcp/{name}/tools", get_named(GatewayQuery::McpTools))
+        .route("/api/mcp/{name}/test", get_named(GatewayQuery::TestMcp))
         .route("/api/tools/{name}/run", post(run_tool).layer(DefaultBodyLimit::max(ARGUMENTS_LIMIT)))
         .route("/api/prompt", get(prompt))
         .route("/api/cost", get(cost))
         .route("/api/config", get(async |state: SharedState| answer(&state, GatewayQuery::Config).await))
         .route("/api/logs", get(logs))
         .route("/api/checks", get(async |state: SharedState| answer(&state, GatewayQuery::Checks).await))
+}
+
+/// Answers a query about the thing that the path names.
+fn get_named(query: fn(String) -> GatewayQuery) -> MethodRouter<Arc<AppState>> {
+    get(async move |state: SharedState, Path(name)| answer(&state, query(name)).await)
 }
 
 async fn answer(state: &AppState, query: GatewayQuery) -> ApiResult {
@@ -98,8 +89,7 @@ struct ModelsParams {
 
 async fn models(state: SharedState, principal: Principal, Query(params): Query<ModelsParams>) -> ApiResult {
     if params.ask.is_some() && principal.scope != TokenScope::Admin {
-        let message = "a token with the scope read lists the models, and asks none";
-        return Err(HttpError::new(StatusCode::FORBIDDEN, "scope", message));
+        return Err(out_of_scope("a token with the scope read lists the models, and asks none"));
     }
     let scope = match params.ask {
         None => ProbeScope::None,
@@ -163,9 +153,7 @@ struct ToolCallBody {
 
 /// Runs a tool. A client that hangs up cancels the call, whose effects are committed nevertheless.
 async fn run_tool(state: SharedState, Path(name): Path<String>, text: String) -> ApiResult {
-    let body: Result<ToolCallBody, _> = strict_json::from_str(&text);
-    let ToolCallBody { arguments, raw, query } =
-        body.map_err(|error| HttpError::bad_request(format!("the body is not valid: {error}")))?;
+    let ToolCallBody { arguments, raw, query } = parse_body(&text)?;
     let (inspector, cancel) = (state.inspector.clone(), CancellationToken::new());
     let _guard = cancel.clone().drop_guard();
     let run = ManualToolRun { name, arguments, is_whole: raw, question: query };
@@ -201,9 +189,7 @@ struct TokenBody {
 }
 
 async fn add_token(state: SharedState, text: String) -> Result<(StatusCode, Json<Value>), HttpError> {
-    let body: Result<TokenBody, _> = strict_json::from_str(&text);
-    let TokenBody { name, scope, reuse } =
-        body.map_err(|error| HttpError::bad_request(format!("the body is not valid: {error}")))?;
+    let TokenBody { name, scope, reuse } = parse_body(&text)?;
     Ok((StatusCode::CREATED, Json(change_tokens(&state, TokenChange::Add { name, scope, reuse }).await?)))
 }
 

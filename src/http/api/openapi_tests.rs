@@ -102,6 +102,8 @@ fn routes_in_code() -> BTreeMap<String, CodeRoute> {
                 is_shared: false,
             });
             for (method, handler) in calls(handlers) {
+                // A helper for handlers of one form, such as `get_named`, begins with the method.
+                let method = method.split('_').next().unwrap();
                 if ["get", "post", "put", "patch", "delete", "any"].contains(&method) {
                     route.methods.insert(method.to_uppercase());
                     if let Some((name, fields)) = query_fields(code, file.parent().unwrap(), handler.trim()) {

@@ -1,13 +1,22 @@
 //! Answers of the API.
 
 use axum::Json;
-use daoyou_channels::HttpError;
+use daoyou_channels::{HttpError, json};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::http::error::internal;
 
 /// What a route of the API returns.
 pub type ApiResult = Result<Json<Value>, HttpError>;
+
+/// Reads a JSON body.
+///
+/// # Errors
+/// 400 if it is not JSON, does not fit `T`, or has an object with a key twice.
+pub fn parse_body<T: DeserializeOwned>(text: &str) -> Result<T, HttpError> {
+    json::from_str(text).map_err(|error| HttpError::bad_request(format!("the body is not valid: {error}")))
+}
 
 /// Runs `work` to its end even if the client disconnects, so that what follows a commit is not left out.
 pub async fn run_detached<T, F>(work: F) -> Result<T, HttpError>

@@ -10,7 +10,8 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use daoyou_channels::trust::{Author, SenderListing, trust_of};
 use daoyou_channels::{
-    AcceptExtras, HttpError, InboundMessage, Inbox, MessageState, MessageStatus, SessionKey, json as strict_json,
+    AcceptExtras, Acceptance, HttpError, InboundMessage, Inbox, MessageState, MessageStatus, SessionKey,
+    json as strict_json,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -186,8 +187,7 @@ async fn list_turns(
     Query(TurnsParams { session, limit }): Query<TurnsParams>,
 ) -> ApiResult {
     if principal.is_confined() && !session.as_deref().is_some_and(|session| principal.may_use(session)) {
-        let message = "this token may list the turns of a chat that it began: ?session=KEY";
-        return Err(HttpError::new(StatusCode::FORBIDDEN, "scope", message));
+        return Err(error::out_of_scope("this token may list the turns of a chat that it began: ?session=KEY"));
     }
     read(&state, StoreQuery::Turns { session, limit: limit.map(|limit| limit.min(LIST_LIMIT)) }).await
 }
@@ -245,9 +245,8 @@ fn parse<T: DeserializeOwned>(text: &str) -> Result<T, HttpError> {
 async fn accept(
     State(state): SharedState,
     UniqueJson(message): UniqueJson<InboundMessage>,
-) -> Result<Response, HttpError> {
-    let acceptance = state.inbox.accept(message, AcceptExtras::default()).await?;
-    Ok((StatusCode::ACCEPTED, Json(acceptance)).into_response())
+) -> Result<(StatusCode, Json<Acceptance>), HttpError> {
+    Ok((StatusCode::ACCEPTED, Json(state.inbox.accept(message, AcceptExtras::default()).await?)))
 }
 
 #[derive(Deserialize)]
@@ -261,8 +260,7 @@ async fn message(
     State(state): SharedState,
     Path(id): Path<Uuid>,
     Query(params): Query<WaitParams>,
-) -> Result<Response, HttpError> {
+) -> Result<Json<MessageState>, HttpError> {
     let limit = Duration::from_secs(params.wait).min(WAIT_LIMIT);
-    let message = state.inbox.wait(id, limit).await?.ok_or_else(|| not_found("such message"))?;
-    Ok(Json(message).into_response())
+    state.inbox.wait(id, limit).await?.map(Json).ok_or_else(|| not_found("such message"))
 }

@@ -17,8 +17,9 @@ use super::channel::PAGE_CHANNEL;
 use super::files::attachments_of;
 use crate::http::access::Principal;
 use crate::http::api::UniqueJson;
+use crate::http::error::{FOREIGN_CHAT, out_of_scope};
 use crate::http::state::{AppState, SharedState};
-use crate::phrases::{Locale, Phrases};
+use crate::phrases::Phrases;
 use crate::query::sessions::page_chat_of_session;
 use crate::store::{Connection, Durability, messages};
 
@@ -34,15 +35,18 @@ pub fn routes() -> Router<Arc<AppState>> {
     Router::new()
         .route("/api/me", get(me))
         .route("/api/chat", post(chat))
-        .route("/api/commands", get(async |State(state): SharedState| Json(commands(Phrases::of(locale(&state)).help))))
+        .route(
+            "/api/commands",
+            get(async |State(state): SharedState| Json(commands(Phrases::of(language(&state)).help))),
+        )
         .route("/api/sessions/{key}", patch(rename))
         .route("/api/sessions/{key}/stop", post(stop))
 }
 
 async fn me(State(state): SharedState, principal: Principal) -> Json<Value> {
-    let locale = match locale(&state) {
-        Locale::En => "en",
-        Locale::Zh => "zh",
+    let locale = match language(&state) {
+        Language::En => "en",
+        Language::Zh => "zh",
     };
     Json(json!({
         "name": principal.name(),
@@ -52,11 +56,8 @@ async fn me(State(state): SharedState, principal: Principal) -> Json<Value> {
     }))
 }
 
-fn locale(state: &AppState) -> Locale {
-    match state.jobs.get().context.language {
-        Language::En => Locale::En,
-        Language::Zh => Locale::Zh,
-    }
+fn language(state: &AppState) -> Language {
+    state.jobs.get().context.language
 }
 
 /// Returns the slash commands of a help text, whose lines are "- `/NAME ARGUMENTS` - HELP", with one or more commands.
@@ -106,8 +107,7 @@ async fn chat(
     }
     if principal.is_confined() && (body.agent.is_some() || body.model.is_some()) {
         // A route may give its sender an agent with limits, and the owner pays for the model.
-        let message = "agent, model: a token with the scope chat has those of its chats";
-        return Err(HttpError::new(StatusCode::FORBIDDEN, "scope", message));
+        return Err(out_of_scope("agent, model: a token with the scope chat has those of its chats"));
     }
     let mut message = message_of(&principal, body.session.as_deref(), text)?;
     // Ids of different clients are different messages.
@@ -146,8 +146,7 @@ fn message_of(principal: &Principal, session: Option<&str>, text: &str) -> Resul
         return Err(HttpError::unprocessable(message));
     }
     if !principal.may_use(&session) {
-        let message = "this token may use only the chats that it began";
-        return Err(HttpError::new(StatusCode::FORBIDDEN, "scope", message));
+        return Err(out_of_scope(FOREIGN_CHAT));
     }
     let (sender, trust) = principal.sender();
     let mut message = InboundMessage::text(PAGE_CHANNEL, page_chat_of_session(&session), &sender, trust, text);
@@ -203,14 +202,14 @@ mod tests {
 
     #[test]
     fn every_command_of_the_help_is_listed() {
-        for locale in [Locale::En, Locale::Zh] {
-            let help = Phrases::of(locale).help;
+        for language in [Language::En, Language::Zh] {
+            let help = Phrases::of(language).help;
             let listed = commands(help);
             let names: Vec<_> = listed.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
             assert_eq!(names.len(), help.matches("`/").count(), "{names:?}");
             assert!(names.contains(&"/deny") && names.contains(&"/mcp"), "{names:?}");
         }
-        let listed = commands(Phrases::of(Locale::En).help);
+        let listed = commands(Phrases::of(Language::En).help);
         assert_eq!(
             listed[2],
             json!({"name": "/approve", "usage": "/approve ID [session]", "help": "answer what waits for your approval"})

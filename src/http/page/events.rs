@@ -17,6 +17,7 @@ use serde_json::json;
 
 use super::hub::{EventCursor, PageEvent, PageEvents, PageReader};
 use crate::http::access::{Principal, StreamAccess};
+use crate::http::error::{FOREIGN_CHAT, out_of_scope};
 use crate::http::state::{AppState, SharedState};
 
 /// When a page reconnects, in milliseconds, unless it decides itself.
@@ -40,8 +41,7 @@ async fn events(
     headers: HeaderMap,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, HttpError> {
     if params.session.as_deref().is_some_and(|session| !principal.may_use(session)) {
-        let message = "this token may use only the chats that it began";
-        return Err(HttpError::new(StatusCode::FORBIDDEN, "scope", message));
+        return Err(out_of_scope(FOREIGN_CHAT));
     }
     let Some(reader) = state.page.read(principal.token.as_deref()) else {
         let message = "too many pages are open; close one";
@@ -99,10 +99,7 @@ impl PageStream {
                 return Some(event);
             }
             // A batch may have nothing for this page.
-            if self.fill() {
-                continue;
-            }
-            if !self.ready.is_empty() {
+            if self.fill() || !self.ready.is_empty() {
                 continue;
             }
             tokio::select! {

@@ -21,12 +21,12 @@ pub fn open_routes(auth: Arc<Authenticator>) -> Router {
     Router::new().route("/api/login", post(log_in)).route("/login", get(redeem)).with_state(auth)
 }
 
-/// What needs a login.
-pub fn routes(auth: Arc<Authenticator>) -> Router {
+/// The route behind the access check that only clients on TCP have.
+pub fn login_routes(auth: Arc<Authenticator>) -> Router {
     Router::new().route("/api/logout", post(log_out)).with_state(auth)
 }
 
-/// `/api/page/code`, for the control socket: a code that logs in once.
+/// `/api/page/code`, which only clients of the control socket have: a code that logs in once.
 pub fn code_routes(state: Arc<AppState>) -> Router {
     Router::new().route("/api/page/code", post(new_code)).with_state(state)
 }

@@ -13,6 +13,7 @@ mod login;
 pub use channel::{PAGE_CHANNEL, PageChannel};
 pub use files::sweep_uploads;
 pub use hub::PageHub;
+pub use login::{code_routes, login_routes};
 
 use std::sync::Arc;
 
@@ -35,16 +36,6 @@ pub fn open_routes(auth: Arc<Authenticator>) -> Router {
 /// The routes behind the access check.
 pub fn api_routes() -> Router<Arc<AppState>> {
     chat::routes().merge(files::routes()).merge(events::routes()).merge(live::routes())
-}
-
-/// The routes behind the access check that only clients on TCP have.
-pub fn login_routes(auth: Arc<Authenticator>) -> Router {
-    login::routes(auth)
-}
-
-/// The routes that only clients of the control socket have.
-pub fn control_routes(state: Arc<AppState>) -> Router {
-    login::code_routes(state)
 }
 
 /// Adds the headers that confine what a browser does with an answer. A route may have set a stricter policy.

@@ -1,12 +1,10 @@
 //! Assembles an answer from the data of its events, in order. No IO.
 
-use std::borrow::Cow;
-
 use serde_json::{Value, json};
 
 use super::wire::{CacheWrites, Count, WireBlock, WireDelta, WireEvent, is_ping, is_unknown};
 use crate::chat::{Reasoning, ToolCall, Usage};
-use crate::llm::remote::{Assemble, AttemptError, ToolNames, is_json_object, shorten};
+use crate::llm::remote::{Assemble, AttemptError, ToolNames, is_json_object, shorten, unique_call_id};
 use crate::llm::{ChatResponse, Delta, DeltaSink, LlmErrorKind};
 
 /// The most blocks, tool calls among them, that one answer may hold.
@@ -127,16 +125,17 @@ impl<'a> AnthropicAssembler<'a> {
 
     fn begin(&mut self, index: u64, block: WireBlock<'_>, sink: &dyn DeltaSink) -> Result<(), AttemptError> {
         if self.blocks.len() >= BLOCKS_LIMIT {
-            let message = format!("the answer holds more than {BLOCKS_LIMIT} blocks");
-            return Err(AttemptError::new(LlmErrorKind::Parse, message));
+            return Err(AttemptError::parse(format!("the answer holds more than {BLOCKS_LIMIT} blocks")));
         }
+        let mut first = WireDelta::default();
         let made = match block.kind.as_ref() {
-            "text" => PartialBlock::Text(self.text(&block.text.unwrap_or_default(), sink)?),
+            "text" => {
+                first.text = block.text;
+                PartialBlock::Text(String::new())
+            }
             THINKING => {
-                let text = self.thought(&block.thinking.unwrap_or_default(), sink)?;
-                let signature = block.signature.map(Cow::into_owned);
-                self.grow(signature.as_deref().unwrap_or_default())?;
-                PartialBlock::Thinking { text, signature }
+                (first.thinking, first.signature) = (block.thinking, block.signature);
+                PartialBlock::Thinking { text: String::new(), signature: None }
             }
             "redacted_thinking" => {
                 let data = block.data.unwrap_or_default().into_owned();
@@ -147,17 +146,19 @@ impl<'a> AnthropicAssembler<'a> {
             _ => PartialBlock::Other,
         };
         self.blocks.push((index, made));
-        Ok(())
+        self.add(index, first, sink)
     }
 
     fn begin_call(&mut self, block: WireBlock<'_>, sink: &dyn DeltaSink) -> Result<PartialToolUse, AttemptError> {
         let name = block.name.unwrap_or_default();
         if name.is_empty() {
-            return Err(AttemptError::new(LlmErrorKind::Parse, "a tool call came without a name"));
+            return Err(AttemptError::parse("a tool call came without a name"));
         }
         let input = block.input.unwrap_or_default();
         let first_input = if input.is_empty() { String::new() } else { Value::Object(input).to_string() };
-        let id = self.unique_id(&block.id.unwrap_or_default());
+        let is_taken =
+            |id: &str| self.blocks.iter().any(|(_, block)| matches!(block, PartialBlock::Call(call) if call.id == id));
+        let id = unique_call_id(&block.id.unwrap_or_default(), self.blocks.len() + 1, is_taken);
         for part in [name.as_ref(), &first_input, &id] {
             self.grow(part)?;
         }
@@ -166,27 +167,12 @@ impl<'a> AnthropicAssembler<'a> {
         Ok(call)
     }
 
-    fn unique_id(&self, sent: &str) -> String {
-        let is_taken = |id: &str| self.calls().any(|call| call.id == id);
-        if !sent.is_empty() && !is_taken(sent) {
-            return sent.to_owned();
-        }
-        (self.blocks.len() + 1..).map(|number| format!("call_{number}")).find(|id| !is_taken(id)).unwrap_or_default()
-    }
-
-    fn calls(&self) -> impl Iterator<Item = &PartialToolUse> {
-        self.blocks.iter().filter_map(|(_, block)| match block {
-            PartialBlock::Call(call) => Some(call),
-            _ => None,
-        })
-    }
-
     fn add(&mut self, index: u64, delta: WireDelta<'_>, sink: &dyn DeltaSink) -> Result<(), AttemptError> {
         for piece in [&delta.text, &delta.thinking, &delta.signature, &delta.partial_json].into_iter().flatten() {
             self.grow(piece)?;
         }
         let Some((_, block)) = self.blocks.iter_mut().rev().find(|(other, _)| *other == index) else {
-            return Err(AttemptError::new(LlmErrorKind::Parse, "a piece came of a block that has not begun"));
+            return Err(AttemptError::parse("a piece came of a block that has not begun"));
         };
         match block {
             PartialBlock::Text(text) => {
@@ -212,27 +198,10 @@ impl<'a> AnthropicAssembler<'a> {
         Ok(())
     }
 
-    fn text(&mut self, text: &str, sink: &dyn DeltaSink) -> Result<String, AttemptError> {
-        self.grow(text)?;
-        if !text.is_empty() {
-            sink.delta(Delta::Text(text));
-        }
-        Ok(text.to_owned())
-    }
-
-    fn thought(&mut self, text: &str, sink: &dyn DeltaSink) -> Result<String, AttemptError> {
-        self.grow(text)?;
-        if !text.is_empty() {
-            sink.delta(Delta::Reasoning(text));
-        }
-        Ok(text.to_owned())
-    }
-
     fn grow(&mut self, piece: &str) -> Result<(), AttemptError> {
         self.size += piece.len();
         if self.size > self.limit {
-            let message = format!("the answer is longer than {} bytes", self.limit);
-            return Err(AttemptError::new(LlmErrorKind::Parse, message));
+            return Err(AttemptError::too_long(self.limit));
         }
         Ok(())
     }
@@ -273,10 +242,7 @@ impl Assemble for AnthropicAssembler<'_> {
         match serde_json::from_str(piece) {
             Ok(event) => self.take(event, sink),
             Err(_) if is_unknown(piece) => Ok(()),
-            Err(error) => {
-                let message = format!("unreadable answer ({error}): {}", shorten(piece));
-                Err(AttemptError::new(LlmErrorKind::Parse, message).publicly("unreadable answer"))
-            }
+            Err(error) => Err(AttemptError::unreadable(&error, piece)),
         }
     }
 

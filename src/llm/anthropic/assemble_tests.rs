@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::llm::remote::notes::Notes;
+use crate::llm::provider::DeltaRecorder;
 use crate::sse::SseReader;
 
 const LIMIT: usize = 10_000;
@@ -12,11 +12,11 @@ fn assemble(events: &[Value]) -> Result<ChatResponse, AttemptError> {
 
 fn noted(events: &[Value]) -> (String, Result<ChatResponse, AttemptError>) {
     let names = ToolNames::default();
-    let notes = Notes::default();
+    let notes = DeltaRecorder::default();
     let mut assembler = AnthropicAssembler::new(&names, LIMIT);
     let pushed = events.iter().try_for_each(|event| assembler.push(&event.to_string(), &notes));
     let result = pushed.and_then(|()| Box::new(assembler).into_response("asked"));
-    (notes.0.into_inner().unwrap(), result)
+    (notes.0.into_inner(), result)
 }
 
 fn start() -> Value {
@@ -149,13 +149,13 @@ fn a_whole_answer_is_the_same() {
         ],
         "usage": {"input_tokens": 10, "cache_read_input_tokens": 200, "cache_creation_input_tokens": 30, "output_tokens": 55}});
     let names = ToolNames::default();
-    let notes = Notes::default();
+    let notes = DeltaRecorder::default();
     let mut assembler = AnthropicAssembler::new(&names, LIMIT);
     assembler.push_whole(body.to_string().as_bytes(), &notes).unwrap();
     let mut expected = full_response();
     expected.tool_calls[0].arguments = "{\"path\":\"ab\"}".to_owned();
     assert_eq!(Box::new(assembler).into_response("asked").unwrap(), expected);
-    assert_eq!(notes.0.into_inner().unwrap(), "(Hm, 世界)Hello<read toolu_1><list toolu_2>");
+    assert_eq!(notes.0.into_inner(), "(Hm, 世界)Hello<read toolu_1><list toolu_2>");
 }
 
 #[test]
@@ -322,7 +322,7 @@ proptest! {
         cuts.extend([0, bytes.len()]);
         cuts.sort_unstable();
         let names = ToolNames::default();
-        let notes = Notes::default();
+        let notes = DeltaRecorder::default();
         let mut assembler = AnthropicAssembler::new(&names, LIMIT);
         let mut reader = SseReader::new(LIMIT);
         for pair in cuts.windows(2) {
@@ -333,6 +333,6 @@ proptest! {
         }
         prop_assert!(assembler.is_done());
         prop_assert_eq!(Box::new(assembler).into_response("asked").unwrap(), full_response());
-        prop_assert_eq!(notes.0.into_inner().unwrap(), "(Hm, )(世界)Hello<read toolu_1><list toolu_2>");
+        prop_assert_eq!(notes.0.into_inner(), "(Hm, )(世界)Hello<read toolu_1><list toolu_2>");
     }
 }

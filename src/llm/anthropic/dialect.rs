@@ -4,10 +4,10 @@ use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::Value;
 
 use super::assemble::AnthropicAssembler;
-use super::parameters::LearnedParameters;
+use super::parameters::ModelParameters;
 use super::wire::{AnthropicRequest, LEAST_THINKING, RequestOptions, definitions};
-use crate::llm::remote::{Assemble, AttemptError, Dialect, ToolNames, ToolSerializer};
-use crate::llm::{ChatRequest, LlmErrorKind};
+use crate::llm::ChatRequest;
+use crate::llm::remote::{Assemble, Dialect, LearnedByModel, ToolNames, ToolSerializer};
 
 static HEADERS: [(HeaderName, HeaderValue); 1] =
     [(HeaderName::from_static("anthropic-version"), HeaderValue::from_static("2023-06-01"))];
@@ -17,7 +17,7 @@ pub struct AnthropicDialect {
     provider: String,
     /// The most tokens for reasoning, if its models are to reason.
     thinking: Option<u32>,
-    lessons: LearnedParameters,
+    learned: LearnedByModel<ModelParameters>,
     written: ToolSerializer<()>,
 }
 
@@ -32,8 +32,8 @@ impl AnthropicDialect {
             return Err(format!("thinking: must be 0 (off) or at least {LEAST_THINKING} tokens"));
         }
         let thinking = Some(thinking).filter(|budget| *budget > 0);
-        let (lessons, written) = (LearnedParameters::default(), ToolSerializer::default());
-        Ok(Self { provider: provider.to_owned(), thinking, lessons, written })
+        let (learned, written) = (LearnedByModel::default(), ToolSerializer::default());
+        Ok(Self { provider: provider.to_owned(), thinking, learned, written })
     }
 }
 
@@ -50,21 +50,15 @@ impl Dialect for AnthropicDialect {
         &HEADERS
     }
 
-    fn body(&self, request: &ChatRequest, names: &ToolNames, stream: bool) -> Result<Vec<u8>, AttemptError> {
-        let learned = self.lessons.of(&request.model);
-        let manner = RequestOptions { provider: &self.provider, thinking: self.thinking, learned, stream };
-        self.written
-            .get(&request.tools, (), || definitions(&request.tools, names))
-            .and_then(|tools| AnthropicRequest::new(request, names, manner, tools))
-            .and_then(|request| serde_json::to_vec(&request))
-            .map_err(|error| {
-                AttemptError::new(LlmErrorKind::BadRequest, format!("the request cannot be written: {error}"))
-            })
+    fn body(&self, request: &ChatRequest, names: &ToolNames, stream: bool) -> serde_json::Result<Vec<u8>> {
+        let learned = self.learned.get(&request.model).unwrap_or_default();
+        let options = RequestOptions { provider: &self.provider, thinking: self.thinking, learned, stream };
+        let tools = self.written.get(&request.tools, (), || definitions(&request.tools, names))?;
+        serde_json::to_vec(&AnthropicRequest::new(request, names, options, tools)?)
     }
 
-    fn learn(&self, model: &str, sent: &[u8], refusal: &str) -> Option<&'static str> {
-        let sent: Value = serde_json::from_slice(sent).ok()?;
-        self.lessons.learn(model, &sent, refusal)
+    fn learn(&self, model: &str, sent: &Value, refusal: &str) -> Option<&'static str> {
+        self.learned.learn(model, ModelParameters::default(), |known| known.learn(sent, refusal))
     }
 
     fn next_models(&self, list: &Value) -> Option<(&'static str, String)> {

@@ -10,9 +10,7 @@ use super::*;
 use crate::chat::ChatMessage;
 use crate::llm::remote::RemoteProvider;
 use crate::llm::remote::fake_service::{FakeService, Then, broken_stream, status, stream};
-use crate::llm::{
-    ChatResponse, Images, LlmError, Models, NoDeltas, OfflineProvider, Provider, ProviderConfig, ProviderKind,
-};
+use crate::llm::{ChatResponse, LlmError, LlmErrorKind, Models, NoDeltas, Provider, ProviderConfig, ProviderKind};
 
 const KEY: &str = "sk-canary-0123456789";
 const HELLO: &[&str] = &[
@@ -38,12 +36,9 @@ fn provider(url: &str, change: impl FnOnce(&mut ProviderConfig)) -> RemoteProvid
 async fn ask(provider: &RemoteProvider) -> Result<ChatResponse, LlmError> {
     let request = ChatRequest {
         model: "m".to_owned(),
-        system: "".into(),
         messages: vec![ChatMessage::user("hi")],
-        images: Images::default(),
-        tools: Arc::new([]),
         temperature: Some(0.5),
-        max_tokens: None,
+        ..ChatRequest::default()
     };
     provider.chat(&request, &NoDeltas).await
 }
@@ -129,7 +124,7 @@ async fn the_known_service_speaks_it_by_its_name() {
         let (base_url, api_key) = (Some(service.url.clone()), Some(Secret::new(KEY)));
         let config = ProviderConfig { kind, base_url, api_key, ..ProviderConfig::default() };
         let configs = [("anthropic".to_owned(), config)].into();
-        let models = Models::build(&configs, |_| None, Arc::new(OfflineProvider)).unwrap();
+        let models = Models::build(&configs, |_| None).unwrap();
         let (_, provider) = models.services().find(|(name, _)| *name == "anthropic").unwrap();
         provider.models(Duration::from_secs(5)).await.unwrap();
         assert!(service.next_request().await.contains(&format!("{header}{KEY}\r\n")), "{kind:?}");

@@ -1,13 +1,7 @@
 //! Which parameters models take, learned from their refusals: they change with each generation, and no table knows
 //! future models or those of other vendors.
 
-use std::collections::BTreeMap;
-
-use parking_lot::Mutex;
 use serde_json::Value;
-
-/// The most models that are remembered.
-const MODELS_LIMIT: usize = 256;
 
 /// How a model is asked to reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +29,7 @@ impl Default for ModelParameters {
 
 impl ModelParameters {
     /// Learns from the refusal of a body; returns a description if it is new.
-    fn learn(&mut self, sent: &Value, refusal: &str) -> Option<&'static str> {
+    pub(super) fn learn(&mut self, sent: &Value, refusal: &str) -> Option<&'static str> {
         const UNSUPPORTED: [&str; 5] = ["support", "deprecated", "not permitted", "not allowed", "expected tags"];
         let words = refusal.to_lowercase();
         let is_refused = |field: &str| sent.get(field).is_some() && words.contains(field);
@@ -49,30 +43,6 @@ impl ModelParameters {
             return Some(if adapts { "as much thinking as it finds right" } else { "no thinking" });
         }
         (is_refused("temperature") && std::mem::replace(&mut self.takes_temperature, false)).then_some("no temperature")
-    }
-}
-
-/// What is known of each model of a provider, while the process lives.
-#[derive(Debug, Default)]
-pub(super) struct LearnedParameters {
-    by_model: Mutex<BTreeMap<String, ModelParameters>>,
-}
-
-impl LearnedParameters {
-    pub(super) fn of(&self, model: &str) -> ModelParameters {
-        self.by_model.lock().get(model).copied().unwrap_or_default()
-    }
-
-    /// Learns from the refusal of the body `sent` what `model` takes; returns a description if it is new.
-    pub(super) fn learn(&self, model: &str, sent: &Value, refusal: &str) -> Option<&'static str> {
-        let mut by_model = self.by_model.lock();
-        let mut learned = by_model.get(model).copied().unwrap_or_default();
-        let change = learned.learn(sent, refusal)?;
-        if by_model.len() >= MODELS_LIMIT && !by_model.contains_key(model) {
-            by_model.pop_first();
-        }
-        by_model.insert(model.to_owned(), learned);
-        Some(change)
     }
 }
 
@@ -93,7 +63,7 @@ mod tests {
             "HTTP 400: messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `text`.";
         let (cold, warm, thoughtful) =
             (json!({}), json!({"temperature": 0.5}), json!({"thinking": {"type": "enabled"}}));
-        let lessons = LearnedParameters::default();
+        let mut known = ModelParameters::default();
         for (sent, words, change, thinking, takes_temperature) in [
             (&thoughtful, other, None, Budget, true),
             (&cold, enabled, None, Budget, true),
@@ -103,13 +73,8 @@ mod tests {
             (&thoughtful, none, Some("no thinking"), Refused, false),
             (&cold, none, None, Refused, false),
         ] {
-            assert_eq!(lessons.learn("m", sent, words), change, "{words}");
-            assert_eq!(lessons.of("m"), ModelParameters { thinking, takes_temperature }, "{words}");
+            assert_eq!(known.learn(sent, words), change, "{words}");
+            assert_eq!(known, ModelParameters { thinking, takes_temperature }, "{words}");
         }
-        assert_eq!(lessons.of("n"), ModelParameters::default());
-        for n in 0..MODELS_LIMIT + 10 {
-            lessons.learn(&n.to_string(), &warm, temperature);
-        }
-        assert_eq!(lessons.by_model.lock().len(), MODELS_LIMIT);
     }
 }

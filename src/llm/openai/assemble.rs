@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::quirks::ReasoningField;
 use super::wire::{OpenaiWireMessage, WireAnswer, WireCall, WireFunction, call_block};
 use crate::chat::{Reasoning, ToolCall, Usage};
-use crate::llm::remote::{Assemble, AttemptError, ToolNames, is_json_object, shorten};
+use crate::llm::remote::{Assemble, AttemptError, ToolNames, is_json_object, unique_call_id};
 use crate::llm::{ChatResponse, Delta, DeltaSink, LlmErrorKind};
 
 /// The most calls that one answer may hold.
@@ -206,15 +206,10 @@ impl<'a> OpenaiAssembler<'a> {
 
     fn begin_call(&mut self, index: Option<u64>, sent_id: &str) -> Result<usize, AttemptError> {
         if self.calls.len() >= CALLS_LIMIT {
-            let message = format!("the answer holds more than {CALLS_LIMIT} tool calls");
-            return Err(AttemptError::new(LlmErrorKind::Parse, message));
+            return Err(AttemptError::parse(format!("the answer holds more than {CALLS_LIMIT} tool calls")));
         }
         let is_taken = |id: &str| self.calls.iter().any(|call| call.id == id);
-        let id = if sent_id.is_empty() || is_taken(sent_id) {
-            (self.calls.len() + 1..).map(|number| format!("call_{number}")).find(|id| !is_taken(id)).unwrap_or_default()
-        } else {
-            sent_id.to_owned()
-        };
+        let id = unique_call_id(sent_id, self.calls.len() + 1, is_taken);
         self.calls.push(PartialCall {
             index,
             sent_id: sent_id.to_owned(),
@@ -229,8 +224,7 @@ impl<'a> OpenaiAssembler<'a> {
     fn grow(&mut self, bytes: usize) -> Result<(), AttemptError> {
         self.size += bytes;
         if self.size > self.limit {
-            let message = format!("the answer is longer than {} bytes", self.limit);
-            return Err(AttemptError::new(LlmErrorKind::Parse, message));
+            return Err(AttemptError::too_long(self.limit));
         }
         Ok(())
     }
@@ -267,7 +261,8 @@ impl Assemble for OpenaiAssembler<'_> {
             self.done = true;
             return Ok(());
         }
-        let answer: WireAnswer<'_> = serde_json::from_str(piece).map_err(|error| unreadable(&error, piece))?;
+        let answer: WireAnswer<'_> =
+            serde_json::from_str(piece).map_err(|error| AttemptError::unreadable(&error, piece))?;
         check_error(&answer, piece)?;
         if self.model.is_empty() && !answer.model.is_empty() {
             answer.model.as_str().clone_into(&mut self.model);
@@ -310,7 +305,7 @@ impl Assemble for OpenaiAssembler<'_> {
             ));
         }
         if !self.has_choice {
-            return Err(AttemptError::new(LlmErrorKind::Parse, "there is no answer in what the service sent"));
+            return Err(AttemptError::parse("there is no answer in what the service sent"));
         }
         let truncated = self.finish == Some(FinishReason::Length);
         if truncated {
@@ -318,7 +313,7 @@ impl Assemble for OpenaiAssembler<'_> {
             self.calls.retain(|call| !call.name.is_empty() && is_json_object(&call.arguments));
         }
         if self.calls.iter().any(|call| call.name.is_empty()) {
-            return Err(AttemptError::new(LlmErrorKind::Parse, "a tool call came without a name"));
+            return Err(AttemptError::parse("a tool call came without a name"));
         }
         if self.finish == Some(FinishReason::Filter) && self.text.is_empty() && self.calls.is_empty() {
             return Err(AttemptError::new(LlmErrorKind::Refused, "the service's content filter withheld the answer"));
@@ -344,11 +339,6 @@ impl PartialCall {
         let arguments = if self.arguments.trim().is_empty() { "{}".to_owned() } else { self.arguments };
         ToolCall { id: self.id, name: self.name, arguments }
     }
-}
-
-fn unreadable(error: &serde_json::Error, piece: &str) -> AttemptError {
-    AttemptError::new(LlmErrorKind::Parse, format!("unreadable answer ({error}): {}", shorten(piece)))
-        .publicly("unreadable answer")
 }
 
 fn check_error(answer: &WireAnswer<'_>, piece: &str) -> Result<(), AttemptError> {

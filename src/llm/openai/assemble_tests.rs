@@ -3,7 +3,7 @@ use serde_json::json;
 
 use super::*;
 use crate::llm::NoDeltas;
-use crate::llm::remote::notes::Notes;
+use crate::llm::provider::DeltaRecorder;
 
 const LIMIT: usize = 10_000;
 
@@ -222,7 +222,7 @@ fn a_whole_answer_goes_the_same_way_and_the_sink_hears_it() {
                        {"id": "a", "function": {"name": "x", "arguments": ""}}]},
         "finish_reason": "stop"}], "usage": {"prompt_tokens": 1, "completion_tokens": 2, "prompt_cache_hit_tokens": 1}});
     let names = ToolNames::default();
-    let notes = Notes::default();
+    let notes = DeltaRecorder::default();
     let mut assembler = OpenaiAssembler::new(&names, LIMIT);
     assembler.push_whole(body.to_string().as_bytes(), &notes).unwrap();
     let response = Box::new(assembler).into_response("asked").unwrap();
@@ -231,7 +231,7 @@ fn a_whole_answer_goes_the_same_way_and_the_sink_hears_it() {
         ("Hi", vec!["x({})#a".to_owned(), "x({})#call_2".to_owned()])
     );
     assert_eq!(response.usage, Usage { input_tokens: 1, output_tokens: 2, cached_tokens: 1, ..Usage::default() });
-    assert_eq!(notes.0.into_inner().unwrap(), "(hm)Hi<x a><x call_2>");
+    assert_eq!(notes.0.into_inner(), "(hm)Hi<x a><x call_2>");
 }
 
 /// Deltas of any kind, in any order, most of them wrong in some way.

@@ -1,8 +1,5 @@
 //! Chat completions as a dialect.
 
-use std::collections::HashMap;
-
-use parking_lot::Mutex;
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use serde_json::Value;
@@ -10,12 +7,9 @@ use serde_json::Value;
 use super::assemble::OpenaiAssembler;
 use super::quirks::{FixedQuirks, Quirks, ToolForm};
 use super::wire::{OpenaiRequest, definitions};
-use crate::llm::remote::{Assemble, AttemptError, Dialect, ToolNames, ToolSerializer};
-use crate::llm::services::{KnownService, ServiceRules};
-use crate::llm::{ChatRequest, LlmErrorKind, ProviderConfig};
-
-/// The most models that are remembered.
-const MODELS_LIMIT: usize = 256;
+use crate::llm::remote::{Assemble, Dialect, LearnedByModel, ToolNames, ToolSerializer};
+use crate::llm::services::{KnownService, USUAL_RULES};
+use crate::llm::{ChatRequest, ProviderConfig};
 
 /// The dialect of one service.
 pub struct OpenaiDialect {
@@ -23,8 +17,8 @@ pub struct OpenaiDialect {
     provider: String,
     settled: FixedQuirks,
     first: Quirks,
-    /// Models that refused the first attempt. Not stored: a new process learns anew.
-    learned: Mutex<HashMap<String, Quirks>>,
+    /// Models that refused the first attempt.
+    learned: LearnedByModel<Quirks>,
     written: ToolSerializer<ToolForm>,
 }
 
@@ -33,20 +27,19 @@ impl OpenaiDialect {
     pub fn new(provider: &str, base_url: &Url, config: &ProviderConfig) -> Self {
         // At a custom address a known name means that service behind a proxy.
         let service = KnownService::at(base_url).or_else(|| KnownService::find(provider));
-        let rules = service.map_or_else(ServiceRules::default, |service| service.rules);
+        let rules = service.map_or(USUAL_RULES, |service| service.rules);
         let settled = FixedQuirks { reasoning: config.reasoning, tools: config.tools };
         Self {
             provider: provider.to_owned(),
             settled,
             first: Quirks::first(settled, rules.limit, rules.echo),
-            learned: Mutex::default(),
+            learned: LearnedByModel::default(),
             written: ToolSerializer::default(),
         }
     }
 
-    fn with_quirks<T>(&self, model: &str, look: impl FnOnce(&Quirks) -> T) -> T {
-        let learned = self.learned.lock();
-        look(learned.get(model).unwrap_or(&self.first))
+    fn quirks(&self, model: &str) -> Quirks {
+        self.learned.get(model).unwrap_or(self.first)
     }
 }
 
@@ -63,35 +56,23 @@ impl Dialect for OpenaiDialect {
         &[]
     }
 
-    fn body(&self, request: &ChatRequest, names: &ToolNames, stream: bool) -> Result<Vec<u8>, AttemptError> {
-        let quirks = self.with_quirks(&request.model, Quirks::clone);
-        self.written
-            .get(&request.tools, quirks.tools, || definitions(&request.tools, names, quirks.tools))
-            .map(|tools| OpenaiRequest::new(request, names, stream, &quirks, &self.provider, tools))
-            .and_then(|request| serde_json::to_vec(&request))
-            .map_err(|error| {
-                AttemptError::new(LlmErrorKind::BadRequest, format!("the request cannot be written: {error}"))
-            })
+    fn body(&self, request: &ChatRequest, names: &ToolNames, stream: bool) -> serde_json::Result<Vec<u8>> {
+        let quirks = self.quirks(&request.model);
+        let form = quirks.tools;
+        let tools = self.written.get(&request.tools, form, || definitions(&request.tools, names, form))?;
+        serde_json::to_vec(&OpenaiRequest::new(request, names, stream, &quirks, &self.provider, tools))
     }
 
-    fn learn(&self, model: &str, sent: &[u8], refusal: &str) -> Option<&'static str> {
-        let sent: Value = serde_json::from_slice(sent).ok()?;
-        let mut learned = self.learned.lock();
-        let mut quirks = learned.get(model).unwrap_or(&self.first).clone();
-        let change = quirks.learn(self.settled, &sent, refusal)?;
-        if learned.len() >= MODELS_LIMIT && !learned.contains_key(model) {
-            learned.clear();
-        }
-        learned.insert(model.to_owned(), quirks);
-        Some(change)
+    fn learn(&self, model: &str, sent: &Value, refusal: &str) -> Option<&'static str> {
+        self.learned.learn(model, self.first, |quirks| quirks.learn(self.settled, sent, refusal))
     }
 
     fn takes_tools(&self, model: &str) -> bool {
-        self.with_quirks(model, |quirks| quirks.tools != ToolForm::Words)
+        self.quirks(model).tools != ToolForm::Words
     }
 
     fn streams(&self, model: &str) -> bool {
-        self.with_quirks(model, |quirks| quirks.stream)
+        self.quirks(model).stream
     }
 
     fn assembler<'a>(&'a self, names: &'a ToolNames, limit: usize) -> Box<dyn Assemble + Send + 'a> {

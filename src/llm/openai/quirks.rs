@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::llm::{ReasoningMode, ToolMode};
 
 /// What one model takes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::llm) struct Quirks {
     /// The name of the field for the longest answer; `None`: it is not sent.
     pub limit: Option<LimitField>,
@@ -107,7 +107,7 @@ impl Quirks {
     /// `None`.
     pub(in crate::llm) fn learn(&mut self, settled: FixedQuirks, sent: &Value, refusal: &str) -> Option<&'static str> {
         let words = RefusalText::of(refusal);
-        let before = self.clone();
+        let before = *self;
         let learned = self
             .learn_signatures(&words)
             .or_else(|| self.learn_reasoning(settled.reasoning, sent, &words))

@@ -27,7 +27,7 @@ impl RemoteProvider {
             return None;
         }
         let sent = refused.body()?.as_bytes()?;
-        let change = self.dialect.learn(&chat.model, sent, &fault.message);
+        let change = self.dialect.learn(&chat.model, &serde_json::from_slice(sent).ok()?, &fault.message);
         if !chat.tools.is_empty() && !self.dialect.takes_tools(&chat.model) {
             // Without its tools the model would answer something else; the caller knows a better way.
             return None;

@@ -43,6 +43,21 @@ impl AttemptError {
         Self { blame: FailureScope::Service, ..Self::new(kind, message) }
     }
 
+    /// Creates the error of an answer that is none.
+    pub(in crate::llm) fn parse(message: impl Into<String>) -> Self {
+        Self::new(LlmErrorKind::Parse, message)
+    }
+
+    /// Creates the error of an answer with more than `limit` bytes.
+    pub(in crate::llm) fn too_long(limit: usize) -> Self {
+        Self::parse(format!("the answer is longer than {limit} bytes"))
+    }
+
+    /// Creates the error of a piece of an answer that is not JSON of the expected form.
+    pub(in crate::llm) fn unreadable(error: &serde_json::Error, piece: &str) -> Self {
+        Self::parse(format!("unreadable answer ({error}): {}", shorten(piece))).publicly("unreadable answer")
+    }
+
     /// Sets what a caller may read in place of the message.
     pub(in crate::llm) fn publicly(self, words: impl Into<String>) -> Self {
         Self { public: Some(words.into()), ..self }

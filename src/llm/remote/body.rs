@@ -5,7 +5,7 @@ use reqwest::Response;
 
 use super::attempt_error::AttemptError;
 use super::dialect::Assemble;
-use crate::llm::{DeltaSink, LlmErrorKind};
+use crate::llm::DeltaSink;
 use crate::sse::{EventTooLong, SseReader};
 
 /// The body of one answer, as it arrives.
@@ -40,13 +40,10 @@ impl AnswerBody {
             self.form = match bytes.first() {
                 None => return Ok(false),
                 Some(b'{') => BodyForm::Whole(Vec::new()),
-                Some(b'<') => {
-                    return Err(AttemptError::new(LlmErrorKind::Parse, "a web page came instead of an answer"));
-                }
+                Some(b'<') => return Err(AttemptError::parse("a web page came instead of an answer")),
                 // The first byte of gzip (RFC 1952, section 2.3.1); neither JSON nor events begin like this.
                 Some(0x1f) => {
-                    let message = "the answer came compressed, which was not asked for";
-                    return Err(AttemptError::new(LlmErrorKind::Parse, message));
+                    return Err(AttemptError::parse("the answer came compressed, which was not asked for"));
                 }
                 Some(_) => BodyForm::Events(SseReader::new(self.limit)),
             };
@@ -56,8 +53,7 @@ impl AnswerBody {
             BodyForm::Whole(body) => {
                 body.extend_from_slice(bytes);
                 if body.len() > self.limit {
-                    let message = format!("the answer is longer than {} bytes", self.limit);
-                    return Err(AttemptError::new(LlmErrorKind::Parse, message));
+                    return Err(AttemptError::too_long(self.limit));
                 }
                 Ok(!bytes.trim_ascii().is_empty())
             }
@@ -93,7 +89,7 @@ fn push_events(
     assembler: &mut dyn Assemble,
     sink: &dyn DeltaSink,
 ) -> Result<bool, AttemptError> {
-    let too_long = |EventTooLong| AttemptError::new(LlmErrorKind::Parse, "one event of the answer is too long");
+    let too_long = |EventTooLong| AttemptError::parse("one event of the answer is too long");
     let mut has_data = false;
     events.push(bytes);
     while let Some(data) = events.next_event().map_err(too_long)? {

@@ -26,11 +26,11 @@ pub trait Dialect: Send + Sync {
     ///
     /// # Errors
     /// The body cannot be written.
-    fn body(&self, request: &ChatRequest, names: &ToolNames, stream: bool) -> Result<Vec<u8>, AttemptError>;
+    fn body(&self, request: &ChatRequest, names: &ToolNames, stream: bool) -> serde_json::Result<Vec<u8>>;
 
     /// Learns from the refusal of the body `sent` what this model does not take; [`body`](Self::body) respects it from
     /// then on. Returns a description if something new was learned.
-    fn learn(&self, _model: &str, _sent: &[u8], _refusal: &str) -> Option<&'static str> {
+    fn learn(&self, _model: &str, _sent: &Value, _refusal: &str) -> Option<&'static str> {
         None
     }
 

@@ -3,8 +3,6 @@
 
 use std::time::Duration;
 
-use reqwest::header::{CONTENT_TYPE, HeaderValue};
-use reqwest::{Method, Request};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -116,10 +114,7 @@ impl RemoteProvider {
         };
         let body = serde_json::to_vec(asked)
             .map_err(|error| AttemptError::new(LlmErrorKind::BadRequest, error.to_string()))?;
-        let mut request = Request::new(Method::POST, url.clone());
-        request.headers_mut().clone_from(&self.headers);
-        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        *request.body_mut() = Some(body.into());
+        let request = self.post(url, body);
         let response = timeout_at(until, self.client()?.execute(request)).await.map_err(|_| late())?;
         let response = response.map_err(|error| self.connection_fault(error))?;
         let response = self.check_status(response, until).await?;
@@ -131,22 +126,21 @@ impl RemoteProvider {
 
 /// Reads an answer that must hold `count` vectors of `dimensions` numbers (0: any).
 fn read(body: &[u8], count: usize, dimensions: u32) -> Result<EmbeddingBatch, AttemptError> {
-    let wrong = |message: String| AttemptError::new(LlmErrorKind::Parse, message);
-    let answer: EmbeddingAnswer =
-        serde_json::from_slice(body).map_err(|error| wrong(format!("the vectors could not be read ({error})")))?;
+    let answer: EmbeddingAnswer = serde_json::from_slice(body)
+        .map_err(|error| AttemptError::parse(format!("the vectors could not be read ({error})")))?;
     if answer.data.len() != count {
-        return Err(wrong(format!("{} vectors came for {count} texts", answer.data.len())));
+        return Err(AttemptError::parse(format!("{} vectors came for {count} texts", answer.data.len())));
     }
     let mut vectors = vec![Vec::new(); count];
     for (at, EmbeddingItem { index, embedding }) in answer.data.into_iter().enumerate() {
         match vectors.get_mut(index.unwrap_or(at)) {
             Some(place) if place.is_empty() && !embedding.is_empty() => *place = embedding,
-            _ => return Err(wrong("two vectors came for one text, or an empty one".to_owned())),
+            _ => return Err(AttemptError::parse("two vectors came for one text, or an empty one")),
         }
     }
     let length = vectors.first().map_or(0, Vec::len);
     if length > DIMENSIONS || vectors.iter().any(|vector| vector.len() != length) {
-        return Err(wrong("the vectors are not of one length".to_owned()));
+        return Err(AttemptError::parse("the vectors are not of one length"));
     }
     if dimensions > 0 && usize::try_from(dimensions) != Ok(length) {
         // A retry would give the same.
@@ -154,7 +148,7 @@ fn read(body: &[u8], count: usize, dimensions: u32) -> Result<EmbeddingBatch, At
         return Err(AttemptError::new(LlmErrorKind::BadRequest, message));
     }
     if vectors.iter_mut().any(|vector| !normalise(vector)) {
-        return Err(wrong("a vector holds what is no number".to_owned()));
+        return Err(AttemptError::parse("a vector holds what is no number"));
     }
     let EmbeddingUsage { prompt_tokens, total_tokens } = answer.usage.unwrap_or_default();
     Ok(EmbeddingBatch { vectors, tokens: prompt_tokens.max(total_tokens) })

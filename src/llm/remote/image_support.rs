@@ -1,22 +1,15 @@
 //! Which models of a provider take images.
 
-use std::collections::BTreeSet;
-
-use parking_lot::Mutex;
-
-use super::AttemptError;
+use super::{AttemptError, LearnedByModel};
 use crate::llm::{LlmErrorKind, ModelFacts};
 
-/// The most models that are remembered.
-const MODELS_LIMIT: usize = 256;
-
-/// What is known of a provider's models, and learned from refusals while the process lives.
+/// What is known of a provider's models, and learned from refusals.
 #[derive(Debug, Default)]
 pub(super) struct ImageSupport {
     /// The configured value; otherwise the table of models decides, and unknown models get no images.
     settled: Option<bool>,
     /// Models that have refused images.
-    blind: Mutex<BTreeSet<String>>,
+    blind: LearnedByModel<()>,
 }
 
 /// The reason why images were refused.
@@ -35,20 +28,12 @@ impl ImageSupport {
 
     pub(super) fn sees(&self, model: &str) -> bool {
         let known = || ModelFacts::known("", model).abilities.is_some_and(|abilities| abilities.vision);
-        self.settled.unwrap_or_else(known) && !self.lock().contains(model)
+        self.settled.unwrap_or_else(known) && self.blind.get(model).is_none()
     }
 
     /// Records that `model` takes no images.
     pub(super) fn mark_refusing(&self, model: &str) {
-        let mut blind = self.lock();
-        if blind.len() >= MODELS_LIMIT {
-            blind.pop_first();
-        }
-        blind.insert(model.to_owned());
-    }
-
-    fn lock(&self) -> parking_lot::MutexGuard<'_, BTreeSet<String>> {
-        self.blind.lock()
+        self.blind.learn(model, (), |_| Some(()));
     }
 }
 

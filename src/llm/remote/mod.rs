@@ -10,9 +10,8 @@ mod embed;
 #[cfg(test)]
 pub(super) mod fake_service;
 mod image_support;
+mod learned;
 mod names;
-#[cfg(test)]
-pub(super) mod notes;
 mod provider;
 mod serialized_tools;
 
@@ -25,6 +24,7 @@ pub use body::read_capped;
 pub use client::{ClientProfile, HttpClients, install_crypto, is_loopback};
 pub use dialect::{Assemble, Dialect};
 pub use embed::{EmbeddingBatch, EmbeddingDeadline};
-pub use names::{ToolNames, is_json_object};
+pub use learned::LearnedByModel;
+pub use names::{ToolNames, is_json_object, unique_call_id};
 pub use provider::{ProviderProbe, RemoteProvider};
 pub use serialized_tools::{SerializedTools, ToolSerializer};

@@ -53,6 +53,15 @@ impl ToolNames {
     }
 }
 
+/// Returns the id that a service `sent` for a call; a new one with a number from `first` on if it sent none, or one that
+/// is taken.
+pub fn unique_call_id(sent: &str, first: usize, is_taken: impl Fn(&str) -> bool) -> String {
+    if !sent.is_empty() && !is_taken(sent) {
+        return sent.to_owned();
+    }
+    (first..).map(|number| format!("call_{number}")).find(|id| !is_taken(id)).unwrap_or_default()
+}
+
 /// Returns true if a text is one whole JSON object, as the arguments of a call must be.
 pub fn is_json_object(text: &str) -> bool {
     text.trim_ascii_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(text).is_ok()

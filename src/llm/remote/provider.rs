@@ -1,7 +1,7 @@
 //! One configured service: its connections, deadlines and retries. Its dialect defines requests and answers.
 
 use std::borrow::Cow;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -26,9 +26,10 @@ use crate::chat::ChatMessage;
 use crate::llm::anthropic::AnthropicDialect;
 use crate::llm::circuit::{CallPassage, CircuitBreaker};
 use crate::llm::openai::OpenaiDialect;
+use crate::llm::provider::ShownWatch;
 use crate::llm::retry::{FailedAttempt, Retry, random_fraction};
 use crate::llm::{
-    ChatRequest, ChatResponse, CircuitState, Delta, DeltaSink, Images, LlmError, LlmErrorKind, NoDeltas, Provider,
+    ChatRequest, ChatResponse, CircuitState, DeltaSink, Images, LlmError, LlmErrorKind, NoDeltas, Provider,
     ProviderConfig, ProviderKind,
 };
 
@@ -176,12 +177,9 @@ impl RemoteProvider {
     pub async fn try_out(&self, model: &str, deadline: Duration) -> Result<(), LlmError> {
         let request = ChatRequest {
             model: model.to_owned(),
-            system: "".into(),
             messages: vec![ChatMessage::user("ping")],
-            images: Images::default(),
-            tools: Arc::default(),
-            temperature: None,
             max_tokens: Some(TRY_OUT_TOKENS),
+            ..ChatRequest::default()
         };
         match timeout(deadline, self.try_chat(&request, &NoDeltas, Retry::new(0))).await {
             Ok(result) => result.map(drop),
@@ -234,7 +232,7 @@ impl RemoteProvider {
                 Value::Array(models) => models.as_slice(),
                 // Ollama writes an empty list like this.
                 Value::Null if list["object"] == "list" => &[],
-                _ => return Err(AttemptError::new(LlmErrorKind::Parse, "the list of models could not be read")),
+                _ => return Err(AttemptError::parse("the list of models could not be read")),
             };
             names.extend(models.iter().filter_map(|model| model["id"].as_str()).map(str::to_owned));
             let Some((name, value)) = self.dialect.next_models(&list) else { break };
@@ -251,12 +249,19 @@ impl RemoteProvider {
         } else {
             Cow::Owned(ChatRequest { images: Images::default(), ..chat.clone() })
         };
-        let body = self.dialect.body(&chat, names, self.streams(&chat.model))?;
-        let mut request = Request::new(Method::POST, self.chat_url.clone());
+        let body = self.dialect.body(&chat, names, self.streams(&chat.model)).map_err(|error| {
+            AttemptError::new(LlmErrorKind::BadRequest, format!("the request cannot be written: {error}"))
+        })?;
+        Ok(self.post(&self.chat_url, body))
+    }
+
+    /// Returns a request that sends JSON.
+    pub(super) fn post(&self, url: &Url, body: Vec<u8>) -> Request {
+        let mut request = Request::new(Method::POST, url.clone());
         request.headers_mut().clone_from(&self.headers);
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         *request.body_mut() = Some(body.into());
-        Ok(request)
+        request
     }
 
     fn streams(&self, model: &str) -> bool {
@@ -405,13 +410,13 @@ impl RemoteProvider {
         let mut request = Cow::Borrowed(request);
         let mut prepared = self.prepare(&request, &names).map_err(|fault| self.error(fault))?;
         let (mut retries, mut changes) = (0, 0);
+        let sink = ShownWatch { sink, is_shown: &AtomicBool::new(false) };
         loop {
             // A body of bytes can always be cloned, and is shared, not copied.
             let Some(again) = prepared.try_clone() else {
                 return Err(self.error(AttemptError::new(LlmErrorKind::BadRequest, "the request cannot be sent twice")));
             };
-            let watch = StreamWatch { sink, has_seen: AtomicBool::new(false) };
-            let mut fault = match self.attempt(again, &request.model, &names, &watch).await {
+            let mut fault = match self.attempt(again, &request.model, &names, &sink).await {
                 Ok(mut response) => {
                     if let Some(reasoning) = &mut response.reasoning {
                         reasoning.provider.clone_from(&self.name);
@@ -425,9 +430,7 @@ impl RemoteProvider {
                 && let Some(again) = self.adapted(&mut request, &names, &prepared, &fault)
             {
                 (prepared, changes) = (again, changes + 1);
-                if watch.has_seen.into_inner() {
-                    sink.delta(Delta::Restart);
-                }
+                sink.take_back();
                 continue;
             }
             let tried = FailedAttempt { kind: fault.kind, retry_after: fault.retry_after, retries };
@@ -435,18 +438,14 @@ impl RemoteProvider {
                 fault.append(&tried.why_given_up());
                 return Err(self.with_advice(self.error(fault)).await);
             };
-            if watch.has_seen.into_inner() {
-                sink.delta(Delta::Restart);
-            }
+            sink.take_back();
             retries += 1;
             let error = self.error(fault);
             tracing::warn!(provider = self.name, code = error.code(), retries, wait_ms = wait.as_millis() as u64, %error, "model call failed, trying again");
             sleep(wait).await;
         }
     }
-}
 
-impl RemoteProvider {
     /// Adds the address that works to an error about an unknown address, if there is one.
     async fn with_advice(&self, mut error: LlmError) -> LlmError {
         if error.for_owner.is_empty() {
@@ -520,19 +519,6 @@ impl AttemptDeadlines {
             format!("the answer was not complete within {:?} (timeout)", self.timeout)
         };
         AttemptError::new(LlmErrorKind::Timeout, message)
-    }
-}
-
-/// Notes whether anything has been streamed.
-struct StreamWatch<'a> {
-    sink: &'a dyn DeltaSink,
-    has_seen: AtomicBool,
-}
-
-impl DeltaSink for StreamWatch<'_> {
-    fn delta(&self, delta: Delta<'_>) {
-        self.has_seen.store(true, Ordering::Relaxed);
-        self.sink.delta(delta);
     }
 }
 

@@ -1,25 +1,15 @@
-use std::sync::Mutex;
-
 use daoyou_channels::settings::Span;
 use serde_json::json;
 
 use super::*;
 use crate::chat::{ChatMessage, ImageRef, ToolSpec};
+use crate::llm::provider::DeltaRecorder;
 use crate::llm::remote::fake_service::{FakeService, Seen, Step, Then, broken_stream, status, stream};
 use crate::llm::{Image, NoDeltas};
 
 const KEY: &str = "sk-canary-0123456789";
 const HELLO: &[&str] = &[r#"{"choices":[{"delta":{"content":"Hello"},"finish_reason":"stop"}]}"#, "[DONE]"];
 const HALF: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"Hel\"}}]}\n\n";
-
-#[derive(Default)]
-struct Notes(Mutex<Vec<String>>);
-
-impl DeltaSink for Notes {
-    fn delta(&self, delta: Delta<'_>) {
-        self.0.lock().unwrap().push(format!("{delta:?}"));
-    }
-}
 
 /// A provider for `url`, with no waits between tries and short deadlines where `change` says so.
 fn provider(url: &str, change: impl FnOnce(&mut ProviderConfig)) -> RemoteProvider {
@@ -32,22 +22,14 @@ fn provider(url: &str, change: impl FnOnce(&mut ProviderConfig)) -> RemoteProvid
 }
 
 fn request() -> ChatRequest {
-    ChatRequest {
-        model: "m".to_owned(),
-        system: "".into(),
-        messages: vec![ChatMessage::user("hi")],
-        images: Images::default(),
-        tools: Arc::new([]),
-        temperature: None,
-        max_tokens: None,
-    }
+    ChatRequest { model: "m".to_owned(), messages: vec![ChatMessage::user("hi")], ..ChatRequest::default() }
 }
 
-async fn ask(script: impl IntoIterator<Item = Step>) -> (Result<ChatResponse, LlmError>, Vec<String>, Vec<Seen>) {
+async fn ask(script: impl IntoIterator<Item = Step>) -> (Result<ChatResponse, LlmError>, String, Vec<Seen>) {
     let mut service = FakeService::start(script).await;
-    let notes = Notes::default();
+    let notes = DeltaRecorder::default();
     let result = provider(&service.url, |_| {}).chat(&request(), &notes).await;
-    (result, notes.0.into_inner().unwrap(), service.seen_so_far())
+    (result, notes.0.into_inner(), service.seen_so_far())
 }
 
 fn requests(seen: &[Seen]) -> usize {
@@ -171,12 +153,7 @@ async fn refusals_without_end_end() {
     request.messages = vec![
         ChatMessage::user("hi"),
         ChatMessage::Assistant { content: String::new(), reasoning: None, tool_calls: vec![call] },
-        ChatMessage::Tool {
-            call_id: "a".to_owned(),
-            name: "f".to_owned(),
-            content: "done".to_owned(),
-            images: Vec::new(),
-        },
+        ChatMessage::tool("a", "f", "done"),
     ];
     let error = provider(&service.url, |_| {}).chat(&request, &NoDeltas).await.unwrap_err();
     assert_eq!(error.kind, LlmErrorKind::BadRequest);
@@ -216,9 +193,7 @@ async fn passing_failures_are_retried_and_streamed_pieces_are_voided() {
     for (index, (step, restarts)) in table.into_iter().enumerate() {
         let (result, notes, seen) = ask([step, stream(HELLO)]).await;
         assert_eq!(result.unwrap().text, "Hello", "row {index}");
-        let expected: &[&str] =
-            if restarts { &["Text(\"Hel\")", "Restart", "Text(\"Hello\")"] } else { &["Text(\"Hello\")"] };
-        assert_eq!(notes, expected, "row {index}");
+        assert_eq!(notes, if restarts { "Hel<restart>Hello" } else { "Hello" }, "row {index}");
         assert_eq!(requests(&seen), 2, "row {index}");
     }
 }
@@ -342,14 +317,14 @@ async fn dropping_the_call_closes_the_connection() {
 async fn tools_go_by_clean_names_and_come_back_under_their_own() {
     let call = r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"mail_send","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}"#;
     let mut service = FakeService::start([stream(&[call, "[DONE]"])]).await;
-    let notes = Notes::default();
+    let notes = DeltaRecorder::default();
     let mut request = request();
     let tool =
         ToolSpec { name: "mail.send".to_owned(), description: String::new(), parameters: json!({"type": "object"}) };
     request.tools = Arc::new([tool]);
     let response = provider(&service.url, |_| {}).chat(&request, &notes).await.unwrap();
     assert_eq!(response.tool_calls[0].name, "mail.send");
-    assert_eq!(*notes.0.lock().unwrap(), [r#"ToolCall { id: "a", name: "mail.send" }"#]);
+    assert_eq!(notes.0.into_inner(), "<mail.send a>");
     assert!(service.next_request().await.contains(r#""name":"mail_send""#));
 }
 

@@ -1,11 +1,10 @@
 //! A connection to a server: its start in both eras of the protocol, requests, and the lists.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use daoyou_channels::settings::Secret;
 use reqwest::Client;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, ClientRequest, ErrorCode, GetPromptRequest, GetPromptRequestParams,
@@ -24,8 +23,8 @@ use tokio_util::task::AbortOnDropHandle;
 use super::auth::BearerTokens;
 use super::events::ClientEvents;
 use super::{McpError, McpErrorKind, error_chain, http, sse, stdio};
-use crate::mcp::config::McpTransport;
-use crate::mcp::listing::ListKind;
+use crate::mcp::config::{McpServerConfig, McpTransport};
+use crate::mcp::listing::{ListKind, MAX_ENTRIES};
 use crate::text::{one_line, truncate};
 use crate::tools::{ServerProcess, ServerSocket};
 
@@ -45,29 +44,6 @@ pub(in crate::mcp) enum ProtocolEra {
     Any,
     /// By `initialize`, as the last time (2024-11-05 to 2025-11-25).
     Initialize,
-}
-
-/// What to connect to.
-pub(in crate::mcp) enum ConnectTarget {
-    Stdio(Box<StdioTarget>),
-    Http(Box<HttpTarget>),
-}
-
-/// A program that was started.
-pub(in crate::mcp) struct StdioTarget {
-    pub process: ServerProcess,
-    pub socket: ServerSocket,
-    /// The address of the workspace.
-    pub root: String,
-}
-
-/// A server that is reached by HTTP.
-pub(in crate::mcp) struct HttpTarget {
-    pub url: String,
-    pub transport: McpTransport,
-    pub headers: BTreeMap<String, Secret>,
-    pub client: Client,
-    pub tokens: BearerTokens,
 }
 
 /// Something to ask a server for.
@@ -113,45 +89,85 @@ pub(in crate::mcp) struct McpConnection {
 const MAX_LIST: usize = 4 << 20;
 
 impl McpConnection {
-    /// Connects, and agrees on a version of the protocol.
+    /// Connects to a program that was started, and agrees on a version of the protocol. `root` is the address of the workspace.
     ///
     /// # Errors
-    /// The server cannot be reached, ends, or does not answer as an MCP server does.
-    pub(in crate::mcp) async fn connect(
+    /// The program ends, or does not answer as an MCP server does.
+    pub(in crate::mcp) async fn by_stdio(
         server: &str,
-        target: ConnectTarget,
         era: ProtocolEra,
+        process: ServerProcess,
+        socket: ServerSocket,
+        root: String,
     ) -> Result<Self, McpError> {
         let (sender, ended) = watch::channel(None);
-        let begin = Begin { server: server.to_owned(), era, ended };
-        match target {
-            ConnectTarget::Stdio(target) => {
-                let StdioTarget { process, socket, root } = *target;
-                let transport = stdio::connect(server, process, socket, sender);
-                begin.with(transport, "stdio", Some(root)).await
-            }
-            ConnectTarget::Http(target) => {
-                let HttpTarget { url, transport, headers, client, tokens } = *target;
-                let by_sse = || async {
-                    let (client, tokens) = (client.clone(), tokens.clone());
-                    let opened = sse::connect(server, client, &url, &headers, tokens, sender).await;
-                    let opened = opened.map_err(McpError::not_sent)?;
-                    begin.clone().with(opened, "sse", None).await
-                };
-                if transport == McpTransport::Sse {
-                    return by_sse().await;
-                }
-                let streamable = http::transport(client.clone(), &url, &headers, tokens.clone());
-                let connected = begin.clone().with(streamable, "http", None).await;
-                match connected {
-                    // Servers of 2024-11-05 refuse the first message of the newer transport.
-                    Err(refused) if transport == McpTransport::Auto && is_refused(&refused) => {
-                        by_sse().await.map_err(|_| refused)
-                    }
-                    connected => connected,
-                }
-            }
+        let transport = stdio::connect(server, process, socket, sender);
+        Self::begin(server, era, ended, transport, "stdio", Some(root)).await
+    }
+
+    /// Connects to the address in `config`, and agrees on a version of the protocol.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or does not answer as an MCP server does.
+    pub(in crate::mcp) async fn by_http(
+        server: &str,
+        era: ProtocolEra,
+        config: &McpServerConfig,
+        client: Client,
+        tokens: BearerTokens,
+    ) -> Result<Self, McpError> {
+        let McpServerConfig { url, transport, headers, .. } = config;
+        let (sender, ended) = watch::channel(None);
+        let by_sse = || async {
+            let opened = sse::connect(server, client.clone(), url, headers, tokens.clone(), sender).await;
+            let opened = opened.map_err(McpError::not_sent)?;
+            Self::begin(server, era, ended.clone(), opened, "sse", None).await
+        };
+        if *transport == McpTransport::Sse {
+            return by_sse().await;
         }
+        let streamable = http::transport(client.clone(), url, headers, tokens.clone());
+        match Self::begin(server, era, ended.clone(), streamable, "http", None).await {
+            // Servers of 2024-11-05 do not speak the newer transport, and refuse its first message.
+            Err(refused) if *transport == McpTransport::Auto && refused.kind == McpErrorKind::Answer => {
+                by_sse().await.map_err(|_| refused)
+            }
+            connected => connected,
+        }
+    }
+
+    /// Begins the protocol over a transport with this name.
+    async fn begin<T, E, A>(
+        server: &str,
+        era: ProtocolEra,
+        ended: watch::Receiver<Option<String>>,
+        transport: T,
+        name: &'static str,
+        root: Option<String>,
+    ) -> Result<Self, McpError>
+    where
+        T: IntoTransport<RoleClient, E, A>,
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        let changed = Arc::new(Notify::new());
+        let events = ClientEvents {
+            server: server.to_owned(),
+            root,
+            changed: Arc::clone(&changed),
+            has_refused: AtomicBool::new(false),
+        };
+        let lifecycle = match era {
+            ProtocolEra::Initialize => ClientLifecycleMode::Initialize,
+            ProtocolEra::Any => ClientLifecycleMode::Auto {
+                preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+                legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+            },
+        };
+        let started = events.serve_with_lifecycle(transport, lifecycle).await;
+        let service = started.map_err(|error| start_error(server, &error, &ended))?;
+        let subscription = subscribe(service.peer(), &changed);
+        let server = server.to_owned();
+        Ok(Self { server, service, ended, changed, transport: name, _subscription: subscription })
     }
 
     fn peer(&self) -> &Peer<RoleClient> {
@@ -185,16 +201,7 @@ impl McpConnection {
     /// [`McpErrorKind`] says how far the request came.
     pub(in crate::mcp) async fn request(
         &self,
-        request: McpRequest,
-        limit: Duration,
-        cancel: &CancellationToken,
-    ) -> Result<Value, McpError> {
-        self.send(request.into(), limit, cancel).await
-    }
-
-    async fn send(
-        &self,
-        request: ClientRequest,
+        request: impl Into<ClientRequest>,
         limit: Duration,
         cancel: &CancellationToken,
     ) -> Result<Value, McpError> {
@@ -203,7 +210,7 @@ impl McpConnection {
         }
         let server = &self.server;
         let options = PeerRequestOptions::no_options();
-        let sent = self.peer().send_request_with_option(request, options).await;
+        let sent = self.peer().send_request_with_option(request.into(), options).await;
         let mut handle = sent.map_err(|_| McpError::not_sent(self.end_reason()))?;
         let ended = self.has_ended();
         let answered = tokio::select! {
@@ -281,7 +288,7 @@ impl McpConnection {
             return Ok((entries, false));
         }
         for _ in 0..MAX_PAGES {
-            let page = self.send(list_request(kind, cursor.take()), limit, &CancellationToken::new()).await;
+            let page = self.request(list_request(kind, cursor.take()), limit, &CancellationToken::new()).await;
             let mut page = match page {
                 Err(error) if error.kind == McpErrorKind::UnknownMethod => return Ok((entries, false)),
                 page => page?,
@@ -295,8 +302,8 @@ impl McpConnection {
                     entries.push(entry);
                 }
             }
-            if entries.len() > kind.limit() {
-                entries.truncate(kind.limit());
+            if entries.len() > MAX_ENTRIES {
+                entries.truncate(MAX_ENTRIES);
                 return Ok((entries, true));
             }
             match page["nextCursor"].as_str() {
@@ -311,7 +318,7 @@ impl McpConnection {
     /// Returns true if the server answers at all.
     pub(in crate::mcp) async fn is_alive(&self) -> bool {
         let ping = ClientRequest::PingRequest(PingRequest::default());
-        let answered = self.send(ping, PING_LIMIT, &CancellationToken::new()).await;
+        let answered = self.request(ping, PING_LIMIT, &CancellationToken::new()).await;
         // The newest protocol has no ping; an error is an answer.
         match answered {
             Ok(_) => true,
@@ -337,57 +344,10 @@ fn list_request(kind: ListKind, cursor: Option<String>) -> ClientRequest {
     }
 }
 
-/// Returns true if a server may not speak the transport at all.
-fn is_refused(error: &McpError) -> bool {
-    error.kind == McpErrorKind::Answer
-}
-
 fn end_text(server: &str, ended: &watch::Receiver<Option<String>>) -> String {
     match &*ended.borrow() {
         Some(how) => format!("{server} {how}"),
         None => format!("the connection to {server} has ended"),
-    }
-}
-
-/// The beginning of a connection.
-#[derive(Clone)]
-struct Begin {
-    server: String,
-    era: ProtocolEra,
-    ended: watch::Receiver<Option<String>>,
-}
-
-impl Begin {
-    async fn with<T, E, A>(
-        self,
-        transport: T,
-        name: &'static str,
-        root: Option<String>,
-    ) -> Result<McpConnection, McpError>
-    where
-        T: IntoTransport<RoleClient, E, A>,
-        E: std::error::Error + Send + Sync + 'static,
-    {
-        let Self { server, era, ended } = self;
-        let changed = Arc::new(Notify::new());
-        let events = ClientEvents {
-            server: server.clone(),
-            root,
-            changed: Arc::clone(&changed),
-            has_refused: AtomicBool::new(false),
-        };
-        let legacy = ProtocolVersion::LATEST_WITH_INITIALIZE;
-        let lifecycle = match era {
-            ProtocolEra::Initialize => ClientLifecycleMode::Initialize,
-            ProtocolEra::Any => ClientLifecycleMode::Auto {
-                preferred_versions: vec![ProtocolVersion::V_2026_07_28],
-                legacy_version: Some(legacy),
-            },
-        };
-        let started = events.serve_with_lifecycle(transport, lifecycle).await;
-        let service = started.map_err(|error| start_error(&server, &error, &ended))?;
-        let subscription = subscribe(service.peer(), &changed);
-        Ok(McpConnection { server, service, ended, changed, transport: name, _subscription: subscription })
     }
 }
 

@@ -188,9 +188,9 @@ pub(in crate::mcp) fn http_client(url: &str) -> Result<Client, reqwest::Error> {
     });
     let mut builder = Client::builder()
         .user_agent(concat!("daoyou/", env!("CARGO_PKG_VERSION")))
-        .connect_timeout(std::time::Duration::from_secs(10))
+        .connect_timeout(Duration::from_secs(10))
         .tcp_nodelay(true)
-        .tcp_keepalive(std::time::Duration::from_secs(30))
+        .tcp_keepalive(Duration::from_secs(30))
         .redirect(policy)
         .retry(reqwest::retry::never());
     if is_loopback {

@@ -9,7 +9,7 @@ mod sse;
 mod stdio;
 
 pub(super) use auth::BearerTokens;
-pub(super) use connection::{ConnectTarget, HttpTarget, McpConnection, McpRequest, ProtocolEra, StdioTarget};
+pub(super) use connection::{McpConnection, McpRequest, ProtocolEra};
 pub(super) use http::http_client;
 
 use std::error::Error;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use daoyou_channels::settings::Secret;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
-use reqwest::{Client, Response, Url};
+use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
@@ -58,32 +58,29 @@ pub(super) async fn connect(
 }
 
 impl SseClient {
+    /// Opens the stream of events; once more with a new token if the server refuses the current one.
     async fn open(&self, url: &str) -> Result<Response, String> {
-        let mut token = self.tokens.token(None).await?;
-        let mut is_renewed = false;
-        loop {
-            let mut request = self.client.get(url).headers(self.headers.clone()).header(ACCEPT, "text/event-stream");
-            if let Some(token) = &token {
-                request = request.bearer_auth(token);
-            }
-            let response = request.send().await.map_err(|error| error_chain(&error.without_url()))?;
-            let fresh = match response.status().as_u16() {
-                401 if self.tokens.is_set() && !is_renewed => self.tokens.token(token.as_deref()).await?,
-                _ => token.clone(),
-            };
+        let get = async |token: Option<&str>| {
+            let request = self.client.get(url).headers(self.headers.clone()).header(ACCEPT, "text/event-stream");
+            let request = with_token(request, token);
+            request.send().await.map_err(|error| error_chain(&error.without_url()))
+        };
+        let token = self.tokens.token(None).await?;
+        let mut response = get(token.as_deref()).await?;
+        if response.status() == StatusCode::UNAUTHORIZED && self.tokens.is_set() {
+            let fresh = self.tokens.token(token.as_deref()).await?;
             if fresh != token {
-                (token, is_renewed) = (fresh, true);
-                continue;
+                response = get(fresh.as_deref()).await?;
             }
-            if !response.status().is_success() {
-                return Err(format!("the server answered {}", response.status()));
-            }
-            let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-            if !kind.starts_with("text/event-stream") {
-                return Err("the server answered with no stream of events".to_owned());
-            }
-            return Ok(response);
         }
+        if !response.status().is_success() {
+            return Err(format!("the server answered {}", response.status()));
+        }
+        let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        if !kind.starts_with("text/event-stream") {
+            return Err("the server answered with no stream of events".to_owned());
+        }
+        Ok(response)
     }
 
     /// Sends messages until one cannot be sent; returns why.
@@ -93,12 +90,9 @@ impl SseClient {
                 Ok(token) => token,
                 Err(why) => return Some(why),
             };
-            let mut request = self.client.post(endpoint.clone()).headers(self.headers.clone());
-            request = request.header(CONTENT_TYPE, "application/json").body(message);
-            if let Some(token) = token {
-                request = request.bearer_auth(token);
-            }
-            match timeout(POST_LIMIT, request.send()).await {
+            let request = self.client.post(endpoint.clone()).headers(self.headers.clone());
+            let request = request.header(CONTENT_TYPE, "application/json").body(message);
+            match timeout(POST_LIMIT, with_token(request, token.as_deref()).send()).await {
                 Ok(Ok(response)) if response.status().is_success() => {}
                 Ok(Ok(response)) => return Some(format!("the server answered a message with {}", response.status())),
                 Ok(Err(error)) => return Some(error_chain(&error.without_url())),
@@ -106,6 +100,13 @@ impl SseClient {
             }
         }
         None
+    }
+}
+
+fn with_token(request: RequestBuilder, token: Option<&str>) -> RequestBuilder {
+    match token {
+        Some(token) => request.bearer_auth(token),
+        None => request,
     }
 }
 

@@ -17,7 +17,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::MAX_MESSAGE;
 use super::message::ServerText;
-use crate::text::format_size;
+use crate::text::{format_size, one_line, truncate};
 use crate::tools::{ServerProcess, ServerSocket};
 
 /// How long a server may take to read what is sent to it.
@@ -96,7 +96,7 @@ impl IncomingMessages {
 
     fn count_noise(&mut self, bytes: &[u8]) -> Result<(), Option<String>> {
         if self.noise_lines < LOGGED_NOISE && !bytes.trim_ascii().is_empty() {
-            let text = crate::text::truncate(&crate::text::one_line(&String::from_utf8_lossy(bytes)), 200);
+            let text = truncate(&one_line(&String::from_utf8_lossy(bytes)), 200);
             tracing::debug!(server = self.server, text, "an MCP server printed something that is no message");
         }
         self.noise_lines += 1;

@@ -42,37 +42,26 @@ pub(super) struct McpRecallArgs {
 #[serde(deny_unknown_fields)]
 pub(super) struct ScheduleArgs {
     /// The agent does this each time. Give this or message.
-    #[serde(skip_serializing_if = "Option::is_none")]
     prompt: Option<String>,
     /// This text is sent as it stands each time. Give this or prompt.
-    #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
     /// Once: "in 20m", "tomorrow 9:00", 2026-03-08T09:00:00Z. Give one of at, every and cron.
-    #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<String>,
     /// An interval, such as "2h".
-    #[serde(skip_serializing_if = "Option::is_none")]
     every: Option<String>,
     /// A cron expression, such as "0 9 * * *".
-    #[serde(skip_serializing_if = "Option::is_none")]
     cron: Option<String>,
     /// The time zone of at and cron. Default: the owner's.
-    #[serde(skip_serializing_if = "Option::is_none")]
     tz: Option<String>,
     /// A name for the job.
-    #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     /// The channel of the output. Default: the owner's terminal.
-    #[serde(skip_serializing_if = "Option::is_none")]
     channel: Option<String>,
     /// The chat on that channel.
-    #[serde(skip_serializing_if = "Option::is_none")]
     chat_id: Option<String>,
     /// The session of a prompt. Default: one of the job's own.
-    #[serde(skip_serializing_if = "Option::is_none")]
     session: Option<String>,
     /// The agent of a prompt.
-    #[serde(skip_serializing_if = "Option::is_none")]
     agent: Option<String>,
 }
 

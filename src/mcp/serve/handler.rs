@@ -79,7 +79,10 @@ impl McpHandler {
             }
             ServerTool::Schedule => {
                 let job: ScheduleArgs = parse(arguments)?;
-                let job = serde_json::to_value(job).map_err(|error| error.to_string())?;
+                let mut job = serde_json::to_value(job).map_err(|error| error.to_string())?;
+                if let Value::Object(fields) = &mut job {
+                    fields.retain(|_, value| !value.is_null());
+                }
                 let made = self.agent.schedule(job).await?;
                 let fields = ["id", "name", "when", "next_at", "next", "channel", "chat_id"];
                 Ok(as_json(&fields.map(|field| (field.to_owned(), made[field].clone())).into_iter().collect()))

@@ -102,7 +102,6 @@ impl Channel for McpChannel {
 #[cfg(test)]
 mod tests {
     use daoyou_channels::OutboundContext;
-    use daoyou_channels::conformance::outbound;
 
     use super::*;
 
@@ -111,7 +110,7 @@ mod tests {
         let channel = McpChannel::default();
         for (is_picked_up, is_delivered) in [(true, true), (false, false)] {
             let context = OutboundContext { is_picked_up, ..OutboundContext::default() };
-            let message = OutboundMessage { context, ..outbound(MCP_CHANNEL, "work", "done") };
+            let message = OutboundMessage { context, ..OutboundMessage::text(MCP_CHANNEL, "work", "done") };
             assert_eq!(channel.send(&message).await.is_ok(), is_delivered);
         }
     }

@@ -83,27 +83,9 @@ fn pair_changed(
     taken: &mut BTreeSet<usize>,
     found: &mut PageDiff,
 ) {
-    // Missing lines, by the bullet before them in their section.
-    let mut missing: BTreeMap<(&Owner, Option<usize>), Vec<usize>> = BTreeMap::new();
-    let mut before: BTreeMap<&Owner, usize> = BTreeMap::new();
-    for (place, line) in recorded.iter().enumerate() {
-        if let Some(at) = matches[place] {
-            before.insert(&line.owner, at);
-        } else {
-            missing.entry((&line.owner, before.get(&line.owner).copied())).or_default().push(place);
-        }
-    }
-    let known: BTreeSet<usize> = matches.iter().flatten().copied().collect();
-    // New bullets, by the bullet before them.
-    let mut new: BTreeMap<(&Owner, Option<usize>), Vec<usize>> = BTreeMap::new();
-    let mut before: BTreeMap<&Owner, usize> = BTreeMap::new();
-    for (at, bullet) in bullets.iter().enumerate() {
-        if known.contains(&at) {
-            before.insert(&bullet.owner, at);
-        } else {
-            new.entry((&bullet.owner, before.get(&bullet.owner).copied())).or_default().push(at);
-        }
-    }
+    let missing = unmatched_by_gap(recorded.iter().zip(&*matches).map(|(line, at)| (&line.owner, *at)));
+    let at_matched = bullets.iter().enumerate().map(|(at, bullet)| (&bullet.owner, taken.contains(&at).then_some(at)));
+    let mut new = unmatched_by_gap(at_matched);
     let mut pair = |place: usize, at: usize| {
         matches[place] = Some(at);
         taken.insert(at);
@@ -111,9 +93,8 @@ fn pair_changed(
     };
     // Bullets that were changed together, as by search and replace, keep their order.
     let (mut missing_still, mut new_still) = (Vec::new(), Vec::new());
-    for (gap, places) in &missing {
-        let there = new.remove(gap).unwrap_or_default();
-        let (mut places, mut there) = (places.clone(), there);
+    for (gap, mut places) in missing {
+        let mut there = new.remove(&gap).unwrap_or_default();
         if places.len() == there.len() {
             let is_same =
                 |(place, at): &(usize, usize)| similarity(&recorded[*place].text, &bullets[*at].text) >= MIN_SIMILARITY;
@@ -129,6 +110,22 @@ fn pair_changed(
     new_still.extend(new.into_values().flatten());
     new_still.sort_unstable();
     pair_best(&mut missing_still, &mut new_still, recorded, bullets, MIN_SIMILARITY, &mut pair);
+}
+
+/// A place between two bullets that a person has not changed: the section, and the bullet before it.
+type Gap<'a> = (&'a Owner, Option<usize>);
+
+/// Groups the positions of lines without a bullet of the page by their gaps. `lines` are the owner and the bullet of each.
+fn unmatched_by_gap<'a>(lines: impl Iterator<Item = (&'a Owner, Option<usize>)>) -> BTreeMap<Gap<'a>, Vec<usize>> {
+    let mut unmatched: BTreeMap<Gap<'a>, Vec<usize>> = BTreeMap::new();
+    let mut before: BTreeMap<&Owner, usize> = BTreeMap::new();
+    for (place, (owner, bullet)) in lines.enumerate() {
+        match bullet {
+            Some(at) => drop(before.insert(owner, at)),
+            None => unmatched.entry((owner, before.get(owner).copied())).or_default().push(place),
+        }
+    }
+    unmatched
 }
 
 /// Pairs each missing line with the most similar new bullet, if it is similar enough. Too many pairs are not compared, and
@@ -161,9 +158,7 @@ fn similarity(one: &str, other: &str) -> f64 {
         chars.windows(2).map(|pair| (pair[0], pair[1])).collect::<BTreeSet<_>>()
     };
     let (one, other) = (pairs(one), pairs(other));
-    #[expect(clippy::cast_precision_loss, reason = "a line has a thousand characters at most")]
-    let ratio = |common: usize, all: usize| 2.0 * common as f64 / all.max(1) as f64;
-    ratio(one.intersection(&other).count(), one.len() + other.len())
+    2.0 * one.intersection(&other).count() as f64 / (one.len() + other.len()).max(1) as f64
 }
 
 #[cfg(test)]

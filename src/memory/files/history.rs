@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::Value;
 
+use super::page::remove_ranges;
 use crate::store::memory_lines::SummaryRow;
 
 /// The headings of a section in one language.
@@ -83,18 +84,8 @@ pub fn replace_sections(
     let Some(first) = ranges.iter().map(|range| range.start).min() else { return log.to_owned() };
     let is_of_then = |row: &&SummaryRow| format_minute(row.at, zone) == format_minute(at, zone);
     let new: Vec<String> = rows.iter().filter(is_of_then).map(|row| section(row, language, zone)).collect();
-    let mut text = String::with_capacity(log.len());
-    let mut from = 0;
-    let mut ranges = ranges;
-    ranges.sort_by_key(|range| range.start);
-    for range in ranges {
-        text.push_str(&log[from..range.start]);
-        if range.start == first {
-            text.push_str(&new.join("\n"));
-        }
-        from = range.end;
-    }
-    text.push_str(&log[from..]);
+    let mut text = remove_ranges(log, &ranges);
+    text.insert_str(first, &new.join("\n"));
     text
 }
 

@@ -1,7 +1,5 @@
 //! Synchronizes MEMORY.md with the store: applies the edits of the page to the store, and adds new memories to the page.
 
-use serde_json::json;
-
 use super::diff::{self, KnownBullet, PageDiff};
 use super::page::{self, Bullet};
 use crate::memory::forgetting::{drop_prompt_snapshots, forget};
@@ -12,14 +10,6 @@ use crate::memory::{
 };
 use crate::store::memory_lines::{self, LineRow};
 use crate::store::{Connection, StoreError, memories, memory_queries};
-
-/// The outcome of an import.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ImportOutcome {
-    /// Much of the page is missing, and it was written just now: it is read again later.
-    NotYet,
-    Ready(RenderedPage),
-}
 
 /// The new page, and the records to write once it is in place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,7 +37,8 @@ pub struct PageContext<'a> {
     pub heading: &'a str,
 }
 
-/// Applies the edits of `page` to the store, in the caller's write. `redact` removes secrets.
+/// Applies the edits of `page` to the store, in the caller's write. `redact` removes secrets. Returns `None` if much of the
+/// page is missing, and it was written just now: it is read again later.
 ///
 /// # Errors
 /// The store cannot be written.
@@ -57,7 +48,7 @@ pub fn import(
     is_fresh: bool,
     context: PageContext<'_>,
     redact: impl Fn(&mut NewMemoryEntry),
-) -> Result<ImportOutcome, StoreError> {
+) -> Result<Option<RenderedPage>, StoreError> {
     let PageContext { config, identities, heading } = context;
     let owners: Vec<Owner> =
         memory_queries::facts_of_owners(connection)?.iter().map(|facts| Owner::from_stored(&facts.owner)).collect();
@@ -83,7 +74,7 @@ pub fn import(
         .collect();
     let edits = diff::diff(&recorded, &bullets);
     if is_fresh && edits.removed.len() >= MIN_SUSPECT_LOSS && edits.removed.len() * 2 > recorded.len() {
-        return Ok(ImportOutcome::NotYet);
+        return Ok(None);
     }
     let mut lines = apply_diff(connection, &edits, &bullets, config, redact)?;
     lines.sort_by_key(|(_, at)| *at);
@@ -101,7 +92,7 @@ pub fn import(
     }
     let text = page::remove_ranges(page, &removed);
     let (text, more) = add_missing(connection, text, &owners, heading, owner_of)?;
-    Ok(ImportOutcome::Ready(RenderedPage { text, more, gone: stale.into_iter().map(|row| row.memory).collect() }))
+    Ok(Some(RenderedPage { text, more, gone: stale.into_iter().map(|row| row.memory).collect() }))
 }
 
 /// The facts that the page gains: id, owner and hash.
@@ -182,16 +173,8 @@ fn apply_diff(
 ) -> Result<Vec<(i64, usize)>, StoreError> {
     let mut lines = edits.unchanged.clone();
     let by_hand = |bullet: &Bullet| {
-        let mut new = NewMemoryEntry {
-            owner: bullet.owner.clone(),
-            kind: MemoryKind::Fact,
-            name: String::new(),
-            text: bullet.text.clone(),
-            detail: json!({}),
-            origin: MemoryOrigin::ByHand,
-            source: None,
-            confidence: 1.0,
-        };
+        let (owner, text) = (bullet.owner.clone(), bullet.text.as_str());
+        let mut new = NewMemoryEntry::new(owner, MemoryKind::Fact, text, MemoryOrigin::ByHand);
         redact(&mut new);
         validate_entry(&new)
     };
@@ -258,6 +241,7 @@ fn owner_of_name(name: &str, identities: &Identities, owners: &[Owner]) -> Owner
 mod tests {
     use super::*;
     use crate::memory::list;
+    use crate::memory::testing::temporary_store;
     use crate::store::{Durability, Store};
 
     /// A store and its page, which the tests edit as a person does.
@@ -270,8 +254,7 @@ mod tests {
 
     impl World {
         fn new(page: &str) -> Self {
-            let folder = tempfile::tempdir().unwrap();
-            let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+            let (folder, store) = temporary_store();
             Self { _folder: folder, store, page: page.to_owned(), identities: Identities::default() }
         }
 
@@ -282,31 +265,17 @@ mod tests {
                 let config = MemoryConfig::default();
                 let context = PageContext { config: &config, identities: &identities, heading: "Private" };
                 let imported = import(connection, &page, is_fresh, context, |_| {})?;
-                if let ImportOutcome::Ready(rendering) = &imported {
+                if let Some(rendering) = &imported {
                     record_rendering(connection, rendering)?;
                 }
                 Ok(imported)
             };
-            match self.store.write(Durability::Logged, write).await.unwrap() {
-                ImportOutcome::NotYet => false,
-                ImportOutcome::Ready(rendering) => {
-                    self.page = rendering.text;
-                    true
-                }
-            }
+            let imported = self.store.write(Durability::Logged, write).await.unwrap();
+            imported.map(|rendering| self.page = rendering.text).is_some()
         }
 
         async fn remember(&self, owner: Owner, text: &str) {
-            let new = NewMemoryEntry {
-                owner,
-                kind: MemoryKind::Fact,
-                name: String::new(),
-                text: text.to_owned(),
-                detail: json!({}),
-                origin: MemoryOrigin::Stated,
-                source: None,
-                confidence: 0.8,
-            };
+            let new = NewMemoryEntry::new(owner, MemoryKind::Fact, text, MemoryOrigin::Stated);
             let write = move |connection: &Connection| remember(connection, &new, &MemoryConfig::default());
             self.store.write(Durability::Logged, write).await.unwrap();
         }
@@ -372,9 +341,7 @@ mod tests {
         let write = move |connection: &Connection| {
             let config = MemoryConfig::default();
             let context = PageContext { config: &config, identities: &identities, heading: "Private" };
-            let ImportOutcome::Ready(rendering) = import(connection, &page, false, context, |_| {})? else {
-                unreachable!()
-            };
+            let rendering = import(connection, &page, false, context, |_| {})?.unwrap();
             let ids: Vec<i64> = rendering.more.iter().map(|(id, ..)| *id).collect();
             forget(connection, &ids)?;
             record_rendering(connection, &rendering)?;

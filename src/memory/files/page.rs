@@ -25,7 +25,7 @@ pub fn parse_bullets(text: &str, owner_of: impl Fn(&str) -> Owner) -> Vec<Bullet
     parse(text, owner_of).0
 }
 
-/// Removes the lines of bullets from a text.
+/// Removes these ranges from a text.
 pub fn remove_ranges(text: &str, ranges: &[Range<usize>]) -> String {
     let mut left = String::with_capacity(text.len());
     let mut at = 0;

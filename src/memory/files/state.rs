@@ -1,8 +1,9 @@
 //! Reads and writes the memory files, and tracks their last known state.
 
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
+
+use parking_lot::Mutex;
 
 use crate::guard::{Jail, JailError};
 use crate::store::memory_queries::OwnerFacts;
@@ -32,25 +33,25 @@ pub struct MemoryFileState {
 impl MemoryFileState {
     /// Returns true if MEMORY.md has changed since it was last seen.
     pub(super) fn is_edited(&self, workspace: &Path) -> bool {
-        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) != Some(stamp(workspace))
+        *self.seen.lock() != Some(stamp(workspace))
     }
 
     pub(super) fn set_seen(&self, stamp: Option<MemoryFileStamp>) {
-        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = stamp;
+        *self.seen.lock() = stamp;
     }
 
     /// Returns true if MEMORY.md contains exactly these facts.
     pub(super) fn is_written(&self, facts: &[OwnerFacts]) -> bool {
-        self.written_facts.lock().unwrap_or_else(PoisonError::into_inner).as_deref() == Some(facts)
+        self.written_facts.lock().as_deref() == Some(facts)
     }
 
     pub(super) fn set_written_facts(&self, facts: Vec<OwnerFacts>) {
-        *self.written_facts.lock().unwrap_or_else(PoisonError::into_inner) = Some(facts);
+        *self.written_facts.lock() = Some(facts);
     }
 
     /// Logs once why a file is unusable.
     pub(super) fn log_once(&self, file: &'static str, reason: Option<&str>) {
-        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logged = self.logged.lock();
         let known = logged.iter().find(|(name, _)| *name == file).map(|(_, reason)| reason.as_str());
         if known == reason {
             return;

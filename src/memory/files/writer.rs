@@ -1,7 +1,7 @@
 //! Keeps MEMORY.md and HISTORY.md up to date: after each commit that concerns them, and after edits of MEMORY.md.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
 use daoyou_channels::cli::Language;
@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::history;
-use super::import::{ImportOutcome, PageContext, import, record_rendering};
+use super::import::{PageContext, import, record_rendering};
 use super::state::{FileRead, HISTORY, MEMORY, older_histories, read, replace, stamp as stamp_of};
 use crate::crash;
 use crate::live::LivePart;
@@ -149,6 +149,17 @@ impl MemoryService {
         kept.iter().filter_map(|kept| kept.as_ref().err()).for_each(log_failure);
     }
 
+    /// Runs work on the files of the workspace on a blocking thread.
+    async fn in_workspace<T: Send + 'static>(&self, work: impl FnOnce(&Path) -> T + Send + 'static) -> T {
+        let settings = self.settings.clone();
+        match tokio::task::spawn_blocking(move || work(&settings.workspace)).await {
+            Ok(done) => done,
+            // A panic continues in the caller. Any other error means that the runtime stops, and this task with it.
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            Err(_) => std::future::pending().await,
+        }
+    }
+
     async fn update_memory_file(&self) -> Result<FileProgress, StoreError> {
         let _alone = self.files.working.lock().await;
         let settings = self.settings.clone();
@@ -161,8 +172,7 @@ impl MemoryService {
             Language::Zh => "私人",
         };
         for _ in 0..MAX_TRIES {
-            let (before, is_fresh, stamp) = match run_blocking(settings.workspace.clone(), |at| read(&at, MEMORY)).await
-            {
+            let (before, is_fresh, stamp) = match self.in_workspace(|at| read(at, MEMORY)).await {
                 FileRead::Missing => (None, false, None),
                 FileRead::Text { text, is_fresh, stamp } => (Some(text), is_fresh, stamp),
                 FileRead::Unusable(reason) => {
@@ -191,16 +201,13 @@ impl MemoryService {
                 // Read in the same write: later facts are not on this page.
                 Ok((imported, memory_queries::facts_of_owners(connection)?))
             };
-            let (ImportOutcome::Ready(rendering), facts) = self.store.write(Durability::Logged, write).await? else {
+            let (Some(rendering), facts) = self.store.write(Durability::Logged, write).await? else {
                 return Ok(FileProgress::NotYet);
             };
             if before.as_ref() != Some(&rendering.text) {
                 crash::point("memory_file_begun", &rendering.text);
                 let (text, expected) = (rendering.text.clone(), before.clone());
-                let replaced = run_blocking(settings.workspace.clone(), move |at| {
-                    replace(&at, MEMORY, expected.as_deref(), &text)
-                });
-                match replaced.await {
+                match self.in_workspace(move |at| replace(at, MEMORY, expected.as_deref(), &text)).await {
                     Ok(Some(stamp)) => self.files.set_seen(Some(stamp)),
                     Ok(None) => continue,
                     Err(reason) => {
@@ -231,8 +238,7 @@ impl MemoryService {
             return Ok(FileProgress::Complete);
         }
         let turns: Vec<Uuid> = stored.iter().filter_map(|turn| turn.parse().ok()).collect();
-        let removed = run_blocking(self.settings.workspace.clone(), move |at| SpillStore::remove(&at, &turns)).await;
-        if let Err(error) = removed {
+        if let Err(error) = self.in_workspace(move |at| SpillStore::remove(at, &turns)).await {
             if !std::mem::replace(is_logged, true) {
                 tracing::warn!(%error, "a file that may contain forgotten text could not be removed; retrying");
             }
@@ -244,21 +250,14 @@ impl MemoryService {
     }
 
     /// Removes forgotten text from older history files.
-    async fn redact_older_logs(&self, settings: &MemorySettings, due: &DueHistory) {
-        for file in run_blocking(settings.workspace.clone(), |at| older_histories(&at)).await {
+    async fn redact_older_logs(&self, due: &DueHistory) {
+        for file in self.in_workspace(older_histories).await {
             let name = file.clone();
-            let FileRead::Text { text, .. } =
-                run_blocking(settings.workspace.clone(), move |at| read(&at, &name)).await
-            else {
-                continue;
-            };
-            let mut log = text.clone();
-            for (session, at, rows) in &due.changed {
-                log = history::replace_sections(&log, session, *at, rows, settings.language, &settings.zone);
-            }
+            let FileRead::Text { text, .. } = self.in_workspace(move |at| read(at, &name)).await else { continue };
+            let log = due.redact(&text, &self.settings);
             if log != text {
-                let write = move |at: PathBuf| replace(&at, &file, Some(&text), &log);
-                if let Err(reason) = run_blocking(settings.workspace.clone(), write).await {
+                let written = self.in_workspace(move |at| replace(at, &file, Some(&text), &log)).await;
+                if let Err(reason) = written {
                     tracing::warn!(reason, "an older HISTORY file still contains forgotten text");
                 }
             }
@@ -278,7 +277,7 @@ impl MemoryService {
             if may_wait && due.changed.is_empty() {
                 return Ok(HistoryProgress::Waiting);
             }
-            let before = match run_blocking(settings.workspace.clone(), |at| read(&at, HISTORY)).await {
+            let before = match self.in_workspace(|at| read(at, HISTORY)).await {
                 FileRead::Missing => None,
                 FileRead::Text { text, .. } => Some(text),
                 FileRead::Unusable(reason) => {
@@ -287,23 +286,20 @@ impl MemoryService {
                 }
             };
             self.files.log_once(HISTORY, None);
-            let (language, zone) = (settings.language, settings.zone.clone());
-            let mut log = before.clone().unwrap_or_default();
-            for (session, at, rows) in &due.changed {
-                log = history::replace_sections(&log, session, *at, rows, language, &zone);
-            }
-            let sections: Vec<String> = due.rows.iter().map(|row| history::section(row, language, &zone)).collect();
+            let log = due.redact(before.as_deref().unwrap_or_default(), &settings);
+            let section = |row: &SummaryRow| history::section(row, settings.language, &settings.zone);
+            let sections: Vec<String> = due.rows.iter().map(section).collect();
             if !due.changed.is_empty() {
-                self.redact_older_logs(&settings, &due).await;
+                self.redact_older_logs(&due).await;
             }
             let is_long = log.len() > MAX_LOG_BYTES;
             let text = history::append_sections(if is_long { "" } else { &log }, &sections);
             let aside = is_long.then(|| format!("memory/HISTORY-{}.md", Timestamp::now().strftime("%Y%m%d-%H%M%S")));
-            let replaced = run_blocking(settings.workspace.clone(), move |at| {
+            let replaced = self.in_workspace(move |at| {
                 if let Some(aside) = aside {
-                    replace(&at, &aside, None, &log)?;
+                    replace(at, &aside, None, &log)?;
                 }
-                replace(&at, HISTORY, before.as_deref(), &text)
+                replace(at, HISTORY, before.as_deref(), &text)
             });
             match replaced.await {
                 Ok(Some(_)) => logged = HistoryProgress::Written,
@@ -320,16 +316,6 @@ impl MemoryService {
     }
 }
 
-/// Runs work on files on a blocking thread.
-async fn run_blocking<T: Send + 'static>(workspace: PathBuf, work: impl FnOnce(PathBuf) -> T + Send + 'static) -> T {
-    match tokio::task::spawn_blocking(move || work(workspace)).await {
-        Ok(done) => done,
-        // A panic continues in the caller. Any other error means that the runtime stops, and this task with it.
-        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        Err(_) => std::future::pending().await,
-    }
-}
-
 /// The changes that HISTORY.md lacks.
 struct DueHistory {
     rows: Vec<SummaryRow>,
@@ -339,6 +325,13 @@ struct DueHistory {
 }
 
 impl DueHistory {
+    /// Returns a log with the changed summaries as they are now.
+    fn redact(&self, log: &str, MemorySettings { language, zone, .. }: &MemorySettings) -> String {
+        self.changed.iter().fold(log.to_owned(), |log, (session, at, rows)| {
+            history::replace_sections(&log, session, *at, rows, *language, zone)
+        })
+    }
+
     fn mark_done(&self, connection: &Connection) -> Result<(), StoreError> {
         if let Some(last) = self.rows.last() {
             meta::set(connection, HISTORY_KEY, &last.id.to_string())?;

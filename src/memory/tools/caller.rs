@@ -1,20 +1,13 @@
 //! Shared helpers of the memory tools.
 
-use std::sync::Arc;
-
-use serde::de::DeserializeOwned;
-use serde_json::Value;
-
-use crate::memory::{MemoryEntry, MemoryService, MemorySource, Owner, current_entry};
+use crate::memory::{MemoryEntry, MemoryKind, MemoryService, MemorySource, Owner, current_entry};
 use crate::store::{Connection, StoreError, ownership};
 use crate::text::one_line;
-use crate::tools::{ToolContext, ToolResult};
+use crate::tools::ToolContext;
 
-/// A call with its service and its parsed arguments.
-pub struct MemoryCall<A> {
-    pub service: Arc<MemoryService>,
-    pub args: A,
-}
+/// The default and the largest number of hits.
+const DEFAULT_LIMIT: usize = 8;
+const MAX_LIMIT: usize = 50;
 
 /// The reason why a call fails, as text for the model.
 #[derive(Debug, thiserror::Error)]
@@ -23,20 +16,6 @@ pub enum MemoryCallError {
     Wrong(String),
     #[error(transparent)]
     Store(#[from] StoreError),
-}
-
-impl From<MemoryCallError> for ToolResult {
-    fn from(error: MemoryCallError) -> Self {
-        Self::failed(error.to_string())
-    }
-}
-
-impl<A: DeserializeOwned> MemoryCall<A> {
-    pub fn read(service: Option<&Arc<MemoryService>>, arguments: Value) -> Result<Self, MemoryCallError> {
-        let service = service.cloned().ok_or_else(|| MemoryCallError::Wrong("no gateway runs here".to_owned()))?;
-        let args = serde_json::from_value(arguments).map_err(|error| MemoryCallError::Wrong(error.to_string()))?;
-        Ok(Self { service, args })
-    }
 }
 
 /// Returns the owner of the memory that a call works on.
@@ -76,11 +55,12 @@ pub fn changeable_memory(connection: &Connection, owner: &Owner, id: i64) -> Res
 }
 
 /// Formats a memory on one line: a preference with its key, a case with its title.
-pub fn entry_line(entry: &MemoryEntry) -> String {
-    let text = one_line(&entry.text);
-    if entry.name.is_empty() || entry.kind == crate::memory::MemoryKind::Summary {
-        text
-    } else {
-        format!("{}: {text}", entry.name)
-    }
+pub fn entry_line(kind: MemoryKind, name: &str, text: &str) -> String {
+    let text = one_line(text);
+    if name.is_empty() || kind == MemoryKind::Summary { text } else { format!("{name}: {text}") }
+}
+
+/// Returns the number of hits that a call asks for, within bounds.
+pub fn hit_limit(limit: Option<u32>) -> usize {
+    limit.map_or(DEFAULT_LIMIT, |limit| usize::try_from(limit).unwrap_or(MAX_LIMIT)).clamp(1, MAX_LIMIT)
 }

@@ -2,67 +2,35 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
 
-use super::caller::{MemoryCall, MemoryCallError, changeable_memory, owner};
-use crate::chat::ToolSpec;
+use super::caller::{MemoryCallError, changeable_memory, owner};
 use crate::memory::{MemoryService, forget};
 use crate::store::{Connection, StoreError};
 use crate::tools::{
-    ReplayPolicy, RowEffect, Tool, ToolContext, ToolEffect, ToolOutcome, ToolResult, WriteRows, tool_spec,
+    ReplayPolicy, RowEffect, ToolContext, ToolDefinition, ToolEffect, ToolOutcome, ToolResult, WriteRows,
 };
 
 #[derive(Deserialize, JsonSchema)]
-struct ForgetArgs {
+pub struct ForgetArgs {
     /// As recall shows it.
     id: i64,
 }
 
-pub struct ForgetTool {
-    spec: ToolSpec,
-    service: Option<Arc<MemoryService>>,
-}
-
-impl ForgetTool {
-    pub fn new(service: Option<Arc<MemoryService>>) -> Self {
-        let description = "Forget a memory for good, when the user wants it gone.";
-        Self { spec: tool_spec::<ForgetArgs>("forget", description), service }
+/// Returns the definition of the tool.
+pub fn definition() -> ToolDefinition {
+    let description = "Forget a memory for good, when the user wants it gone.";
+    ToolDefinition {
+        // The text of a page must not choose what is forgotten.
+        literal_arguments: &["id"],
+        ..ToolDefinition::changing::<ForgetArgs>("forget", description, ReplayPolicy::Atomic)
     }
 }
 
-#[async_trait]
-impl Tool for ForgetTool {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn replay(&self) -> ReplayPolicy {
-        ReplayPolicy::Atomic
-    }
-
-    /// Returns the arguments that the text of a page must not choose.
-    fn literal_arguments(&self) -> &'static [&'static str] {
-        &["id"]
-    }
-
-    fn hint(&self, _: &str) -> Option<&'static str> {
-        Some("id is the number of a memory: recall it first, which shows the id")
-    }
-
-    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        let done = match MemoryCall::<ForgetArgs>::read(self.service.as_ref(), arguments) {
-            Ok(call) => plan_forget(call, context).await,
-            Err(error) => Err(error),
-        };
-        done.unwrap_or_else(|error| ToolResult::from(error).into())
-    }
-}
-
-async fn plan_forget(
-    MemoryCall { service, args }: MemoryCall<ForgetArgs>,
+pub async fn plan_forget(
+    service: Arc<MemoryService>,
+    args: ForgetArgs,
     context: &ToolContext,
 ) -> Result<ToolOutcome, MemoryCallError> {
     let owner = owner(&service, context)?;

@@ -11,24 +11,73 @@ mod tests;
 
 use std::sync::{Arc, LazyLock};
 
+use async_trait::async_trait;
+use serde_json::Value;
+
 use super::MemoryService;
-use crate::tools::Tool;
+use crate::tools::{Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult, with_arguments};
+
+/// What a tool does with the memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MemoryTask {
+    Remember,
+    Recall,
+    Forget,
+    SearchHistory,
+}
+
+/// A tool that works on the memory of `service`.
+struct MemoryTool {
+    definition: ToolDefinition,
+    service: Option<Arc<MemoryService>>,
+    task: MemoryTask,
+}
+
+#[async_trait]
+impl Tool for MemoryTool {
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
+    }
+
+    fn hint(&self, _: &str) -> Option<&'static str> {
+        let hint = "id is the number of a memory: recall it first, which shows the id";
+        (self.task == MemoryTask::Forget).then_some(hint)
+    }
+
+    fn validate(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
+        if self.task == MemoryTask::SearchHistory { history::validate(arguments) } else { Ok(()) }
+    }
+
+    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
+        let Some(service) = self.service.clone() else { return ToolResult::failed("no gateway runs here").into() };
+        match self.task {
+            MemoryTask::Remember => with_arguments(arguments, |args| remember::remember(service, args, context)).await,
+            MemoryTask::Recall => with_arguments(arguments, |args| recall::search(service, args, context)).await,
+            MemoryTask::Forget => with_arguments(arguments, |args| forget::plan_forget(service, args, context)).await,
+            MemoryTask::SearchHistory => {
+                with_arguments(arguments, |args| history::search(service, args, context)).await
+            }
+        }
+    }
+}
 
 /// Returns the tools that work on the memory of `service`. Without a service they can only be listed, and calls fail.
 pub fn tools(service: Option<&Arc<MemoryService>>) -> Vec<Arc<dyn Tool>> {
-    vec![
-        Arc::new(remember::RememberTool::new(service.cloned())),
-        Arc::new(recall::RecallTool::new(service.cloned())),
-        Arc::new(forget::ForgetTool::new(service.cloned())),
-        Arc::new(history::SearchHistoryTool::new(service.cloned())),
-    ]
+    let tools = [
+        (MemoryTask::Remember, remember::definition()),
+        (MemoryTask::Recall, recall::definition()),
+        (MemoryTask::Forget, forget::definition()),
+        (MemoryTask::SearchHistory, history::definition()),
+    ];
+    let tool = |(task, definition)| Arc::new(MemoryTool { definition, service: service.cloned(), task }) as _;
+    tools.map(tool).into()
 }
 
 /// Returns the names and aliases of these tools, in lower case.
 pub fn tool_names() -> &'static [String] {
     static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| {
         let names = |tool: &Arc<dyn Tool>| {
-            let others = tool.aliases().iter().map(|alias| alias.to_lowercase());
+            let others = tool.definition().aliases.iter().map(|alias| alias.to_lowercase());
             std::iter::once(tool.spec().name.to_lowercase()).chain(others).collect::<Vec<_>>()
         };
         tools(None).iter().flat_map(names).collect()

@@ -2,21 +2,18 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::caller::{MemoryCall, MemoryCallError, changeable_memory, entry_line, is_shared, owner, turn_source};
-use crate::chat::ToolSpec;
+use super::caller::{MemoryCallError, changeable_memory, entry_line, is_shared, owner, turn_source};
 use crate::memory::{
     MemoryEntry, MemoryKind, MemoryOrigin, MemoryService, MemorySource, NewMemoryEntry, Owner, RememberPlan,
     apply_plan, plan, validate_entry, written,
 };
 use crate::store::{Connection, Durability, StoreError, memories};
-use crate::text::one_line;
 use crate::tools::{
-    ReplayPolicy, RowEffect, Tool, ToolContext, ToolEffect, ToolOutcome, ToolResult, WriteRows, tool_spec,
+    ReplayPolicy, RowEffect, ToolContext, ToolDefinition, ToolEffect, ToolOutcome, ToolResult, WriteRows,
 };
 
 /// The confidence in a memory that was stated.
@@ -26,7 +23,7 @@ const MAX_TAGS: usize = 10;
 const TAG_CHARS: usize = 40;
 
 #[derive(Deserialize, JsonSchema)]
-struct RememberArgs {
+pub struct RememberArgs {
     /// One clear sentence; of a case: problem, line break, solution.
     content: String,
     kind: Option<NewMemoryKindArg>,
@@ -56,39 +53,15 @@ impl From<NewMemoryKindArg> for MemoryKind {
     }
 }
 
-pub struct RememberTool {
-    spec: ToolSpec,
-    service: Option<Arc<MemoryService>>,
+/// Returns the definition of the tool.
+pub fn definition() -> ToolDefinition {
+    let description = "Remember what will matter in later conversations.";
+    ToolDefinition::changing::<RememberArgs>("remember", description, ReplayPolicy::Atomic)
 }
 
-impl RememberTool {
-    pub fn new(service: Option<Arc<MemoryService>>) -> Self {
-        let description = "Remember what will matter in later conversations.";
-        Self { spec: tool_spec::<RememberArgs>("remember", description), service }
-    }
-}
-
-#[async_trait]
-impl Tool for RememberTool {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn replay(&self) -> ReplayPolicy {
-        ReplayPolicy::Atomic
-    }
-
-    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        let done = match MemoryCall::read(self.service.as_ref(), arguments) {
-            Ok(call) => remember(call, context).await,
-            Err(error) => Err(error),
-        };
-        done.unwrap_or_else(|error| ToolResult::from(error).into())
-    }
-}
-
-async fn remember(
-    MemoryCall { service, args }: MemoryCall<RememberArgs>,
+pub async fn remember(
+    service: Arc<MemoryService>,
+    args: RememberArgs,
     context: &ToolContext,
 ) -> Result<ToolOutcome, MemoryCallError> {
     let owner = owner(&service, context)?;
@@ -103,21 +76,16 @@ async fn remember(
     });
     let (plan, id) = prepared.await??;
     // In a shared conversation, the text of known memories is not repeated.
+    let line_of = |entry: &MemoryEntry| entry_line(entry.kind, &entry.name, &entry.text);
+    let new = entry_line(plan.entry.kind, &plan.entry.name, &plan.entry.text);
     let text = match (&plan.known, &plan.replaces, is_shared) {
-        (Some(known), _, false) => format!("Already known (id {}): {}", known.id, entry_line(known)),
-        (Some(known), _, true) => format!("Already known (id {}): {}", known.id, describe(&plan.entry)),
-        (None, Some(old), false) => {
-            format!("Replaced: {} (id {}) by {} (id {id})", entry_line(old), old.id, describe(&plan.entry))
-        }
-        (None, _, _) => format!("Remembered (id {id}): {}", describe(&plan.entry)),
+        (Some(known), _, false) => format!("Already known (id {id}): {}", line_of(known)),
+        (Some(_), _, true) => format!("Already known (id {id}): {new}"),
+        (None, Some(old), false) => format!("Replaced: {} (id {}) by {new} (id {id})", line_of(old), old.id),
+        (None, _, _) => format!("Remembered (id {id}): {new}"),
     };
     let rows = ToolEffect::Rows(RowEffect(Arc::new(PlannedWrite { service, plan, id })));
     Ok(ToolOutcome { result: ToolResult::ok(text), effects: vec![rows] })
-}
-
-fn describe(new: &NewMemoryEntry) -> String {
-    let text = one_line(&new.text);
-    if new.name.is_empty() { text } else { format!("{}: {text}", new.name) }
 }
 
 /// Plans the changes, and reserves an id for them.
@@ -145,22 +113,17 @@ fn prepare(
         MemoryKind::Fact
     });
     let name = args.key.or(instead.as_ref().map(|old| old.name.clone())).unwrap_or_default();
-    let detail = if kind == MemoryKind::Case {
-        case_detail(written(&args.content), args.tags.unwrap_or_default())
-    } else {
-        json!({})
-    };
+    // Some models copy the context that the gateway appends to a message.
+    let text = written(&args.content);
     let mut new = NewMemoryEntry {
-        owner,
-        kind,
         name,
-        // Some models copy the context that the gateway appends to a message.
-        text: written(&args.content).to_owned(),
-        detail,
-        origin: MemoryOrigin::Stated,
         source: Some(source),
         confidence: STATED_CONFIDENCE,
+        ..NewMemoryEntry::new(owner, kind, text, MemoryOrigin::Stated)
     };
+    if kind == MemoryKind::Case {
+        new.detail = case_detail(text, args.tags.unwrap_or_default());
+    }
     service.redact_secrets(&mut new);
     let entry = validate_entry(&new).map_err(|invalid| MemoryCallError::Wrong(invalid.to_string()))?;
     let plan = plan(connection, entry, instead)?;

@@ -2,19 +2,18 @@
 
 use std::sync::Arc;
 
-use daoyou_channels::cli::Language;
 use daoyou_channels::settings::Secret;
 use daoyou_channels::{SessionKey, Trust};
-use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::guard::KnownSecrets;
+use crate::memory::testing::{settings, temporary_store};
 use crate::memory::{
     Identities, MemoryConfig, MemoryKind, MemoryService, MemorySettings, Owner, list, rebuild_index, tools,
 };
 use crate::store::ownership::{self, Ownership};
-use crate::store::{Connection, Durability, Store, memories, messages};
+use crate::store::{Connection, Durability, memories, messages};
 use crate::tools::testing::context;
 use crate::tools::{ToolContext, ToolDeps, ToolEffect, ToolExecutor, ToolsConfig, build};
 
@@ -25,18 +24,12 @@ struct World {
 
 impl World {
     fn new(config: MemoryConfig) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
-        let terms = MemorySettings {
-            config,
-            identities: Identities::new(
-                &[("ann".to_owned(), vec!["email:ann".to_owned(), "webhook:in:a".to_owned()])].into(),
-            ),
-            language: Language::En,
-            zone: TimeZone::UTC,
-            workspace: folder.path().to_owned(),
-        };
-        let service = MemoryService::new(store, terms).with_secrets(KnownSecrets::new([Secret::new("sk-canary-1234")]));
+        let (folder, store) = temporary_store();
+        let senders = vec!["email:ann".to_owned(), "webhook:in:a".to_owned()];
+        let identities = Identities::new(&[("ann".to_owned(), senders)].into());
+        let settings = MemorySettings { config, identities, ..settings(folder.path()) };
+        let service =
+            MemoryService::new(store, settings).with_secrets(KnownSecrets::new([Secret::new("sk-canary-1234")]));
         Self { folder, service: Arc::new(service) }
     }
 

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -88,22 +89,17 @@ impl QueryEmbeddings {
     }
 
     fn find(&self, embedder: &Arc<InstalledEmbedder>, hash: &TextHash) -> Option<Arc<[f32]>> {
-        let mut cached = self.cached();
+        let mut cached = self.cached.lock();
         cached.retain(|cached| cached.at.elapsed() < LIFETIME);
         let is_same = |cached: &&CachedQuery| cached.hash == *hash && cached.embedder.as_ptr() == Arc::as_ptr(embedder);
         cached.iter().find(is_same).map(|cached| cached.vector.clone())
     }
 
     fn cache(&self, embedder: &Arc<InstalledEmbedder>, hash: TextHash, vector: Arc<[f32]>) {
-        let mut cached = self.cached();
+        let mut cached = self.cached.lock();
         if cached.len() == MAX_CACHED {
             cached.pop_front();
         }
         cached.push_back(CachedQuery { embedder: Arc::downgrade(embedder), hash, vector, at: Instant::now() });
-    }
-
-    fn cached(&self) -> MutexGuard<'_, VecDeque<CachedQuery>> {
-        // A poisoned lock still guards a complete list: no change panics halfway.
-        self.cached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

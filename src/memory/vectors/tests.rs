@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use daoyou_channels::cli::Language;
 use indexmap::IndexMap;
-use jiff::tz::TimeZone;
 use tempfile::TempDir;
 
 use super::indexer::EmbeddingIndexer;
@@ -13,10 +11,9 @@ use super::nearest;
 use super::stub::{EmbeddingRequest, Embeddings};
 use crate::chat::ChatMessage;
 use crate::live::{Live, LivePart};
-use crate::llm::{Embedder, Models, OfflineProvider, ProviderConfig};
-use crate::memory::{
-    HitLocation, Identities, MemoryConfig, MemoryKind, MemoryService, MemorySettings, Owner, RecallQuery,
-};
+use crate::llm::{Embedder, Models, ProviderConfig};
+use crate::memory::testing::{row, settings, temporary_store};
+use crate::memory::{HitLocation, MemoryKind, MemoryService, Owner, RecallQuery};
 use crate::store::memories::{self, NewMemory};
 use crate::store::vector_codes;
 use crate::store::vectors::{self, NewVector};
@@ -80,15 +77,8 @@ impl World {
 }
 
 fn service(home: &TempDir, batch: u32) -> MemoryService {
-    let mut config = MemoryConfig::default();
-    config.embeddings.batch = batch;
-    let settings = MemorySettings {
-        config,
-        identities: Identities::default(),
-        language: Language::En,
-        zone: TimeZone::UTC,
-        workspace: home.path().to_owned(),
-    };
+    let mut settings = settings(home.path());
+    settings.config.embeddings.batch = batch;
     MemoryService::new(Store::open(&home.path().join("daoyou.db")).unwrap(), settings)
 }
 
@@ -96,37 +86,16 @@ fn embedder(base_url: &str, model: &str, dimensions: u32) -> Embedder {
     crate::llm::install_crypto();
     let config = ProviderConfig { base_url: Some(base_url.to_owned()), retries: 0, ..ProviderConfig::default() };
     let configs = IndexMap::from([("p".to_owned(), config)]);
-    Models::build(&configs, |_| None, Arc::new(OfflineProvider)).unwrap().embedder(model, dimensions).unwrap()
+    Models::build(&configs, |_| None).unwrap().embedder(model, dimensions).unwrap()
 }
 
 fn insert(connection: &Connection, (owner, kind, name, text): (&str, &str, &str, &str)) -> Result<i64, StoreError> {
-    let new = NewMemory {
-        owner,
-        kind,
-        name,
-        text,
-        detail: "{}",
-        origin: "told",
-        session: Some("s"),
-        seq: None,
-        turn: None,
-        confidence: 1.0,
-    };
-    memories::insert(connection, &new)
+    memories::insert(connection, &NewMemory { session: Some("s"), ..row(owner, kind, name, text) })
 }
 
 fn recall_query(owners: &[&str]) -> RecallQuery {
-    RecallQuery {
-        text: String::new(),
-        owners: owners.iter().map(|owner| Owner::from_stored(owner)).collect(),
-        kinds: MemoryKind::ALL.to_vec(),
-        messages: true,
-        session: None,
-        since: None,
-        until: None,
-        least: 0.0,
-        limit: 10,
-    }
+    let owners = owners.iter().map(|owner| Owner::from_stored(owner)).collect();
+    RecallQuery { owners, kinds: MemoryKind::ALL.to_vec(), messages: true, limit: 10, ..RecallQuery::default() }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -254,8 +223,7 @@ async fn query_embedding_respects_the_timeout() {
 /// Each query and its expected hits.
 #[tokio::test]
 async fn nearest_returns_only_what_the_query_selects() {
-    let home = tempfile::tempdir().unwrap();
-    let store = Store::open(&home.path().join("daoyou.db")).unwrap();
+    let (_home, store) = temporary_store();
     let vector = |at: f32| vec![at.cos(), at.sin(), 0.0];
     let rows = [
         ("owner", "fact", 0.1),
@@ -408,8 +376,7 @@ async fn codes(store: &Store) -> (i64, i64) {
 
 #[tokio::test]
 async fn codes_follow_their_embeddings() {
-    let home = tempfile::tempdir().unwrap();
-    let store = Store::open(&home.path().join("daoyou.db")).unwrap();
+    let (_home, store) = temporary_store();
     store.write(Durability::Logged, |connection| vectors::set_model(connection, "m")).await.unwrap();
     let anns = fill(&store, "name:ann", 20).await;
     let ours = fill(&store, "owner", 700).await;
@@ -465,8 +432,7 @@ async fn codes_follow_their_embeddings() {
 
 #[tokio::test]
 async fn unselected_candidates_hide_no_hits() {
-    let home = tempfile::tempdir().unwrap();
-    let store = Store::open(&home.path().join("daoyou.db")).unwrap();
+    let (_home, store) = temporary_store();
     let vector = |at: f32| vec![at.cos(), at.sin(), 0.0];
     store
         .write(Durability::Logged, move |connection| {

@@ -6,9 +6,9 @@ use daoyou_channels::text::hex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use serde_saphyr::Spanned;
-use serde_saphyr::options::DuplicateKeyPolicy;
 use sha2::{Digest, Sha256};
 
+use crate::profiles::manifest::parse_yaml;
 use crate::text::{BoundedTemplate, one_line, truncate};
 use crate::tools::{canonical_name, nearest_tool};
 
@@ -22,14 +22,11 @@ const MAX_RETRIES: u32 = 5;
 /// The longest name of a step or an input, and the longest description, in characters.
 const MAX_ID: usize = 40;
 const MAX_DESCRIPTION: usize = 500;
-/// The deepest nesting, and the most events of the YAML.
-const MAX_DEPTH: usize = 32;
-const MAX_EVENTS: usize = 20_000;
 /// The names that templates may use.
 const NAMES: [&str; 3] = ["input", "inputs", "steps"];
 const FIELDS: [&str; 3] = ["output", "status", "error"];
 /// The tool that hands a task to an agent.
-pub(super) const SPAWN: &str = "spawn";
+pub const SPAWN: &str = "spawn";
 
 /// The steps of an agent.
 #[derive(Debug)]
@@ -148,16 +145,8 @@ impl Workflow {
     }
 
     fn read(text: &str) -> Result<Self, Fault> {
-        let options = serde_saphyr::options! {
-            budget: serde_saphyr::budget! { max_depth: MAX_DEPTH, max_events: MAX_EVENTS },
-            duplicate_keys: DuplicateKeyPolicy::Error,
-            with_snippet: false,
-        };
         let source = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let fields: WorkflowFields = serde_saphyr::from_str_with_options(source, options).map_err(|error| {
-            let line = error.location().map(|location| location.line());
-            (line, truncate(&one_line(&error.without_snippet().to_string()), MAX_DESCRIPTION))
-        })?;
+        let fields: WorkflowFields = parse_yaml(source, MAX_DESCRIPTION)?;
         let inputs = inputs_of(fields.inputs).map_err(|wrong| (None, wrong))?;
         let mut reader = StepReader { known: WorkflowValues::example(&inputs), ids: BTreeSet::new() };
         let mut stages = Vec::new();

@@ -4,5 +4,6 @@
 mod file;
 mod next;
 
+pub(super) use file::SPAWN;
 pub use file::{WORKFLOW_FILE, Workflow};
 pub use next::{CallEnd, CallResult, StepCall, WorkflowNext, WorkflowStop, next_step};

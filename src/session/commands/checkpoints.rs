@@ -8,8 +8,6 @@ use crate::phrases::fill;
 use crate::store::StoreError;
 use crate::store::checkpoints::{self, CheckpointError, CheckpointSummary};
 use crate::store::inbox::InboxRow;
-use crate::store::messages::MessageRow;
-use crate::turn::context::window::read_messages;
 
 /// The most points in a list.
 const LISTED: u32 = 10;
@@ -30,7 +28,7 @@ pub async fn checkpoint(context: &CommandContext, name: &str, row: &InboxRow) ->
         return Ok(context.phrases.no_checkpoints.to_owned().into());
     };
     let reply = fill(context.phrases.point_named, &[&name, &name]);
-    Ok(CommandReply { reply, change: SessionChange::NameCheckpoint { turn, name }, error: None })
+    Ok(CommandReply::changing(reply, SessionChange::NameCheckpoint { turn, name }))
 }
 
 /// Restores the session to a point, given by name or id.
@@ -53,7 +51,7 @@ pub async fn restore(context: &CommandContext, wanted: &str, row: &InboxRow) -> 
         Ok((line, point)) => {
             let words = line.as_ref().map(first_words).unwrap_or_default();
             let reply = fill(context.phrases.restored, &[&checkpoints::short_id(point.turn), &words]);
-            CommandReply { reply, change: SessionChange::Restore(point), error: None }
+            CommandReply::changing(reply, SessionChange::Restore(point))
         }
         Err(error) => {
             let reply = match &error {
@@ -63,7 +61,7 @@ pub async fn restore(context: &CommandContext, wanted: &str, row: &InboxRow) -> 
                 }
                 other => fill(context.phrases.not_restored, &[&other.to_string()]),
             };
-            CommandReply { reply, change: SessionChange::None, error: Some(error.code()) }
+            CommandReply::failed(reply, error.code())
         }
     })
 }
@@ -83,17 +81,9 @@ fn list(context: &CommandContext, lines: &[CheckpointSummary]) -> String {
 
 /// Returns the beginning of the message that the point's turn answered.
 fn first_words(line: &CheckpointSummary) -> String {
-    let row = MessageRow {
-        epoch: 0,
-        seq: 0,
-        role: "user".to_owned(),
-        body: line.body.clone(),
-        turn: line.turn.to_string(),
-        at: line.at,
-    };
-    // An unreadable message is left empty.
-    match read_messages(std::slice::from_ref(&row)).ok().and_then(|mut said| said.pop()) {
-        Some(ChatMessage::User { content, .. }) => shorten(written(&content), WORDS),
+    match serde_json::from_str(&line.body) {
+        Ok(ChatMessage::User { content, .. }) => shorten(written(&content), WORDS),
+        // An unreadable message is left empty.
         _ => String::new(),
     }
 }

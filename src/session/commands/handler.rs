@@ -22,8 +22,8 @@ use crate::store::processes::ProcessRow;
 use crate::store::usage::{self, Costs, TokenCounts, UsageScope, UsageTotal};
 use crate::store::{StoreError, messages, spawns};
 use crate::tools::ToolExecutor;
+use crate::turn::context::conversation_context::wanted_model;
 use crate::turn::error::ErrorCode;
-use crate::turn::limits::wanted_model;
 
 /// The most characters of an unknown command that are repeated.
 const MAX_NAME: usize = 40;
@@ -77,7 +77,7 @@ impl CommandHandler {
         let reply = match command.name.as_str() {
             "new" => {
                 let reply = self.context.phrases.new_session.to_owned();
-                return Ok(CommandReply { reply, change: SessionChange::NewEpoch, error: None });
+                return Ok(CommandReply::changing(reply, SessionChange::NewEpoch));
             }
             "model" => return self.model(&command.argument, row).await,
             "agent" => return self.agent(&command.argument, row).await,
@@ -158,17 +158,17 @@ impl CommandHandler {
         }
         if wanted == "auto" || wanted == "default" {
             let reply = self.context.phrases.model_reset.to_owned();
-            return Ok(CommandReply { reply, change: SessionChange::Model(None), error: None });
+            return Ok(CommandReply::changing(reply, SessionChange::Model(None)));
         }
         Ok(match self.models.choose(wanted).await {
             Ok(choice) => {
                 let name = format!("{}/{}", choice.provider.name(), choice.model);
                 let reply = fill(self.context.phrases.model_set, &[&name]);
-                CommandReply { reply, change: SessionChange::Model(Some(name)), error: None }
+                CommandReply::changing(reply, SessionChange::Model(Some(name)))
             }
             Err(error) => {
                 let reply = fill(self.context.phrases.no_model, &[wanted, &error.to_public()]);
-                CommandReply { reply, change: SessionChange::None, error: Some(ErrorCode::NoModel.word()) }
+                CommandReply::failed(reply, ErrorCode::NoModel.word())
             }
         })
     }
@@ -195,18 +195,15 @@ impl CommandHandler {
         }
         if matches!(wanted, "default" | "auto") {
             let reply = self.context.phrases.agent_reset.to_owned();
-            return Ok(CommandReply { reply, change: SessionChange::Agent(None), error: None });
+            return Ok(CommandReply::changing(reply, SessionChange::Agent(None)));
         }
         Ok(match self.agents.find(wanted) {
             Some(agent) => {
                 let description = history::shorten(&agent.description, MAX_DESCRIPTION);
                 let reply = fill(self.context.phrases.agent_set, &[&agent.name, &description]);
-                CommandReply { reply, change: SessionChange::Agent(Some(agent.name.clone())), error: None }
+                CommandReply::changing(reply, SessionChange::Agent(Some(agent.name.clone())))
             }
-            None => {
-                let reply = self.agents.unknown(wanted);
-                CommandReply { reply, change: SessionChange::None, error: Some(ErrorCode::NoAgent.word()) }
-            }
+            None => CommandReply::failed(self.agents.unknown(wanted), ErrorCode::NoAgent.word()),
         })
     }
 

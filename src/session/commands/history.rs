@@ -8,7 +8,6 @@ use crate::memory::written;
 use crate::phrases::Phrases;
 use crate::store::messages::MessageRow;
 use crate::text::{one_line, truncate};
-use crate::turn::context::window::read_messages;
 
 /// How many messages are shown by default, and at most.
 pub const USUAL_COUNT: usize = 10;
@@ -25,11 +24,10 @@ pub fn lines(rows: &[MessageRow], count: usize, zone: &TimeZone, phrases: &Phras
         if lines.len() == count {
             break;
         }
-        // An unreadable message is skipped.
-        let Ok(mut said) = read_messages(std::slice::from_ref(row)) else { continue };
-        let (who, text) = match said.pop() {
-            Some(ChatMessage::User { content, .. }) => (phrases.said_by_user, written(&content).to_owned()),
-            Some(ChatMessage::Assistant { content, .. }) => (phrases.said_by_agent, content),
+        let (who, text) = match serde_json::from_str(&row.body) {
+            Ok(ChatMessage::User { content, .. }) => (phrases.said_by_user, written(&content).to_owned()),
+            Ok(ChatMessage::Assistant { content, .. }) => (phrases.said_by_agent, content),
+            // An unreadable message is skipped, like the results of tools.
             _ => continue,
         };
         if !text.trim().is_empty() {
@@ -55,7 +53,7 @@ pub fn shorten(text: &str, limit: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::phrases::Locale;
+    use crate::text::Language;
 
     fn row(seq: i64, message: &ChatMessage) -> MessageRow {
         MessageRow {
@@ -85,7 +83,7 @@ mod tests {
             ChatMessage::assistant(long.as_str()),
         ];
         let rows: Vec<_> = (0..).zip(&said).map(|(seq, message)| row(seq, message)).collect();
-        let shown = lines(&rows, 3, &TimeZone::UTC, Phrases::of(Locale::En));
+        let shown = lines(&rows, 3, &TimeZone::UTC, Phrases::of(Language::En));
         let lines: Vec<_> = shown.lines().collect();
         assert_eq!(lines[..2], ["- 1970-01-01 00:00 **daoyou** answer", "- 1970-01-01 00:00 **you** second line"]);
         assert!(lines.len() == 3 && lines[2].ends_with("long …"), "{lines:?}");

@@ -44,7 +44,7 @@ pub(super) async fn answer(servers: &McpServers, argument: &str, phrases: &Phras
         return describe(server, phrases).into();
     }
     match ask(server, prompt, arguments, phrases).await {
-        Ok(prompt) => CommandReply { reply: String::new(), change: SessionChange::Ask(prompt), error: None },
+        Ok(prompt) => CommandReply::changing(String::new(), SessionChange::Ask(prompt)),
         Err(error) => truncate(&error, MAX_ERROR).into(),
     }
 }

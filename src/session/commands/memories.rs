@@ -45,10 +45,7 @@ pub async fn forget(context: &CommandContext, wanted: &str, row: &InboxRow) -> R
         let is_allowed = |entry: &MemoryEntry| may_forget(&owner, entry);
         return Ok(match found.filter(is_allowed) {
             Some(entry) => forgets(context, &entry),
-            None => {
-                let reply = fill(context.phrases.no_such_memory, &[wanted]);
-                CommandReply { reply, change: SessionChange::None, error: Some("no_such_memory") }
-            }
+            None => CommandReply::failed(fill(context.phrases.no_such_memory, &[wanted]), "no_such_memory"),
         });
     }
     let (words, whose) = (wanted.to_lowercase(), owner.clone());
@@ -70,7 +67,7 @@ pub async fn forget(context: &CommandContext, wanted: &str, row: &InboxRow) -> R
 /// Answers without the memory's text, which would stay in the delivered message.
 fn forgets(context: &CommandContext, entry: &MemoryEntry) -> CommandReply {
     let reply = fill(context.phrases.forgotten, &[&entry.id.to_string()]);
-    CommandReply { reply, change: SessionChange::Forget(entry.id), error: None }
+    CommandReply::changing(reply, SessionChange::Forget(entry.id))
 }
 
 /// Searches for memories; none of them is forgotten by guess.

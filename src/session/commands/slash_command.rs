@@ -132,9 +132,21 @@ pub struct CommandReply {
     pub error: Option<&'static str>,
 }
 
+impl CommandReply {
+    /// Creates the reply to a command that changes something.
+    pub fn changing(reply: String, change: SessionChange) -> Self {
+        Self { reply, change, error: None }
+    }
+
+    /// Creates the reply to a command that failed, with its stable error code.
+    pub fn failed(reply: String, code: &'static str) -> Self {
+        Self { reply, change: SessionChange::None, error: Some(code) }
+    }
+}
+
 impl From<String> for CommandReply {
     fn from(reply: String) -> Self {
-        Self { reply, change: SessionChange::None, error: None }
+        Self::changing(reply, SessionChange::None)
     }
 }
 
@@ -197,15 +209,15 @@ mod tests {
 
     #[test]
     fn help_in_the_terminal_names_every_command() {
-        let phrases = Phrases::of(crate::phrases::Locale::En);
+        let phrases = Phrases::of(crate::text::Language::En);
         let help = format!("{}{}", phrases.help, phrases.help_terminal);
         assert!(COMMANDS.iter().all(|name| help.contains(&format!("`/{name}"))), "{help}");
     }
 
     #[test]
     fn every_command_that_help_names_is_known() {
-        for locale in [crate::phrases::Locale::En, crate::phrases::Locale::Zh] {
-            let named = Phrases::of(locale).help.lines().filter_map(|line| line.trim_start().strip_prefix("- `/"));
+        for language in [crate::text::Language::En, crate::text::Language::Zh] {
+            let named = Phrases::of(language).help.lines().filter_map(|line| line.trim_start().strip_prefix("- `/"));
             let named: Vec<_> = named.filter_map(|line| line.split([' ', '`']).next()).collect();
             assert!(named.len() >= 10 && named.iter().all(|name| COMMANDS.contains(name)), "{named:?}");
         }

@@ -106,23 +106,13 @@ pub(super) fn bit(day: Weekday) -> u8 {
 
 /// Returns the days from the first to the last, across the end of the week if necessary.
 pub(super) fn from_to(first: Weekday, last: Weekday) -> u8 {
-    let more = (last.to_monday_zero_offset() - first.to_monday_zero_offset()).rem_euclid(7);
-    let days = std::iter::successors(Some(first), |day| Some(day.next()));
-    days.take(usize::try_from(more).unwrap_or(0) + 1).fold(0, |set, day| set | bit(day))
+    let more = usize::try_from(first.until(last)).unwrap_or(0);
+    first.cycle_forward().take(more + 1).fold(0, |set, day| set | bit(day))
 }
 
 /// Returns the day of the week of a set with one day.
 fn only(set: u8) -> Option<Weekday> {
-    let days = [
-        Weekday::Sunday,
-        Weekday::Monday,
-        Weekday::Tuesday,
-        Weekday::Wednesday,
-        Weekday::Thursday,
-        Weekday::Friday,
-        Weekday::Saturday,
-    ];
-    days.into_iter().find(|day| bit(*day) == set)
+    Weekday::Sunday.cycle_forward().take(7).find(|day| bit(*day) == set)
 }
 
 impl Clauses {

@@ -25,60 +25,6 @@ pub enum TimeFault {
     TooLong,
 }
 
-/// Each fault in English and in Chinese.
-const REASONS: &[(TimeFault, &str, &str)] = &[
-    (TimeFault::TwoTimes, "two times are named; one job takes one", "说了两个时间；一个任务只能有一个"),
-    (TimeFault::Clash, "these do not go together", "这些合不到一起"),
-    (
-        TimeFault::MinutesDiffer,
-        "its times differ in their minutes; make two jobs",
-        "各个时间的分钟数不同；请建两个任务",
-    ),
-    (
-        TimeFault::Uneven,
-        "its times do not fill each hour alike; end the stretch before a full hour, or make two jobs",
-        "各小时里的时间不一样；请让时段在整点之前结束，或建两个任务",
-    ),
-    (
-        TimeFault::Range,
-        "a stretch of time needs how often, such as \"every hour\", and hours from 0 to 23, or am and pm",
-        "一段时间要说明多久一次，例如“每小时”，并用 0 到 23 点",
-    ),
-    (TimeFault::WhichDay, "say on which day", "请说明是哪一天"),
-    (TimeFault::SayEvery, "several days are named; say \"every\" if it repeats", "说了好几天；如果要重复，请说“每”"),
-    (TimeFault::WhichHour, "say at which hour", "请说明几点"),
-    (TimeFault::WhichHalf, "say with each hour in which half of the day it is", "请给每个钟点都说明上午还是下午"),
-    (
-        TimeFault::WhichMidnight,
-        "a night belongs to two days; name the day that begins with it, such as \"Saturday at 0:00\"",
-        "半夜属于两天；请说后一天的凌晨，例如“周六凌晨0点”",
-    ),
-    (TimeFault::HalfHour, "it means different hours in different places; say \"half past three\"", "请说“三点半”"),
-    (TimeFault::NotInPart, "that hour is not in that part of the day", "这个钟点不在这段时间里"),
-    (
-        TimeFault::DayOrMonth,
-        "day and month cannot be told apart; write 2026-12-24 or \"December 24\"",
-        "分不清日和月；请写 2026-12-24 或 12月24日",
-    ),
-    (TimeFault::NoSuchDate, "there is no such date", "没有这一天"),
-    (
-        TimeFault::NoSuchTime,
-        "the clock never shows that; hours go from 0 to 23, with am and pm from 1 to 12",
-        "没有这个钟点；小时从 0 到 23",
-    ),
-    (
-        TimeFault::Months,
-        "months and years differ in length; name a date, or days",
-        "月和年长短不一；请说日期，或多少天",
-    ),
-    (
-        TimeFault::Gap,
-        "it has two readings; say how often with \"每\", such as 每2天 or 每3天",
-        "有两种理解；请说“每2天”或“每3天”",
-    ),
-    (TimeFault::TooLong, "it is longer than 100 years", "超过 100 年"),
-];
-
 /// A text that is no time expression, or more than one: the part that was understood, and the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimeParseError {
@@ -89,9 +35,52 @@ pub struct TimeParseError {
 }
 
 impl TimeFault {
+    /// Returns the fault in English and in Chinese.
     fn texts(self) -> (&'static str, &'static str) {
-        let found = REASONS.iter().find(|(fault, ..)| *fault == self);
-        found.map_or(("", ""), |(_, english, chinese)| (*english, *chinese))
+        match self {
+            Self::TwoTimes => ("two times are named; one job takes one", "说了两个时间；一个任务只能有一个"),
+            Self::Clash => ("these do not go together", "这些合不到一起"),
+            Self::MinutesDiffer => {
+                ("its times differ in their minutes; make two jobs", "各个时间的分钟数不同；请建两个任务")
+            }
+            Self::Uneven => (
+                "its times do not fill each hour alike; end the stretch before a full hour, or make two jobs",
+                "各小时里的时间不一样；请让时段在整点之前结束，或建两个任务",
+            ),
+            Self::Range => (
+                "a stretch of time needs how often, such as \"every hour\", and hours from 0 to 23, or am and pm",
+                "一段时间要说明多久一次，例如“每小时”，并用 0 到 23 点",
+            ),
+            Self::WhichDay => ("say on which day", "请说明是哪一天"),
+            Self::SayEvery => {
+                ("several days are named; say \"every\" if it repeats", "说了好几天；如果要重复，请说“每”")
+            }
+            Self::WhichHour => ("say at which hour", "请说明几点"),
+            Self::WhichHalf => ("say with each hour in which half of the day it is", "请给每个钟点都说明上午还是下午"),
+            Self::WhichMidnight => (
+                "a night belongs to two days; name the day that begins with it, such as \"Saturday at 0:00\"",
+                "半夜属于两天；请说后一天的凌晨，例如“周六凌晨0点”",
+            ),
+            Self::HalfHour => ("it means different hours in different places; say \"half past three\"", "请说“三点半”"),
+            Self::NotInPart => ("that hour is not in that part of the day", "这个钟点不在这段时间里"),
+            Self::DayOrMonth => (
+                "day and month cannot be told apart; write 2026-12-24 or \"December 24\"",
+                "分不清日和月；请写 2026-12-24 或 12月24日",
+            ),
+            Self::NoSuchDate => ("there is no such date", "没有这一天"),
+            Self::NoSuchTime => (
+                "the clock never shows that; hours go from 0 to 23, with am and pm from 1 to 12",
+                "没有这个钟点；小时从 0 到 23",
+            ),
+            Self::Months => {
+                ("months and years differ in length; name a date, or days", "月和年长短不一；请说日期，或多少天")
+            }
+            Self::Gap => (
+                "it has two readings; say how often with \"每\", such as 每2天 or 每3天",
+                "有两种理解；请说“每2天”或“每3天”",
+            ),
+            Self::TooLong => ("it is longer than 100 years", "超过 100 年"),
+        }
     }
 
     /// Returns the fault in Chinese.

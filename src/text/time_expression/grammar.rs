@@ -92,6 +92,14 @@ impl Amount {
     }
 }
 
+/// Returns the seconds of an amount of a unit, and the unit.
+pub(super) fn seconds_of(c: &mut TokenCursor<'_>, amount: Amount, unit: u64) -> Option<(u64, u64)> {
+    match amount.times(unit) {
+        Some(seconds) => Some((seconds, unit)),
+        None => c.fail(TimeFault::TooLong),
+    }
+}
+
 /// `2`, `2.5`.
 pub(super) fn amount(c: &mut TokenCursor<'_>) -> Option<Amount> {
     let (whole, _) = c.take_number()?;

@@ -1,12 +1,10 @@
 //! The English grammar: "in 10 minutes", "tomorrow at 9", "every Monday and Thursday at half past eight".
 
-use jiff::civil::Weekday;
-
 use super::clauses::{CalendarPeriod, Clause, DaySpec, Interval, MONDAY_TO_FRIDAY, Recurrence, WEEKEND, bit, from_to};
 use super::clock::{AT_NIGHT, ClockForm, ClockTime, DayPart, MIDNIGHT_CLOCK, NIGHT, NOON_CLOCK};
 use super::error::TimeFault;
 use super::expression::{DAY, HOUR, MINUTE, WEEK};
-use super::grammar::{self, Amount, amount, clock_before, minutes_behind, month_days, written_date};
+use super::grammar::{self, Amount, amount, clock_before, minutes_behind, month_days, seconds_of, written_date};
 use super::token::{TokenCursor, TokenKind};
 
 /// Reads one clause; `after_day` if a day precedes it.
@@ -51,10 +49,7 @@ fn length_part(c: &mut TokenCursor<'_>, is_every: bool) -> Option<(u64, u64)> {
         None => counted(c)?,
     };
     let count = if count.part.0 == 0 && c.take_words(&["and", "a", "half"]) { count.and_a_half() } else { count };
-    match count.times(unit) {
-        Some(seconds) => Some((seconds, unit)),
-        None => c.fail(TimeFault::TooLong),
-    }
+    seconds_of(c, count, unit)
 }
 
 /// "an hour", "2.5 hours", "one and a half hours".
@@ -90,15 +85,14 @@ fn unit(c: &mut TokenCursor<'_>, is_one: bool) -> Option<u64> {
 /// Clauses that begin with "every", and "daily" and the like.
 fn every(c: &mut TokenCursor<'_>) -> Option<Vec<Clause>> {
     let often = |seconds| vec![Clause::Interval(Interval { seconds, from_clock: false })];
-    for (word, each) in [
+    const ALONE: [(&str, Recurrence); 4] = [
         ("daily", Recurrence::Day),
         ("weekly", Recurrence::Week),
         ("monthly", Recurrence::Month),
         ("yearly", Recurrence::Year),
-    ] {
-        if c.take_word(word) {
-            return Some(vec![Clause::Recurrence(each)]);
-        }
+    ];
+    if let Some(each) = c.take_meaning(&ALONE) {
+        return Some(vec![Clause::Recurrence(each)]);
     }
     if c.take_word("hourly") {
         return Some(often(HOUR));
@@ -110,13 +104,10 @@ fn every(c: &mut TokenCursor<'_>) -> Option<Vec<Clause>> {
     if c.take_word("other") {
         return every_other(c);
     }
-    for (word, each) in [("month", Recurrence::Month), ("year", Recurrence::Year)] {
-        if c.take_word(word) {
-            return Some(vec![Clause::Recurrence(each)]);
-        }
+    if let Some(each) = c.take_meaning(&[("month", Recurrence::Month), ("year", Recurrence::Year)]) {
+        return Some(vec![Clause::Recurrence(each)]);
     }
-    if let Some(TokenKind::Part(part)) = c.peek() {
-        c.advance();
+    if let Some(part) = c.take_part() {
         return Some(vec![Clause::Recurrence(Recurrence::Day), Clause::Part(part)]);
     }
     let named = |days| vec![Clause::Recurrence(Recurrence::Named), Clause::Days(days)];
@@ -151,7 +142,7 @@ fn every_other(c: &mut TokenCursor<'_>) -> Option<Vec<Clause>> {
     if matches!(c.peek(), Some(TokenKind::Word("month" | "year"))) {
         return c.fail(TimeFault::Months);
     }
-    if let Some(day) = weekday(c, true) {
+    if let Some(day) = c.take_weekday(false) {
         let often = Interval { seconds: 2 * WEEK, from_clock: false };
         return Some(vec![Clause::Interval(often), Clause::Days(DaySpec::Week { set: bit(day), each: false })]);
     }
@@ -181,18 +172,17 @@ fn near_day(c: &mut TokenCursor<'_>) -> Option<Vec<Clause>> {
         return Some([Clause::Days(DaySpec::Ahead(ahead))].into_iter().chain(part.map(Clause::Part)).collect());
     }
     if c.take_word("this") {
-        if let Some(TokenKind::Part(part)) = c.peek() {
-            c.advance();
+        if let Some(part) = c.take_part() {
             return Some(vec![Clause::Days(DaySpec::Ahead(0)), Clause::Part(part)]);
         }
-        let day = weekday(c, true)?;
+        let day = c.take_weekday(false)?;
         return Some(vec![
             Clause::Period(CalendarPeriod::Week(0)),
             Clause::Days(DaySpec::Week { set: bit(day), each: false }),
         ]);
     }
     if c.take_word("next") {
-        return weekday(c, true).map(|day| vec![Clause::Days(DaySpec::NextWeekday(day))]);
+        return c.take_weekday(false).map(|day| vec![Clause::Days(DaySpec::NextWeekday(day))]);
     }
     c.take_word("the");
     let is_after = one_unit(c, DAY) && c.take_word("after") && c.peek() == Some(TokenKind::Day(1, None));
@@ -225,12 +215,12 @@ fn one_of_month(c: &mut TokenCursor<'_>) -> Option<DaySpec> {
     c.take_word("the");
     if !c.take_word("last") {
         let nth = ordinal(c).and_then(|nth| i8::try_from(nth).ok()).filter(|nth| (1..=5).contains(nth))?;
-        return weekday(c, true).map(|day| DaySpec::Nth(Some(nth), day));
+        return c.take_weekday(false).map(|day| DaySpec::Nth(Some(nth), day));
     }
     if one_unit(c, DAY) {
         return Some(DaySpec::Month { set: 0, last: true });
     }
-    weekday(c, true).map(|day| DaySpec::Nth(None, day))
+    c.take_weekday(false).map(|day| DaySpec::Nth(None, day))
 }
 
 /// "the 1st and the 15th".
@@ -246,10 +236,8 @@ fn days_of_month(c: &mut TokenCursor<'_>) -> Option<DaySpec> {
 }
 
 fn ordinal(c: &mut TokenCursor<'_>) -> Option<u64> {
-    for (nth, word) in (1..).zip(["first", "second", "third", "fourth", "fifth"]) {
-        if c.take_word(word) {
-            return Some(nth);
-        }
+    if let Some(nth) = c.take_meaning(&[("first", 1), ("second", 2), ("third", 3), ("fourth", 4), ("fifth", 5)]) {
+        return Some(nth);
     }
     let (value, _) = c.take_number()?;
     (c.is_glued() && c.take_word("th")).then_some(value)
@@ -312,19 +300,18 @@ fn some_weekdays(c: &mut TokenCursor<'_>) -> Option<(u8, bool)> {
         c.advance();
         let last = c.attempt(|c| {
             let is_range = c.take_word("to") || c.take_mark(&['-']);
-            is_range.then(|| weekday(c, false))?
+            is_range.then(|| c.take_weekday(true))?
         });
         return Some((last.map_or(bit(day), |last| from_to(day, last)), plural));
     }
-    for (word, set, plural) in [
-        ("weekday", MONDAY_TO_FRIDAY, false),
-        ("weekdays", MONDAY_TO_FRIDAY, true),
-        ("weekend", WEEKEND, false),
-        ("weekends", WEEKEND, true),
-    ] {
-        if c.take_word(word) {
-            return Some((set, plural));
-        }
+    const NAMED: [(&str, (u8, bool)); 4] = [
+        ("weekday", (MONDAY_TO_FRIDAY, false)),
+        ("weekdays", (MONDAY_TO_FRIDAY, true)),
+        ("weekend", (WEEKEND, false)),
+        ("weekends", (WEEKEND, true)),
+    ];
+    if let Some(days) = c.take_meaning(&NAMED) {
+        return Some(days);
     }
     if !c.take_word("working") && !one_unit(c, WEEK) {
         return None;
@@ -332,16 +319,6 @@ fn some_weekdays(c: &mut TokenCursor<'_>) -> Option<(u8, bool)> {
     let TokenKind::Unit { seconds: DAY, plural } = c.peek()? else { return None };
     c.advance();
     Some((MONDAY_TO_FRIDAY, plural))
-}
-
-fn weekday(c: &mut TokenCursor<'_>, is_one: bool) -> Option<Weekday> {
-    match c.peek()? {
-        TokenKind::Weekday { day, plural } if !(is_one && plural) => {
-            c.advance();
-            Some(day)
-        }
-        _ => None,
-    }
 }
 
 /// "at 9", "at 9am and 9pm", "between 9 and 17".
@@ -458,14 +435,7 @@ fn half_of_day(c: &mut TokenCursor<'_>, hour: u64) -> Option<Option<i8>> {
 
 /// "in the evening", "at night", and after a day the bare word.
 fn part(c: &mut TokenCursor<'_>, after_day: bool) -> Option<Vec<Clause>> {
-    let part = match (c.attempt(led_part), c.peek()) {
-        (Some(part), _) => part,
-        (None, Some(TokenKind::Part(part))) if after_day => {
-            c.advance();
-            part
-        }
-        _ => return None,
-    };
+    let part = c.attempt(led_part).or_else(|| if after_day { c.take_part() } else { None })?;
     Some(vec![Clause::Part(part)])
 }
 
@@ -474,7 +444,6 @@ fn led_part(c: &mut TokenCursor<'_>) -> Option<DayPart> {
     if !in_the && !c.take_word("at") {
         return None;
     }
-    let Some(TokenKind::Part(part)) = c.peek() else { return None };
-    c.advance();
+    let part = c.take_part()?;
     if in_the { Some(part) } else { (part == NIGHT).then_some(AT_NIGHT) }
 }

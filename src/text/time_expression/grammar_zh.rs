@@ -6,7 +6,7 @@ use super::clauses::{CalendarPeriod, Clause, DaySpec, Interval, MONDAY_TO_FRIDAY
 use super::clock::{ClockTime, LATE, MIDNIGHT_CLOCK, NOON_CLOCK};
 use super::error::TimeFault;
 use super::expression::{DAY, HOUR, MINUTE, WEEK};
-use super::grammar::{self, Amount, amount, clock_before, minutes_behind, month_days, written_date};
+use super::grammar::{self, Amount, amount, clock_before, minutes_behind, month_days, seconds_of, written_date};
 use super::token::{TokenCursor, TokenKind};
 
 /// Reads one clause.
@@ -56,10 +56,7 @@ fn length_part(c: &mut TokenCursor<'_>, is_every: bool) -> Option<(u64, u64)> {
     if count.part.0 == 0 && !is_counted && c.take_word("半") {
         count = count.and_a_half();
     }
-    match count.times(unit) {
-        Some(seconds) => Some((seconds, unit)),
-        None => c.fail(TimeFault::TooLong),
-    }
+    seconds_of(c, count, unit)
 }
 
 fn unit(c: &mut TokenCursor<'_>) -> Option<u64> {
@@ -100,16 +97,15 @@ fn every_so(c: &mut TokenCursor<'_>) -> Option<Vec<Clause>> {
     if let Some(days) = c.attempt(weekdays) {
         return Some(vec![Clause::Recurrence(Recurrence::Named), Clause::Days(days)]);
     }
-    for (word, each) in [
+    const PERIODS: [(&str, Recurrence); 5] = [
         ("天", Recurrence::Day),
         ("日", Recurrence::Day),
         ("月", Recurrence::Month),
         ("年", Recurrence::Year),
         ("周", Recurrence::Week),
-    ] {
-        if c.take_word(word) {
-            return Some(vec![Clause::Recurrence(each)]);
-        }
+    ];
+    if let Some(each) = c.take_meaning(&PERIODS) {
+        return Some(vec![Clause::Recurrence(each)]);
     }
     // The part of the day in 每晚十点 belongs to the clock time.
     if matches!(c.peek(), Some(TokenKind::Part(_))) {
@@ -121,7 +117,7 @@ fn every_so(c: &mut TokenCursor<'_>) -> Option<Vec<Clause>> {
 /// “隔一天”, “隔周”, “隔周二”.
 fn every_other(c: &mut TokenCursor<'_>) -> Option<Vec<Clause>> {
     let often = |seconds, from_clock| Clause::Interval(Interval { seconds, from_clock });
-    if let Some(day) = weekday(c) {
+    if let Some(day) = c.take_weekday(true) {
         return Some(vec![often(2 * WEEK, false), Clause::Days(DaySpec::Week { set: bit(day), each: false })]);
     }
     c.attempt(|c| c.take_number().filter(|(count, _)| *count == 1));
@@ -140,10 +136,8 @@ fn days(c: &mut TokenCursor<'_>) -> Option<Vec<Clause>> {
         c.advance();
         return Some([Clause::Days(DaySpec::Ahead(ahead))].into_iter().chain(part.map(Clause::Part)).collect());
     }
-    for (ahead, word) in (0..).zip(["今年", "明年", "后年"]) {
-        if c.take_word(word) {
-            return Some(vec![Clause::Period(CalendarPeriod::Year(ahead))]);
-        }
+    if let Some(ahead) = c.take_meaning(&[("今年", 0), ("明年", 1), ("后年", 2)]) {
+        return Some(vec![Clause::Period(CalendarPeriod::Year(ahead))]);
     }
     if let Some(found) = c.attempt(period) {
         return Some(found);
@@ -162,7 +156,7 @@ fn period(c: &mut TokenCursor<'_>) -> Option<Vec<Clause>> {
         (ahead > 0).then_some(())?;
     }
     c.take_word("个");
-    if let Some(day) = weekday(c) {
+    if let Some(day) = c.take_weekday(true) {
         return Some(vec![
             Clause::Period(CalendarPeriod::Week(ahead)),
             Clause::Days(DaySpec::Week { set: bit(day), each: false }),
@@ -187,7 +181,7 @@ fn one_of_month(c: &mut TokenCursor<'_>) -> Option<DaySpec> {
         Some(c.take_number_in(1..=5)?)
     };
     c.take_word("个");
-    weekday(c).map(|day| DaySpec::Nth(nth, day))
+    c.take_weekday(true).map(|day| DaySpec::Nth(nth, day))
 }
 
 /// “2026-12-24”, “2026年12月24日”, “12月24号”.
@@ -240,23 +234,15 @@ fn weekdays(c: &mut TokenCursor<'_>) -> Option<DaySpec> {
 
 /// Returns the days as a set, and whether the words alone imply repetition.
 fn some_weekdays(c: &mut TokenCursor<'_>) -> Option<(u8, bool)> {
-    for (word, set, each) in [("工作日", MONDAY_TO_FRIDAY, true), ("周末", WEEKEND, false)] {
-        if c.take_word(word) {
-            return Some((set, each));
-        }
+    if let Some(days) = c.take_meaning(&[("工作日", (MONDAY_TO_FRIDAY, true)), ("周末", (WEEKEND, false))]) {
+        return Some(days);
     }
-    let first = weekday(c)?;
+    let first = c.take_weekday(true)?;
     let last = c.attempt(|c| {
         let is_range = c.take_word("到") || c.take_mark(&['-']);
-        is_range.then(|| weekday(c).or_else(|| numeral(c, true)))?
+        is_range.then(|| c.take_weekday(true).or_else(|| numeral(c, true)))?
     });
     Some((last.map_or(bit(first), |last| from_to(first, last)), false))
-}
-
-fn weekday(c: &mut TokenCursor<'_>) -> Option<Weekday> {
-    let TokenKind::Weekday { day, .. } = c.peek()? else { return None };
-    c.advance();
-    Some(day)
 }
 
 /// The day of the week of a numeral alone; 日 only if nothing else can be meant.
@@ -317,11 +303,7 @@ fn clock(c: &mut TokenCursor<'_>) -> Option<ClockTime> {
         let clock = c.attempt(plain_clock).map(|clock| ClockTime { part: Some(LATE), ..clock });
         return Some(clock.unwrap_or(MIDNIGHT_CLOCK));
     }
-    let part = match c.peek()? {
-        TokenKind::Part(part) => Some(part),
-        _ => None,
-    };
-    c.at += usize::from(part.is_some());
+    let part = c.take_part();
     let clock = c.attempt(clock_short_of).or_else(|| c.attempt(plain_clock))?;
     Some(ClockTime { part, ..clock })
 }
@@ -376,7 +358,5 @@ fn minutes(c: &mut TokenCursor<'_>) -> Option<u64> {
 
 fn part(c: &mut TokenCursor<'_>) -> Option<Vec<Clause>> {
     c.take_word("在");
-    let TokenKind::Part(part) = c.peek()? else { return None };
-    c.advance();
-    Some(vec![Clause::Part(part)])
+    Some(vec![Clause::Part(c.take_part()?)])
 }

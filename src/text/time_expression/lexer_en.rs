@@ -91,33 +91,11 @@ const PLAIN: &[&str] = &[
     "weekend", "weekends", "weekly",
 ];
 
-const NUMBERS: &[(&str, u64)] = &[
-    ("one", 1),
-    ("two", 2),
-    ("three", 3),
-    ("four", 4),
-    ("five", 5),
-    ("six", 6),
-    ("seven", 7),
-    ("eight", 8),
-    ("nine", 9),
-    ("ten", 10),
-    ("eleven", 11),
-    ("twelve", 12),
-    ("thirteen", 13),
-    ("fourteen", 14),
-    ("fifteen", 15),
-    ("sixteen", 16),
-    ("seventeen", 17),
-    ("eighteen", 18),
-    ("nineteen", 19),
-    ("twenty", 20),
-    ("thirty", 30),
-    ("forty", 40),
-    ("fifty", 50),
-    ("sixty", 60),
-    ("ninety", 90),
-];
+/// The numbers from one on.
+const NUMBERS: &str = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen \
+    seventeen eighteen nineteen";
+const TENS: [(&str, u64); 6] =
+    [("twenty", 20), ("thirty", 30), ("forty", 40), ("fifty", 50), ("sixty", 60), ("ninety", 90)];
 
 /// Returns the first tokens of the text.
 pub(super) fn tokens(text: &str) -> Vec<TimeToken> {
@@ -178,8 +156,8 @@ fn meaning(word: &str, first: char) -> TokenKind {
     if let Some((_, kind)) = WORDS.iter().find(|(written, _)| written.contains(&word.as_str())) {
         return *kind;
     }
-    if let Some((_, value)) = NUMBERS.iter().find(|(written, _)| *written == word) {
-        return TokenKind::Number { value: *value, digits: 0 };
+    if let Some((_, value)) = NUMBERS.split(' ').zip(1..).chain(TENS).find(|(written, _)| *written == word) {
+        return TokenKind::Number { value, digits: 0 };
     }
     PLAIN.iter().find(|plain| **plain == word).map_or(TokenKind::Unknown, |plain| TokenKind::Word(plain))
 }

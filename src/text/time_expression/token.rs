@@ -97,6 +97,28 @@ impl<'t> TokenCursor<'t> {
         found
     }
 
+    /// Takes the next token if it is one of these keywords, and returns what that one means.
+    pub fn take_meaning<T: Copy>(&mut self, meanings: &[(&str, T)]) -> Option<T> {
+        meanings.iter().find_map(|(word, meaning)| self.take_word(word).then_some(*meaning))
+    }
+
+    pub fn take_part(&mut self) -> Option<DayPart> {
+        let Some(TokenKind::Part(part)) = self.peek() else { return None };
+        self.advance();
+        Some(part)
+    }
+
+    /// Takes a day of the week; a plural only if `may_be_plural`.
+    pub fn take_weekday(&mut self, may_be_plural: bool) -> Option<Weekday> {
+        match self.peek()? {
+            TokenKind::Weekday { day, plural } if may_be_plural || !plural => {
+                self.advance();
+                Some(day)
+            }
+            _ => None,
+        }
+    }
+
     /// Takes these keywords in order, or none of them.
     pub fn take_words(&mut self, words: &[&str]) -> bool {
         self.attempt(|c| words.iter().all(|word| c.take_word(word)).then_some(())).is_some()

@@ -11,14 +11,13 @@ use serde_json::Value;
 
 use super::ast_grep::{CodePattern, MAX_MATCHES, apply};
 use super::parser::{MAX_SOURCE, SourceParser};
-use super::scan::{ScanResult, SkipReason, SourceScope, files_word, skip_note, stop_note};
-use crate::chat::ToolSpec;
+use super::scan::{ScanResult, SkipReason, SourceScope};
 use crate::guard::{FileContent, Jail, JailWriter, StopSignal, WalkStop};
 use crate::tools::files::{
-    DiffLimits, FileDiff, ForeignFiles, LONGEST_SEARCH, PatchPlan, PlannedFile, ReadScope, TextFile, WriteScope,
-    render_diffs, run_on_jail, write_plan,
+    DiffLimits, FileDiff, ForeignFiles, PatchPlan, PlannedFile, ReadContext, ReadScope, TextFile, WriteScope,
+    files_word, render_diffs, run_on_jail, search_limit, skip_note, write_plan,
 };
-use crate::tools::{OutputLimit, ReplayPolicy, Tool, ToolContext, ToolOutcome, ToolResult, tool_spec};
+use crate::tools::{OutputLimit, ReplayPolicy, Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult};
 
 /// The most files of one call, and the most bytes of them together, old and new.
 const MAX_FILES: usize = 500;
@@ -38,7 +37,7 @@ struct AstGrepReplaceArgs {
 
 /// Replaces code by its shape.
 pub struct AstGrepReplace {
-    spec: ToolSpec,
+    definition: ToolDefinition,
     files: WriteScope,
     scope: ReadScope,
     limit: Duration,
@@ -47,8 +46,14 @@ pub struct AstGrepReplace {
 impl AstGrepReplace {
     /// `timeout` is the time limit of a call. `scope` is what a dry run may read.
     pub fn new(files: WriteScope, scope: ReadScope, timeout: Duration) -> Self {
-        let spec = tool_spec::<AstGrepReplaceArgs>("ast_grep_replace", "Replace code by its syntax.");
-        Self { spec, files, scope, limit: LONGEST_SEARCH.min(timeout / 2) }
+        let (name, description) = ("ast_grep_replace", "Replace code by its syntax.");
+        let definition = ToolDefinition {
+            output_limit: OutputLimit { chars: 16_000, lines: DiffLimits::FILES.lines + 20 },
+            // Text from a file or page must not choose the files that are changed.
+            literal_arguments: &["path", "dry_run"],
+            ..ToolDefinition::changing::<AstGrepReplaceArgs>(name, description, ReplayPolicy::Once)
+        };
+        Self { definition, files, scope, limit: search_limit(timeout) }
     }
 }
 
@@ -59,17 +64,8 @@ fn is_dry(arguments: &Value) -> bool {
 
 #[async_trait]
 impl Tool for AstGrepReplace {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn replay(&self) -> ReplayPolicy {
-        ReplayPolicy::Once
-    }
-
-    /// Text from a file or page must not choose the files that are changed.
-    fn literal_arguments(&self) -> &'static [&'static str] {
-        &["path", "dry_run"]
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
     }
 
     fn validate(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
@@ -85,18 +81,10 @@ impl Tool for AstGrepReplace {
         !is_dry(arguments) && self.files.is_path_restricted(arguments, context)
     }
 
-    fn output_limit(&self) -> OutputLimit {
-        OutputLimit { chars: 16_000, lines: DiffLimits::FILES.lines + 20 }
-    }
-
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        let (limit, foreign) = (self.limit, ForeignFiles::of(context));
-        let stop = StopSignal::new(limit, context.cancel.clone());
+        let bounds = ReadContext::new(self.limit, context.cancel.clone(), ForeignFiles::of(context));
         let jail = if is_dry(&arguments) { self.scope.for_turn(context) } else { self.files.for_turn(context) };
-        run_on_jail(jail, arguments, move |jail, args: AstGrepReplaceArgs| {
-            replace(jail, &args, &stop, &foreign, limit).unwrap_or_else(ToolResult::failed)
-        })
-        .await
+        run_on_jail(jail, arguments, move |jail, args: AstGrepReplaceArgs| replace(jail, &args, &bounds)).await
     }
 }
 
@@ -147,13 +135,8 @@ impl Rewrite {
     }
 }
 
-fn replace(
-    jail: &Jail,
-    args: &AstGrepReplaceArgs,
-    stop: &StopSignal,
-    foreign: &ForeignFiles,
-    limit: Duration,
-) -> Result<ToolResult, String> {
+fn replace(jail: &Jail, args: &AstGrepReplaceArgs, context: &ReadContext) -> Result<ToolResult, String> {
+    let ReadContext { stop, foreign, .. } = context;
     let is_dry = args.dry_run.unwrap_or(true);
     let pattern = CodePattern::new(&args.pattern, &args.lang)?;
     let rewrite = Rewrite { fix: pattern.rewrite(&args.rewrite)?, pattern };
@@ -166,7 +149,7 @@ fn replace(
             MAX_BYTES / 1_000_000
         ));
     }
-    if !is_dry && let Some(note) = stop_note(stop, limit.as_secs()) {
+    if !is_dry && let Some(note) = context.stop_note() {
         return Err(format!("{note}; nothing was changed"));
     }
     if !is_dry && !scan.items.is_empty() {
@@ -186,7 +169,7 @@ fn replace(
         ));
         lines.extend(render_diffs(scan.items.iter().map(ChangedFile::change), DiffLimits::FILES));
     }
-    lines.extend(stop_note(stop, limit.as_secs()));
+    lines.extend(context.stop_note());
     lines.push(format!("[searched {read} {} {}{skipped}]", rewrite.pattern.language().name(), files_word(read)));
     if is_dry && !scan.items.is_empty() {
         lines.push("[nothing was changed yet: repeat it with dry_run=false]".to_owned());

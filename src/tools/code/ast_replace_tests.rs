@@ -4,23 +4,15 @@ use std::os::unix::fs::PermissionsExt;
 
 use daoyou_channels::Trust;
 use daoyou_channels::settings::ByteSize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::chat::ToolCall;
 use crate::tools::testing::{ToolWorld, context};
-use crate::tools::{PrivateFolders, ToolContext, ToolResult, ToolsConfig};
-
-async fn run(world: &ToolWorld, trust: Trust, name: &str, arguments: &Value) -> ToolResult {
-    let call = ToolCall { id: "1".to_owned(), name: name.to_owned(), arguments: arguments.to_string() };
-    world.executor.run(&call, &ToolContext { trust, ..context() }).await.result
-}
+use crate::tools::{PrivateFolders, ToolsConfig};
 
 fn world(files: &[(&str, &str)]) -> ToolWorld {
     let world = ToolWorld::with_private(&ToolsConfig::default(), PrivateFolders::new(&["memory"]));
-    for (path, text) in files {
-        std::fs::create_dir_all(world.path(path).parent().unwrap()).unwrap();
-        std::fs::write(world.path(path), text).unwrap();
-    }
+    world.write(files);
     world
 }
 
@@ -60,7 +52,7 @@ async fn matches_are_shown_with_their_lines() {
         (Trust::Owner, json!({"pattern": "x", "lang": "py", "path": "c.js"}), "Error: c.js: not a file of a language"),
         (Trust::Owner, json!({"pattern": "x", "lang": "py", "path": "nope"}), "Error: nope: no such file or folder"),
     ] {
-        let told = run(&world, trust, "ast_grep_search", &arguments).await.render();
+        let told = world.run_as(trust, "ast_grep_search", &arguments).await.render();
         assert!(told.starts_with(expected), "{arguments}: {told}");
     }
 }
@@ -72,7 +64,7 @@ async fn nothing_is_written_before_it_is_asked_for() {
     std::fs::set_permissions(world.path("a.py"), PermissionsExt::from_mode(0o750)).unwrap();
     let read = |path: &str| std::fs::read_to_string(world.path(path)).unwrap();
     let mut arguments = json!({"pattern": "log($A)", "rewrite": "logger.info($A)", "lang": "python"});
-    let told = run(&world, Trust::Owner, "ast_grep_replace", &arguments).await.render();
+    let told = world.run_as(Trust::Owner, "ast_grep_replace", &arguments).await.render();
     for part in [
         "Would change 2 places in 2 files\n--- a/a.py\n+++ b/a.py\n@@ -1,2 +1,2 @@\n-log('a')",
         "+logger.info('b')",
@@ -82,7 +74,7 @@ async fn nothing_is_written_before_it_is_asked_for() {
     }
     assert_eq!(read("a.py"), files[0].1);
     arguments["dry_run"] = json!(false);
-    let told = run(&world, Trust::Owner, "ast_replace", &arguments).await.render();
+    let told = world.run_as(Trust::Owner, "ast_replace", &arguments).await.render();
     assert!(told.starts_with("Changed 2 places in 2 files\n--- a/a.py") && !told.contains("dry_run"), "{told}");
     assert_eq!(
         (read("a.py").as_str(), read("sub/b.py").as_str()),
@@ -90,13 +82,13 @@ async fn nothing_is_written_before_it_is_asked_for() {
     );
     assert_eq!(read("c.js"), files[2].1);
     assert_eq!(std::fs::metadata(world.path("a.py")).unwrap().permissions().mode() & 0o777, 0o750);
-    let told = run(&world, Trust::Owner, "ast_grep_replace", &arguments).await.render();
+    let told = world.run_as(Trust::Owner, "ast_grep_replace", &arguments).await.render();
     assert!(told.starts_with("No match; nothing was changed."), "{told}");
     let lines = json!({"pattern": "logger.info($A)", "rewrite": "log(\r\n$A)", "lang": "python", "dry_run": false});
-    run(&world, Trust::Owner, "ast_grep_replace", &lines).await;
+    world.run_as(Trust::Owner, "ast_grep_replace", &lines).await;
     assert_eq!((read("a.py").as_str(), read("sub/b.py").as_str()), ("log(\r\n'a')\r\nx = 1\r\n", "log(\n'b')\n"));
     arguments["rewrite"] = json!("f($B)");
-    let told = run(&world, Trust::Owner, "ast_grep_replace", &arguments).await.render();
+    let told = world.run_as(Trust::Owner, "ast_grep_replace", &arguments).await.render();
     assert!(told.starts_with("Error: rewrite uses $B, which the pattern does not have"), "{told}");
 }
 
@@ -113,7 +105,7 @@ async fn all_files_change_or_none() {
     let read = |path: &str| std::fs::read_to_string(world.path(path)).unwrap();
     for (rewrite, is_changed) in [("output_of($A)", false), ("out($A)", true)] {
         let arguments = json!({"pattern": "log($A)", "rewrite": rewrite, "lang": "python", "dry_run": false});
-        let result = run(&world, Trust::Known, "ast_grep_replace", &arguments).await;
+        let result = world.run_as(Trust::Known, "ast_grep_replace", &arguments).await;
         assert_eq!(result.success, is_changed, "{}", result.render());
         for path in ["a.py", "b.py"] {
             assert_eq!(read(path).starts_with("out("), is_changed, "{path}");
@@ -128,7 +120,7 @@ async fn too_many_places_of_one_file_change_no_file() {
     let world = world(&[("a.py", "log(1)\n"), ("many.py", &many)]);
     for dry_run in [true, false] {
         let arguments = json!({"pattern": "log($A)", "rewrite": "out($A)", "lang": "python", "dry_run": dry_run});
-        let told = run(&world, Trust::Owner, "ast_grep_replace", &arguments).await.render();
+        let told = world.run_as(Trust::Owner, "ast_grep_replace", &arguments).await.render();
         assert!(
             told.starts_with("Error: more than 500 files, 10000 places of a file, or 64 MB would change"),
             "{told}"
@@ -137,7 +129,7 @@ async fn too_many_places_of_one_file_change_no_file() {
     assert_eq!(std::fs::read_to_string(world.path("a.py")).unwrap(), "log(1)\n");
     std::fs::write(world.path("many.py"), "log(1)\n".repeat(10_000)).unwrap();
     let arguments = json!({"pattern": "log($A)", "rewrite": "out($A)", "lang": "python", "dry_run": false});
-    let told = run(&world, Trust::Owner, "ast_grep_replace", &arguments).await;
+    let told = world.run_as(Trust::Owner, "ast_grep_replace", &arguments).await;
     assert!(told.success, "{}", told.render());
     assert_eq!(std::fs::read_to_string(world.path("many.py")).unwrap(), "out(1)\n".repeat(10_000));
 }

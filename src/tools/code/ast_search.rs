@@ -1,21 +1,19 @@
 //! The tool `ast_grep_search`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::ast_grep::CodePattern;
-use super::scan::{SourceScope, files_word, skip_note, stop_note};
-use crate::chat::ToolSpec;
-use crate::guard::{Jail, StopSignal, WalkStop};
+use super::scan::SourceScope;
+use crate::guard::{Jail, WalkStop};
 use crate::text::truncate;
-use crate::tools::files::{ForeignFiles, LONGEST_SEARCH, ReadScope, run_on_jail};
-use crate::tools::{OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, ToolResult, tool_spec};
+use crate::tools::files::{ReadContext, ReadScope, ReadTool, files_word, skip_note};
+use crate::tools::{OutputLimit, Tool, ToolDefinition, ToolResult};
 
 /// The matches that are shown.
 const MAX_SHOWN: usize = 100;
@@ -31,56 +29,14 @@ struct AstGrepSearchArgs {
     path: Option<String>,
 }
 
-/// Searches code by its shape.
-pub struct AstGrepSearch {
-    spec: ToolSpec,
-    scope: ReadScope,
-    limit: Duration,
-}
-
-impl AstGrepSearch {
-    /// `timeout` is the time limit of a call.
-    pub fn new(scope: ReadScope, timeout: Duration) -> Self {
-        let spec = tool_spec::<AstGrepSearchArgs>("ast_grep_search", "Search code by its syntax.");
-        Self { spec, scope, limit: LONGEST_SEARCH.min(timeout / 2) }
-    }
-}
-
-#[async_trait]
-impl Tool for AstGrepSearch {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn replay(&self) -> ReplayPolicy {
-        ReplayPolicy::Idempotent
-    }
-
-    fn access(&self) -> ToolAccess {
-        ToolAccess::Reads
-    }
-
-    /// An untrusted sender searches the sender's own files, and public ones.
-    fn allows_untrusted(&self, arguments: &Value, context: &ToolContext) -> bool {
-        self.scope.allows_untrusted(arguments, context)
-    }
-
-    fn may_taint(&self, arguments: &Value, context: &ToolContext) -> bool {
-        self.scope.may_hold_foreign(arguments, context)
-    }
-
-    fn output_limit(&self) -> OutputLimit {
-        OutputLimit { chars: 16_000, lines: MAX_SHOWN * (MATCH_LINES + 1) + 10 }
-    }
-
-    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        let (limit, foreign) = (self.limit, ForeignFiles::of(context));
-        let stop = StopSignal::new(limit, context.cancel.clone());
-        run_on_jail(self.scope.for_turn(context), arguments, move |jail, args: AstGrepSearchArgs| {
-            search(jail, &args, &stop, &foreign, limit).unwrap_or_else(ToolResult::failed)
-        })
-        .await
-    }
+/// Returns the tool `ast_grep_search`: it searches code by its shape.
+pub fn ast_grep_search(scope: ReadScope, timeout: Duration) -> Arc<dyn Tool> {
+    let definition = ToolDefinition {
+        output_limit: OutputLimit { chars: 16_000, lines: MAX_SHOWN * (MATCH_LINES + 1) + 10 },
+        ..ToolDefinition::reading::<AstGrepSearchArgs>("ast_grep_search", "Search code by its syntax.")
+    };
+    let search = |jail: &Jail, args: AstGrepSearchArgs, context: &ReadContext| search(jail, &args, context);
+    Arc::new(ReadTool::new(definition, scope, timeout, search).showing_content())
 }
 
 /// A file with matches.
@@ -93,13 +49,8 @@ struct FoundFile {
     more: usize,
 }
 
-fn search(
-    jail: &Jail,
-    args: &AstGrepSearchArgs,
-    stop: &StopSignal,
-    foreign: &ForeignFiles,
-    limit: Duration,
-) -> Result<ToolResult, String> {
+fn search(jail: &Jail, args: &AstGrepSearchArgs, context: &ReadContext) -> Result<ToolResult, String> {
+    let ReadContext { stop, foreign, .. } = context;
     let pattern = CodePattern::new(&args.pattern, &args.lang)?;
     let total = AtomicUsize::new(0);
     let scope = SourceScope::open(jail, args.path.as_deref().unwrap_or("."), stop)?;
@@ -140,7 +91,7 @@ fn search(
         let more = if is_enough { "more".to_owned() } else { (found - shown).to_string() };
         lines.push(format!("[the first {shown} matches; there are {more} others: narrow the search]"));
     }
-    lines.extend(stop_note(stop, limit.as_secs()));
+    lines.extend(context.stop_note());
     let language = pattern.language().name();
     let read = scan.read;
     lines.push(format!("[searched {read} {language} {}{}]", files_word(read), skip_note(&scan.skipped)));

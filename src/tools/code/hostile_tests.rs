@@ -114,6 +114,6 @@ async fn a_cancelled_call_ends() {
         let result = tool.call(arguments, &context).await.result;
         let told = result.render();
         assert!(told.to_lowercase().contains("cancelled"), "{name}: {told}");
-        assert!(result.is_partial || tool.cache_ttl().is_none(), "{name} would be kept");
+        assert!(result.is_partial || tool.definition().cache_ttl.is_none(), "{name} would be kept");
     }
 }

@@ -23,8 +23,8 @@ mod tags;
 mod tags_tests;
 
 pub use ast_replace::AstGrepReplace;
-pub use ast_search::AstGrepSearch;
+pub use ast_search::ast_grep_search;
 pub use cache::CodeCache;
-pub use repo_map::RepoMap;
-pub use repo_structure::RepoStructure;
-pub use symbols::Symbols;
+pub use repo_map::repo_map;
+pub use repo_structure::repo_structure;
+pub use symbols::symbols;

@@ -6,24 +6,20 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
-use tokio::sync::Semaphore;
 
 use super::cache::{CacheUpdate, CodeCache, ContentKey, KnownFile, SourceStamp};
 use super::graph::{GraphFile, RankedDefinition, rank_definitions};
 use super::language::CodeLanguage;
 use super::parser::{ParseFailure, SourceParser};
-use super::scan::{ScanResult, SkipReason, SourceFile, SourceScope, files_word, skip_note, stop_note};
+use super::scan::{ScanResult, SkipReason, SourceFile, SourceScope};
 use super::tags::{FileTags, extract_tags};
-use crate::chat::ToolSpec;
 use crate::guard::{Jail, StopSignal, quote_controls};
 use crate::llm::estimate_tokens;
 use crate::text::truncate;
-use crate::tools::files::{CACHED, ForeignFiles, LONGEST_SEARCH, ReadScope, run_on_jail};
-use crate::tools::{OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, ToolResult, tool_spec};
+use crate::tools::files::{CACHED, ReadContext, ReadScope, ReadTool, files_word, skip_note};
+use crate::tools::{OutputLimit, Tool, ToolDefinition, ToolResult};
 
 /// The size of a map if the call names none, in tokens.
 const DEFAULT_TOKENS: usize = 2_000;
@@ -51,71 +47,15 @@ struct RepoMapArgs {
     max_tokens: Option<u32>,
 }
 
-/// Makes a map of the definitions of a code base.
-pub struct RepoMap {
-    spec: ToolSpec,
-    scope: ReadScope,
-    cache: Arc<CodeCache>,
-    limit: Duration,
-    places: Arc<Semaphore>,
-}
-
-impl RepoMap {
-    /// `timeout` is the time limit of a call.
-    pub fn new(scope: ReadScope, cache: Arc<CodeCache>, timeout: Duration) -> Self {
-        let spec = tool_spec::<RepoMapArgs>("repo_map", "Map the main definitions of a code base.");
-        let (limit, places) = (LONGEST_SEARCH.min(timeout / 2), Arc::new(Semaphore::new(AT_ONCE)));
-        Self { spec, scope, cache, limit, places }
-    }
-}
-
-#[async_trait]
-impl Tool for RepoMap {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn replay(&self) -> ReplayPolicy {
-        ReplayPolicy::Idempotent
-    }
-
-    fn access(&self) -> ToolAccess {
-        ToolAccess::Reads
-    }
-
-    /// An untrusted sender maps the sender's own files, and public ones.
-    fn allows_untrusted(&self, arguments: &Value, context: &ToolContext) -> bool {
-        self.scope.allows_untrusted(arguments, context)
-    }
-
-    fn may_taint(&self, arguments: &Value, context: &ToolContext) -> bool {
-        self.scope.may_hold_foreign(arguments, context)
-    }
-
-    fn output_limit(&self) -> OutputLimit {
-        OutputLimit { chars: 40_000, lines: 5_000 }
-    }
-
-    fn cache_ttl(&self) -> Option<Duration> {
-        Some(CACHED)
-    }
-
-    async fn cache_stamp(&self, arguments: &Value, context: &ToolContext) -> Option<String> {
-        self.scope.stamp_of_all(arguments["path"].as_str().unwrap_or("."), context).await
-    }
-
-    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        let (limit, foreign, cancel) = (self.limit, ForeignFiles::of(context), context.cancel.clone());
-        let cache = Arc::clone(&self.cache);
-        // The work keeps its place until it ends, also if nobody waits for it any more.
-        let place = Arc::clone(&self.places).acquire_owned().await;
-        run_on_jail(self.scope.for_turn(context), arguments, move |jail, args: RepoMapArgs| {
-            let _place = place;
-            let stop = StopSignal::new(limit, cancel);
-            map(jail, &args, &stop, &cache, &foreign, limit).unwrap_or_else(ToolResult::failed)
-        })
-        .await
-    }
+/// Returns the tool `repo_map`: it makes a map of the definitions of a code base.
+pub fn repo_map(scope: ReadScope, cache: CodeCache, timeout: Duration) -> Arc<dyn Tool> {
+    let definition = ToolDefinition {
+        output_limit: OutputLimit { chars: 40_000, lines: 5_000 },
+        cache_ttl: Some(CACHED),
+        ..ToolDefinition::reading::<RepoMapArgs>("repo_map", "Map the main definitions of a code base.")
+    };
+    let map = move |jail: &Jail, args: RepoMapArgs, context: &ReadContext| map(jail, &args, &cache, context);
+    Arc::new(ReadTool::new(definition, scope, timeout, map).showing_content().at_once(AT_ONCE))
 }
 
 /// A file of the map.
@@ -131,14 +71,8 @@ struct MappedFile {
     is_parsed: bool,
 }
 
-fn map(
-    jail: &Jail,
-    args: &RepoMapArgs,
-    stop: &StopSignal,
-    cache: &CodeCache,
-    foreign: &ForeignFiles,
-    limit: Duration,
-) -> Result<ToolResult, String> {
+fn map(jail: &Jail, args: &RepoMapArgs, cache: &CodeCache, context: &ReadContext) -> Result<ToolResult, String> {
+    let ReadContext { stop, foreign, .. } = context;
     let path = args.path.as_deref().unwrap_or(".");
     let scope = SourceScope::open(jail, path, stop)?;
     let known = cache.files_below(scope.real());
@@ -164,7 +98,7 @@ fn map(
         })
         .collect();
     let ranked = rank_definitions(&graph, &idents);
-    let notes = notes(&scan, &discussed.unknown, stop, limit);
+    let notes = notes(&scan, &discussed.unknown, context);
     let budget = args.max_tokens.map_or(DEFAULT_TOKENS, |tokens| tokens as usize);
     let (content, shown) = fit(&scan.items, &discussed.files, &ranked, &notes, budget);
     let mut result = ToolResult::ok(content);
@@ -286,7 +220,7 @@ fn plain(path: &Path) -> PathBuf {
 }
 
 /// Returns the last lines: what is not in the map.
-fn notes(scan: &ScanResult<MappedFile>, unknown: &[String], stop: &StopSignal, limit: Duration) -> Vec<String> {
+fn notes(scan: &ScanResult<MappedFile>, unknown: &[String], context: &ReadContext) -> Vec<String> {
     let mut notes = Vec::new();
     if !unknown.is_empty() {
         let names: Vec<_> = unknown.iter().take(NAMED_KINDS).map(|name| quote_controls(name)).collect();
@@ -294,7 +228,7 @@ fn notes(scan: &ScanResult<MappedFile>, unknown: &[String], stop: &StopSignal, l
         let names = truncate(&names.join(", "), NAMED_CHARS);
         notes.push(format!("[under discussion, but no source file here: {names}{more}]"));
     }
-    notes.extend(stop_note(stop, limit.as_secs()));
+    notes.extend(context.stop_note());
     let count = scan.items.len();
     let mut last = format!("[{count} source {}", files_word(count));
     let others: usize = scan.others.values().sum();

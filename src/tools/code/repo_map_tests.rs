@@ -3,30 +3,16 @@
 use std::time::{Duration, SystemTime};
 
 use daoyou_channels::Trust;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::chat::ToolCall;
 use crate::llm::estimate_tokens;
-use crate::tools::testing::{ToolWorld, context};
-use crate::tools::{PrivateFolders, ToolContext, ToolResult, ToolsConfig};
-
-async fn run(world: &ToolWorld, trust: Trust, arguments: &Value) -> ToolResult {
-    let call = ToolCall { id: "1".to_owned(), name: "repo_map".to_owned(), arguments: arguments.to_string() };
-    world.executor.run(&call, &ToolContext { trust, ..context() }).await.result
-}
+use crate::tools::testing::ToolWorld;
+use crate::tools::{PrivateFolders, ToolsConfig};
 
 /// Returns how many files a map read, parsed, and took from the cache.
 async fn counts(world: &ToolWorld) -> [u64; 3] {
-    let metadata = run(world, Trust::Owner, &json!({})).await.metadata;
+    let metadata = world.run_as(Trust::Owner, "repo_map", &json!({})).await.metadata;
     ["files", "parsed", "from_cache"].map(|key| metadata[key].as_u64().unwrap())
-}
-
-fn write(world: &ToolWorld, files: &[(&str, &str)]) {
-    for (path, text) in files {
-        let path = world.path(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    }
 }
 
 const FILES: [(&str, &str); 4] = [
@@ -39,13 +25,15 @@ const FILES: [(&str, &str); 4] = [
 #[tokio::test]
 async fn a_map_shows_what_matters_first() {
     let world = ToolWorld::new(&ToolsConfig::default());
-    write(&world, &FILES);
-    write(
-        &world,
-        &[("README.md", "# x"), ("notes.txt", "x"), (".hidden/a.rs", "fn hidden() {}"), (".gitignore", "target\n")],
-    );
-    write(&world, &[("target/b.rs", "fn ignored() {}")]);
-    let map = run(&world, Trust::Owner, &json!({})).await.content;
+    world.write(&FILES);
+    world.write(&[
+        ("README.md", "# x"),
+        ("notes.txt", "x"),
+        (".hidden/a.rs", "fn hidden() {}"),
+        (".gitignore", "target\n"),
+    ]);
+    world.write(&[("target/b.rs", "fn ignored() {}")]);
+    let map = world.run_as(Trust::Owner, "repo_map", &json!({})).await.content;
     assert!(map.starts_with("# Code map (top 4 files)\n\napp/render.py:\n  function render_it (line 1)\n\n"), "{map}");
     let store =
         "\nsrc/store.rs:\n  struct Store (line 1)\n  method load_all (line 3)\n  function unused_one (line 5)\n\n";
@@ -58,10 +46,13 @@ async fn a_map_shows_what_matters_first() {
         (json!({"idents": ["draw"]}), "app/view.py:"),
         (json!({"mentioned_idents": ["main"]}), "src/main.rs:"),
     ] {
-        let map = run(&world, Trust::Owner, &arguments).await.content;
+        let map = world.run_as(Trust::Owner, "repo_map", &arguments).await.content;
         assert_eq!(map.lines().nth(2), Some(first), "{arguments}: {map}");
     }
-    let map = run(&world, Trust::Owner, &json!({"files": ["nope.rs", "src/main.rs"], "path": "src"})).await.content;
+    let map = world
+        .run_as(Trust::Owner, "repo_map", &json!({"files": ["nope.rs", "src/main.rs"], "path": "src"}))
+        .await
+        .content;
     assert!(
         map.contains("[under discussion, but no source file here: nope.rs]") && map.contains("src/main.rs:"),
         "{map}"
@@ -72,27 +63,27 @@ async fn a_map_shows_what_matters_first() {
         (json!({"path": "../x"}), "outside the workspace"),
         (json!({"max_tokens": 1}), "must be at least 100"),
     ] {
-        let told = run(&world, Trust::Owner, &arguments).await.render();
+        let told = world.run_as(Trust::Owner, "repo_map", &arguments).await.render();
         assert!(told.starts_with("Error: ") && told.contains(error), "{arguments}: {told}");
     }
-    let file = run(&world, Trust::Owner, &json!({"path": "src/store.rs"})).await.content;
+    let file = world.run_as(Trust::Owner, "repo_map", &json!({"path": "src/store.rs"})).await.content;
     assert!(file.starts_with("# Code map (top 1 files)\n\nsrc/store.rs:\n"), "{file}");
 }
 
 #[tokio::test]
 async fn only_changed_files_are_parsed_again() {
     let world = ToolWorld::new(&ToolsConfig::default());
-    write(&world, &FILES);
+    world.write(&FILES);
     assert_eq!(counts(&world).await, [4, 4, 0]);
     assert_eq!(counts(&world).await, [4, 0, 4]);
     // Touched, with the same content.
     let touched = std::fs::File::options().write(true).open(world.path("src/main.rs")).unwrap();
     touched.set_modified(SystemTime::now() - Duration::from_secs(999)).unwrap();
     assert_eq!(counts(&world).await, [4, 0, 4]);
-    write(&world, &[("src/main.rs", "fn other() {}\n")]);
+    world.write(&[("src/main.rs", "fn other() {}\n")]);
     assert_eq!(counts(&world).await, [4, 1, 3]);
     // A copy has a content that is known.
-    write(&world, &[("copy.rs", "fn other() {}\n")]);
+    world.write(&[("copy.rs", "fn other() {}\n")]);
     assert_eq!(counts(&world).await, [5, 0, 5]);
     std::fs::remove_file(world.path("src/main.rs")).unwrap();
     std::fs::remove_file(world.path("copy.rs")).unwrap();
@@ -103,21 +94,21 @@ async fn only_changed_files_are_parsed_again() {
     };
     assert_eq!(rows(), 3);
     // A map of a part knows nothing of the rest.
-    run(&world, Trust::Owner, &json!({"path": "app"})).await;
+    world.run_as(Trust::Owner, "repo_map", &json!({"path": "app"})).await;
     assert_eq!(rows(), 3);
 }
 
 #[tokio::test]
 async fn a_damaged_cache_is_made_anew() {
     let world = ToolWorld::new(&ToolsConfig::default());
-    write(&world, &FILES);
+    world.write(&FILES);
     let cache = world.home.path().join("code-cache.db");
     std::fs::write(&cache, "not a database, and never was one").unwrap();
     assert_eq!(counts(&world).await, [4, 4, 0]);
     assert_eq!(counts(&world).await, [4, 0, 4]);
     // Nothing fails without one.
     let world = ToolWorld::new(&ToolsConfig::default());
-    write(&world, &FILES);
+    world.write(&FILES);
     std::fs::create_dir(world.home.path().join("code-cache.db")).unwrap();
     assert_eq!(counts(&world).await, [4, 4, 0]);
     assert_eq!(counts(&world).await, [4, 4, 0]);
@@ -130,22 +121,22 @@ async fn a_map_never_takes_more_tokens_than_it_may() {
         let functions: String =
             (0..20).map(|n| format!("def handler_{number}_{n}(request):\n    call_{n}()\n")).collect();
         let ending = if number % 2 == 0 { "道" } else { "x" };
-        write(&world, &[(&format!("pkg_{}/module_{number}_{ending}.py", number % 7), &functions)]);
+        world.write(&[(&format!("pkg_{}/module_{number}_{ending}.py", number % 7), &functions)]);
     }
-    write(&world, &[("a.md", ""), ("b.toml", ""), ("c.css", "")]);
+    world.write(&[("a.md", ""), ("b.toml", ""), ("c.css", "")]);
     let discussed: Vec<_> = (0..120).map(|number| format!("pkg_{}/module_{number}_x.py", number % 7)).collect();
     let mut before = 0;
     for budget in [100, 150, 333, 1_000, 2_000, 5_000, 10_000] {
         for arguments in [json!({"max_tokens": budget}), json!({"max_tokens": budget, "files": discussed})] {
-            let map = run(&world, Trust::Owner, &arguments).await.content;
+            let map = world.run_as(Trust::Owner, "repo_map", &arguments).await.content;
             let tokens = estimate_tokens(&map);
             assert!(tokens <= budget && map.starts_with("# Code map"), "{tokens} of {budget}: {map:.500}");
         }
-        let map = run(&world, Trust::Owner, &json!({"max_tokens": budget})).await.content;
+        let map = world.run_as(Trust::Owner, "repo_map", &json!({"max_tokens": budget})).await.content;
         assert!(estimate_tokens(&map) > before && estimate_tokens(&map) > budget * 3 / 4, "{budget}: {map:.500}");
         before = estimate_tokens(&map);
     }
-    let map = run(&world, Trust::Owner, &json!({})).await.content;
+    let map = world.run_as(Trust::Owner, "repo_map", &json!({})).await.content;
     assert!((1_800..=2_000).contains(&estimate_tokens(&map)), "{}", estimate_tokens(&map));
 }
 
@@ -153,31 +144,31 @@ async fn a_map_never_takes_more_tokens_than_it_may() {
 async fn the_cache_shows_nobody_what_is_private() {
     let config = ToolsConfig { strangers_read: vec![".".to_owned()], ..ToolsConfig::default() };
     let world = ToolWorld::with_private(&config, PrivateFolders::new(&["memory"]));
-    write(&world, &FILES);
-    write(
-        &world,
-        &[("memory/secret.rs", "fn secret_canary() { load_all() }"), ("scratch/theirs.rs", "fn foreign_canary() {}")],
-    );
-    let owner = run(&world, Trust::Owner, &json!({"idents": ["secret_canary"]})).await;
+    world.write(&FILES);
+    world.write(&[
+        ("memory/secret.rs", "fn secret_canary() { load_all() }"),
+        ("scratch/theirs.rs", "fn foreign_canary() {}"),
+    ]);
+    let owner = world.run_as(Trust::Owner, "repo_map", &json!({"idents": ["secret_canary"]})).await;
     assert!(owner.content.contains("secret_canary"), "{}", owner.content);
     assert_eq!(owner.taint, ["file:scratch/theirs.rs".to_owned()].into());
     for trust in [Trust::Known, Trust::Untrusted] {
         for arguments in [json!({}), json!({"files": ["memory/secret.rs"], "idents": ["secret_canary"]})] {
-            let other = run(&world, trust, &arguments).await;
+            let other = world.run_as(trust, "repo_map", &arguments).await;
             assert!(other.success && !other.content.contains("secret_canary"), "{trust:?}: {}", other.render());
             assert!(!other.content.contains("\nmemory/secret.rs"), "{trust:?}: {}", other.content);
         }
-        let other = run(&world, trust, &json!({"path": "memory"})).await;
+        let other = world.run_as(trust, "repo_map", &json!({"path": "memory"})).await;
         assert!(!other.success, "{}", other.content);
     }
     // What others may not see is still there for the owner.
     assert_eq!(counts(&world).await, [6, 0, 6]);
-    let clean = run(&world, Trust::Owner, &json!({"path": "src"})).await;
+    let clean = world.run_as(Trust::Owner, "repo_map", &json!({"path": "src"})).await;
     assert!(!clean.metadata.contains_key("taint"), "{:?}", clean.metadata);
     // A link out of the workspace is not followed, and a file that became one is not answered from the cache.
     std::fs::write(world.home.path().join("outside.rs"), "fn outside_canary() {}").unwrap();
     std::fs::remove_file(world.path("src/store.rs")).unwrap();
     std::os::unix::fs::symlink("../../outside.rs", world.path("src/store.rs")).unwrap();
-    let map = run(&world, Trust::Owner, &json!({})).await.content;
+    let map = world.run_as(Trust::Owner, "repo_map", &json!({})).await.content;
     assert!(!map.contains("outside_canary") && !map.contains("load_all"), "{map}");
 }

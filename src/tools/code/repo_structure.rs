@@ -2,19 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
 
-use super::scan::{files_word, skip_note, stop_note};
-use crate::chat::ToolSpec;
 use crate::guard::{EntryKind, Jail, StopSignal, Verdict, Walk, WalkStop, WalkVisitor, WalkedEntry, quote_controls};
-use crate::tools::files::{LONGEST_SEARCH, ReadScope, run_on_jail};
-use crate::tools::{OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, ToolResult, tool_spec};
+use crate::tools::files::{ReadContext, ReadScope, ReadTool, files_word, skip_note};
+use crate::tools::{OutputLimit, Tool, ToolDefinition};
 
 const DEFAULT_DEPTH: usize = 3;
 /// The most lines of a tree, and the most entries of one folder in it.
@@ -31,52 +28,15 @@ struct RepoStructureArgs {
     max_depth: Option<u32>,
 }
 
-/// Shows the tree below a folder.
-pub struct RepoStructure {
-    spec: ToolSpec,
-    scope: ReadScope,
-    limit: Duration,
-}
-
-impl RepoStructure {
-    /// `timeout` is the time limit of a call.
-    pub fn new(scope: ReadScope, timeout: Duration) -> Self {
-        let spec = tool_spec::<RepoStructureArgs>("repo_structure", "Show the tree of folders and files.");
-        Self { spec, scope, limit: LONGEST_SEARCH.min(timeout / 2) }
-    }
-}
-
-#[async_trait]
-impl Tool for RepoStructure {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn replay(&self) -> ReplayPolicy {
-        ReplayPolicy::Idempotent
-    }
-
-    fn access(&self) -> ToolAccess {
-        ToolAccess::Reads
-    }
-
-    /// An untrusted sender sees the sender's own files, and public ones.
-    fn allows_untrusted(&self, arguments: &Value, context: &ToolContext) -> bool {
-        self.scope.allows_untrusted(arguments, context)
-    }
-
-    fn output_limit(&self) -> OutputLimit {
-        OutputLimit { chars: 16_000, lines: MAX_LINES + 10 }
-    }
-
-    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        let limit = self.limit;
-        let stop = StopSignal::new(limit, context.cancel.clone());
-        run_on_jail(self.scope.for_turn(context), arguments, move |jail, args: RepoStructureArgs| {
-            structure(jail, &args, &stop, limit).map(ToolResult::ok).unwrap_or_else(ToolResult::failed)
-        })
-        .await
-    }
+/// Returns the tool `repo_structure`: it shows the tree below a folder.
+pub fn repo_structure(scope: ReadScope, timeout: Duration) -> Arc<dyn Tool> {
+    let definition = ToolDefinition {
+        output_limit: OutputLimit { chars: 16_000, lines: MAX_LINES + 10 },
+        ..ToolDefinition::reading::<RepoStructureArgs>("repo_structure", "Show the tree of folders and files.")
+    };
+    Arc::new(ReadTool::new(definition, scope, timeout, |jail, args: RepoStructureArgs, context| {
+        structure(jail, &args, context)
+    }))
 }
 
 /// What is in a folder.
@@ -109,7 +69,8 @@ impl WalkVisitor for PathCollector<'_> {
     }
 }
 
-fn structure(jail: &Jail, args: &RepoStructureArgs, stop: &StopSignal, limit: Duration) -> Result<String, String> {
+fn structure(jail: &Jail, args: &RepoStructureArgs, context: &ReadContext) -> Result<String, String> {
+    let stop = &context.stop;
     let path = args.path.as_deref().unwrap_or(".");
     let wanted = args.max_depth.map_or(DEFAULT_DEPTH, |depth| depth as usize);
     let paths = Mutex::default();
@@ -129,7 +90,7 @@ fn structure(jail: &Jail, args: &RepoStructureArgs, stop: &StopSignal, limit: Du
     if depth < wanted && lines.iter().any(|line| line.ends_with(')')) {
         text.push_str(&format!("\n[shown to depth {depth}, as more is too long: name a folder]"));
     }
-    if let Some(note) = stop_note(stop, limit.as_secs()) {
+    if let Some(note) = context.stop_note() {
         text = format!("{text}\n{note}");
     }
     let skipped = skip_note(&walk.skipped.list());

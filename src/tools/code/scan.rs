@@ -66,6 +66,9 @@ pub(super) enum SkipReason {
     Stopped,
 }
 
+/// The words for the reasons but the last, in their order.
+const SKIP_WORDS: [&str; 5] = ["too large to parse", "binary", "unreadable", "too slow to parse", "nested too deeply"];
+
 impl From<ParseFailure> for SkipReason {
     fn from(failure: ParseFailure) -> Self {
         match failure {
@@ -97,7 +100,7 @@ struct Scan<'a, T> {
     others: Mutex<BTreeMap<String, usize>>,
     seen: AtomicUsize,
     read: AtomicUsize,
-    skips: [AtomicUsize; 5],
+    skips: [AtomicUsize; SKIP_WORDS.len()],
 }
 
 /// Makes something of a file: `None` for nothing.
@@ -183,11 +186,7 @@ impl<T> Scan<'_, T> {
                 &self.read
             }
             Err(SkipReason::Stopped) => return,
-            Err(SkipReason::TooLarge) => &self.skips[0],
-            Err(SkipReason::Binary) => &self.skips[1],
-            Err(SkipReason::Unreadable) => &self.skips[2],
-            Err(SkipReason::TooSlow) => &self.skips[3],
-            Err(SkipReason::TooDeep) => &self.skips[4],
+            Err(reason) => &self.skips[reason as usize],
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }
@@ -202,8 +201,7 @@ impl<T> Scan<'_, T> {
     }
 
     fn finish(self, skipped: Vec<(usize, &'static str)>) -> ScanResult<T> {
-        let reasons = ["too large to parse", "binary", "unreadable", "too slow to parse", "nested too deeply"];
-        let own = self.skips.into_iter().map(AtomicUsize::into_inner).zip(reasons).filter(|(count, _)| *count > 0);
+        let own = self.skips.into_iter().map(AtomicUsize::into_inner).zip(SKIP_WORDS).filter(|(count, _)| *count > 0);
         ScanResult {
             items: self.items.into_inner(),
             read: self.read.into_inner(),
@@ -238,25 +236,4 @@ impl<T: Send> WalkVisitor for ScanWorker<'_, T> {
         let file = SourceFile { language, shown: entry.shown(), path: entry.workspace_path(), real, file };
         self.scan.work(&mut self.parser, file);
     }
-}
-
-/// Returns the note that a call was stopped before all was read.
-pub(super) fn stop_note(stop: &StopSignal, seconds: u64) -> Option<String> {
-    match stop.reason()? {
-        WalkStop::Enough => None,
-        WalkStop::Deadline => Some(format!("[stopped after {seconds} s, before all was read: name a smaller folder]")),
-        WalkStop::TooMany => Some("[too many files, so not all was read: name a smaller folder]".to_owned()),
-        WalkStop::Cancelled => Some("[cancelled before all was read]".to_owned()),
-    }
-}
-
-/// Returns `; skipped: …`, or nothing.
-pub(super) fn skip_note(skipped: &[(usize, &'static str)]) -> String {
-    let listed: Vec<_> = skipped.iter().map(|(count, what)| format!("{count} {what}")).collect();
-    if listed.is_empty() { String::new() } else { format!("; skipped: {}", listed.join(", ")) }
-}
-
-/// Returns `file` or `files`.
-pub(super) fn files_word(count: usize) -> &'static str {
-    if count == 1 { "file" } else { "files" }
 }

@@ -1,20 +1,18 @@
 //! The tool `symbols`: the outline of source files.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
 
-use super::scan::{SourceScope, files_word, skip_note, stop_note};
+use super::scan::SourceScope;
 use super::tags::{Definition, extract_tags};
-use crate::chat::ToolSpec;
-use crate::guard::{Jail, StopSignal, WalkStop};
+use crate::guard::{Jail, WalkStop};
 use crate::text::truncate;
-use crate::tools::files::{CACHED, ForeignFiles, LONGEST_SEARCH, ReadScope, run_on_jail};
-use crate::tools::{OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, ToolResult, tool_spec};
+use crate::tools::files::{CACHED, ReadContext, ReadScope, ReadTool, files_word, skip_note};
+use crate::tools::{OutputLimit, Tool, ToolDefinition, ToolResult};
 
 /// The most symbols that are shown, and the symbols after which no further file is read.
 const MAX_SHOWN: usize = 500;
@@ -31,64 +29,15 @@ struct SymbolsArgs {
     query: Option<String>,
 }
 
-/// Lists the definitions of source files.
-pub struct Symbols {
-    spec: ToolSpec,
-    scope: ReadScope,
-    limit: Duration,
-}
-
-impl Symbols {
-    /// `timeout` is the time limit of a call.
-    pub fn new(scope: ReadScope, timeout: Duration) -> Self {
-        let spec = tool_spec::<SymbolsArgs>("symbols", "List the definitions in source files.");
-        Self { spec, scope, limit: LONGEST_SEARCH.min(timeout / 2) }
-    }
-}
-
-#[async_trait]
-impl Tool for Symbols {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn replay(&self) -> ReplayPolicy {
-        ReplayPolicy::Idempotent
-    }
-
-    fn access(&self) -> ToolAccess {
-        ToolAccess::Reads
-    }
-
-    /// An untrusted sender sees the sender's own files, and public ones.
-    fn allows_untrusted(&self, arguments: &Value, context: &ToolContext) -> bool {
-        self.scope.allows_untrusted(arguments, context)
-    }
-
-    fn may_taint(&self, arguments: &Value, context: &ToolContext) -> bool {
-        self.scope.may_hold_foreign(arguments, context)
-    }
-
-    fn output_limit(&self) -> OutputLimit {
-        OutputLimit { chars: 24_000, lines: 2 * MAX_SHOWN + 10 }
-    }
-
-    fn cache_ttl(&self) -> Option<Duration> {
-        Some(CACHED)
-    }
-
-    async fn cache_stamp(&self, arguments: &Value, context: &ToolContext) -> Option<String> {
-        self.scope.stamp_of_all(arguments["path"].as_str()?, context).await
-    }
-
-    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        let (limit, foreign) = (self.limit, ForeignFiles::of(context));
-        let stop = StopSignal::new(limit, context.cancel.clone());
-        run_on_jail(self.scope.for_turn(context), arguments, move |jail, args: SymbolsArgs| {
-            symbols(jail, &args, &stop, &foreign, limit).unwrap_or_else(ToolResult::failed)
-        })
-        .await
-    }
+/// Returns the tool `symbols`: it lists the definitions of source files.
+pub fn symbols(scope: ReadScope, timeout: Duration) -> Arc<dyn Tool> {
+    let definition = ToolDefinition {
+        output_limit: OutputLimit { chars: 24_000, lines: 2 * MAX_SHOWN + 10 },
+        cache_ttl: Some(CACHED),
+        ..ToolDefinition::reading::<SymbolsArgs>("symbols", "List the definitions in source files.")
+    };
+    let list = |jail: &Jail, args: SymbolsArgs, context: &ReadContext| list(jail, &args, context);
+    Arc::new(ReadTool::new(definition, scope, timeout, list).showing_content())
 }
 
 /// The outline of a file.
@@ -100,13 +49,8 @@ struct FileOutline {
     found: usize,
 }
 
-fn symbols(
-    jail: &Jail,
-    args: &SymbolsArgs,
-    stop: &StopSignal,
-    foreign: &ForeignFiles,
-    limit: Duration,
-) -> Result<ToolResult, String> {
+fn list(jail: &Jail, args: &SymbolsArgs, context: &ReadContext) -> Result<ToolResult, String> {
+    let ReadContext { stop, foreign, .. } = context;
     let query = args.query.as_deref().map(str::trim).filter(|query| !query.is_empty()).map(str::to_lowercase);
     let total = std::sync::atomic::AtomicUsize::new(0);
     let mut scan = SourceScope::open(jail, &args.path, stop)?.scan(stop, &|_, _| true, &|parser, file| {
@@ -145,7 +89,7 @@ fn symbols(
     if stop.reason() == Some(WalkStop::Enough) {
         lines.push("[too many definitions, so not all files were read: name a file or a smaller folder]".to_owned());
     }
-    lines.extend(stop_note(stop, limit.as_secs()));
+    lines.extend(context.stop_note());
     lines.push(format!("[read {} source {}{}]", scan.read, files_word(scan.read), skip_note(&scan.skipped)));
     let mut result = ToolResult::ok(lines.join("\n"));
     result.is_partial = matches!(stop.reason(), Some(reason) if reason != WalkStop::Enough);
@@ -205,6 +149,7 @@ mod tests {
     use super::super::language::CodeLanguage;
     use super::super::parser::SourceParser;
     use super::*;
+    use crate::guard::StopSignal;
 
     #[test]
     fn an_outline_shows_what_is_in_what() {

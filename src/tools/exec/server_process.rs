@@ -19,8 +19,6 @@ use crate::guard::{ExecReport, ExecRequest, ShellExit};
 use crate::text::{one_line, truncate};
 use crate::tools::supervisor_client::SupervisorClient;
 
-/// How long the supervisor may take to start the program.
-const START_LIMIT: Duration = Duration::from_secs(20);
 /// How long to wait for the rest of what an ended program has said.
 const DRAIN_LIMIT: Duration = Duration::from_millis(500);
 /// How long the supervisor may take to end everything.
@@ -38,8 +36,8 @@ pub struct ServerStartError {
 }
 
 impl ServerStartError {
-    fn for_now(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_temporary: true }
+    fn for_now(text: String) -> Self {
+        Self { text, is_temporary: true }
     }
 
     pub(super) fn lasting(text: String) -> Self {
@@ -92,17 +90,8 @@ impl ServerProcess {
             Ok((supervisor, UnixStream::from_std(ours)?, pipe::Receiver::from_owned_fd(OwnedFd::from(errors))?))
         };
         let (mut supervisor, socket, errors) = start().map_err(|error| ServerStartError::for_now(error.to_string()))?;
-        let begun = async {
-            supervisor.send(request).await?;
-            supervisor.next_report().await
-        };
-        match timeout(START_LIMIT, begun).await {
-            Ok(Ok(Some(ExecReport::Started { .. }))) => {}
-            Ok(Ok(Some(ExecReport::Refused { reason }))) => return Err(ServerStartError::lasting(reason)),
-            Ok(Ok(_)) => return Err(ServerStartError::for_now("its supervisor was killed")),
-            Ok(Err(error)) => return Err(ServerStartError::for_now(error.to_string())),
-            Err(_) => return Err(ServerStartError::for_now("its supervisor did not answer")),
-        }
+        let started = supervisor.start_command(request).await.map_err(ServerStartError::for_now)?;
+        started.map_err(ServerStartError::lasting)?;
         let (reader, writer) = socket.into_split();
         Ok((Self { supervisor, errors }, ServerSocket { reader, writer }))
     }

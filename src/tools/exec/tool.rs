@@ -13,11 +13,12 @@ use super::capture::OutputCapture;
 use super::foreign;
 use super::run::CommandOutcome;
 use super::runner::{COMMAND_BYTES, CommandRunner, END_MARGIN, ShellCommand, sandbox_of};
-use crate::chat::ToolSpec;
 use crate::guard::{BackgroundOptions, Sandbox};
 use crate::tools::output_limits::note_cut;
 use crate::tools::process::{GRACE, LaunchRequest, Processes};
-use crate::tools::{OutputLimit, ReplayPolicy, SpillStore, Tool, ToolContext, ToolOutcome, ToolResult, tool_spec};
+use crate::tools::{
+    OutputLimit, ReplayPolicy, SpillStore, Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult, with_arguments,
+};
 
 /// The longest label of a background command, in characters.
 const LABEL_CHARS: usize = 60;
@@ -41,7 +42,7 @@ struct ExecArgs {
 
 /// The tool `exec`.
 pub struct ExecTool {
-    spec: ToolSpec,
+    definition: ToolDefinition,
     runner: Arc<CommandRunner>,
     spill: Arc<SpillStore>,
     processes: Option<Arc<Processes>>,
@@ -66,7 +67,13 @@ impl ExecTool {
         let description = format!(
             "Run a shell command in the workspace, at most {limit} s.{sandbox} What it leaves running is ended."
         );
-        Self { spec: tool_spec::<ExecArgs>("exec", description), runner, spill, processes }
+        let definition = ToolDefinition {
+            timeout: Some(config.timeout.0.saturating_add(END_MARGIN)),
+            // Text from a file or page must not become a command that nobody has read.
+            literal_arguments: &["command"],
+            ..ToolDefinition::changing::<ExecArgs>("exec", &description, ReplayPolicy::Once)
+        };
+        Self { definition, runner, spill, processes }
     }
 
     /// Starts a background command.
@@ -119,7 +126,7 @@ impl ExecTool {
         let command = ShellCommand { command: args.command, environment, limit, hidden };
         let mut capture = OutputCapture::new(Arc::clone(&self.spill), context);
         let ended = self.runner.run(command, context, &mut |bytes| capture.push(bytes)).await?;
-        let whole = self.output_limit();
+        let whole = self.definition.output_limit;
         let output_limit =
             OutputLimit { chars: whole.chars - FAILURE_LINE.chars, lines: whole.lines - FAILURE_LINE.lines };
         let exceeding = capture.exceeding_length();
@@ -148,21 +155,8 @@ fn result_of(ended: &CommandOutcome, limit: Duration) -> ToolResult {
 
 #[async_trait]
 impl Tool for ExecTool {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn replay(&self) -> ReplayPolicy {
-        ReplayPolicy::Once
-    }
-
-    fn timeout(&self) -> Option<Duration> {
-        Some(self.runner.config().timeout.0.saturating_add(END_MARGIN))
-    }
-
-    /// Text from a file or page must not become a command that nobody has read.
-    fn literal_arguments(&self) -> &'static [&'static str] {
-        &["command"]
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
     }
 
     fn may_taint(&self, arguments: &Value, context: &ToolContext) -> bool {
@@ -196,10 +190,7 @@ impl Tool for ExecTool {
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        match serde_json::from_value(arguments) {
-            Ok(args) => self.run(args, context).await.unwrap_or_else(|error| ToolResult::failed(error).into()),
-            Err(error) => ToolResult::failed(error.to_string()).into(),
-        }
+        with_arguments(arguments, |args| self.run(args, context)).await
     }
 }
 
@@ -207,7 +198,6 @@ impl Tool for ExecTool {
 mod tests {
     use serde_json::json;
 
-    use crate::chat::ToolCall;
     use crate::origin::TurnOrigin;
     use crate::tools::testing::{ToolWorld, context};
     use crate::tools::{ToolContext, ToolsConfig};
@@ -215,13 +205,12 @@ mod tests {
     #[tokio::test]
     async fn chained_follow_ups_start_nothing_in_the_background() {
         let world = ToolWorld::new(&ToolsConfig::default());
-        let arguments = json!({"command": "true", "background": true}).to_string();
-        let call = ToolCall { id: "c".to_owned(), name: "exec".to_owned(), arguments };
+        let arguments = json!({"command": "true", "background": true});
         for (origin, expected) in
             [("{}", "No gateway runs here"), (r#"{"follow_ups":10}"#, "without a message from a person")]
         {
             let context = ToolContext { origin: std::sync::Arc::new(TurnOrigin::parse(origin)), ..context() };
-            let text = world.executor.run(&call, &context).await.result.render();
+            let text = world.run("exec", &arguments, &context).await.result.render();
             assert!(text.contains(expected), "{text}");
         }
     }

@@ -11,10 +11,9 @@ use super::delete::{move_to_trash, new_record};
 use super::patch_plan::{PatchPlan, PatchedFiles, PlannedFile, plan};
 use super::patch_text::{FileChange, FilePatch, parse_patch};
 use super::scope::{ReadScope, WriteScope, run_on_jail};
-use crate::chat::ToolSpec;
 use crate::guard::{FileContent, Jail, JailError, JailWriter, Taint};
 use crate::tools::trash::{Trash, TrashRecord};
-use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolOutcome, tool_spec};
+use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolDefinition, ToolOutcome};
 
 #[derive(Deserialize, JsonSchema)]
 struct ApplyPatchArgs {
@@ -24,7 +23,7 @@ struct ApplyPatchArgs {
 
 /// Applies a patch to files of the workspace.
 pub struct ApplyPatch {
-    spec: ToolSpec,
+    definition: ToolDefinition,
     files: WriteScope,
     scope: ReadScope,
     trash: Arc<Trash>,
@@ -34,7 +33,12 @@ impl ApplyPatch {
     /// `scope` knows whose texts the files hold: an error shows a part of them.
     pub fn new(files: WriteScope, scope: ReadScope, trash: Arc<Trash>) -> Self {
         let description = "Change, add, delete and move files by a patch, all or none.";
-        Self { spec: tool_spec::<ApplyPatchArgs>("apply_patch", description), files, scope, trash }
+        let definition = ToolDefinition {
+            // Text from a file or page must not choose the files that are changed.
+            literal_arguments: &["patch"],
+            ..ToolDefinition::changing::<ApplyPatchArgs>("apply_patch", description, ReplayPolicy::Once)
+        };
+        Self { definition, files, scope, trash }
     }
 
     fn sources(&self, arguments: &Value, context: &ToolContext) -> Taint {
@@ -45,17 +49,8 @@ impl ApplyPatch {
 
 #[async_trait]
 impl Tool for ApplyPatch {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn replay(&self) -> ReplayPolicy {
-        ReplayPolicy::Once
-    }
-
-    /// Text from a file or page must not choose the files that are changed.
-    fn literal_arguments(&self) -> &'static [&'static str] {
-        &["patch"]
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
     }
 
     fn validate(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
@@ -82,7 +77,7 @@ impl Tool for ApplyPatch {
             write_plan(&plan, &writer, &|path| remove_file(jail, &trash, path, &record))?;
             let is_addition = patch.iter().all(|file| matches!(file.change, FileChange::Add { .. }));
             let verb = if is_addition { "Added" } else { "Changed" };
-            Ok(format!("{verb} {} files:\n{}", plan.summary.len(), plan.summary.join("\n")))
+            Ok::<_, String>(format!("{verb} {} files:\n{}", plan.summary.len(), plan.summary.join("\n")))
         })
         .await;
         outcome.result.add_sources(sources);

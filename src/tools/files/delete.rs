@@ -3,19 +3,17 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use jiff::Timestamp;
 use rustix::fs::FileType;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
 use uuid::Uuid;
 
-use super::scope::{WriteScope, run_on_jail};
-use crate::chat::ToolSpec;
+use super::file_tool::WriteTool;
+use super::scope::WriteScope;
 use crate::guard::{Jail, JailEntry, JailError};
 use crate::tools::trash::{Trash, TrashRecord};
-use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolOutcome, tool_spec};
+use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolDefinition};
 
 /// What daoyou itself reads, or writes from its database, relative to the workspace.
 const KEPT: [&str; 8] =
@@ -28,51 +26,15 @@ struct DeleteFileArgs {
     path: String,
 }
 
-/// Moves a file or folder into the trash.
-pub struct DeleteFile {
-    spec: ToolSpec,
-    files: WriteScope,
-    trash: Arc<Trash>,
-}
-
-impl DeleteFile {
-    pub fn new(files: WriteScope, trash: Arc<Trash>) -> Self {
-        let description = "Move a file or folder to the trash.";
-        Self { spec: tool_spec::<DeleteFileArgs>("delete_file", description), files, trash }
-    }
-}
-
-#[async_trait]
-impl Tool for DeleteFile {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    /// A second run finds the entry that the first one made.
-    fn replay(&self) -> ReplayPolicy {
-        ReplayPolicy::Idempotent
-    }
-
-    /// Text from a file or page must not choose the file that is deleted.
-    fn literal_arguments(&self) -> &'static [&'static str] {
-        &["path"]
-    }
-
-    fn is_restricted(&self, arguments: &Value, context: &ToolContext) -> bool {
-        self.files.is_path_restricted(arguments, context)
-    }
-
-    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        let trash = Arc::clone(&self.trash);
-        let record = new_record(context);
-        run_on_jail(self.files.for_turn(context), arguments, move |jail, args: DeleteFileArgs| {
-            let (shown, id) = move_to_trash(jail, &trash, &args.path, record)?;
-            Ok::<_, String>(format!(
-                "Moved {shown} to the trash. The owner restores it with: daoyou trash restore {id}"
-            ))
-        })
-        .await
-    }
+/// Returns the tool `delete_file`: it moves a file or folder into the trash.
+pub fn delete_file(scope: WriteScope, trash: Arc<Trash>) -> Arc<dyn Tool> {
+    let description = "Move a file or folder to the trash.";
+    // A second run finds the entry that the first one made.
+    let definition = ToolDefinition::changing::<DeleteFileArgs>("delete_file", description, ReplayPolicy::Idempotent);
+    Arc::new(WriteTool::new(definition, scope, move |jail, args: DeleteFileArgs, context| {
+        let (shown, id) = move_to_trash(jail, &trash, &args.path, new_record(context))?;
+        Ok::<_, String>(format!("Moved {shown} to the trash. The owner restores it with: daoyou trash restore {id}"))
+    }))
 }
 
 /// Returns a record for what a call deletes.
@@ -153,12 +115,9 @@ mod tests {
     #[tokio::test]
     async fn deleted_files_are_in_the_trash() {
         let world = ToolWorld::with_private(&ToolsConfig::default(), PrivateFolders::new(&["memory"]));
-        fs::create_dir_all(world.path("folder/inner")).unwrap();
-        fs::create_dir_all(world.path("memory")).unwrap();
         fs::create_dir_all(world.path(".daoyou/conversations")).unwrap();
-        for file in ["file", "folder/inner/a", "memory/MEMORY.md", "memory/note.md", "AGENTS.md"] {
-            fs::write(world.path(file), file).unwrap();
-        }
+        let files = ["file", "folder/inner/a", "memory/MEMORY.md", "memory/note.md", "AGENTS.md"];
+        world.write(&files.map(|file| (file, file)));
         symlink("memory", world.path("way")).unwrap();
         symlink("/etc", world.path("link")).unwrap();
         symlink("nowhere", world.path("dangling")).unwrap();

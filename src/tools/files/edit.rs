@@ -7,19 +7,16 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::diff::{DiffLimits, FileDiff, render_diffs};
-use super::line_match::{BlockPlace, BlockSearch, nearest_lines};
+use super::line_match::{BlockPlace, BlockSearch, line_list, nearest_lines};
 use super::scope::{ReadScope, WriteScope, run_on_jail};
 use super::text_file::TextFile;
-use crate::chat::ToolSpec;
 use crate::guard::FileContent;
 use crate::text::truncate;
-use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolOutcome, tool_spec};
+use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolDefinition, ToolOutcome};
 
 /// The lines that the search for similar text compares, and the characters of each that an error shows.
 const NEAR_LINES: usize = 5_000;
 const NEAR_CHARS: usize = 200;
-/// The most line numbers that an error names.
-const MAX_NAMED_LINES: usize = 10;
 /// The most edits of one call.
 const MAX_EDITS: usize = 200;
 
@@ -70,7 +67,7 @@ impl EditFileArgs {
 
 /// Replaces text in a file.
 pub struct EditFile {
-    spec: ToolSpec,
+    definition: ToolDefinition,
     files: WriteScope,
     scope: ReadScope,
 }
@@ -78,23 +75,19 @@ pub struct EditFile {
 impl EditFile {
     /// `scope` knows whose texts the files hold: the result shows a part of them.
     pub fn new(files: WriteScope, scope: ReadScope) -> Self {
-        Self { spec: tool_spec::<EditFileArgs>("edit_file", "Replace text in a file."), files, scope }
+        let definition = ToolDefinition {
+            // Text from a file or page must not choose the file that is overwritten.
+            literal_arguments: &["path"],
+            ..ToolDefinition::changing::<EditFileArgs>("edit_file", "Replace text in a file.", ReplayPolicy::Once)
+        };
+        Self { definition, files, scope }
     }
 }
 
 #[async_trait]
 impl Tool for EditFile {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn replay(&self) -> ReplayPolicy {
-        ReplayPolicy::Once
-    }
-
-    /// Text from a file or page must not choose the file that is overwritten.
-    fn literal_arguments(&self) -> &'static [&'static str] {
-        &["path"]
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
     }
 
     fn validate(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
@@ -171,20 +164,16 @@ fn replace(text: &str, old: &str, new: &str, all: bool, shown: &str) -> Result<R
     match at.len() {
         0 => replace_block(text, old, new, all, shown),
         count if count == 1 || all => Ok(ReplacedText { text: text.replace(old, new), count, is_tolerant: false }),
-        count => {
-            let lines = at.iter().take(MAX_NAMED_LINES).map(|at| text[..*at].matches('\n').count() + 1);
-            Err(ambiguous(shown, count, lines, ""))
-        }
+        _ => Err(ambiguous(shown, at.iter().map(|at| text[..*at].matches('\n').count() + 1), "")),
     }
 }
 
-fn ambiguous(shown: &str, count: usize, lines: impl Iterator<Item = usize>, how: &str) -> String {
-    let lines: Vec<_> = lines.map(|line| line.to_string()).collect();
-    let more = if count > lines.len() { ", …" } else { "" };
+fn ambiguous(shown: &str, lines: impl ExactSizeIterator<Item = usize>, how: &str) -> String {
     format!(
-        "old_text occurs {count} times in {shown}{how} (lines {}{more}); nothing was changed. Give more of the text around it, \
+        "old_text occurs {} times in {shown}{how} (lines {}); nothing was changed. Give more of the text around it, \
          or replace_all=true",
-        lines.join(", "),
+        lines.len(),
+        line_list(lines),
     )
 }
 
@@ -198,9 +187,9 @@ fn replace_block(text: &str, old: &str, new: &str, all: bool, shown: &str) -> Re
         0 => return Err(format!("old_text was not found in {shown}; nothing was changed{}", hint(&bodies, old))),
         1 => {}
         _ if all => {}
-        count => {
-            let named = places.iter().take(MAX_NAMED_LINES).map(|place| place.line + 1);
-            return Err(ambiguous(shown, count, named, " if spaces do not count"));
+        _ => {
+            let lines = places.iter().map(|place| place.line + 1);
+            return Err(ambiguous(shown, lines, " if spaces do not count"));
         }
     }
     let mut replaced = String::with_capacity(text.len());

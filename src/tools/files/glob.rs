@@ -3,21 +3,19 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use async_trait::async_trait;
 use globset::{GlobBuilder, GlobMatcher};
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
 
-use super::grep::LONGEST_SEARCH;
-use super::scope::{ReadScope, run_on_jail};
-use crate::chat::ToolSpec;
+use super::file_tool::ReadTool;
+use super::scope::ReadScope;
 use crate::guard::{EntryKind, Jail, JailError, StopSignal, Verdict, Walk, WalkStop, WalkVisitor, WalkedEntry};
 use crate::text::one_line;
-use crate::tools::{OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, tool_spec};
+use crate::tools::{OutputLimit, Tool, ToolDefinition};
 
 /// The paths that are shown.
 const MAX_SHOWN: usize = 200;
@@ -31,48 +29,15 @@ struct GlobArgs {
     path: Option<String>,
 }
 
-/// Finds files by their paths.
-pub struct Glob {
-    spec: ToolSpec,
-    scope: ReadScope,
-    limit: Duration,
-}
-
-impl Glob {
-    /// `timeout` is the time limit of a call.
-    pub fn new(scope: ReadScope, timeout: Duration) -> Self {
-        let spec = tool_spec::<GlobArgs>("glob", "Find files by name, newest first.");
-        Self { spec, scope, limit: LONGEST_SEARCH.min(timeout / 2) }
-    }
-}
-
-#[async_trait]
-impl Tool for Glob {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn replay(&self) -> ReplayPolicy {
-        ReplayPolicy::Idempotent
-    }
-
-    fn access(&self) -> ToolAccess {
-        ToolAccess::Reads
-    }
-
-    /// An untrusted sender sees the sender's own files, and public ones.
-    fn allows_untrusted(&self, arguments: &Value, context: &ToolContext) -> bool {
-        self.scope.allows_untrusted(arguments, context)
-    }
-
-    fn output_limit(&self) -> OutputLimit {
-        OutputLimit { chars: 16_000, lines: MAX_SHOWN + 2 }
-    }
-
-    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        let stop = StopSignal::new(self.limit, context.cancel.clone());
-        run_on_jail(self.scope.for_turn(context), arguments, move |jail, args: GlobArgs| glob(jail, &args, &stop)).await
-    }
+/// Returns the tool `glob`: it finds files by their paths.
+pub fn glob(scope: ReadScope, timeout: Duration) -> Arc<dyn Tool> {
+    let definition = ToolDefinition {
+        output_limit: OutputLimit { chars: 16_000, lines: MAX_SHOWN + 2 },
+        ..ToolDefinition::reading::<GlobArgs>("glob", "Find files by name, newest first.")
+    };
+    Arc::new(ReadTool::new(definition, scope, timeout, |jail, args: GlobArgs, context| {
+        find(jail, &args, &context.stop)
+    }))
 }
 
 /// A pattern below a folder without wildcards.
@@ -209,7 +174,7 @@ impl WalkVisitor for Collector<'_> {
     }
 }
 
-fn glob(jail: &Jail, args: &GlobArgs, stop: &StopSignal) -> Result<String, String> {
+fn find(jail: &Jail, args: &GlobArgs, stop: &StopSignal) -> Result<String, String> {
     let path = args.path.as_deref().unwrap_or(".");
     // Models write the whole path of the workspace in front.
     let root = format!("{}/", jail.root().display());

@@ -12,24 +12,20 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
+use super::file_tool::{CACHED, ReadContext, files_word, search_limit, skip_note};
 use super::scope::{ForeignFiles, ReadScope, run_on_jail};
 use super::search::{MAX_MATCHES, Search};
-use crate::chat::ToolSpec;
-use crate::guard::{EntryKind, Jail, JailError, KnownSecrets, StopSignal, Verdict, Walk, WalkStop};
+use crate::guard::{EntryKind, Jail, JailError, KnownSecrets, Verdict, Walk, WalkStop};
 use crate::postprocess::FileLines;
 use crate::text::one_line;
-use crate::tools::{OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, ToolResult, tool_spec};
+use crate::tools::{OutputLimit, Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult};
 
 /// The matches that are shown if the call names no number.
 const DEFAULT_MATCHES: usize = 100;
 /// The longest accepted glob, in bytes.
 const MAX_GLOB: usize = 1_000;
-/// The longest search. With a short `tools.timeout`, half of that.
-pub(in crate::tools) const LONGEST_SEARCH: Duration = Duration::from_secs(20);
 /// How much later a search ends whose pattern is slow: it is stopped between two buffers.
 const GRACE: Duration = Duration::from_secs(2);
-/// How long a result is given again if no file has changed.
-pub(in crate::tools) const CACHED: Duration = Duration::from_secs(300);
 /// The searches that run at the same time, each with several threads.
 const AT_ONCE: usize = 4;
 
@@ -44,7 +40,7 @@ struct GrepArgs {
 
 /// Searches the lines of files.
 pub struct Grep {
-    spec: ToolSpec,
+    definition: ToolDefinition,
     scope: ReadScope,
     limit: Duration,
     places: Arc<Semaphore>,
@@ -55,24 +51,20 @@ pub struct Grep {
 impl Grep {
     /// `timeout` is the time limit of a call. `secrets` are removed from lines before these are cut: a cut would leave a part of one.
     pub fn new(scope: ReadScope, timeout: Duration, secrets: KnownSecrets) -> Self {
-        let spec = tool_spec::<GrepArgs>("grep", "Search files by regex.");
-        let limit = LONGEST_SEARCH.min(timeout / 2);
-        Self { spec, scope, limit, places: Arc::new(Semaphore::new(AT_ONCE)), secrets }
+        let definition = ToolDefinition {
+            output_limit: OutputLimit { chars: 16_000, lines: MAX_MATCHES + 10 },
+            cache_ttl: Some(CACHED),
+            ..ToolDefinition::reading::<GrepArgs>("grep", "Search files by regex.")
+        };
+        let limit = search_limit(timeout);
+        Self { definition, scope, limit, places: Arc::new(Semaphore::new(AT_ONCE)), secrets }
     }
 }
 
 #[async_trait]
 impl Tool for Grep {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn replay(&self) -> ReplayPolicy {
-        ReplayPolicy::Idempotent
-    }
-
-    fn access(&self) -> ToolAccess {
-        ToolAccess::Reads
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
     }
 
     /// An untrusted sender searches the sender's own files, and public ones.
@@ -86,14 +78,6 @@ impl Tool for Grep {
 
     fn may_taint(&self, arguments: &Value, context: &ToolContext) -> bool {
         self.scope.may_hold_foreign(arguments, context)
-    }
-
-    fn output_limit(&self) -> OutputLimit {
-        OutputLimit { chars: 16_000, lines: MAX_MATCHES + 10 }
-    }
-
-    fn cache_ttl(&self) -> Option<Duration> {
-        Some(CACHED)
     }
 
     async fn cache_stamp(&self, arguments: &Value, context: &ToolContext) -> Option<String> {
@@ -112,9 +96,7 @@ impl Tool for Grep {
             let place = Arc::clone(&self.places).acquire_owned().await;
             run_on_jail(jail, arguments, move |jail, args: GrepArgs| {
                 let _place = place;
-                let stop = StopSignal::new(limit, cancel);
-                let bounds = SearchBounds { stop: &stop, limit, secrets: &secrets };
-                grep(jail, &args, &bounds, &foreign).unwrap_or_else(ToolResult::failed)
+                grep(jail, &args, &secrets, &ReadContext::new(limit, cancel, foreign))
             })
             .await
         };
@@ -149,19 +131,8 @@ impl FileLines for JailLines {
     }
 }
 
-/// What ends a search, and what its result must not hold.
-struct SearchBounds<'a> {
-    stop: &'a StopSignal,
-    limit: Duration,
-    secrets: &'a KnownSecrets,
-}
-
-fn grep(
-    jail: &Jail,
-    args: &GrepArgs,
-    &SearchBounds { stop, limit, secrets }: &SearchBounds<'_>,
-    foreign: &ForeignFiles,
-) -> Result<ToolResult, String> {
+fn grep(jail: &Jail, args: &GrepArgs, secrets: &KnownSecrets, context: &ReadContext) -> Result<ToolResult, String> {
+    let ReadContext { limit, stop, foreign } = context;
     let wanted = args.max_results.filter(|wanted| *wanted > 0).map_or(DEFAULT_MATCHES, |wanted| wanted as usize);
     let wanted = wanted.min(MAX_MATCHES);
     let search = Search::new(&args.pattern, args.ignore_case.unwrap_or(false), wanted, stop)?.without(secrets);
@@ -207,11 +178,8 @@ fn grep(
         Some(WalkStop::Cancelled) => Some("[cancelled before all was searched]".to_owned()),
         None => None,
     });
-    let left_out: Vec<_> = found.skipped.into_iter().chain(skipped).collect();
-    let left_out: Vec<_> = left_out.iter().map(|(count, what)| format!("{count} {what}")).collect();
-    let left_out = if left_out.is_empty() { String::new() } else { format!("; skipped: {}", left_out.join(", ")) };
-    let files = if found.searched == 1 { "file" } else { "files" };
-    lines.push(format!("[searched {} {files}{left_out}]", found.searched));
+    let skipped: Vec<_> = found.skipped.into_iter().chain(skipped).collect();
+    lines.push(format!("[searched {} {}{}]", found.searched, files_word(found.searched), skip_note(&skipped)));
     result.content = lines.join("\n");
     Ok(result)
 }

@@ -9,18 +9,12 @@ use daoyou_channels::settings::{ByteSize, Span};
 use rustix::fs::{CWD, FileType, mknodat};
 use serde_json::json;
 
-use crate::chat::ToolCall;
 use crate::tools::testing::{ToolWorld, context};
-use crate::tools::{PrivateFolders, ToolContext, ToolResult, ToolsConfig};
-
-async fn run(world: &ToolWorld, arguments: serde_json::Value, context: &ToolContext) -> ToolResult {
-    let call = ToolCall { id: "call-1".to_owned(), name: "grep".to_owned(), arguments: arguments.to_string() };
-    world.executor.run(&call, context).await.result
-}
+use crate::tools::{PrivateFolders, ToolContext, ToolsConfig};
 
 fn world() -> ToolWorld {
     let world = ToolWorld::with_private(&ToolsConfig::default(), PrivateFolders::new(&["memory"]));
-    for (file, text) in [
+    world.write(&[
         ("a.rs", "fn one() {}\nfn two() {}\n"),
         ("b.txt", "One\r\ntwo ones\r\n"),
         ("src/c.rs", "// one\n"),
@@ -32,10 +26,7 @@ fn world() -> ToolWorld {
         (".daoyou/x", "one\n"),
         (".gitignore", "target/\n"),
         ("src/.gitignore", "gen\n"),
-    ] {
-        fs::create_dir_all(world.path(file).parent().unwrap()).unwrap();
-        fs::write(world.path(file), text).unwrap();
-    }
+    ]);
     world
 }
 
@@ -134,29 +125,26 @@ async fn private_folders_are_not_searched_for_others() {
         json!({"pattern": "one", "glob": "memory/**"}),
         json!({"pattern": "one", "glob": ".daoyou/**"}),
     ] {
-        let said = run(&world, arguments.clone(), &known).await.render();
+        let said = world.run("grep", &arguments, &known).await.result.render();
         assert!(!said.contains("secret") && !said.contains(".daoyou"), "{arguments}: {said}");
-        let said = run(&world, arguments.clone(), &context()).await.render();
+        let said = world.run("grep", &arguments, &context()).await.result.render();
         assert!(!said.contains(".daoyou"), "{arguments}: {said}");
     }
     for path in ["memory", "memory/m.md", "src/way", ".daoyou"] {
-        let said = run(&world, json!({"pattern": "one", "path": path}), &known).await.render();
+        let said = world.run("grep", &json!({"pattern": "one", "path": path}), &known).await.result.render();
         assert!(said.contains("off limits"), "{path}: {said}");
     }
     // Another name, and another path to it.
     fs::rename(world.path("memory"), world.path("notes")).unwrap();
     symlink("notes", world.path("memory")).unwrap();
-    let said = run(&world, json!({"pattern": "one"}), &known).await.render();
+    let said = world.run("grep", &json!({"pattern": "one"}), &known).await.result.render();
     assert!(!said.contains("secret"), "{said}");
 }
 
 #[tokio::test]
 async fn lines_of_mails_are_marked() {
     let world = world();
-    fs::create_dir(world.path("mail")).unwrap();
-    for file in ["mail/own.txt", "mail/other.txt"] {
-        fs::write(world.path(file), "one\n").unwrap();
-    }
+    world.write(&[("mail/own.txt", "one\n"), ("mail/other.txt", "one\n")]);
     let context = ToolContext { files: ["mail/own.txt".to_owned()].into(), ..context() };
     for (arguments, expected) in [
         (json!({"pattern": "one"}), &["file:mail/other.txt"][..]),
@@ -166,12 +154,11 @@ async fn lines_of_mails_are_marked() {
         (json!({"pattern": "one", "path": "src/../mail/other.txt"}), &["file:mail/other.txt"]),
         (json!({"pattern": "one", "path": "mail"}), &["file:mail/other.txt"]),
     ] {
-        let result = run(&world, arguments.clone(), &context).await;
+        let result = world.run("grep", &arguments, &context).await.result;
         let sources: Vec<_> = result.taint.iter().cloned().collect();
         assert_eq!(sources, expected, "{arguments}: {}", result.render());
-        let call = ToolCall { id: "1".to_owned(), name: "grep".to_owned(), arguments: arguments.to_string() };
         let tool = world.executor.registry().get("grep").unwrap();
-        let arguments = crate::tools::parse_arguments(tool.spec(), &call.arguments).unwrap();
+        let arguments = crate::tools::parse_arguments(tool.spec(), &arguments.to_string()).unwrap();
         assert!(expected.is_empty() || tool.may_taint(&arguments, &context), "{arguments}");
     }
 }
@@ -216,6 +203,6 @@ async fn a_cancelled_search_ends() {
     context.cancel.cancel();
     assert!(stop.is_stopped());
     assert_eq!(stop.reason(), Some(crate::guard::WalkStop::Cancelled));
-    let said = run(&world, json!({"pattern": "one"}), &context).await.render();
+    let said = world.run("grep", &json!({"pattern": "one"}), &context).await.result.render();
     assert!(said.starts_with("Error: Cancelled"), "{said}");
 }

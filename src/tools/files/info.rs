@@ -1,18 +1,19 @@
 //! The tool `file_info`.
 
-use async_trait::async_trait;
+use std::sync::Arc;
+use std::time::Duration;
+
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::Encoding;
 use jiff::Timestamp;
 use rustix::fs::FileType;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
 
-use super::scope::{ReadScope, run_on_jail};
-use crate::chat::ToolSpec;
+use super::file_tool::ReadTool;
+use super::scope::ReadScope;
 use crate::guard::{EntryFacts, Jail, JailError};
-use crate::tools::{ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, tool_spec};
+use crate::tools::{Tool, ToolDefinition};
 
 /// The entries of a folder that are counted.
 const MAX_COUNTED: usize = 50_000;
@@ -24,43 +25,10 @@ struct FileInfoArgs {
     path: String,
 }
 
-/// Says what a path names.
-pub struct FileInfo {
-    spec: ToolSpec,
-    scope: ReadScope,
-}
-
-impl FileInfo {
-    pub fn new(scope: ReadScope) -> Self {
-        Self { spec: tool_spec::<FileInfoArgs>("file_info", "Kind, size, time and encoding of a file."), scope }
-    }
-}
-
-#[async_trait]
-impl Tool for FileInfo {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn replay(&self) -> ReplayPolicy {
-        ReplayPolicy::Idempotent
-    }
-
-    fn access(&self) -> ToolAccess {
-        ToolAccess::Reads
-    }
-
-    /// An untrusted sender sees the sender's own files, and public ones.
-    fn allows_untrusted(&self, arguments: &Value, context: &ToolContext) -> bool {
-        self.scope.allows_untrusted(arguments, context)
-    }
-
-    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        run_on_jail(self.scope.for_turn(context), arguments, |jail, args: FileInfoArgs| {
-            info(jail, &args.path).map_err(|error| error.to_string())
-        })
-        .await
-    }
+/// Returns the tool `file_info`: it says what a path names.
+pub fn file_info(scope: ReadScope, timeout: Duration) -> Arc<dyn Tool> {
+    let definition = ToolDefinition::reading::<FileInfoArgs>("file_info", "Kind, size, time and encoding of a file.");
+    Arc::new(ReadTool::new(definition, scope, timeout, |jail, args: FileInfoArgs, _| info(jail, &args.path)))
 }
 
 fn info(jail: &Jail, path: &str) -> Result<String, JailError> {

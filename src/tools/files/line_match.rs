@@ -1,5 +1,7 @@
 //! Finds blocks of lines in a text: exactly, or with other spaces at the ends and another indentation.
 
+/// The most line numbers that an error names.
+const MAX_NAMED_LINES: usize = 10;
 /// The comparisons of lines that one call may cost.
 const MAX_COMPARISONS: u64 = 20_000_000;
 /// The most places that are reported.
@@ -164,6 +166,13 @@ pub(super) fn nearest_lines(lines: &[&str], wanted: &str) -> Vec<(usize, f64)> {
     found.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
     found.truncate(MAX_NEAREST);
     found
+}
+
+/// Lists the numbers of lines as an error names them.
+pub(super) fn line_list(lines: impl ExactSizeIterator<Item = usize>) -> String {
+    let more = if lines.len() > MAX_NAMED_LINES { ", …" } else { "" };
+    let named: Vec<_> = lines.take(MAX_NAMED_LINES).map(|line| line.to_string()).collect();
+    format!("{}{more}", named.join(", "))
 }
 
 #[cfg(test)]

@@ -1,15 +1,16 @@
 //! The tool `list_dir`.
 
-use async_trait::async_trait;
+use std::sync::Arc;
+use std::time::Duration;
+
 use cap_std::fs::{DirEntry, FileType};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
 
-use super::scope::{ReadScope, run_on_jail};
-use crate::chat::ToolSpec;
+use super::file_tool::ReadTool;
+use super::scope::ReadScope;
 use crate::guard::{Jail, quote_controls};
-use crate::tools::{OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, tool_spec};
+use crate::tools::{OutputLimit, Tool, ToolDefinition};
 
 /// The entries that are shown, and that are read to sort them.
 const MAX_SHOWN: usize = 500;
@@ -21,50 +22,16 @@ struct ListDirArgs {
     path: Option<String>,
 }
 
-/// Lists one folder, sorted by name.
-pub struct ListDir {
-    spec: ToolSpec,
-    scope: ReadScope,
-}
-
-impl ListDir {
-    pub fn new(scope: ReadScope) -> Self {
-        Self {
-            spec: tool_spec::<ListDirArgs>("list_dir", "List a folder: folders end with /, files show their size."),
-            scope,
-        }
-    }
-}
-
-#[async_trait]
-impl Tool for ListDir {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn replay(&self) -> ReplayPolicy {
-        ReplayPolicy::Idempotent
-    }
-
-    fn access(&self) -> ToolAccess {
-        ToolAccess::Reads
-    }
-
-    /// An untrusted sender sees the sender's own files, and public ones.
-    fn allows_untrusted(&self, arguments: &Value, context: &ToolContext) -> bool {
-        self.scope.allows_untrusted(arguments, context)
-    }
-
-    fn output_limit(&self) -> OutputLimit {
-        OutputLimit { chars: 16_000, lines: MAX_SHOWN + 2 }
-    }
-
-    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        run_on_jail(self.scope.for_turn(context), arguments, |jail, args: ListDirArgs| {
-            list(jail, args.path.as_deref().unwrap_or("."))
-        })
-        .await
-    }
+/// Returns the tool `list_dir`: it lists one folder, sorted by name.
+pub fn list_dir(scope: ReadScope, timeout: Duration) -> Arc<dyn Tool> {
+    let description = "List a folder: folders end with /, files show their size.";
+    let definition = ToolDefinition {
+        output_limit: OutputLimit { chars: 16_000, lines: MAX_SHOWN + 2 },
+        ..ToolDefinition::reading::<ListDirArgs>("list_dir", description)
+    };
+    Arc::new(ReadTool::new(definition, scope, timeout, |jail, args: ListDirArgs, _| {
+        list(jail, args.path.as_deref().unwrap_or("."))
+    }))
 }
 
 fn list(jail: &Jail, path: &str) -> Result<String, String> {

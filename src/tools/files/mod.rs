@@ -1,10 +1,10 @@
 //! The tools that work on files of the workspace.
 
 mod apply_patch;
-mod create_dir;
 mod delete;
 mod diff;
 mod edit;
+mod file_tool;
 mod glob;
 mod grep;
 #[cfg(test)]
@@ -25,18 +25,17 @@ mod write;
 
 pub use apply_patch::ApplyPatch;
 pub(super) use apply_patch::write_plan;
-pub use create_dir::CreateDir;
-pub use delete::DeleteFile;
+pub use delete::delete_file;
 pub(super) use diff::{DiffLimits, FileDiff, render_diffs};
 pub use edit::EditFile;
-pub use glob::Glob;
+pub(super) use file_tool::{CACHED, ReadContext, ReadTool, files_word, search_limit, skip_note};
+pub use glob::glob;
 pub use grep::Grep;
-pub(super) use grep::{CACHED, LONGEST_SEARCH};
-pub use info::FileInfo;
-pub use list::ListDir;
+pub use info::file_info;
+pub use list::list_dir;
 pub(super) use patch_plan::{PatchPlan, PlannedFile};
 pub use read::ReadFile;
 pub use scope::{FOREIGN_FOLDERS, ReadScope, WorkspaceJail, WriteScope};
 pub(super) use scope::{ForeignFiles, run_on_jail};
 pub(super) use text_file::TextFile;
-pub use write::WriteFile;
+pub use write::{create_dir, write_file};

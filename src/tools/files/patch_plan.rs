@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use super::line_match::{BlockPlace, BlockSearch, IndentShift};
+use super::line_match::{BlockPlace, BlockSearch, IndentShift, line_list};
 use super::patch_text::{FileChange, FilePatch, Hunk, PatchLineKind};
 use super::text_file::TextFile;
 use crate::guard::FileContent;
@@ -11,8 +11,6 @@ use crate::text::truncate;
 
 /// The bytes of all files of a patch together, old and new.
 const MAX_BYTES: usize = 64_000_000;
-/// The most line numbers that an error names.
-const MAX_NAMED_LINES: usize = 10;
 /// The lines of a hunk, and the characters of each, that an error shows.
 const SHOWN_LINES: usize = 8;
 const SHOWN_CHARS: usize = 160;
@@ -332,12 +330,10 @@ fn only(mut places: Vec<BlockPlace>, how: &str) -> Result<BlockPlace, String> {
     if places.len() == 1 {
         return Ok(places.swap_remove(0));
     }
-    let lines: Vec<_> = places.iter().take(MAX_NAMED_LINES).map(|place| (place.line + 1).to_string()).collect();
-    let more = if places.len() > MAX_NAMED_LINES { ", …" } else { "" };
     Err(format!(
-        "fits at {} places{how} (lines {}{more}); nothing was changed. Give more lines around the change, or the right line number",
+        "fits at {} places{how} (lines {}); nothing was changed. Give more lines around the change, or the right line number",
         places.len(),
-        lines.join(", ")
+        line_list(places.iter().map(|place| place.line + 1))
     ))
 }
 

@@ -388,20 +388,19 @@ impl DiffSection {
         if self.is_deleted || new == NULL {
             return patch(old, FileChange::Delete { hunks: self.hunks });
         }
-        let move_to = match self.renamed {
-            (Some(from), Some(to)) => return patch(from, FileChange::Update { move_to: Some(to), hunks: self.hunks }),
-            _ if old == new => None,
-            _ => {
-                return Err(format!(
-                    "--- {old} and +++ {new} are two names; write \"rename from\" and \"rename to\" lines below a \"diff --git\" \
-                     line to rename a file; nothing was changed"
-                ));
-            }
-        };
+        if let (Some(from), Some(to)) = self.renamed {
+            return patch(from, FileChange::Update { move_to: Some(to), hunks: self.hunks });
+        }
+        if old != new {
+            return Err(format!(
+                "--- {old} and +++ {new} are two names; write \"rename from\" and \"rename to\" lines below a \"diff --git\" line \
+                 to rename a file; nothing was changed"
+            ));
+        }
         if self.hunks.is_empty() && self.executable.is_none() {
             return Err(format!("{old}: the patch has no hunk for it; nothing was changed"));
         }
-        patch(old, FileChange::Update { move_to, hunks: self.hunks })
+        patch(old, FileChange::Update { move_to: None, hunks: self.hunks })
     }
 }
 

@@ -14,11 +14,11 @@ use serde_json::Value;
 use super::page::{PageLimit, PageRequest, TextPage, read_page};
 use super::scope::{ReadScope, work_on_jail};
 use super::text_stream::{TextStream, WorkLimit};
-use crate::chat::{ImageRef, MAX_IMAGE_BYTES, SEEN_IMAGES, ToolSpec};
+use crate::chat::{ImageRef, MAX_IMAGE_BYTES, SEEN_IMAGES};
 use crate::guard::{Jail, OpenFile};
 use crate::tools::documents::{DocumentReader, DocumentText, is_document};
 use crate::tools::encoding::TextEncoding;
-use crate::tools::{OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, ToolResult, tool_spec};
+use crate::tools::{OutputLimit, Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult};
 
 /// The default page.
 const DEFAULT_PAGE: PageLimit = PageLimit { lines: 200, chars: 5_000 };
@@ -47,7 +47,7 @@ struct ReadFileArgs {
 
 /// Reads a file by pages of numbered lines.
 pub struct ReadFile {
-    spec: ToolSpec,
+    definition: ToolDefinition,
     scope: ReadScope,
     documents: DocumentReader,
 }
@@ -69,7 +69,11 @@ enum OpenedContent {
 impl ReadFile {
     pub(in crate::tools) fn new(scope: ReadScope, documents: DocumentReader) -> Self {
         let description = "Read a text, PDF or office file by pages of lines.";
-        Self { spec: tool_spec::<ReadFileArgs>("read_file", description), scope, documents }
+        let definition = ToolDefinition {
+            output_limit: OutputLimit { chars: LARGE_PAGE.chars + NOTES.chars, lines: LARGE_PAGE.lines + NOTES.lines },
+            ..ToolDefinition::reading::<ReadFileArgs>("read_file", description)
+        };
+        Self { definition, scope, documents }
     }
 
     async fn read(&self, arguments: Value, context: &ToolContext) -> Result<ToolResult, String> {
@@ -94,16 +98,8 @@ impl ReadFile {
 
 #[async_trait]
 impl Tool for ReadFile {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn replay(&self) -> ReplayPolicy {
-        ReplayPolicy::Idempotent
-    }
-
-    fn access(&self) -> ToolAccess {
-        ToolAccess::Reads
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
     }
 
     /// An untrusted sender sees the sender's own files, and public ones.
@@ -111,13 +107,9 @@ impl Tool for ReadFile {
         self.scope.allows_untrusted(arguments, context)
     }
 
-    fn output_limit(&self) -> OutputLimit {
-        OutputLimit { chars: LARGE_PAGE.chars + NOTES.chars, lines: LARGE_PAGE.lines + NOTES.lines }
-    }
-
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
         let source = self.scope.sources(&arguments, context);
-        let mut outcome = ToolOutcome::from(self.read(arguments, context).await.unwrap_or_else(ToolResult::failed));
+        let mut outcome = ToolOutcome::from(self.read(arguments, context).await);
         outcome.result.add_sources(source);
         outcome
     }

@@ -248,26 +248,19 @@ fn relative_path(jail: &Jail, path: &str) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use serde_json::json;
 
     use super::*;
-    use crate::chat::ToolCall;
-    use crate::tools::testing::{ToolWorld, context};
-    use crate::tools::{PrivateFolders, ToolDeps, ToolsConfig, build};
+    use crate::tools::ToolsConfig;
+    use crate::tools::testing::ToolWorld;
 
     #[tokio::test]
     async fn private_folders_are_open_to_the_owner_alone() {
-        let home = tempfile::tempdir().unwrap();
-        let workspace = home.path().join("workspace");
-        std::fs::create_dir_all(workspace.join("memory")).unwrap();
-        std::fs::write(workspace.join("memory/MEMORY.md"), "the PIN is 4711").unwrap();
-        std::os::unix::fs::symlink("memory", workspace.join("link")).unwrap();
-        let absolute = workspace.join("memory/MEMORY.md");
         let config = ToolsConfig { strangers_read: vec![".".to_owned()], ..ToolsConfig::default() };
-        let deps = ToolDeps { private: PrivateFolders::new(&["memory"]), ..ToolDeps::default() };
-        let executor = build(&config, &workspace, home.path(), PathBuf::from("/proc/self/exe"), deps).unwrap();
+        let world = ToolWorld::with_private(&config, PrivateFolders::new(&["memory"]));
+        world.write(&[("memory/MEMORY.md", "the PIN is 4711")]);
+        std::os::unix::fs::symlink("memory", world.path("link")).unwrap();
+        let absolute = world.path("memory/MEMORY.md");
         for (name, arguments) in [
             ("read_file", json!({"path": "memory/MEMORY.md"})),
             ("read_file", json!({"path": "./link/../memory//MEMORY.md"})),
@@ -279,10 +272,8 @@ mod tests {
             ("write_file", json!({"path": "memory/new.md", "content": "- all is free"})),
             ("write_file", json!({"path": "memory/a/b.md", "content": "- all is free"})),
         ] {
-            let call = ToolCall { id: "1".to_owned(), name: name.to_owned(), arguments: arguments.to_string() };
             for (trust, expected) in [(Trust::Untrusted, ""), (Trust::Known, "off limits"), (Trust::Owner, "")] {
-                let context = ToolContext { trust, ..context() };
-                let result = executor.run(&call, &context).await.result;
+                let result = world.run_as(trust, name, &arguments).await;
                 assert_eq!(result.success, trust == Trust::Owner, "{trust:?} {name} {arguments}: {}", result.render());
                 assert!(result.render().contains(expected), "{trust:?} {name} {arguments}: {}", result.render());
             }
@@ -293,9 +284,7 @@ mod tests {
     #[tokio::test]
     async fn neither_dots_nor_links_hide_whose_content_a_file_has() {
         let world = ToolWorld::new(&ToolsConfig::default());
-        std::fs::create_dir(world.path("scratch")).unwrap();
-        std::fs::write(world.path("scratch/a.txt"), "of others").unwrap();
-        std::fs::write(world.path("own.txt"), "mine").unwrap();
+        world.write(&[("scratch/a.txt", "of others"), ("own.txt", "mine")]);
         std::os::unix::fs::symlink("scratch/a.txt", world.path("link.txt")).unwrap();
         for (path, is_of_others) in [
             ("scratch/a.txt", true),
@@ -304,9 +293,7 @@ mod tests {
             ("own.txt", false),
             ("scratch/../own.txt", false),
         ] {
-            let arguments = json!({ "path": path }).to_string();
-            let call = ToolCall { id: "1".to_owned(), name: "read_file".to_owned(), arguments };
-            let result = world.executor.run(&call, &context()).await.result;
+            let result = world.run_as(Trust::Owner, "read_file", &json!({ "path": path })).await;
             assert_eq!((result.success, !result.taint.is_empty()), (true, is_of_others), "{path}");
         }
     }
@@ -315,9 +302,7 @@ mod tests {
     async fn a_public_path_opens_no_other_file_by_a_link() {
         let config = ToolsConfig { strangers_read: vec!["public".to_owned()], ..ToolsConfig::default() };
         let world = ToolWorld::new(&config);
-        std::fs::create_dir(world.path("public")).unwrap();
-        std::fs::write(world.path("USER.md"), "the owner's birthday").unwrap();
-        std::fs::write(world.path("public/hours.md"), "open from 9").unwrap();
+        world.write(&[("USER.md", "the owner's birthday"), ("public/hours.md", "open from 9")]);
         std::os::unix::fs::symlink("../USER.md", world.path("public/user.md")).unwrap();
         std::os::unix::fs::symlink("..", world.path("public/up")).unwrap();
         for (path, trust, is_read) in [
@@ -326,9 +311,7 @@ mod tests {
             ("public/up/USER.md", Trust::Untrusted, false),
             ("public/user.md", Trust::Owner, true),
         ] {
-            let arguments = json!({ "path": path }).to_string();
-            let call = ToolCall { id: "1".to_owned(), name: "read_file".to_owned(), arguments };
-            let result = world.executor.run(&call, &ToolContext { trust, ..context() }).await.result;
+            let result = world.run_as(trust, "read_file", &json!({ "path": path })).await;
             assert_eq!(result.success, is_read, "{trust:?} {path}: {}", result.render());
             assert!(is_read || !result.render().contains("birthday"), "{path}: {}", result.render());
         }

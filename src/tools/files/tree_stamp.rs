@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use daoyou_channels::text::hex;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
@@ -74,7 +75,7 @@ pub(super) fn tree_stamp(
     files.sort_unstable();
     let mut hasher = Sha256::new_with_prefix(format!("{:?}", walk.skipped.list()));
     files.iter().for_each(|file| hasher.update(file));
-    Some(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Some(hex(&hasher.finalize()[..]))
 }
 
 #[cfg(test)]

@@ -1,13 +1,14 @@
-//! The tool `write_file`.
+//! The tools `write_file` and `create_dir`.
 
-use async_trait::async_trait;
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
 
-use super::scope::{WriteScope, run_on_jail};
-use crate::chat::ToolSpec;
-use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolOutcome, tool_spec};
+use super::file_tool::WriteTool;
+use super::scope::WriteScope;
+use crate::guard::JailError;
+use crate::tools::{ReplayPolicy, Tool, ToolDefinition};
 
 #[derive(Deserialize, JsonSchema)]
 struct WriteFileArgs {
@@ -15,47 +16,64 @@ struct WriteFileArgs {
     content: String,
 }
 
-/// Writes a whole file.
-pub struct WriteFile {
-    spec: ToolSpec,
-    files: WriteScope,
+#[derive(Deserialize, JsonSchema)]
+struct CreateDirArgs {
+    path: String,
 }
 
-impl WriteFile {
-    pub fn new(files: WriteScope) -> Self {
-        let description = "Write a whole file; makes its folders.";
-        Self { spec: tool_spec::<WriteFileArgs>("write_file", description), files }
-    }
+/// Returns the tool `write_file`: it writes a whole file.
+pub fn write_file(scope: WriteScope) -> Arc<dyn Tool> {
+    let description = "Write a whole file; makes its folders.";
+    let definition = ToolDefinition::changing::<WriteFileArgs>("write_file", description, ReplayPolicy::Idempotent);
+    Arc::new(WriteTool::new(definition, scope, |jail, WriteFileArgs { path, content }, _| {
+        let written = jail.writer().write(&path, content.as_bytes(), None).map_err(|error| error.to_string())?;
+        let verb = if written.is_new { "Created" } else { "Replaced" };
+        let (lines, bytes) = (content.lines().count(), content.len());
+        let unit = if lines == 1 { "line" } else { "lines" };
+        Ok::<_, String>(format!("{verb} {}: {lines} {unit}, {bytes} bytes", written.shown))
+    }))
 }
 
-#[async_trait]
-impl Tool for WriteFile {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
+/// Returns the tool `create_dir`: it creates a folder and those above it.
+pub fn create_dir(scope: WriteScope) -> Arc<dyn Tool> {
+    let description = "Create a folder and those above it.";
+    let definition = ToolDefinition::changing::<CreateDirArgs>("create_dir", description, ReplayPolicy::Idempotent);
+    Arc::new(WriteTool::new(definition, scope, |jail, args: CreateDirArgs, _| {
+        let (shown, is_new) = jail.create_folder(&args.path)?;
+        Ok::<_, JailError>(if is_new { format!("Created {shown}/") } else { format!("{shown}/ exists already") })
+    }))
+}
 
-    fn replay(&self) -> ReplayPolicy {
-        ReplayPolicy::Idempotent
-    }
+#[cfg(test)]
+mod tests {
+    use std::fs;
 
-    /// Text from a file or page must not choose the file that is overwritten.
-    fn literal_arguments(&self) -> &'static [&'static str] {
-        &["path"]
-    }
+    use serde_json::json;
 
-    fn is_restricted(&self, arguments: &Value, context: &ToolContext) -> bool {
-        self.files.is_path_restricted(arguments, context)
-    }
+    use crate::tools::testing::ToolWorld;
+    use crate::tools::{PrivateFolders, ToolsConfig};
 
-    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        run_on_jail(self.files.for_turn(context), arguments, |jail, args: WriteFileArgs| {
-            let WriteFileArgs { path, content } = args;
-            let written = jail.writer().write(&path, content.as_bytes(), None).map_err(|error| error.to_string())?;
-            let verb = if written.is_new { "Created" } else { "Replaced" };
-            let (lines, bytes) = (content.lines().count(), content.len());
-            let unit = if lines == 1 { "line" } else { "lines" };
-            Ok(format!("{verb} {}: {lines} {unit}, {bytes} bytes", written.shown))
-        })
-        .await
+    #[tokio::test]
+    async fn folders_are_created_with_those_above_them() {
+        let world = ToolWorld::with_private(&ToolsConfig::default(), PrivateFolders::new(&["memory"]));
+        fs::write(world.path("file"), "x").unwrap();
+        std::os::unix::fs::symlink(world.home.path(), world.path("out")).unwrap();
+        for (path, expected) in [
+            ("a/b/c", "Created a/b/c/"),
+            ("./a/b/", "a/b/ exists already"),
+            (".", "./ exists already"),
+            ("a/../d", "Created a/../d/"),
+            ("file", "Error: file: is not a folder"),
+            ("file/x", "Error: file/x: is not a folder"),
+            ("../x", "Error: ../x: outside the workspace"),
+            ("out/x", "Error: out/x: outside the workspace"),
+            (".daoyou/x", "Error: .daoyou/x: off limits"),
+            ("", "Error: the path is empty"),
+        ] {
+            let said = world.says("create_dir", json!({ "path": path })).await;
+            assert!(said.starts_with(expected), "{path}: {said}");
+        }
+        assert!(world.path("a/b/c").is_dir() && world.path("d").is_dir() && !world.path(".daoyou/x").exists());
+        assert!(!world.home.path().join("x").exists());
     }
 }

@@ -1,7 +1,5 @@
 //! The tool `git_commit`.
 
-use std::time::Duration;
-
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -10,11 +8,10 @@ use serde_json::{Value, json};
 use super::read::object;
 use super::run::{GitAccess, GitRunner, GitSession};
 use super::status::{StatusEntry, WorkTreeStatus};
-use crate::chat::ToolSpec;
 use crate::guard::quote_controls;
 use crate::text::one_line;
 use crate::tools::exec::quote_word;
-use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolOutcome, ToolResult, tool_spec};
+use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult, with_arguments};
 
 /// The longest message, in bytes.
 const MESSAGE_BYTES: usize = 20_000;
@@ -34,7 +31,7 @@ struct GitCommitArgs {
 
 /// Commits changes.
 pub struct GitCommit {
-    spec: ToolSpec,
+    definition: ToolDefinition,
     git: GitRunner,
 }
 
@@ -57,7 +54,14 @@ struct CommitFiles {
 
 impl GitCommit {
     pub fn new(git: GitRunner) -> Self {
-        Self { spec: tool_spec::<GitCommitArgs>("git_commit", "Commit changes in a git repository."), git }
+        let (name, description) = ("git_commit", "Commit changes in a git repository.");
+        let definition = ToolDefinition {
+            timeout: Some(git.timeout()),
+            // Text from a file or page must not choose what is committed.
+            literal_arguments: &["files", "all_files", "repo_path"],
+            ..ToolDefinition::changing::<GitCommitArgs>(name, description, ReplayPolicy::Once)
+        };
+        Self { definition, git }
     }
 
     async fn run(&self, args: GitCommitArgs, context: &ToolContext) -> Result<ToolResult, String> {
@@ -216,21 +220,8 @@ async fn describe_commit(session: &GitSession<'_>, branch: Option<&str>) -> Resu
 
 #[async_trait]
 impl Tool for GitCommit {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn replay(&self) -> ReplayPolicy {
-        ReplayPolicy::Once
-    }
-
-    fn timeout(&self) -> Option<Duration> {
-        Some(self.git.timeout())
-    }
-
-    /// Text from a file or page must not choose what is committed.
-    fn literal_arguments(&self) -> &'static [&'static str] {
-        &["files", "all_files", "repo_path"]
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
     }
 
     fn validate(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
@@ -245,11 +236,7 @@ impl Tool for GitCommit {
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        let args: GitCommitArgs = match serde_json::from_value(arguments) {
-            Ok(args) => args,
-            Err(error) => return ToolResult::failed(error.to_string()).into(),
-        };
-        self.run(args, context).await.unwrap_or_else(ToolResult::failed).into()
+        with_arguments(arguments, |args| self.run(args, context)).await
     }
 }
 

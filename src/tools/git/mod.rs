@@ -9,5 +9,5 @@ mod settings;
 mod status;
 
 pub use commit::GitCommit;
-pub use read::{GitDiff, GitLog, GitStatus};
+pub use read::GitReader;
 pub use run::GitRunner;

@@ -1,7 +1,5 @@
 //! The tools `git_status`, `git_diff` and `git_log`, which only read.
 
-use std::time::Duration;
-
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -9,11 +7,10 @@ use serde_json::{Map, Value, json};
 
 use super::run::{GitAccess, GitRunner};
 use super::status::WorkTreeStatus;
-use crate::chat::ToolSpec;
 use crate::guard::quote_controls;
 use crate::text::{one_line, truncate};
 use crate::tools::exec::quote_word;
-use crate::tools::{OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, ToolResult, tool_spec};
+use crate::tools::{OutputLimit, Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult, with_arguments};
 
 /// The files that a status shows.
 const MAX_FILES: usize = 300;
@@ -50,65 +47,38 @@ struct GitLogArgs {
     repo_path: Option<String>,
 }
 
-/// Declares a tool that reads a repository.
-macro_rules! git_reader {
-    ($(#[$doc:meta])* $tool:ident, $args:ident, $name:literal, $description:literal) => {
-        $(#[$doc])*
-        pub struct $tool {
-            spec: ToolSpec,
-            git: GitRunner,
-        }
-
-        impl $tool {
-            pub fn new(git: GitRunner) -> Self {
-                Self { spec: tool_spec::<$args>($name, $description), git }
-            }
-        }
-
-        #[async_trait]
-        impl Tool for $tool {
-            fn spec(&self) -> &ToolSpec {
-                &self.spec
-            }
-
-            fn replay(&self) -> ReplayPolicy {
-                ReplayPolicy::Idempotent
-            }
-
-            fn access(&self) -> ToolAccess {
-                ToolAccess::Reads
-            }
-
-            fn timeout(&self) -> Option<Duration> {
-                Some(self.git.timeout())
-            }
-
-            async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-                let args: $args = match serde_json::from_value(arguments) {
-                    Ok(args) => args,
-                    Err(error) => return ToolResult::failed(error.to_string()).into(),
-                };
-                self.run(args, context).await.unwrap_or_else(ToolResult::failed).into()
-            }
-        }
-    };
+/// What a tool shows of a repository.
+#[derive(Clone, Copy)]
+enum GitView {
+    Status,
+    Diff,
+    Log,
 }
 
-git_reader!(
-    /// Shows the branch and the changed files.
-    GitStatus, GitStatusArgs, "git_status", "Show the branch and changed files of a git repository."
-);
-git_reader!(
-    /// Shows changed lines.
-    GitDiff, GitDiffArgs, "git_diff", "Show changes that are not committed."
-);
-git_reader!(
-    /// Lists commits.
-    GitLog, GitLogArgs, "git_log", "List commits, newest first."
-);
+/// A tool that reads a repository.
+pub struct GitReader {
+    definition: ToolDefinition,
+    git: GitRunner,
+    view: GitView,
+}
 
-impl GitStatus {
-    async fn run(&self, args: GitStatusArgs, context: &ToolContext) -> Result<ToolResult, String> {
+impl GitReader {
+    /// Returns all tools of this kind.
+    pub fn all(git: &GitRunner) -> [Self; 3] {
+        let status = "Show the branch and changed files of a git repository.";
+        let diff = "Show changes that are not committed.";
+        let tools = [
+            (GitView::Status, ToolDefinition::reading::<GitStatusArgs>("git_status", status)),
+            (GitView::Diff, ToolDefinition::reading::<GitDiffArgs>("git_diff", diff)),
+            (GitView::Log, ToolDefinition::reading::<GitLogArgs>("git_log", "List commits, newest first.")),
+        ];
+        tools.map(|(view, definition)| {
+            let definition = ToolDefinition { timeout: Some(git.timeout()), ..definition };
+            Self { definition, git: git.clone(), view }
+        })
+    }
+
+    async fn status(&self, args: GitStatusArgs, context: &ToolContext) -> Result<ToolResult, String> {
         let session = self.git.open(args.repo_path.as_deref(), None, context).await?;
         let script = "git status --porcelain=v2 --branch -z --ignore-submodules=all --untracked-files=normal";
         let output = session.run(script, GitAccess::Reads).await?.success()?;
@@ -133,10 +103,8 @@ impl GitStatus {
         }));
         Ok(result)
     }
-}
 
-impl GitDiff {
-    async fn run(&self, args: GitDiffArgs, context: &ToolContext) -> Result<ToolResult, String> {
+    async fn diff(&self, args: GitDiffArgs, context: &ToolContext) -> Result<ToolResult, String> {
         let session = self.git.open(args.repo_path.as_deref(), args.path.as_deref(), context).await?;
         let path = args.path.map(|path| session.repository.relative(&session.jail, &path)).transpose()?;
         let staged = args.staged == Some(true);
@@ -159,10 +127,8 @@ impl GitDiff {
         result.metadata = object(json!({ "files": files }));
         Ok(result)
     }
-}
 
-impl GitLog {
-    async fn run(&self, args: GitLogArgs, context: &ToolContext) -> Result<ToolResult, String> {
+    async fn log(&self, args: GitLogArgs, context: &ToolContext) -> Result<ToolResult, String> {
         let session = self.git.open(args.repo_path.as_deref(), args.path.as_deref(), context).await?;
         let path = args.path.map(|path| session.repository.relative(&session.jail, &path)).transpose()?;
         let count = args.max_count.unwrap_or(DEFAULT_COMMITS).min(MAX_COMMITS);
@@ -186,6 +152,21 @@ impl GitLog {
         let mut result = ToolResult::ok(lines.collect::<Vec<_>>().join("\n"));
         result.metadata = object(json!({ "commits": commits }));
         Ok(result)
+    }
+}
+
+#[async_trait]
+impl Tool for GitReader {
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
+    }
+
+    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
+        match self.view {
+            GitView::Status => with_arguments(arguments, |args| self.status(args, context)).await,
+            GitView::Diff => with_arguments(arguments, |args| self.diff(args, context)).await,
+            GitView::Log => with_arguments(arguments, |args| self.log(args, context)).await,
+        }
     }
 }
 

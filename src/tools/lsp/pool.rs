@@ -113,8 +113,9 @@ impl LanguageServers {
         // Refuses a turn that may run no commands, also if the server runs already.
         let request = self.runner.shared_request(script(root, &command), trust).await?;
         let slot = self.slot((kind.name, root.to_owned())).await?;
+        let shared = Arc::clone(&slot.0);
         let mut running = tokio::select! {
-            running = slot.0.running.lock() => running,
+            running = shared.running.lock() => running,
             () = cancel.cancelled() => return Err(LspError::from("Cancelled".to_owned())),
         };
         let hidden = request.hidden.clone();
@@ -123,7 +124,7 @@ impl LanguageServers {
             // A folder that appeared later is not hidden from a server that was started before.
             if is_running && seen == hidden {
                 *running = Some(RunningServer { server: Arc::clone(&server), hidden });
-                return Ok(ServerLease { server, _use: slot_use(&slot) });
+                return Ok(ServerLease { server, _use: slot });
             }
             if is_running {
                 server.shut_down().await;
@@ -137,7 +138,7 @@ impl LanguageServers {
         let server = LanguageServer::initialize(kind, connection, folders, self.hidden(), limit, cancel).await?;
         let server = Arc::new(server);
         *running = Some(RunningServer { server: Arc::clone(&server), hidden });
-        Ok(ServerLease { server, _use: slot_use(&slot) })
+        Ok(ServerLease { server, _use: slot })
     }
 
     /// Returns the folders that servers do not see.
@@ -206,8 +207,8 @@ impl LanguageServers {
                 };
                 stopped = slots.by_key.remove(&oldest);
             }
-            let fresh =
-                || Arc::new(ServerSlot { running: tokio::sync::Mutex::default(), usage: Mutex::new(SlotUsage::now()) });
+            let usage = || Mutex::new(SlotUsage { calls: 0, last: Instant::now() });
+            let fresh = || Arc::new(ServerSlot { running: tokio::sync::Mutex::default(), usage: usage() });
             let slot = SlotUse::new(Arc::clone(slots.by_key.entry(key).or_insert_with(fresh)));
             if !std::mem::replace(&mut slots.is_watched, true) {
                 let wait = (self.config.idle_timeout.0 / 4).clamp(SHORTEST_WAIT, LONGEST_WAIT);
@@ -238,16 +239,6 @@ impl LanguageServers {
         }
         is_left
     }
-}
-
-impl SlotUsage {
-    fn now() -> Self {
-        Self { calls: 0, last: Instant::now() }
-    }
-}
-
-fn slot_use(slot: &SlotUse) -> SlotUse {
-    SlotUse::new(Arc::clone(&slot.0))
 }
 
 /// Stops idle servers until none is left.

@@ -1,7 +1,6 @@
 //! The tools that ask a language server and change nothing.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use lsp_types::{Diagnostic, Range};
@@ -15,9 +14,8 @@ use super::diagnostics::{diagnostics_of, render_diagnostics};
 use super::locations::{ServerPlace, places_of, render_places};
 use super::service::{LspService, OpenTarget};
 use super::symbols::{project_symbols, render_file_symbols};
-use crate::chat::ToolSpec;
 use crate::text::{one_line, truncate};
-use crate::tools::{ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, ToolResult, tool_spec};
+use crate::tools::{Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult};
 
 /// The most code actions that are listed, and the most characters of a title.
 const MAX_ACTIONS: usize = 50;
@@ -70,7 +68,7 @@ enum LspQuestion {
 
 /// A tool that asks a server.
 pub struct LspQuery {
-    spec: ToolSpec,
+    definition: ToolDefinition,
     service: Arc<LspService>,
     question: LspQuestion,
 }
@@ -78,23 +76,31 @@ pub struct LspQuery {
 impl LspQuery {
     /// Returns all tools of this kind.
     pub fn all(service: &Arc<LspService>) -> [Self; 5] {
-        let specs = [
+        fn tool<Args: JsonSchema>(name: &str, description: &str) -> ToolDefinition {
+            ToolDefinition::reading::<Args>(name, description)
+        }
+        let tools = [
             (
                 LspQuestion::Diagnostics,
-                tool_spec::<FileArgs>("lsp_diagnostics", "Show errors and warnings in a source file."),
+                tool::<FileArgs>("lsp_diagnostics", "Show errors and warnings in a source file."),
             ),
-            (LspQuestion::Definition, tool_spec::<PlaceArgs>("lsp_definition", "Find where a symbol is defined.")),
-            (LspQuestion::References, tool_spec::<ReferencesArgs>("lsp_references", "Find where a symbol is used.")),
-            (
-                LspQuestion::Symbols,
-                tool_spec::<LspSymbolsArgs>("lsp_symbols", "List the symbols of a file or project."),
-            ),
+            (LspQuestion::Definition, tool::<PlaceArgs>("lsp_definition", "Find where a symbol is defined.")),
+            (LspQuestion::References, tool::<ReferencesArgs>("lsp_references", "Find where a symbol is used.")),
+            (LspQuestion::Symbols, tool::<LspSymbolsArgs>("lsp_symbols", "List the symbols of a file or project.")),
             (
                 LspQuestion::CodeActions,
-                tool_spec::<PlaceArgs>("lsp_code_actions", "List the fixes that are proposed at a place."),
+                tool::<PlaceArgs>("lsp_code_actions", "List the fixes that are proposed at a place."),
             ),
         ];
-        specs.map(|(question, spec)| Self { spec, service: Arc::clone(service), question })
+        tools.map(|(question, definition)| {
+            let definition = ToolDefinition {
+                timeout: Some(service.limit()),
+                // Text from a file or page must not choose the project whose code a server runs.
+                literal_arguments: &["path"],
+                ..definition
+            };
+            Self { definition, service: Arc::clone(service), question }
+        })
     }
 
     async fn ask(&self, arguments: Value, context: &ToolContext) -> Result<String, LspError> {
@@ -241,30 +247,13 @@ fn render_actions(answer: &Value) -> Option<Vec<String>> {
 
 #[async_trait]
 impl Tool for LspQuery {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn replay(&self) -> ReplayPolicy {
-        ReplayPolicy::Idempotent
-    }
-
-    fn access(&self) -> ToolAccess {
-        ToolAccess::Reads
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
     }
 
     /// A server runs code of the project, as a command does.
     fn is_restricted(&self, _: &Value, _: &ToolContext) -> bool {
         true
-    }
-
-    fn timeout(&self) -> Option<Duration> {
-        Some(self.service.limit())
-    }
-
-    /// Text from a file or page must not choose the project whose code a server runs.
-    fn literal_arguments(&self) -> &'static [&'static str] {
-        &["path"]
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {

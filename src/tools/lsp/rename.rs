@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use lsp_types::TextEdit;
@@ -20,12 +19,11 @@ use super::project_files::DiskStamp;
 use super::query::joined;
 use super::server::ServerFileState;
 use super::service::{LspService, OpenTarget, ProjectView};
-use crate::chat::ToolSpec;
 use crate::guard::{Jail, JailWriter};
 use crate::tools::files::{
     DiffLimits, FileDiff, PatchPlan, PlannedFile, TextFile, WriteScope, render_diffs, write_plan,
 };
-use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolOutcome, ToolResult, tool_spec};
+use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult, with_arguments};
 
 /// The longest name, in characters.
 const NAME_CHARS: usize = 200;
@@ -47,7 +45,7 @@ struct RenameArgs {
 
 /// Renames a symbol in all files of its project.
 pub struct LspRename {
-    spec: ToolSpec,
+    definition: ToolDefinition,
     service: Arc<LspService>,
     files: WriteScope,
 }
@@ -77,7 +75,13 @@ impl TextChange {
 impl LspRename {
     pub fn new(service: Arc<LspService>, files: WriteScope) -> Self {
         let description = "Rename a symbol in all files of its project.";
-        Self { spec: tool_spec::<RenameArgs>("lsp_rename", description), service, files }
+        let definition = ToolDefinition {
+            timeout: Some(service.limit()),
+            // Text from a file or page must choose neither the code that a server runs nor what is written.
+            literal_arguments: &["path", "new_name"],
+            ..ToolDefinition::changing::<RenameArgs>("lsp_rename", description, ReplayPolicy::Once)
+        };
+        Self { definition, service, files }
     }
 
     async fn rename(&self, args: RenameArgs, context: &ToolContext) -> Result<String, LspError> {
@@ -223,21 +227,8 @@ fn plan_file(
 
 #[async_trait]
 impl Tool for LspRename {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn replay(&self) -> ReplayPolicy {
-        ReplayPolicy::Once
-    }
-
-    fn timeout(&self) -> Option<Duration> {
-        Some(self.service.limit())
-    }
-
-    /// Text from a file or page must choose neither the code that a server runs nor what is written.
-    fn literal_arguments(&self) -> &'static [&'static str] {
-        &["path", "new_name"]
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
     }
 
     fn validate(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
@@ -249,10 +240,7 @@ impl Tool for LspRename {
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        let args: RenameArgs = match serde_json::from_value(arguments) {
-            Ok(args) => args,
-            Err(error) => return ToolResult::failed(error.to_string()).into(),
-        };
-        self.rename(args, context).await.map_or_else(ToolResult::from, ToolResult::ok).into()
+        let rename = async |args| self.rename(args, context).await.map_or_else(ToolResult::from, ToolResult::ok);
+        with_arguments(arguments, rename).await
     }
 }

@@ -16,15 +16,15 @@ use super::fill::{fill, placeholder_ids};
 use super::plan::{CallPlan, PlanNode};
 use super::report::{ReportSection, join_sections, text_limit};
 use super::run::{NodeOutcome, NodeRunner, OnError, run_plan};
-use crate::chat::{ToolCall, ToolSpec, without_notes};
+use crate::chat::{ToolCall, without_notes};
 use crate::text::without_line_numbers;
 use crate::tools::arguments::{argument_name, parse_arguments};
 use crate::tools::names::aliases_of;
 use crate::tools::output_limits::note_cut;
 use crate::tools::truncation::TextExtent;
 use crate::tools::{
-    CallRunner, OutputLimit, PlannedCallReport, PlannedCallState, ReplayPolicy, Tool, ToolContext, ToolOutcome,
-    ToolResult, tool_spec, truncate_middle,
+    CallRunner, OutputLimit, PlannedCallReport, PlannedCallState, ReplayPolicy, Tool, ToolContext, ToolDefinition,
+    ToolOutcome, ToolResult, truncate_middle,
 };
 
 /// The tool whose results have numbers of lines.
@@ -62,10 +62,8 @@ struct PlannedCall {
 /// Runs a plan of calls through the executor that runs this tool, with all its checks and limits. For the journal it is
 /// one call, as careful as the most careful tool in it.
 pub struct ParallelTool {
-    spec: ToolSpec,
+    definition: ToolDefinition,
     limit: Duration,
-    /// `tools.max_output`.
-    max_output: usize,
 }
 
 /// Returns true if a call of this name is a plan of other calls.
@@ -92,14 +90,21 @@ impl ParallelTool {
     pub fn new(limit: Duration, max_output: u32) -> Self {
         let description = "Run several tool calls as one plan, at the same time unless one needs another.";
         let max_output = usize::try_from(max_output).unwrap_or(usize::MAX);
-        Self { spec: tool_spec::<ParallelArgs>(NAME, description), limit, max_output }
+        let definition = ToolDefinition {
+            output_limit: OutputLimit { chars: MAX_CHARS.min(max_output), lines: MAX_LINES },
+            timeout: Some(limit.saturating_add(END_MARGIN)),
+            // Without effect of its own; its calls count. It runs alone whatever they are, because it runs as many calls at
+            // once as are allowed.
+            ..ToolDefinition::changing::<ParallelArgs>(NAME, description, ReplayPolicy::Idempotent)
+        };
+        Self { definition, limit }
     }
 
     async fn report(&self, plan_runner: &PlanRunner<'_>, ends: Vec<NodeOutcome<ToolOutcome>>) -> ToolOutcome {
         let plan = &plan_runner.planned.plan;
         let mut sections: Vec<ReportSection> =
             (0..).zip(&ends).map(|(node, end)| plan_runner.section(node, end)).collect();
-        let limit = self.output_limit();
+        let limit = self.definition.output_limit;
         let room = OutputLimit {
             chars: limit.chars.saturating_sub(FAILURE_LINE.chars),
             lines: limit.lines.saturating_sub(FAILURE_LINE.lines),
@@ -154,27 +159,13 @@ impl ParallelTool {
 
 #[async_trait]
 impl Tool for ParallelTool {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    /// Without effect of its own; its calls count. It runs alone whatever they are, because it runs as many calls at
-    /// once as are allowed.
-    fn replay(&self) -> ReplayPolicy {
-        ReplayPolicy::Idempotent
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
     }
 
     /// Without effect of its own; each call is checked when it runs.
     fn allows_untrusted(&self, _: &Value, _: &ToolContext) -> bool {
         true
-    }
-
-    fn output_limit(&self) -> OutputLimit {
-        OutputLimit { chars: MAX_CHARS.min(self.max_output), lines: MAX_LINES }
-    }
-
-    fn timeout(&self) -> Option<Duration> {
-        Some(self.limit.saturating_add(END_MARGIN))
     }
 
     fn nested_calls(&self, arguments: &Value) -> Vec<(String, Value)> {
@@ -274,7 +265,7 @@ impl CheckedPlan {
                 return wrong("a plan cannot stand in a plan; put its calls into this one".to_owned());
             }
             for (argument, value) in call.arguments.iter().flatten() {
-                let is_literal = tool.literal_arguments().contains(&argument_name(tool.spec(), argument));
+                let is_literal = tool.definition().literal_arguments.contains(&argument_name(tool.spec(), argument));
                 if is_literal
                     && placeholder_ids(value).into_iter().any(|id| self.plan.ids().iter().any(|known| known == id))
                 {
@@ -305,7 +296,7 @@ impl CheckedPlan {
             ));
         }
         let once = |(call, _): &(&PlannedCall, &String)| {
-            tool_of(call).is_none_or(|tool| tool.replay() != ReplayPolicy::Idempotent)
+            tool_of(call).is_none_or(|tool| tool.definition().replay != ReplayPolicy::Idempotent)
         };
         match self.calls.iter().zip(self.plan.ids()).find(once) {
             None => Ok(()),
@@ -379,9 +370,7 @@ impl PlanRunner<'_> {
             duration_ms: ran.map(|outcome| outcome.result.duration_ms),
         }
     }
-}
 
-impl PlanRunner<'_> {
     /// Returns what another call gets of a result: of a page of a file, the text without the numbers of its lines.
     fn insertion<'r>(&self, node: usize, result: &'r str) -> Cow<'r, str> {
         let tool = self.runner.tool(&self.planned.calls[node].tool);

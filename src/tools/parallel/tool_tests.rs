@@ -6,12 +6,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
-use crate::chat::{ToolCall, ToolSpec};
+use crate::chat::ToolSpec;
 use crate::postprocess::Question;
 use crate::tools::testing::{ToolWorld, context, message_content};
 use crate::tools::truncation::TextExtent;
 use crate::tools::{
-    OutputLimit, PlannedCallState, ReplayPolicy, Tool, ToolContext, ToolOutcome, ToolResult, ToolsConfig, plain_schema,
+    OutputLimit, PlannedCallState, ReplayPolicy, Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult,
+    ToolsConfig, plain_schema,
 };
 
 fn fresh() -> ToolWorld {
@@ -19,8 +20,7 @@ fn fresh() -> ToolWorld {
 }
 
 async fn run(world: &ToolWorld, arguments: &Value) -> ToolOutcome {
-    let call = ToolCall { id: "call-1".to_owned(), name: "parallel".to_owned(), arguments: arguments.to_string() };
-    world.executor.run(&call, &context()).await
+    world.run("parallel", arguments, &context()).await
 }
 
 #[tokio::test]
@@ -152,27 +152,18 @@ async fn a_result_is_filtered_unless_another_call_takes_it_in() {
             { "id": "a", "tool": "read_file", "arguments": { "path": "a.rs" } },
             { "tool": "write_file", "arguments": { "path": "b.rs", "content": content }, "needs": needs },
         ] });
-        let call = ToolCall { id: "call-1".to_owned(), name: "parallel".to_owned(), arguments: plan.to_string() };
-        let shown = world.executor.run(&call, &context).await.result.render();
+        let shown = world.run("parallel", &plan, &context).await.result.render();
         assert_eq!(shown.contains("[filtered for the question: "), filtered, "{content}: {shown}");
     }
 }
 
 /// A tool that never answers, and reports when it is cancelled.
-struct Waits(ToolSpec);
+struct Waits(ToolDefinition);
 
 #[async_trait]
 impl Tool for Waits {
-    fn spec(&self) -> &ToolSpec {
+    fn definition(&self) -> &ToolDefinition {
         &self.0
-    }
-
-    fn replay(&self) -> ReplayPolicy {
-        ReplayPolicy::Idempotent
-    }
-
-    fn timeout(&self) -> Option<Duration> {
-        Some(Duration::from_secs(3_600))
     }
 
     async fn call(&self, _: Value, context: &ToolContext) -> ToolOutcome {
@@ -186,7 +177,9 @@ async fn a_stopped_plan_reports_how_far_it_came() {
     let mut world = fresh();
     let parameters = plain_schema(&json!({ "type": "object" }));
     let spec = ToolSpec { name: "waits".to_owned(), description: String::new(), parameters };
-    world.executor.register(Arc::new(Waits(spec))).unwrap();
+    let timeout = Some(Duration::from_secs(3_600));
+    let definition = ToolDefinition { timeout, ..ToolDefinition::of_spec(spec, ReplayPolicy::Idempotent) };
+    world.executor.register(Arc::new(Waits(definition))).unwrap();
     let plan = json!({ "calls": [
         { "tool": "message", "arguments": { "content": "begun" } },
         { "tool": "waits" },
@@ -200,8 +193,7 @@ async fn a_stopped_plan_reports_how_far_it_came() {
     assert_eq!(began.elapsed().as_secs(), 600);
 
     let context = context();
-    let call = ToolCall { id: "call-1".to_owned(), name: "parallel".to_owned(), arguments: plan.to_string() };
-    let (outcome, ()) = tokio::join!(world.executor.run(&call, &context), async {
+    let (outcome, ()) = tokio::join!(world.run("parallel", &plan, &context), async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         context.cancel.cancel();
     });

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::end::{KillRequester, ProcessEnd, ProcessEndAnnouncer};
 use super::files::{OutputFiles, OutputTail};
-use super::supervised::{END_LIMIT, GRACE, LaunchRequest, ProcessRequest, START_LIMIT, SupervisedProcess};
+use super::supervised::{END_LIMIT, GRACE, LaunchRequest, ProcessRequest, SupervisedProcess};
 use super::visibility::{belongs_to, newest_of_session};
 use crate::guard::{is_same_process, process_birth, signal_group};
 use crate::origin::TurnOrigin;
@@ -25,6 +25,7 @@ use crate::store::{Connection, Durability, Store, StoreError};
 use crate::text::{one_line, truncate};
 use crate::tools::ToolContext;
 use crate::tools::private_folders::ConversationFolder;
+use crate::tools::supervisor_client::START_LIMIT;
 
 /// Characters of an id: 36 to the power of 6 gives two billion ids.
 const ID_CHARS: usize = 6;

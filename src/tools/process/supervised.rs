@@ -1,13 +1,12 @@
 //! Supervises one process from the gateway's side, in one small task. The output does not pass through it.
 
-use std::io;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::Signal;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 
 use super::end::{KillRequester, ProcessEnd};
 use crate::guard::{ExecReport, ExecRequest, signal_group};
@@ -17,8 +16,6 @@ use crate::tools::supervisor_client::SupervisorClient;
 pub(in crate::tools) const GRACE: Duration = Duration::from_secs(3);
 /// How long a supervisor may take to end everything.
 pub(super) const END_LIMIT: Duration = Duration::from_secs(10);
-/// How long a start may take.
-pub(super) const START_LIMIT: Duration = Duration::from_secs(20);
 
 /// A request to a running process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,20 +53,12 @@ impl SupervisedProcess {
     /// # Errors
     /// The process was not started, for this reason.
     pub(super) async fn start(launch: &LaunchRequest, file: std::fs::File) -> Result<Self, String> {
-        let failed = |error: io::Error| error.to_string();
-        let mut supervisor =
-            SupervisorClient::start(&launch.exe, &launch.environment, Stdio::from(file), Stdio::null())
-                .map_err(failed)?;
-        let begun = async {
-            supervisor.send(&launch.request).await?;
-            supervisor.next_report().await
-        };
-        let reason = match timeout(START_LIMIT, begun).await {
-            Ok(Ok(Some(ExecReport::Started { group }))) => return Ok(Self { supervisor, pid: group }),
-            Ok(Ok(Some(ExecReport::Refused { reason }))) => reason,
-            Ok(Ok(_)) => "its supervisor was killed".to_owned(),
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => "its supervisor did not answer".to_owned(),
+        let (output, errors) = (Stdio::from(file), Stdio::null());
+        let supervisor = SupervisorClient::start(&launch.exe, &launch.environment, output, errors);
+        let mut supervisor = supervisor.map_err(|error| error.to_string())?;
+        let reason = match supervisor.start_command(&launch.request).await {
+            Ok(Ok(pid)) => return Ok(Self { supervisor, pid }),
+            Ok(Err(reason)) | Err(reason) => reason,
         };
         // A detached supervisor that starts late would otherwise keep running.
         supervisor.request_end().await;

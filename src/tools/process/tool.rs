@@ -11,10 +11,9 @@ use serde_json::Value;
 
 use super::format_elapsed;
 use super::processes::{ProcessStatus, Processes};
-use crate::chat::ToolSpec;
 use crate::store::now_ms;
 use crate::store::processes::ProcessRow;
-use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolOutcome, ToolResult, tool_spec};
+use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolDefinition, ToolOutcome, with_arguments};
 
 /// The default and the maximum number of output lines.
 const DEFAULT_LINES: u32 = 50;
@@ -43,7 +42,7 @@ struct ProcessArgs {
 
 /// Lists processes, reads their output, and ends them.
 pub struct ProcessTool {
-    spec: ToolSpec,
+    definition: ToolDefinition,
     processes: Option<Arc<Processes>>,
 }
 
@@ -51,7 +50,9 @@ impl ProcessTool {
     /// `None`: no gateway runs.
     pub fn new(processes: Option<Arc<Processes>>) -> Self {
         let description = "Look after commands in the background.";
-        Self { spec: tool_spec::<ProcessArgs>("process", description), processes }
+        // Killing an ended process has no effect, and ids are never reused.
+        let definition = ToolDefinition::changing::<ProcessArgs>("process", description, ReplayPolicy::Idempotent);
+        Self { definition, processes }
     }
 
     async fn run(&self, args: ProcessArgs, context: &ToolContext) -> Result<String, String> {
@@ -134,17 +135,12 @@ fn state(ProcessStatus { row, lives }: &ProcessStatus) -> String {
 
 #[async_trait]
 impl Tool for ProcessTool {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
     }
 
     fn is_restricted(&self, arguments: &Value, _: &ToolContext) -> bool {
         arguments["action"] == "kill"
-    }
-
-    /// Killing an ended process has no effect, and ids are never reused.
-    fn replay(&self) -> ReplayPolicy {
-        ReplayPolicy::Idempotent
     }
 
     fn validate(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
@@ -157,9 +153,6 @@ impl Tool for ProcessTool {
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        match serde_json::from_value(arguments) {
-            Ok(args) => self.run(args, context).await.into(),
-            Err(error) => ToolResult::failed(error.to_string()).into(),
-        }
+        with_arguments(arguments, |args| self.run(args, context)).await
     }
 }

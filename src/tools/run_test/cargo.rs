@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::report::{TestFailure, TestReport, number};
+use super::report::{TestFailure, TestReport, number, sections};
 use crate::text::pattern;
 
 pattern!(RESULT, r"(?m)^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored;");
@@ -21,12 +21,9 @@ pub(super) fn parse(text: &str) -> TestReport {
         report.add(number(&found[1]), number(&found[2]), number(&found[3]));
     }
     let mut names = HashSet::new();
-    let sections: Vec<_> = SECTION.captures_iter(text).collect();
-    for (at, section) in sections.iter().enumerate() {
-        let (Some(head), name) = (section.get(0), &section[1]) else { continue };
-        let end = sections.get(at + 1).and_then(|next| next.get(0)).map_or(text.len(), |next| next.start());
-        names.insert(name.to_owned());
-        report.push(failure(name, &text[head.end()..end]));
+    for (head, output) in sections(&SECTION, text) {
+        names.insert(head[1].to_owned());
+        report.push(failure(&head[1], output));
     }
     // With --nocapture there are no sections.
     for found in FAILED.captures_iter(text).filter(|found| !names.contains(&found[1])) {

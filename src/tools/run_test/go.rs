@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
-use super::report::{TestFailure, TestReport, number};
+use super::report::{TestFailure, TestReport, number, sections};
 use crate::text::pattern;
 
 pattern!(PLACE, r"(?m)^\s*([^\s:]+\.go):(\d+): (.*)$");
@@ -71,11 +71,8 @@ pub(super) fn parse(text: &str, module: &str) -> TestReport {
 
 /// Reads the form for people, in which the output of a failed test follows its name.
 fn read_text(text: &str, tests: &mut BTreeMap<(String, String), TestState>) {
-    let ends: Vec<_> = TEXT_END.captures_iter(text).collect();
-    for (at, end) in ends.iter().enumerate() {
-        let Some(head) = end.get(0) else { continue };
-        let until = ends.get(at + 1).and_then(|next| next.get(0)).map_or(text.len(), |next| next.start());
-        let state = TestState { action: end[1].to_lowercase(), output: text[head.end()..until].to_owned() };
+    for (end, output) in sections(&TEXT_END, text) {
+        let state = TestState { action: end[1].to_lowercase(), output: output.to_owned() };
         tests.insert((String::new(), end[2].to_owned()), state);
     }
 }
@@ -106,10 +103,9 @@ fn failure(package: &str, test: &str, output: &str, module: &str) -> TestFailure
     let folder =
         package.strip_prefix(module).filter(|_| !module.is_empty()).unwrap_or_default().trim_start_matches('/');
     let place = PLACE.captures(output);
-    let file = place.as_ref().map(|place| match folder {
-        "" => place[1].to_owned(),
-        folder if place[1].contains('/') || folder.is_empty() => place[1].to_owned(),
-        folder => format!("{folder}/{}", &place[1]),
+    let file = place.as_ref().map(|place| {
+        let is_whole = folder.is_empty() || place[1].contains('/');
+        if is_whole { place[1].to_owned() } else { format!("{folder}/{}", &place[1]) }
     });
     let lines = output.lines().map(str::trim).filter(|line| !line.starts_with("=== ") && !line.starts_with("--- "));
     let message = lines.collect::<Vec<_>>().join("\n");

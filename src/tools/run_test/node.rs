@@ -33,12 +33,7 @@ pub(super) fn parse(text: &str) -> TestReport {
 fn node_report(text: &str) -> TestReport {
     let mut report = TestReport::default();
     for count in NODE_COUNT.captures_iter(text) {
-        let n = number(&count[2]);
-        match &count[1] {
-            "pass" => report.add(n, 0, 0),
-            "fail" | "cancelled" => report.add(0, n, 0),
-            _ => report.add(0, 0, n),
-        }
+        report.add_named(number(&count[2]), &count[1]);
     }
     for found in TAP_FAILURE.captures_iter(text) {
         let (name, body) = (&found[2], &found[3]);
@@ -97,12 +92,7 @@ fn vitest_report(text: &str) -> TestReport {
 fn mocha_report(text: &str) -> TestReport {
     let mut report = TestReport::default();
     for count in MOCHA_COUNT.captures_iter(text) {
-        let n = number(&count[1]);
-        match &count[2] {
-            "passing" => report.add(n, 0, 0),
-            "failing" => report.add(0, n, 0),
-            _ => report.add(0, 0, n),
-        }
+        report.add_named(number(&count[1]), &count[2]);
     }
     let epilogue = text.find(" failing\n").map_or("", |at| &text[at..]);
     for found in MOCHA_FAILURE.captures_iter(epilogue) {
@@ -117,12 +107,7 @@ fn mocha_report(text: &str) -> TestReport {
 
 fn add_counts(report: &mut TestReport, counts: &str) {
     for count in COUNT.captures_iter(counts) {
-        let n = number(&count[1]);
-        match &count[2] {
-            "passed" => report.add(n, 0, 0),
-            "failed" => report.add(0, n, 0),
-            _ => report.add(0, 0, n),
-        }
+        report.add_named(number(&count[1]), &count[2]);
     }
 }
 

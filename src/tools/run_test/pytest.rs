@@ -1,6 +1,6 @@
 //! Reads the output of pytest, with short or long tracebacks.
 
-use super::report::{TestFailure, TestReport, number};
+use super::report::{TestFailure, TestReport, number, sections};
 use crate::text::pattern;
 
 pattern!(COUNTS, r"(?m)^=*\s*((?:\d+ [a-z]+(?:, )?)+) in [\d.]+s");
@@ -15,23 +15,9 @@ pub(super) fn parse(text: &str) -> TestReport {
     let mut report = TestReport::default();
     let Some(counts) = COUNTS.captures_iter(text).last() else { return report };
     for count in COUNT.captures_iter(&counts[1]) {
-        let n = number(&count[1]);
-        match &count[2] {
-            "passed" | "xpassed" => report.add(n, 0, 0),
-            "failed" | "error" | "errors" => report.add(0, n, 0),
-            "skipped" | "xfailed" => report.add(0, 0, n),
-            _ => {}
-        }
+        report.add_named(number(&count[1]), &count[2]);
     }
-    let heads: Vec<_> = SECTION.captures_iter(text).collect();
-    let sections: Vec<(&str, &str)> = heads
-        .iter()
-        .enumerate()
-        .filter_map(|(at, head)| {
-            let end = heads.get(at + 1).and_then(|next| next.get(0)).map_or(text.len(), |next| next.start());
-            Some((head.get(1)?.as_str(), &text[head.get(0)?.end()..end]))
-        })
-        .collect();
+    let sections: Vec<_> = sections(&SECTION, text).map(|(head, body)| (head.extract::<1>().1[0], body)).collect();
     for found in SUMMARY.captures_iter(text) {
         let (name, message) = split_summary(&found[1]);
         report.push(failure(name, message, &sections));

@@ -1,5 +1,6 @@
 //! What a test run has reported, whatever runner wrote it.
 
+use regex::{Captures, Regex};
 use serde::Serialize;
 
 use crate::text::{one_line, pattern, truncate};
@@ -84,6 +85,16 @@ impl TestReport {
         self.skipped = self.skipped.saturating_add(skipped);
     }
 
+    /// Adds a count that a runner names by this word. Words for anything else, such as warnings, are ignored.
+    pub(super) fn add_named(&mut self, count: u64, word: &str) {
+        match word {
+            "pass" | "passed" | "passing" | "xpassed" => self.add(count, 0, 0),
+            "fail" | "failed" | "failing" | "cancelled" | "error" | "errors" => self.add(0, count, 0),
+            "skipped" | "todo" | "pending" | "xfailed" => self.add(0, 0, count),
+            _ => {}
+        }
+    }
+
     /// Returns the counts in words.
     pub(super) fn counts(&self) -> String {
         if self.is_build_error {
@@ -108,6 +119,17 @@ pattern!(ESCAPES, r"\x1b\[[0-9;?]*[A-Za-z]");
 /// Returns an output without colours, and with plain ends of lines.
 pub(super) fn clean(text: &str) -> String {
     ESCAPES.replace_all(text, "").replace("\r\n", "\n")
+}
+
+/// Returns the matches of a pattern, each with the text up to the next one.
+pub(super) fn sections<'a>(pattern: &Regex, text: &'a str) -> impl Iterator<Item = (Captures<'a>, &'a str)> {
+    let mut heads = pattern.captures_iter(text).peekable();
+    std::iter::from_fn(move || {
+        let head = heads.next()?;
+        let end = heads.peek().map_or(text.len(), |next| next.get_match().start());
+        let body = &text[head.get_match().end()..end];
+        Some((head, body))
+    })
 }
 
 /// Parses a number of at most ten digits; 0 if it is longer.

@@ -13,11 +13,12 @@ use tokio::time::Instant;
 use super::project::{MISSING, TestFramework, TestProject};
 use super::report::{TestReport, clean};
 use super::{cargo, go, maven, node, pytest};
-use crate::chat::ToolSpec;
 use crate::tools::exec::{CollectedOutput, CommandRunner, END_MARGIN, ShellCommand};
 use crate::tools::files::WorkspaceJail;
 use crate::tools::private_folders::ConversationFolder;
-use crate::tools::{OutputLimit, ReplayPolicy, SpillStore, Tool, ToolContext, ToolOutcome, ToolResult, tool_spec};
+use crate::tools::{
+    OutputLimit, ReplayPolicy, SpillStore, Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult, with_arguments,
+};
 
 /// The exit code of the script if the runner is missing, and that of pytest if it finds no tests.
 const NOT_FOUND: i32 = 127;
@@ -38,7 +39,7 @@ struct RunTestArgs {
 
 /// Runs the tests of a project, and reports which failed.
 pub struct RunTest {
-    spec: ToolSpec,
+    definition: ToolDefinition,
     runner: Arc<CommandRunner>,
     files: WorkspaceJail,
     spill: Arc<SpillStore>,
@@ -46,7 +47,13 @@ pub struct RunTest {
 
 impl RunTest {
     pub fn new(runner: Arc<CommandRunner>, files: WorkspaceJail, spill: Arc<SpillStore>) -> Self {
-        Self { spec: tool_spec::<RunTestArgs>("run_test", "Run the tests of a project."), runner, files, spill }
+        let definition = ToolDefinition {
+            timeout: Some(runner.config().timeout.0.saturating_add(END_MARGIN)),
+            // Text from a file or page must not choose the code that runs.
+            literal_arguments: &["path", "framework"],
+            ..ToolDefinition::changing::<RunTestArgs>("run_test", "Run the tests of a project.", ReplayPolicy::Once)
+        };
+        Self { definition, runner, files, spill }
     }
 
     async fn run(&self, args: RunTestArgs, context: &ToolContext) -> Result<ToolResult, String> {
@@ -191,28 +198,11 @@ fn tail(text: &str) -> String {
 
 #[async_trait]
 impl Tool for RunTest {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn replay(&self) -> ReplayPolicy {
-        ReplayPolicy::Once
-    }
-
-    fn timeout(&self) -> Option<Duration> {
-        Some(self.runner.config().timeout.0.saturating_add(END_MARGIN))
-    }
-
-    /// Text from a file or page must not choose the code that runs.
-    fn literal_arguments(&self) -> &'static [&'static str] {
-        &["path", "framework"]
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        let args: RunTestArgs = match serde_json::from_value(arguments) {
-            Ok(args) => args,
-            Err(error) => return ToolResult::failed(error.to_string()).into(),
-        };
-        self.run(args, context).await.unwrap_or_else(ToolResult::failed).into()
+        with_arguments(arguments, |args| self.run(args, context)).await
     }
 }

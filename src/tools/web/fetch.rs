@@ -14,11 +14,10 @@ use url::Url;
 
 use super::failed_answer;
 use super::page::{self, PageText};
-use crate::chat::ToolSpec;
 use crate::guard::{EgressClient, EgressError, EgressRules, Taint};
 use crate::text::truncate;
 use crate::tools::documents::{self, DocumentReader};
-use crate::tools::{OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, ToolResult, tool_spec};
+use crate::tools::{OutputLimit, Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult, with_arguments};
 
 /// What is read of one body, in bytes.
 const MAX_BODY: usize = 5_000_000;
@@ -46,7 +45,7 @@ struct WebFetchArgs {
 
 /// Reads a page of the web as Markdown.
 pub struct WebFetch {
-    spec: ToolSpec,
+    definition: ToolDefinition,
     client: EgressClient,
     rules: EgressRules,
     documents: DocumentReader,
@@ -75,11 +74,12 @@ impl Expiry<Url, Arc<FetchedText>> for KeptAsAllowed {
 impl WebFetch {
     pub(crate) fn new(rules: EgressRules, documents: DocumentReader) -> Self {
         let weigh = |_: &Url, fetched: &Arc<FetchedText>| u32::try_from(fetched.text.len()).unwrap_or(u32::MAX);
+        let description = "Read a web page as Markdown, or a text or document of the web.";
         Self {
-            spec: tool_spec::<WebFetchArgs>(
-                "web_fetch",
-                "Read a web page as Markdown, or a text or document of the web.",
-            ),
+            definition: ToolDefinition {
+                output_limit: OutputLimit { chars: 12_000, lines: 5_000 },
+                ..ToolDefinition::reading::<WebFetchArgs>("web_fetch", description)
+            },
             client: EgressClient::new(rules.clone()),
             rules,
             documents,
@@ -133,20 +133,8 @@ impl WebFetch {
 
 #[async_trait]
 impl Tool for WebFetch {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn replay(&self) -> ReplayPolicy {
-        ReplayPolicy::Idempotent
-    }
-
-    fn access(&self) -> ToolAccess {
-        ToolAccess::Reads
-    }
-
-    fn output_limit(&self) -> OutputLimit {
-        OutputLimit { chars: 12_000, lines: 5_000 }
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
     }
 
     fn asked_url(&self, arguments: &Value) -> Option<String> {
@@ -163,25 +151,21 @@ impl Tool for WebFetch {
     }
 
     async fn call(&self, arguments: Value, _context: &ToolContext) -> ToolOutcome {
-        let args: WebFetchArgs = match serde_json::from_value(arguments) {
-            Ok(args) => args,
-            Err(error) => return ToolResult::failed(error.to_string()).into(),
+        let read = async |args: WebFetchArgs| {
+            let url = parse_url(&args.url)?;
+            let source = Taint::from([format!("web:{url}")]);
+            let begun = Instant::now();
+            let mut result = match self.fetch(url, args.fresh == Some(true)).await {
+                Ok(fetched) => {
+                    let age = (fetched.at < begun).then(|| fetched.at.elapsed());
+                    show(&fetched, args.offset.unwrap_or(0) as usize, age)
+                }
+                Err(failed) => failed,
+            };
+            result.add_sources(source);
+            Ok::<_, String>(result)
         };
-        let url = match parse_url(&args.url) {
-            Ok(url) => url,
-            Err(error) => return ToolResult::failed(error).into(),
-        };
-        let source = Taint::from([format!("web:{url}")]);
-        let begun = Instant::now();
-        let mut result = match self.fetch(url, args.fresh == Some(true)).await {
-            Ok(fetched) => {
-                let age = (fetched.at < begun).then(|| fetched.at.elapsed());
-                show(&fetched, args.offset.unwrap_or(0) as usize, age)
-            }
-            Err(failed) => failed,
-        };
-        result.add_sources(source);
-        result.into()
+        with_arguments(arguments, read).await
     }
 }
 

@@ -15,10 +15,9 @@ use url::Url;
 use super::config::{SearchService, WebConfig};
 use super::failed_answer;
 use super::services::{SearchHit, hits, request, service_name};
-use crate::chat::ToolSpec;
 use crate::guard::Taint;
 use crate::text::{one_line, truncate};
-use crate::tools::{ReplayPolicy, Tool, ToolAccess, ToolContext, ToolOutcome, ToolResult, tool_spec};
+use crate::tools::{Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult, with_arguments};
 
 const DEFAULT_COUNT: u32 = 5;
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -39,7 +38,7 @@ struct WebSearchArgs {
 
 /// Searches the web.
 pub struct WebSearch {
-    spec: ToolSpec,
+    definition: ToolDefinition,
     service: SearchService,
     api_key: Option<Secret>,
     /// Empty: the service's own.
@@ -51,7 +50,10 @@ pub struct WebSearch {
 impl WebSearch {
     pub fn new(config: &WebConfig, service: SearchService) -> Self {
         Self {
-            spec: tool_spec::<WebSearchArgs>("web_search", "Search the web: titles, addresses and excerpts."),
+            definition: ToolDefinition::reading::<WebSearchArgs>(
+                "web_search",
+                "Search the web: titles, addresses and excerpts.",
+            ),
             service,
             api_key: config.api_key.clone(),
             base_url: config.base_url.clone(),
@@ -117,16 +119,8 @@ fn innermost(error: &dyn std::error::Error) -> String {
 
 #[async_trait]
 impl Tool for WebSearch {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn replay(&self) -> ReplayPolicy {
-        ReplayPolicy::Idempotent
-    }
-
-    fn access(&self) -> ToolAccess {
-        ToolAccess::Reads
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
     }
 
     fn may_taint(&self, _arguments: &Value, _context: &ToolContext) -> bool {
@@ -139,21 +133,20 @@ impl Tool for WebSearch {
     }
 
     async fn call(&self, arguments: Value, _context: &ToolContext) -> ToolOutcome {
-        let args: WebSearchArgs = match serde_json::from_value(arguments) {
-            Ok(args) => args,
-            Err(error) => return ToolResult::failed(error.to_string()).into(),
+        let search = async |args: WebSearchArgs| {
+            let query = args.query.trim();
+            let mut result = match self.search(query, args.count.unwrap_or(DEFAULT_COUNT)).await {
+                Ok(found) if found.is_empty() => ToolResult::ok(format!("Nothing found for {query:?}.")),
+                Ok(found) => {
+                    let lines = found.iter().enumerate().map(|(index, hit)| format_hit(index + 1, hit));
+                    ToolResult::ok(lines.collect::<Vec<_>>().join("\n"))
+                }
+                Err(failed) => failed,
+            };
+            result.add_sources(Taint::from([format!("web_search:{}", service_name(self.service))]));
+            result
         };
-        let query = args.query.trim();
-        let mut result = match self.search(query, args.count.unwrap_or(DEFAULT_COUNT)).await {
-            Ok(found) if found.is_empty() => ToolResult::ok(format!("Nothing found for {query:?}.")),
-            Ok(found) => {
-                let lines = found.iter().enumerate().map(|(index, hit)| format_hit(index + 1, hit));
-                ToolResult::ok(lines.collect::<Vec<_>>().join("\n"))
-            }
-            Err(failed) => failed,
-        };
-        result.add_sources(Taint::from([format!("web_search:{}", service_name(self.service))]));
-        result.into()
+        with_arguments(arguments, search).await
     }
 }
 

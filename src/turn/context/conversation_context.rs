@@ -23,7 +23,6 @@ use crate::store::messages::{self, SessionHead};
 use crate::store::ownership::{self, Ownership};
 use crate::store::session_memory::{self, SessionMemory};
 use crate::store::{Connection, Durability, Store, StoreError, forgetting, memories, session_tools};
-use crate::turn::limits::wanted_model;
 use crate::turn::progress::ContextStep;
 use crate::turn::token_budget::{self, RequestParts, TokenBudget};
 
@@ -270,6 +269,15 @@ impl ContextBuilder {
     }
 }
 
+/// Returns the model for a message: the one that the message names, else the one that `/model` has `chosen` for the
+/// session, else the channel's, else the `configured` one.
+pub fn wanted_model(row: &InboxRow, chosen: Option<&str>, configured: &str) -> String {
+    let settings = TurnOrigin::parse(&row.origin).settings;
+    let requested = settings.requested_model.filter(|model| !model.is_empty());
+    let chosen = requested.or_else(|| chosen.map(str::to_owned)).or(settings.model);
+    chosen.unwrap_or_else(|| configured.to_owned())
+}
+
 /// Returns true if others than `owner` read the chat that this message's turn answers to: a turn on an errand runs in
 /// a session of its own, and its answer goes to a chat.
 fn others_read(connection: &Connection, last: &InboxRow, owner: Option<&Owner>) -> Result<bool, StoreError> {
@@ -379,8 +387,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_snapshot_is_not_kept_if_something_was_forgotten_since() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let (_folder, store) = Store::temporary();
         let look = |connection: &Connection| {
             let mut kept = Vec::new();
             for is_forgotten in [false, true] {
@@ -401,8 +408,7 @@ mod tests {
 
     #[tokio::test]
     async fn other_readers_of_a_turn_on_an_errand_are_detected() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let (_folder, store) = Store::temporary();
         let look = |connection: &Connection| {
             let turn = uuid::Uuid::now_v7();
             for (session, owners) in [

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use daoyou_channels::Trust;
 use daoyou_channels::text::hex;
@@ -146,17 +147,17 @@ impl SystemPrompt {
         self.sections(trust == Trust::Untrusted, &skills.seen_by(agent.skills), agent)
     }
 
-    /// Returns the skills of the prompt as they are on disk, or were a moment ago: none if it is for an untrusted sender.
-    pub async fn skills(&self, trust: Trust) -> Arc<SkillList> {
+    /// Returns the skills of the prompt as they are on disk, or were within `age`, or a moment ago: none if it is for an untrusted sender.
+    pub async fn skills(&self, trust: Trust, age: Duration) -> Arc<SkillList> {
         if trust == Trust::Untrusted {
             return self.no_skills.clone();
         }
-        if let Some(recent) = self.skills.catalog.recent() {
+        if let Some(recent) = self.skills.catalog.recent(age) {
             return recent;
         }
         let catalog = self.skills.catalog.clone();
         // The agent's commands write there, and homes may be on a network.
-        let looked = tokio::task::spawn_blocking(move || catalog.look_or_recent()).await;
+        let looked = tokio::task::spawn_blocking(move || catalog.look_or_recent(age)).await;
         looked.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
     }
 

@@ -157,8 +157,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_window_holds_whole_turns_and_its_start_moves_in_steps() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let (_folder, store) = Store::temporary();
         let mut starts = Vec::new();
         for _ in 0..40 {
             store
@@ -190,8 +189,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_turn_longer_than_the_window_is_given_as_its_end_and_its_question() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let (_folder, store) = Store::temporary();
         let call = |n: usize| crate::chat::ToolCall { id: n.to_string(), name: "x".into(), arguments: "{}".into() };
         let mut turn = vec![ChatMessage::user("count to twenty")];
         for n in 1..=20 {
@@ -233,8 +231,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_tight_token_budget_drops_the_oldest_turns() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let (_folder, store) = Store::temporary();
         let rows = store
             .write(crate::store::Durability::Logged, |connection| {
                 for number in 0..20 {

@@ -7,14 +7,13 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use parking_lot::Mutex;
 
-use super::around::{LayerDecision, Middleware, ModelCall, ModelRequest, Operation};
+use super::chain::{Middleware, ModelCall, ModelRequest, Operation};
 use super::config::BudgetConfig;
 use crate::phrases::fill;
-use crate::store::usage::{self, BudgetScope, BudgetUse};
-use crate::store::usage::{Costs, TokenCounts};
+use crate::store::usage::{self, BudgetScope, BudgetUse, Costs, TokenCounts};
 use crate::store::{Store, StoreError};
 use crate::turn::error::{ErrorCode, TurnError};
-use crate::turn::scope::TurnScope;
+use crate::turn::traits::TurnScope;
 
 /// The most models whose missing price is reported.
 const MAX_WARNED: usize = 100;
@@ -32,53 +31,22 @@ impl BudgetMiddleware {
         Self { config, store, timezone, warned: Mutex::default() }
     }
 
-    async fn spent(&self, scope: BudgetScope) -> Result<SpentTotals, StoreError> {
-        let used = self.store.read(move |connection| usage::budget_use(connection, &scope)).await?;
-        Ok(SpentTotals::of(&used))
-    }
-
-    async fn check_session(&self, at: &TurnScope<'_>) -> Result<(), TurnError> {
-        let BudgetConfig { session_tokens, session_cost, .. } = self.config;
-        if session_tokens.is_none() && session_cost.is_none() {
-            return Ok(());
-        }
-        let spent = self.spent(BudgetScope::Session(at.session.to_string())).await?;
-        self.warn_unpriced(&spent, session_cost);
-        match self.reached(at, &spent, session_tokens, session_cost) {
-            Some((used, limit)) => Err(used_up(ErrorCode::SessionBudget, [used, limit])),
-            None => Ok(()),
-        }
-    }
-
-    async fn check_day(&self, at: &TurnScope<'_>) -> Result<(), TurnError> {
-        let BudgetConfig { day_tokens, day_cost, .. } = self.config;
-        if day_tokens.is_none() && day_cost.is_none() {
-            return Ok(());
-        }
-        let (from, until) = self.today();
-        let spent = self.spent(BudgetScope::Since(from)).await?;
-        self.warn_unpriced(&spent, day_cost);
-        match self.reached(at, &spent, day_tokens, day_cost) {
-            Some((used, limit)) => Err(used_up(ErrorCode::DayBudget, [used, limit, until])),
-            None => Ok(()),
-        }
-    }
-
-    /// Returns the used amount and the limit as texts, if a limit is reached.
-    fn reached(
+    /// Returns the used amount and the limit as texts, if what was used in `scope` has reached one of these limits.
+    async fn reached(
         &self,
         at: &TurnScope<'_>,
-        spent: &SpentTotals,
-        tokens: Option<u64>,
-        cost: Option<f64>,
-    ) -> Option<(String, String)> {
+        scope: BudgetScope,
+        (tokens, cost): (Option<u64>, Option<f64>),
+    ) -> Result<Option<[String; 2]>, StoreError> {
+        let used = self.store.read(move |connection| usage::budget_use(connection, &scope)).await?;
+        let spent = SpentTotals::of(&used);
+        self.warn_unpriced(&spent, cost);
         let words = |count: u64| fill(at.phrases.tokens, &[&count.to_string()]);
         if let Some(limit) = tokens.filter(|limit| spent.tokens >= *limit) {
-            return Some((words(spent.tokens), words(limit)));
+            return Ok(Some([words(spent.tokens), words(limit)]));
         }
-        let limit = cost?;
-        let (currency, amount) = spent.reaches(limit)?;
-        Some((money(amount, currency), money(limit, currency)))
+        let reached = cost.and_then(|limit| Some((limit, spent.reaches(limit)?)));
+        Ok(reached.map(|(limit, (currency, amount))| [money(amount, currency), money(limit, currency)]))
     }
 
     /// Returns the start of today in milliseconds, and the start of tomorrow as text.
@@ -112,15 +80,23 @@ impl Middleware<ModelCall> for BudgetMiddleware {
         "budget"
     }
 
-    async fn before(&self, at: &TurnScope<'_>, request: ModelRequest) -> Result<LayerDecision<ModelCall>, TurnError> {
-        self.check_session(at).await?;
-        self.check_day(at).await?;
-        Ok(LayerDecision::Continue(request))
+    async fn before(&self, at: &TurnScope<'_>, request: ModelRequest) -> Result<ModelRequest, TurnError> {
+        let used_up = |code, values| TurnError::new(code, ModelCall::NAME).with(values);
+        let BudgetConfig { session_tokens, session_cost, day_tokens, day_cost, .. } = self.config;
+        if session_tokens.is_some() || session_cost.is_some() {
+            let session = BudgetScope::Session(at.session.to_string());
+            if let Some(amounts) = self.reached(at, session, (session_tokens, session_cost)).await? {
+                return Err(used_up(ErrorCode::SessionBudget, amounts.to_vec()));
+            }
+        }
+        if day_tokens.is_some() || day_cost.is_some() {
+            let (from, until) = self.today();
+            if let Some([used, limit]) = self.reached(at, BudgetScope::Since(from), (day_tokens, day_cost)).await? {
+                return Err(used_up(ErrorCode::DayBudget, vec![used, limit, until]));
+            }
+        }
+        Ok(request)
     }
-}
-
-fn used_up(code: ErrorCode, values: impl IntoIterator<Item = String>) -> TurnError {
-    TurnError::new(code, ModelCall::NAME).with(values)
 }
 
 /// Formats an amount as `0.0012 USD`: with as many decimals as needed, at least two.
@@ -133,16 +109,16 @@ fn money(amount: f64, currency: &str) -> String {
 
 /// The tokens and the money that were spent.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct SpentTotals {
-    pub tokens: u64,
-    pub money: Costs,
+struct SpentTotals {
+    tokens: u64,
+    money: Costs,
     /// Models (`PROVIDER/MODEL`) of unknown price: their tokens are counted, their money is not.
-    pub unpriced: Vec<String>,
+    unpriced: Vec<String>,
 }
 
 impl SpentTotals {
     /// Adds up the usage of all models.
-    pub fn of(used: &[BudgetUse]) -> Self {
+    fn of(used: &[BudgetUse]) -> Self {
         let mut sum = Self::default();
         for BudgetUse { model, tokens: TokenCounts { input, output, .. }, cost } in used {
             let tokens = input.saturating_add(*output);
@@ -160,7 +136,7 @@ impl SpentTotals {
     }
 
     /// Returns the currency with the largest amount, and the amount, if it reaches `limit`.
-    pub fn reaches(&self, limit: f64) -> Option<(&str, f64)> {
+    fn reaches(&self, limit: f64) -> Option<(&str, f64)> {
         let (currency, micros) = self.money.iter().max_by_key(|(_, micros)| **micros)?;
         let amount = *micros as f64 / 1e6;
         (amount >= limit).then_some((currency.as_str(), amount))

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 
-use super::around::{ModelCall, ToolRun, TurnRun};
 use super::budget::BudgetMiddleware;
 use super::cache::{CachedResponses, ResponseCache};
-use super::chain::MiddlewareChain;
+use super::chain::{MiddlewareChain, ModelCall, ToolRun, TurnRun};
 use super::config::{BudgetConfig, CacheConfig, MiddlewareName, RateLimitConfig};
 use super::logging::{LoggingMiddleware, TimingMiddleware};
 use super::rate_limit::{CallLimiter, RateLimitMiddleware};
@@ -23,7 +22,7 @@ pub struct MiddlewareStack {
     pub model: MiddlewareChain<ModelCall>,
     pub tool: MiddlewareChain<ToolRun>,
     /// Secrets that a streamed answer must not show.
-    secrets: Option<KnownSecrets>,
+    pub secrets: Option<KnownSecrets>,
     kept: MiddlewareState,
 }
 
@@ -80,10 +79,6 @@ impl MiddlewareStack {
         self.kept.clone()
     }
 
-    pub fn secrets(&self) -> Option<&KnownSecrets> {
-        self.secrets.as_ref()
-    }
-
     fn add(&mut self, name: MiddlewareName, parts: &MiddlewareParts) {
         let config = &parts.settings;
         match name {
@@ -92,7 +87,7 @@ impl MiddlewareStack {
                 self.model.push(Arc::new(LoggingMiddleware));
                 self.tool.push(Arc::new(LoggingMiddleware));
             }
-            MiddlewareName::Timing => self.model.push(Arc::new(TimingMiddleware)),
+            MiddlewareName::Timing => self.model.wrap(Arc::new(TimingMiddleware)),
             MiddlewareName::Redaction if parts.secrets.is_empty() => {}
             MiddlewareName::Redaction => {
                 let redaction = Arc::new(RedactionMiddleware(parts.secrets.clone()));
@@ -111,7 +106,7 @@ impl MiddlewareStack {
             // The tools cache their own results.
             MiddlewareName::Cache if config.cache.responses => {
                 let (cached, metrics) = (self.kept.cached.clone(), parts.metrics.clone());
-                self.model.push(Arc::new(ResponseCache { cached, config: config.cache.clone(), metrics }));
+                self.model.wrap(Arc::new(ResponseCache { cached, config: config.cache.clone(), metrics }));
             }
             MiddlewareName::Cache => {}
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::around::{Middleware, ModelCall, ModelRequest, NextLayer};
+use super::chain::{ModelCall, ModelRequest, NextLayer, WrappingMiddleware};
 use super::config::CacheConfig;
 use crate::cache::{CacheLookup, Cacheability, ResultCache};
 use crate::chat::Usage;
@@ -12,7 +12,7 @@ use crate::llm::{ChatResponse, request_key};
 use crate::metrics::Metrics;
 use crate::turn::context::user_message::without_time;
 use crate::turn::error::TurnError;
-use crate::turn::scope::TurnScope;
+use crate::turn::traits::TurnScope;
 
 /// The largest response that is cached, in bytes.
 const LARGEST: usize = 256 * 1024;
@@ -37,11 +37,7 @@ pub struct ResponseCache {
 }
 
 #[async_trait]
-impl Middleware<ModelCall> for ResponseCache {
-    fn name(&self) -> &'static str {
-        "cache"
-    }
-
+impl WrappingMiddleware<ModelCall> for ResponseCache {
     async fn run(
         &self,
         _: &TurnScope<'_>,

@@ -1,24 +1,143 @@
-//! Runs middleware in order, and defines what an error means.
+//! The interface of middleware, and the chain that runs it in order.
 
 use std::sync::Arc;
 
-use super::around::{LayerDecision, Middleware, NextLayer, Operation, OperationHandler};
+use async_trait::async_trait;
+
+use crate::chat::ToolCall;
+use crate::llm::{ChatRequest, ChatResponse};
+use crate::tools::ToolOutcome;
 use crate::turn::error::TurnError;
-use crate::turn::scope::TurnScope;
+use crate::turn::traits::TurnScope;
+use crate::turn::turn_loop::ConversationOutcome;
+
+/// An operation that middleware wraps.
+pub trait Operation: 'static {
+    type Request: Send + 'static;
+    type Response: Send + 'static;
+    /// The operation's name, as in [`TurnError::operation`].
+    const NAME: &'static str;
+}
+
+/// A whole turn, from the message to the answer. Turns that failed, were stopped or timed out pass here as well; a
+/// turn that the end of the process cut off begins here again.
+pub struct TurnRun;
+
+/// One model call.
+pub struct ModelCall;
+
+/// One tool call. A failed tool has answered: its failure is a result for the model. The refusal of a middleware is
+/// reported to the model in the same way.
+pub struct ToolRun;
+
+/// A request to a provider.
+#[derive(Clone, Debug)]
+pub struct ModelRequest {
+    pub provider: String,
+    pub chat: ChatRequest,
+}
+
+impl Operation for TurnRun {
+    /// The text of the message as the model reads it. A turn that resumes after a restart keeps the text that the model
+    /// was given before.
+    type Request = String;
+    type Response = ConversationOutcome;
+    const NAME: &'static str = "turn";
+}
+
+impl Operation for ModelCall {
+    type Request = ModelRequest;
+    type Response = ChatResponse;
+    const NAME: &'static str = "model_call";
+}
+
+impl Operation for ToolRun {
+    type Request = ToolCall;
+    type Response = ToolOutcome;
+    const NAME: &'static str = "tool_call";
+}
+
+/// One middleware around one kind of operation.
+///
+/// The future may be dropped at any time: a turn that is stopped drops its model call.
+#[async_trait]
+pub trait Middleware<O: Operation>: Send + Sync {
+    /// Its name in `agent.middleware`.
+    fn name(&self) -> &'static str;
+
+    /// Runs before the operation, in the order of registration. May change the request; an error ends the operation
+    /// before it begins.
+    async fn before(&self, _: &TurnScope<'_>, request: O::Request) -> Result<O::Request, TurnError> {
+        Ok(request)
+    }
+
+    /// Runs after the operation, in reverse order. May change the response.
+    async fn after(&self, _: &TurnScope<'_>, response: O::Response) -> Result<O::Response, TurnError> {
+        Ok(response)
+    }
+
+    /// Runs after a failure. May change the error, but not remove it.
+    async fn on_error(&self, _: &TurnScope<'_>, error: TurnError) -> TurnError {
+        error
+    }
+}
+
+/// A middleware that runs what is inside of it, after `before` and before `after` of all others: it decides whether that runs, or
+/// measures only that.
+#[async_trait]
+pub trait WrappingMiddleware<O: Operation>: Send + Sync {
+    async fn run(
+        &self,
+        scope: &TurnScope<'_>,
+        request: O::Request,
+        inner: &mut NextLayer<'_, O>,
+    ) -> Result<O::Response, TurnError>;
+}
+
+/// The operation itself.
+#[async_trait]
+pub trait OperationHandler<O: Operation>: Send {
+    async fn handle(&mut self, request: O::Request) -> Result<O::Response, TurnError>;
+}
+
+/// What a middleware wraps: others that do, and the operation itself.
+pub struct NextLayer<'a, O: Operation> {
+    layers: &'a [Arc<dyn WrappingMiddleware<O>>],
+    context: &'a TurnScope<'a>,
+    handler: &'a mut (dyn OperationHandler<O> + 'a),
+}
+
+impl<O: Operation> NextLayer<'_, O> {
+    pub async fn run(&mut self, request: O::Request) -> Result<O::Response, TurnError> {
+        let Some((first, layers)) = self.layers.split_first() else {
+            return self.handler.handle(request).await;
+        };
+        let mut inner = NextLayer { layers, context: self.context, handler: &mut *self.handler };
+        first.run(self.context, request, &mut inner).await
+    }
+}
 
 /// All middleware around one kind of operation, in the order of registration.
-pub struct MiddlewareChain<O: Operation>(Vec<Arc<dyn Middleware<O>>>);
+pub struct MiddlewareChain<O: Operation> {
+    layers: Vec<Arc<dyn Middleware<O>>>,
+    wrappers: Vec<Arc<dyn WrappingMiddleware<O>>>,
+}
 
 impl<O: Operation> Default for MiddlewareChain<O> {
     fn default() -> Self {
-        Self(Vec::new())
+        Self { layers: Vec::new(), wrappers: Vec::new() }
     }
 }
 
 impl<O: Operation> MiddlewareChain<O> {
     /// Adds a middleware inside of those before.
     pub fn push(&mut self, layer: Arc<dyn Middleware<O>>) {
-        self.0.push(layer);
+        self.layers.push(layer);
+    }
+
+    /// Adds a middleware that wraps the operation, inside of those before.
+    pub fn wrap(&mut self, wrapper: Arc<dyn WrappingMiddleware<O>>) {
+        self.wrappers.push(wrapper);
     }
 
     /// Runs `handler` within all middleware.
@@ -37,7 +156,7 @@ impl<O: Operation> MiddlewareChain<O> {
             Ok(response) => return Ok(response),
             Err(error) => error,
         };
-        for layer in &self.0[..entered] {
+        for layer in &self.layers[..entered] {
             error = layer.on_error(context, error).await;
         }
         Err(error)
@@ -51,25 +170,12 @@ impl<O: Operation> MiddlewareChain<O> {
         handler: &mut (dyn OperationHandler<O> + '_),
         entered: &mut usize,
     ) -> Result<O::Response, TurnError> {
-        for layer in &self.0 {
+        for layer in &self.layers {
             *entered += 1;
-            match layer.before(context, request).await.inspect_err(|_| ended(layer))? {
-                LayerDecision::Continue(changed) => request = changed,
-                LayerDecision::Respond(response) => return self.leave(context, response, *entered).await,
-            }
+            request = layer.before(context, request).await.inspect_err(|_| ended(layer))?;
         }
-        let response = NextLayer { layers: &self.0, context, handler }.run(request).await?;
-        self.leave(context, response, *entered).await
-    }
-
-    /// Runs `after` of the entered middleware, including one that responded itself.
-    async fn leave(
-        &self,
-        context: &TurnScope<'_>,
-        mut response: O::Response,
-        entered: usize,
-    ) -> Result<O::Response, TurnError> {
-        for layer in self.0[..entered].iter().rev() {
+        let mut response = NextLayer { layers: &self.wrappers, context, handler }.run(request).await?;
+        for layer in self.layers.iter().rev() {
             response = layer.after(context, response).await.inspect_err(|_| ended(layer))?;
         }
         Ok(response)
@@ -80,3 +186,7 @@ impl<O: Operation> MiddlewareChain<O> {
 fn ended<O: Operation>(layer: &Arc<dyn Middleware<O>>) {
     tracing::debug!(middleware = layer.name(), around = O::NAME, "a middleware ended the operation");
 }
+
+#[cfg(test)]
+#[path = "chain_tests.rs"]
+mod tests;

@@ -7,12 +7,12 @@ use daoyou_channels::SessionKey;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::around::{LayerDecision, Middleware, NextLayer, OperationHandler, TurnRequest, TurnRun};
-use super::chain::MiddlewareChain;
+use super::{Middleware, MiddlewareChain, NextLayer, OperationHandler, TurnRun, WrappingMiddleware};
 use crate::metrics::TurnMetrics;
-use crate::phrases::{Locale, Phrases};
+use crate::phrases::Phrases;
+use crate::text::Language;
 use crate::turn::error::{ErrorCode, TurnError};
-use crate::turn::scope::TurnScope;
+use crate::turn::traits::TurnScope;
 use crate::turn::turn_loop::ConversationOutcome;
 
 type Seen = Arc<Mutex<Vec<String>>>;
@@ -22,7 +22,6 @@ type Seen = Arc<Mutex<Vec<String>>>;
 enum Does {
     Nothing,
     FailsBefore,
-    Answers,
     FailsAfter,
     ChangesError,
     /// Runs what is inside a second time.
@@ -62,24 +61,10 @@ impl Middleware<TurnRun> for Layer {
         self.name
     }
 
-    async fn before(&self, _: &TurnScope<'_>, mut request: TurnRequest) -> Result<LayerDecision<TurnRun>, TurnError> {
+    async fn before(&self, _: &TurnScope<'_>, mut request: String) -> Result<String, TurnError> {
         self.note("before");
-        request.text.push_str(self.name);
-        match self.does {
-            Does::FailsBefore => Err(failed("before")),
-            Does::Answers => Ok(LayerDecision::Respond(answered(format!("kept {}", request.text)))),
-            _ => Ok(LayerDecision::Continue(request)),
-        }
-    }
-
-    async fn run(
-        &self,
-        _: &TurnScope<'_>,
-        request: TurnRequest,
-        inner: &mut NextLayer<'_, TurnRun>,
-    ) -> Result<ConversationOutcome, TurnError> {
-        let first = inner.run(request.clone()).await;
-        if self.does == Does::TriesAgain && first.is_err() { inner.run(request).await } else { first }
+        request.push_str(self.name);
+        if self.does == Does::FailsBefore { Err(failed("before")) } else { Ok(request) }
     }
 
     async fn after(&self, _: &TurnScope<'_>, end: ConversationOutcome) -> Result<ConversationOutcome, TurnError> {
@@ -94,6 +79,19 @@ impl Middleware<TurnRun> for Layer {
     }
 }
 
+#[async_trait]
+impl WrappingMiddleware<TurnRun> for Layer {
+    async fn run(
+        &self,
+        _: &TurnScope<'_>,
+        request: String,
+        inner: &mut NextLayer<'_, TurnRun>,
+    ) -> Result<ConversationOutcome, TurnError> {
+        let first = inner.run(request.clone()).await;
+        if self.does == Does::TriesAgain && first.is_err() { inner.run(request).await } else { first }
+    }
+}
+
 struct Turn {
     fails: u32,
     seen: Seen,
@@ -101,13 +99,13 @@ struct Turn {
 
 #[async_trait]
 impl OperationHandler<TurnRun> for Turn {
-    async fn handle(&mut self, request: TurnRequest) -> Result<ConversationOutcome, TurnError> {
+    async fn handle(&mut self, request: String) -> Result<ConversationOutcome, TurnError> {
         self.seen.lock().unwrap().push("handle".to_owned());
         if self.fails > 0 {
             self.fails -= 1;
             return Err(failed("handler"));
         }
-        Ok(answered(format!("<{}>", request.text)))
+        Ok(answered(format!("<{request}>")))
     }
 }
 
@@ -116,26 +114,26 @@ async fn run(layers: &[(&'static str, Does)], fails: u32) -> (Result<String, &'s
     let seen = Seen::default();
     let mut chain = MiddlewareChain::default();
     for (name, does) in layers.iter().copied() {
-        chain.push(Arc::new(Layer { name, does, seen: seen.clone() }));
+        let layer = Arc::new(Layer { name, does, seen: seen.clone() });
+        chain.push(layer.clone());
+        chain.wrap(layer);
     }
     let (metrics, session) = (TurnMetrics::default(), SessionKey::from("cli:direct"));
     let meter = metrics.meter();
-    let (deadline, phrases) = (Instant::now(), Phrases::of(Locale::En));
+    let (deadline, phrases) = (Instant::now(), Phrases::of(Language::En));
     let context = TurnScope { session: &session, turn: Uuid::nil(), deadline, meter: &meter, phrases };
     let mut turn = Turn { fails, seen: seen.clone() };
-    let request = TurnRequest { text: "t".to_owned() };
-    let answer = chain.run(&context, request, &mut turn).await;
+    let answer = chain.run(&context, "t".to_owned(), &mut turn).await;
     let calls = seen.lock().unwrap().join(", ");
     (answer.map(reply).map_err(|error| error.operation), calls)
 }
 
 #[tokio::test]
 async fn middleware_runs_in_order_before_and_in_reverse_after() {
-    use Does::{Answers, ChangesError, FailsAfter, FailsBefore, Nothing, TriesAgain};
+    use Does::{ChangesError, FailsAfter, FailsBefore, Nothing, TriesAgain};
     type Row = ([Does; 3], u32, Result<&'static str, &'static str>, &'static str);
-    let table: [Row; 9] = [
+    let table: [Row; 8] = [
         ([Nothing; 3], 0, Ok("<tabc>cba"), "before a, before b, before c, handle, after c, after b, after a"),
-        ([Nothing, Answers, Nothing], 0, Ok("kept tabba"), "before a, before b, after b, after a"),
         ([Nothing, FailsBefore, Nothing], 0, Err("before"), "before a, before b, error a, error b"),
         ([FailsBefore, Nothing, Nothing], 0, Err("before"), "before a, error a"),
         ([Nothing; 3], 1, Err("handler"), "before a, before b, before c, handle, error a, error b, error c"),

@@ -3,14 +3,12 @@
 
 use async_trait::async_trait;
 
-use super::around::{
-    LayerDecision, Middleware, ModelCall, ModelRequest, NextLayer, Operation, ToolRun, TurnRequest, TurnRun,
-};
+use super::chain::{Middleware, ModelCall, ModelRequest, NextLayer, Operation, ToolRun, TurnRun, WrappingMiddleware};
 use crate::chat::ToolCall;
 use crate::llm::ChatResponse;
 use crate::tools::ToolOutcome;
 use crate::turn::error::TurnError;
-use crate::turn::scope::TurnScope;
+use crate::turn::traits::TurnScope;
 use crate::turn::turn_loop::ConversationOutcome;
 
 pub struct LoggingMiddleware;
@@ -23,9 +21,9 @@ impl Middleware<TurnRun> for LoggingMiddleware {
         NAME
     }
 
-    async fn before(&self, at: &TurnScope<'_>, request: TurnRequest) -> Result<LayerDecision<TurnRun>, TurnError> {
-        tracing::debug!(turn = %at.turn, session = %at.session, bytes = request.text.len(), "turn begins");
-        Ok(LayerDecision::Continue(request))
+    async fn before(&self, at: &TurnScope<'_>, request: String) -> Result<String, TurnError> {
+        tracing::debug!(turn = %at.turn, session = %at.session, bytes = request.len(), "turn begins");
+        Ok(request)
     }
 
     async fn after(&self, at: &TurnScope<'_>, end: ConversationOutcome) -> Result<ConversationOutcome, TurnError> {
@@ -52,11 +50,11 @@ impl Middleware<ModelCall> for LoggingMiddleware {
         NAME
     }
 
-    async fn before(&self, at: &TurnScope<'_>, request: ModelRequest) -> Result<LayerDecision<ModelCall>, TurnError> {
+    async fn before(&self, at: &TurnScope<'_>, request: ModelRequest) -> Result<ModelRequest, TurnError> {
         let ModelRequest { provider, chat } = &request;
         let (messages, tools) = (chat.messages.len(), chat.tools.len());
         tracing::debug!(turn = %at.turn, session = %at.session, provider, model = chat.model, messages, tools, "model call");
-        Ok(LayerDecision::Continue(request))
+        Ok(request)
     }
 
     async fn after(&self, at: &TurnScope<'_>, response: ChatResponse) -> Result<ChatResponse, TurnError> {
@@ -80,10 +78,10 @@ impl Middleware<ToolRun> for LoggingMiddleware {
         NAME
     }
 
-    async fn before(&self, at: &TurnScope<'_>, call: ToolCall) -> Result<LayerDecision<ToolRun>, TurnError> {
+    async fn before(&self, at: &TurnScope<'_>, call: ToolCall) -> Result<ToolCall, TurnError> {
         let (tool, id, bytes) = (&call.name, &call.id, call.arguments.len());
         tracing::debug!(turn = %at.turn, session = %at.session, tool, id, bytes, "tool call");
-        Ok(LayerDecision::Continue(call))
+        Ok(call)
     }
 
     async fn after(&self, at: &TurnScope<'_>, outcome: ToolOutcome) -> Result<ToolOutcome, TurnError> {
@@ -106,11 +104,7 @@ fn log_error(at: &TurnScope<'_>, around: &str, error: &TurnError) {
 pub struct TimingMiddleware;
 
 #[async_trait]
-impl Middleware<ModelCall> for TimingMiddleware {
-    fn name(&self) -> &'static str {
-        "timing"
-    }
-
+impl WrappingMiddleware<ModelCall> for TimingMiddleware {
     /// Measures without the waits of a rate limit, which come before.
     async fn run(
         &self,

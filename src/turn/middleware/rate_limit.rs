@@ -9,10 +9,10 @@ use daoyou_channels::rate_limit::{Quota, RateLimiter, Reservation};
 use daoyou_channels::settings::Span;
 use tokio::time::{Instant, sleep_until};
 
-use super::around::{LayerDecision, Middleware, ModelCall, ModelRequest, Operation};
+use super::chain::{Middleware, ModelCall, ModelRequest, Operation};
 use super::config::RateLimitConfig;
 use crate::turn::error::{ErrorCode, TurnError};
-use crate::turn::scope::TurnScope;
+use crate::turn::traits::TurnScope;
 
 /// The calls of each session, and of all sessions together. They survive a reload.
 pub struct CallLimiter {
@@ -64,7 +64,7 @@ impl Middleware<ModelCall> for RateLimitMiddleware {
         "rate_limit"
     }
 
-    async fn before(&self, at: &TurnScope<'_>, request: ModelRequest) -> Result<LayerDecision<ModelCall>, TurnError> {
+    async fn before(&self, at: &TurnScope<'_>, request: ModelRequest) -> Result<ModelRequest, TurnError> {
         let RateLimitConfig { session_per_minute, per_minute } = self.config;
         let CallLimiter { sessions, all } = &*self.limiter;
         let session = at.session.to_string();
@@ -74,7 +74,7 @@ impl Middleware<ModelCall> for RateLimitMiddleware {
         // The session's call is made only now, however long ago its slot was.
         own.into_iter().for_each(Reservation::commit);
         all.into_iter().for_each(Reservation::commit);
-        Ok(LayerDecision::Continue(request))
+        Ok(request)
     }
 }
 
@@ -86,7 +86,8 @@ mod tests {
     use super::*;
     use crate::llm::{ChatRequest, Images};
     use crate::metrics::TurnMetrics;
-    use crate::phrases::{Locale, Phrases};
+    use crate::phrases::Phrases;
+    use crate::text::Language;
 
     fn request() -> ModelRequest {
         let chat = ChatRequest {
@@ -106,7 +107,7 @@ mod tests {
         let (metrics, session) = (TurnMetrics::default(), SessionKey::from(session));
         let meter = metrics.meter();
         let deadline = Instant::now() + Duration::from_secs(left);
-        let phrases = Phrases::of(Locale::En);
+        let phrases = Phrases::of(Language::En);
         let at = TurnScope { session: &session, turn: Uuid::nil(), deadline, meter: &meter, phrases };
         match limit.before(&at, request()).await {
             Ok(_) => Ok(start.elapsed().as_secs()),

@@ -3,12 +3,12 @@
 
 use async_trait::async_trait;
 
-use super::around::{LayerDecision, Middleware, ModelCall, ModelRequest, TurnRun};
+use super::chain::{Middleware, ModelCall, ModelRequest, TurnRun};
 use crate::chat::ChatMessage;
 use crate::guard::KnownSecrets;
 use crate::llm::ChatResponse;
 use crate::turn::error::TurnError;
-use crate::turn::scope::TurnScope;
+use crate::turn::traits::TurnScope;
 use crate::turn::turn_loop::ConversationOutcome;
 
 pub struct RedactionMiddleware(pub KnownSecrets);
@@ -47,17 +47,13 @@ impl Middleware<ModelCall> for RedactionMiddleware {
         NAME
     }
 
-    async fn before(
-        &self,
-        at: &TurnScope<'_>,
-        mut request: ModelRequest,
-    ) -> Result<LayerDecision<ModelCall>, TurnError> {
+    async fn before(&self, at: &TurnScope<'_>, mut request: ModelRequest) -> Result<ModelRequest, TurnError> {
         for message in &mut request.chat.messages {
             if let ChatMessage::Tool { content, .. } = message {
                 self.redact(at, "a tool's result", content);
             }
         }
-        Ok(LayerDecision::Continue(request))
+        Ok(request)
     }
 
     /// The journal and the session keep this response, whatever the model learned elsewhere.

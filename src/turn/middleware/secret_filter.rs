@@ -1,6 +1,6 @@
 //! Removes secrets from an answer while it arrives.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use crate::guard::KnownSecrets;
 use crate::llm::{Delta, DeltaSink};
@@ -25,7 +25,7 @@ impl<'a> SecretFilter<'a> {
 
     /// Ends the answer: emits what was held back.
     pub fn finish(&self) {
-        let HeldText { mut text, mut reasoning } = std::mem::take(&mut *self.lock());
+        let HeldText { mut text, mut reasoning } = std::mem::take(&mut *self.held.lock());
         self.secrets.redact(&mut reasoning);
         self.secrets.redact(&mut text);
         self.show(Delta::Reasoning, &reasoning);
@@ -46,25 +46,21 @@ impl<'a> SecretFilter<'a> {
             self.sink.delta(kind(text));
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, HeldText> {
-        self.held.lock()
-    }
 }
 
 impl DeltaSink for SecretFilter<'_> {
     fn delta(&self, delta: Delta<'_>) {
         match delta {
             Delta::Text(more) => {
-                let ready = self.push(&mut self.lock().text, more);
+                let ready = self.push(&mut self.held.lock().text, more);
                 self.show(Delta::Text, &ready);
             }
             Delta::Reasoning(more) => {
-                let ready = self.push(&mut self.lock().reasoning, more);
+                let ready = self.push(&mut self.held.lock().reasoning, more);
                 self.show(Delta::Reasoning, &ready);
             }
             Delta::Restart => {
-                *self.lock() = HeldText::default();
+                *self.held.lock() = HeldText::default();
                 self.sink.delta(delta);
             }
             other => {

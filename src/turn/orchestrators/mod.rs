@@ -6,4 +6,4 @@ mod react;
 mod selection;
 mod text_form;
 
-pub use selection::{Orchestrator, Orchestrators};
+pub use selection::{ModelChains, Orchestrator};

@@ -9,28 +9,20 @@ use crate::chat::ToolCall;
 use crate::llm::{ChatRequest, ChatResponse, Delta, DeltaSink, LlmError, Provider};
 
 /// Asks without tools. Earlier calls of the conversation are written as text.
-pub struct PlainModel {
-    inner: Arc<dyn Provider>,
-}
-
-impl PlainModel {
-    pub fn new(inner: Arc<dyn Provider>) -> Self {
-        Self { inner }
-    }
-}
+pub struct PlainModel(pub Arc<dyn Provider>);
 
 #[async_trait]
 impl Provider for PlainModel {
     fn name(&self) -> &str {
-        self.inner.name()
+        self.0.name()
     }
 
     fn body(&self, request: &ChatRequest) -> Result<Vec<u8>, LlmError> {
-        self.inner.body(&without_tools(request))
+        self.0.body(&without_tools(request))
     }
 
     async fn chat(&self, request: &ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, LlmError> {
-        let mut response = self.inner.chat(&without_tools(request), &WithoutCalls(sink)).await?;
+        let mut response = self.0.chat(&without_tools(request), &WithoutCalls(sink)).await?;
         response.tool_calls.clear();
         Ok(response)
     }

@@ -1,4 +1,4 @@
-//! Selects the orchestrator of a model.
+//! Selects the orchestrator of a model, and opens the chain of the models that may answer.
 
 use std::sync::Arc;
 
@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::plain::PlainModel;
 use super::react::ReactModel;
-use crate::llm::{ChatRequest, ChatResponse, DeltaSink, LlmError, ModelChoice, Provider};
+use crate::llm::{
+    ChatRequest, ChatResponse, DeltaSink, FallbackChain, LlmError, ModelChoice, ModelError, Models, Provider,
+};
 
 /// How a model is led to an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -25,41 +27,54 @@ pub enum Orchestrator {
     Plain,
 }
 
-/// Wraps models in the configured orchestrator.
-#[derive(Clone, Copy, Default)]
-pub struct Orchestrators {
-    orchestrator: Orchestrator,
-}
-
-impl Orchestrators {
-    pub fn new(orchestrator: Orchestrator) -> Self {
-        Self { orchestrator }
-    }
-
+impl Orchestrator {
     /// Returns the model behind the orchestrator, under the same name.
-    pub fn over(&self, choice: ModelChoice) -> ModelChoice {
+    pub fn over(self, choice: ModelChoice) -> ModelChoice {
         let ModelChoice { provider, model } = choice;
-        let provider: Arc<dyn Provider> = match self.orchestrator {
-            Orchestrator::Auto => Arc::new(AutoModel::new(provider)),
-            Orchestrator::Tools => provider,
-            Orchestrator::React => Arc::new(ReactModel::new(provider)),
-            Orchestrator::Plain => Arc::new(PlainModel::new(provider)),
+        let provider: Arc<dyn Provider> = match self {
+            Self::Auto => Arc::new(AutoModel { react: ReactModel::new(provider.clone()), native: provider }),
+            Self::Tools => provider,
+            Self::React => Arc::new(ReactModel::new(provider)),
+            Self::Plain => Arc::new(PlainModel(provider)),
         };
         ModelChoice { provider, model }
     }
 }
 
-/// Offers native tools, and falls back to ReAct if the model rejects them or is known to have none.
-pub struct AutoModel {
-    native: Arc<dyn Provider>,
-    react: ReactModel,
+/// Opens chains of the models that may answer: the wanted one, then those that stand in for it, each behind the
+/// orchestrator.
+#[derive(Clone)]
+pub struct ModelChains {
+    pub models: Arc<Models>,
+    /// `agent.fallback`.
+    pub fallback: Vec<String>,
+    pub orchestrator: Orchestrator,
 }
 
-impl AutoModel {
-    pub fn new(native: Arc<dyn Provider>) -> Self {
-        let react = ReactModel::new(native.clone());
-        Self { native, react }
+impl ModelChains {
+    /// Opens the chain that begins with `wanted`, or with the member of the provider that `answered` before. `orchestrator` leads
+    /// its models; `None`: the configured one. `on_answer` is called with the name of each provider that answers.
+    ///
+    /// # Errors
+    /// `wanted` names no model.
+    pub async fn open(
+        &self,
+        orchestrator: Option<Orchestrator>,
+        wanted: &str,
+        answered: &str,
+        on_answer: impl Fn(&str) + Send + Sync + 'static,
+    ) -> Result<FallbackChain, ModelError> {
+        let chain =
+            FallbackChain::new(self.models.clone(), wanted, &self.fallback, answered, Box::new(on_answer)).await?;
+        let orchestrator = orchestrator.unwrap_or(self.orchestrator);
+        Ok(chain.wrapped_by(Box::new(move |model| orchestrator.over(model))))
     }
+}
+
+/// Offers native tools, and falls back to ReAct if the model rejects them or is known to have none.
+struct AutoModel {
+    native: Arc<dyn Provider>,
+    react: ReactModel,
 }
 
 #[async_trait]

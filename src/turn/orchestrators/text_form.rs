@@ -43,8 +43,3 @@ pub fn as_text(messages: &[ChatMessage], form: &dyn TextForm) -> Vec<ChatMessage
     }
     converted
 }
-
-/// Returns true if the conversation ends with tool results.
-pub fn ends_with_results(messages: &[ChatMessage]) -> bool {
-    matches!(messages.last(), Some(ChatMessage::Tool { .. }))
-}

@@ -314,28 +314,10 @@ protocol lmtp {{
         .await
     }
 
-    /// Returns when `count` mails are in a mailbox.
-    pub async fn wait_mails(&self, account: &str, count: usize) -> Vec<Mail> {
-        until(&format!("{count} mails in the mailbox of {account}"), async || {
-            let mails = self.mails(account, "INBOX");
-            (mails.len() >= count).then_some(mails)
-        })
-        .await
-    }
-
     /// Returns when every mail in the mailbox is marked as read.
     pub async fn wait_seen(&self, account: &str, mailbox: &str, count: usize) {
         until(&format!("{count} mails of {account} to be \\Seen"), async || {
             (self.mails(account, mailbox).iter().filter(|mail| mail.is_seen()).count() == count).then_some(())
-        })
-        .await;
-    }
-
-    /// Returns when a client has opened a mailbox of the account.
-    pub async fn wait_login(&self, account: &str, times: usize) {
-        let login = format!("Login: user=<{account}>");
-        until(&format!("login {times} of {account}"), async || {
-            (self.log().matches(&login).count() >= times).then_some(())
         })
         .await;
     }

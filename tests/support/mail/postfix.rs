@@ -89,11 +89,6 @@ impl Postfix {
         self.submission.number
     }
 
-    /// The port for other servers, without login.
-    pub fn transfer_port(&self) -> u16 {
-        self.transfer.number
-    }
-
     /// Submits a mail as another server does; `from` is the envelope sender.
     pub async fn transfer(&self, from: &str, to: &[&str], draft: &Draft) {
         let stream = TcpStream::connect(("127.0.0.1", self.transfer.number)).await.expect("Postfix listens");

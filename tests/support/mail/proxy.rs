@@ -1,7 +1,8 @@
 //! A TCP proxy between a client and a server.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, tcp};
 use tokio::sync::watch;
@@ -28,7 +29,7 @@ impl Proxy {
             while let Ok((client, _)) = listener.accept().await {
                 // A server that is down closes the connection, as it would itself.
                 if let Ok(server) = TcpStream::connect(("127.0.0.1", target)).await {
-                    let flow = current.lock().unwrap_or_else(PoisonError::into_inner).subscribe();
+                    let flow = current.lock().subscribe();
                     let ((from_client, to_client), (from_server, to_server)) =
                         (client.into_split(), server.into_split());
                     tokio::spawn(hand_on(from_client, to_server, flow.clone()));
@@ -46,7 +47,7 @@ impl Proxy {
 
     /// Freezes the existing connections: nothing passes, and nothing closes them; later ones work.
     pub fn freeze(&self) {
-        let mut flows = self.flows.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut flows = self.flows.lock();
         flows.send_replace(false);
         // The frozen ones keep their receivers; their sender must not be dropped, or they would notice.
         std::mem::forget(std::mem::replace(&mut *flows, watch::Sender::new(true)));

@@ -1,8 +1,9 @@
 //! A scripted SMTP server that keeps what it receives, and misbehaves as servers do.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -55,12 +56,6 @@ struct Shared {
     changed: watch::Sender<usize>,
 }
 
-impl Shared {
-    fn record(&self) -> MutexGuard<'_, Record> {
-        self.record.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// The running server; it ends when dropped.
 pub struct Smtp {
     shared: Arc<Shared>,
@@ -110,27 +105,27 @@ impl Smtp {
 
     /// Answers the next mails with these, one each; later ones are accepted.
     pub fn then(&self, script: impl IntoIterator<Item = SmtpAnswer>) {
-        self.shared.record().script.extend(script);
+        self.shared.record.lock().script.extend(script);
     }
 
     /// Refuses all passwords from now on, or accepts them again.
     pub fn refuse_login(&self, refuses: bool) {
-        self.shared.record().refuses_login = refuses;
+        self.shared.record.lock().refuses_login = refuses;
     }
 
     /// Stops answering logins from now on, or resumes.
     pub fn set_silent(&self, silent: bool) {
-        self.shared.record().is_silent = silent;
+        self.shared.record.lock().is_silent = silent;
     }
 
     /// Returns every mail that was read to its last line.
     pub fn taken(&self) -> Vec<ReceivedMail> {
-        self.shared.record().taken.clone()
+        self.shared.record.lock().taken.clone()
     }
 
     /// Returns how many recipients were named, including refused ones.
     pub fn asked(&self) -> usize {
-        self.shared.record().asked
+        self.shared.record.lock().asked
     }
 
     /// Returns when `count` mails have been read to their last line.
@@ -143,7 +138,7 @@ impl Smtp {
         let mut changed = self.shared.changed.subscribe();
         let found = async {
             loop {
-                if let Some(found) = probe(&self.shared.record()) {
+                if let Some(found) = probe(&self.shared.record.lock()) {
                     return found;
                 }
                 changed.changed().await.expect("the server lives");
@@ -184,7 +179,7 @@ async fn speak(stream: impl AsyncRead + AsyncWrite + Unpin, shared: &Shared) -> 
         let (verb, rest) = command.split_once(' ').unwrap_or((command, ""));
         match verb.to_ascii_uppercase().as_str() {
             "EHLO" => say(&mut stream, EXTENSIONS).await?,
-            "AUTH" if shared.record().is_silent => {}
+            "AUTH" if shared.record.lock().is_silent => {}
             "AUTH" => {
                 let answer = login(&mut stream, rest, shared).await?;
                 say(&mut stream, answer).await?;
@@ -206,7 +201,7 @@ async fn speak(stream: impl AsyncRead + AsyncWrite + Unpin, shared: &Shared) -> 
             }
             "QUIT" => return say(&mut stream, "221 2.0.0 bye").await,
             // Clients that are logged in already are refused too.
-            "NOOP" if shared.record().refuses_login => return say(&mut stream, "421 4.3.2 log in again").await,
+            "NOOP" if shared.record.lock().refuses_login => return say(&mut stream, "421 4.3.2 log in again").await,
             "RSET" | "NOOP" | "HELO" => say(&mut stream, "250 2.0.0 ok").await?,
             _ => say(&mut stream, "500 5.5.2 what?").await?,
         }
@@ -239,12 +234,12 @@ where
         stream.read_line(&mut given).await?;
     }
     let right = signing::base64(format!("\0{}\0{PASSWORD}", super::ASSISTANT).as_bytes());
-    let refuses = shared.record().refuses_login || given.trim_end() != right;
+    let refuses = shared.record.lock().refuses_login || given.trim_end() != right;
     Ok(if refuses { "535 5.7.8 wrong user or password" } else { "235 2.7.0 welcome" })
 }
 
 fn recipient(shared: &Shared, envelope: &mut Envelope, argument: &str) -> &'static str {
-    let mut record = shared.record();
+    let mut record = shared.record.lock();
     record.asked += 1;
     let answer = match record.script.front() {
         Some(SmtpAnswer::Recipient(answer)) => {
@@ -283,7 +278,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let how = {
-        let mut record = shared.record();
+        let mut record = shared.record.lock();
         let how = record.script.pop_front().unwrap_or(SmtpAnswer::Well);
         record.taken.push(ReceivedMail { from: envelope.from, to: envelope.to, mail: Mail::new(raw), how });
         how

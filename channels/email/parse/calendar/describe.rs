@@ -2,7 +2,7 @@
 
 use jiff::tz::TimeZone;
 
-use super::ical::{CalendarEvent, CalendarObject, CalendarProperty, DateOrTime, format_time, parse_date_or_time};
+use super::ical::{CalendarEvent, CalendarObject, CalendarProperty, DateOrTime, parse_date_or_time};
 use super::recurrence::describe_recurrence;
 use crate::sanitize::{sanitize_line, sanitize_text, truncate};
 
@@ -88,7 +88,7 @@ fn describe_time(start: &CalendarProperty, event: &CalendarEvent) -> String {
         }
         (DateOrTime::Time { at, .. }, Some(((to, DateOrTime::Time { at: end, .. }), _))) => {
             if at.date() == end.date() {
-                out.push_str(&format!("–{}", format_time(end.time())));
+                out.push_str(&format!("–{}", end.strftime("%H:%M")));
             } else {
                 out.push_str(&format!(" to {to}"));
             }

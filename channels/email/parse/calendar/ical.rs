@@ -145,8 +145,9 @@ pub fn parse_date_or_time(value: &str) -> Option<(String, DateOrTime)> {
     let number = |range: std::ops::Range<usize>| value.get(range)?.parse::<i16>().ok();
     let small = |range: std::ops::Range<usize>| value.get(range)?.parse::<i8>().ok();
     let date = Date::new(number(0..4)?, small(4..6)?, small(6..8)?).ok()?;
+    let day = format!("{date} ({})", date.strftime("%A"));
     let Some(rest) = value.get(8..).filter(|rest| !rest.is_empty()) else {
-        return Some((format!("{date} ({})", weekday(date)), DateOrTime::Date(date)));
+        return Some((day, DateOrTime::Date(date)));
     };
     if !rest.starts_with(['T', 't']) {
         return None;
@@ -154,26 +155,5 @@ pub fn parse_date_or_time(value: &str) -> Option<(String, DateOrTime)> {
     let seconds = small(13..15).unwrap_or(0).min(59);
     let time = Time::new(small(9..11)?, small(11..13)?, seconds, 0).ok()?;
     let is_utc = value.ends_with(['Z', 'z']);
-    Some((
-        format!("{date} ({}) {}", weekday(date), format_time(time)),
-        DateOrTime::Time { at: date.to_datetime(time), is_utc },
-    ))
-}
-
-/// Formats a time as `10:00`.
-pub fn format_time(time: Time) -> String {
-    format!("{:02}:{:02}", time.hour(), time.minute())
-}
-
-fn weekday(date: Date) -> &'static str {
-    use jiff::civil::Weekday::{Friday, Monday, Saturday, Sunday, Thursday, Tuesday, Wednesday};
-    match date.weekday() {
-        Monday => "Monday",
-        Tuesday => "Tuesday",
-        Wednesday => "Wednesday",
-        Thursday => "Thursday",
-        Friday => "Friday",
-        Saturday => "Saturday",
-        Sunday => "Sunday",
-    }
+    Some((format!("{day} {}", time.strftime("%H:%M")), DateOrTime::Time { at: date.to_datetime(time), is_utc }))
 }

@@ -54,11 +54,9 @@ impl LineClassifier<'_> {
         let rest = &self.lines[at..];
         let mark = line.trim_start_matches(['>', ' ']).chars().next().filter(|c| marker::ALL.contains(c));
         match mark {
+            Some(marker::QUOTE) if announces_forward(&rest[1..]) => return self.classify_rest(LineKind::Forwarded),
             Some(marker::QUOTE) => {
-                match self.announced_kind(&rest[1..]) {
-                    Some(LineKind::Forwarded) => return self.classify_rest(LineKind::Forwarded),
-                    _ => self.in_quote = true,
-                }
+                self.in_quote = true;
                 return self.kinds.push(LineKind::Marker);
             }
             Some(marker::HISTORY) => return self.classify_history(),
@@ -79,7 +77,7 @@ impl LineClassifier<'_> {
             return self.kinds.push(LineKind::Signature);
         }
         let begins_quote = line.starts_with('>') && self.kinds.last() != Some(&LineKind::Quoted);
-        if is_forward_line(line) || (begins_quote && self.announced_kind(rest) == Some(LineKind::Forwarded)) {
+        if is_forward_line(line) || (begins_quote && announces_forward(rest)) {
             return self.classify_rest(LineKind::Forwarded);
         }
         if line.starts_with('>') {
@@ -102,13 +100,6 @@ impl LineClassifier<'_> {
             }
             None => self.kinds.push(LineKind::Own),
         }
-    }
-
-    /// Returns the kind that the first line of a quotation announces.
-    fn announced_kind(&self, lines: &[&str]) -> Option<LineKind> {
-        let first =
-            lines.iter().map(|line| line.trim_start_matches(['>', ' '])).find(|line| !line.trim().is_empty())?;
-        is_forward_line(first).then_some(LineKind::Forwarded)
     }
 
     /// Classifies all remaining lines as history or as a forwarded mail.
@@ -135,6 +126,12 @@ impl LineClassifier<'_> {
             if is_marker { LineKind::Marker } else { kind }
         }));
     }
+}
+
+/// Returns true if the first line of a quotation says that a forwarded mail follows.
+fn announces_forward(lines: &[&str]) -> bool {
+    let mut lines = lines.iter().map(|line| line.trim_start_matches(['>', ' ']));
+    lines.find(|line| !line.trim().is_empty()).is_some_and(is_forward_line)
 }
 
 /// Marks the signature at the end of each run of own lines.

@@ -68,8 +68,6 @@ pub(in crate::llm) struct WireBlock<'a> {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(in crate::llm) struct WireDelta<'a> {
-    #[serde(rename = "type", borrow)]
-    pub kind: Option<Cow<'a, str>>,
     #[serde(borrow)]
     pub text: Option<Cow<'a, str>>,
     #[serde(borrow)]

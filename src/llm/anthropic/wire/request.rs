@@ -86,12 +86,12 @@ impl<'a> AnthropicRequest<'a> {
     pub(in crate::llm) fn new(
         request: &'a ChatRequest,
         names: &'a ToolNames,
-        manner: RequestOptions<'_>,
+        options: RequestOptions<'_>,
         mut tools: Option<SerializedTools>,
     ) -> serde_json::Result<Self> {
-        let mut conversation = AnthropicConversation::new(&request.messages, &request.images, names, manner.provider);
-        let form = manner.learned.thinking;
-        let wanted = manner.thinking.filter(|_| form != ThinkingForm::Refused);
+        let mut conversation = AnthropicConversation::new(&request.messages, &request.images, names, options.provider);
+        let form = options.learned.thinking;
+        let wanted = options.thinking.filter(|_| form != ThinkingForm::Refused);
         // A model that chooses its own budget may rightly not have reasoned.
         let may_think = form == ThinkingForm::Adaptive || conversation.is_thought_through();
         let limits = limits(&request.model, request.max_tokens, wanted.filter(|_| may_think));
@@ -100,7 +100,7 @@ impl<'a> AnthropicRequest<'a> {
             ThinkingForm::Budget | ThinkingForm::Refused => SentThinking::Enabled { budget_tokens },
         });
         // The service refuses reasoning with thinking off; a service that reasons unasked wants its own back.
-        if manner.thinking.is_some() && thinking.is_none() {
+        if options.thinking.is_some() && thinking.is_none() {
             conversation.leave_thoughts_out();
         }
         conversation.mark_for_cache();
@@ -111,7 +111,7 @@ impl<'a> AnthropicRequest<'a> {
             tools = Some(SerializedTools::new(&marked(gone))?);
             tool_choice = Some(ToolChoice::None);
         }
-        let temperature = request.temperature.filter(|_| thinking.is_none() && manner.learned.takes_temperature);
+        let temperature = request.temperature.filter(|_| thinking.is_none() && options.learned.takes_temperature);
         Ok(Self {
             model: &request.model,
             max_tokens: limits.max_tokens,
@@ -121,7 +121,7 @@ impl<'a> AnthropicRequest<'a> {
             tool_choice,
             temperature: temperature.map(|temperature| temperature.clamp(0.0, 1.0)),
             thinking,
-            stream: manner.stream,
+            stream: options.stream,
         })
     }
 }

@@ -6,7 +6,7 @@ use crate::chat::{ChatMessage, ImageRef, Reasoning, ToolCall};
 use crate::llm::remote::ToolSerializer;
 use crate::llm::{Image, Images};
 
-const MANNER: RequestOptions<'static> = RequestOptions {
+const OPTIONS: RequestOptions<'static> = RequestOptions {
     provider: "us",
     thinking: None,
     learned: ModelParameters { thinking: ThinkingForm::Budget, takes_temperature: true },
@@ -14,7 +14,7 @@ const MANNER: RequestOptions<'static> = RequestOptions {
 };
 
 fn thinks() -> RequestOptions<'static> {
-    RequestOptions { thinking: Some(2_000), ..MANNER }
+    RequestOptions { thinking: Some(2_000), ..OPTIONS }
 }
 
 fn call(id: &str, name: &str, arguments: &str) -> ToolCall {
@@ -41,12 +41,7 @@ fn thought_block() -> Value {
 }
 
 fn result(id: &str, content: &str) -> ChatMessage {
-    ChatMessage::Tool {
-        call_id: id.to_owned(),
-        name: "read".to_owned(),
-        content: content.to_owned(),
-        images: Vec::new(),
-    }
+    ChatMessage::tool(id, "read", content)
 }
 
 fn tool(name: &str) -> ToolSpec {
@@ -58,23 +53,22 @@ fn request(messages: Vec<ChatMessage>) -> ChatRequest {
         model: "m".to_owned(),
         system: "Be kind.".into(),
         messages,
-        images: Images::default(),
         tools: vec![tool("list"), tool("read")].into(),
         temperature: Some(0.5),
-        max_tokens: None,
+        ..ChatRequest::default()
     }
 }
 
-fn sent(request: &ChatRequest, manner: RequestOptions<'_>) -> Value {
-    let body = body(request, manner);
+fn sent(request: &ChatRequest, options: RequestOptions<'_>) -> Value {
+    let body = body(request, options);
     assert_eq!(broken_rule(&body), None, "{body:#}");
     body
 }
 
-fn body(request: &ChatRequest, manner: RequestOptions<'_>) -> Value {
+fn body(request: &ChatRequest, options: RequestOptions<'_>) -> Value {
     let names = ToolNames::of(&request.tools);
     let tools = ToolSerializer::default().get(&request.tools, (), || definitions(&request.tools, &names)).unwrap();
-    serde_json::to_value(AnthropicRequest::new(request, &names, manner, tools).unwrap()).unwrap()
+    serde_json::to_value(AnthropicRequest::new(request, &names, options, tools).unwrap()).unwrap()
 }
 
 fn said(text: &str) -> Value {
@@ -98,7 +92,7 @@ fn marked(mut block: Value) -> Value {
 fn a_plain_request_contains_only_the_required_fields() {
     let mut plain = request(vec![ChatMessage::user("hi")]);
     assert_eq!(
-        sent(&plain, RequestOptions { stream: true, ..MANNER }),
+        sent(&plain, RequestOptions { stream: true, ..OPTIONS }),
         json!({"model": "m", "max_tokens": 8192, "temperature": 0.5, "stream": true,
             "system": [marked(said("Be kind."))],
             "tools": [{"name": "list", "description": "Does it.", "input_schema": {"type": "object"}},
@@ -109,7 +103,7 @@ fn a_plain_request_contains_only_the_required_fields() {
     plain.tools = [].into();
     (plain.temperature, plain.max_tokens) = (Some(1.7), Some(5));
     assert_eq!(
-        sent(&plain, MANNER),
+        sent(&plain, OPTIONS),
         json!({"model": "m", "max_tokens": 5, "temperature": 1.0,
             "messages": [{"role": "user", "content": [marked(said("hi"))]}]})
     );
@@ -178,7 +172,7 @@ fn conversations_take_the_form_that_the_service_wants() {
         ("nothing at all", vec![], json!([[said("Go on.")]])),
     ];
     for (case, messages, expected) in table {
-        let body = sent(&request(messages), MANNER);
+        let body = sent(&request(messages), OPTIONS);
         let contents: Vec<Value> = body["messages"].as_array().unwrap().iter().map(|m| m["content"].clone()).collect();
         assert_eq!(without_marks(Value::Array(contents)), expected, "{case}");
     }
@@ -198,7 +192,7 @@ fn the_common_part_of_requests_is_marked_for_the_cache() {
     let user = ChatMessage::user;
     let step = |id: &str| [calls("", &[call(id, "read", "{}")]), result(id, "fine")];
     let marks = |messages: &[ChatMessage]| -> Vec<usize> {
-        let body = sent(&request(messages.to_vec()), MANNER);
+        let body = sent(&request(messages.to_vec()), OPTIONS);
         let is_marked = |message: &Value| message.to_string().contains("cache_control");
         (0..).zip(body["messages"].as_array().unwrap()).filter(|(_, m)| is_marked(m)).map(|(at, _)| at).collect()
     };
@@ -223,7 +217,7 @@ fn each_request_begins_as_the_one_before() {
         messages.push(ChatMessage::user(format!("do {turn}")));
         for _ in 0..2 {
             messages.extend([calls("", &[call("call_1", "read", "{}")]), result("call_1", "fine")]);
-            let body = without_marks(sent(&request(messages.clone()), MANNER)["messages"].take());
+            let body = without_marks(sent(&request(messages.clone()), OPTIONS)["messages"].take());
             let text: String =
                 body.as_array().unwrap().iter().map(|m| without_marks(m["content"].clone()).to_string()).collect();
             assert!(text.starts_with(&before));
@@ -251,9 +245,9 @@ fn thoughts_go_back_to_whom_they_came_from() {
     };
     let (on, auto) =
         (json!({"type": "enabled", "budget_tokens": 2000}), json!({"type": "adaptive", "display": "summarized"}));
-    for (case, messages, manner, thinking, thoughts) in [
-        ("off", turn(&[plain("a")]), MANNER, Value::Null, 0),
-        ("off, of a service that thinks unasked", turn(&[ours("a"), plain("b")]), MANNER, Value::Null, 1),
+    for (case, messages, options, thinking, thoughts) in [
+        ("off", turn(&[plain("a")]), OPTIONS, Value::Null, 0),
+        ("off, of a service that thinks unasked", turn(&[ours("a"), plain("b")]), OPTIONS, Value::Null, 1),
         ("on, a first question", turn(&[]), thinks(), on.clone(), 0),
         ("on, within a turn", turn(&[ours("a"), ours("b")]), thinks(), on.clone(), 2),
         ("on, an answer without a thought", turn(&[ours("a"), plain("b")]), thinks(), Value::Null, 0),
@@ -277,10 +271,10 @@ fn thoughts_go_back_to_whom_they_came_from() {
         ("adaptive", turn(&[ours("a"), plain("b")]), adaptive, auto, 1),
         ("learned that it cannot", turn(&[ours("a")]), refused, Value::Null, 0),
     ] {
-        let body = sent(&request(messages), manner);
+        let body = sent(&request(messages), options);
         assert_eq!(body["thinking"], thinking, "{case}");
         assert_eq!(body["messages"].to_string().matches("EqQ=").count(), thoughts, "{case}");
-        let takes_temperature = thinking.is_null() && manner.learned.takes_temperature;
+        let takes_temperature = thinking.is_null() && options.learned.takes_temperature;
         assert_eq!(body.get("temperature").is_some(), takes_temperature, "{case}");
     }
     let body = sent(&request(turn(&[ours("a")])), thinks());
@@ -296,7 +290,7 @@ fn earlier_calls_are_sent_with_definitions_of_their_tools() {
         result("a", "1"),
     ]);
     last.tools = [].into();
-    let body = sent(&last, MANNER);
+    let body = sent(&last, OPTIONS);
     let empty = json!({"type": "object", "properties": {}});
     assert_eq!(
         (&body["tools"], &body["tool_choice"]),
@@ -351,7 +345,7 @@ proptest! {
         if !has_tools {
             request.tools = [].into();
         }
-        let body = body(&request, if is_thinking { thinks() } else { MANNER });
+        let body = body(&request, if is_thinking { thinks() } else { OPTIONS });
         prop_assert_eq!(broken_rule(&body), None, "{:#}", body);
         prop_assert!(!body["messages"].to_string().contains("them"));
     }
@@ -367,7 +361,7 @@ fn pictures_stand_before_the_words_about_them() {
     request.images = Images::from_iter([("a.gif".to_owned(), Image::of(b"GIF89a").unwrap())]);
     let source = json!({"type": "base64", "media_type": "image/gif", "data": "R0lGODlh"});
     assert_eq!(
-        sent(&request, MANNER)["messages"],
+        sent(&request, OPTIONS)["messages"],
         json!([
             {"role": "user", "content": [{"type": "image", "source": source}, said("look")]},
             {"role": "assistant", "content": [marked(said("hm"))]},

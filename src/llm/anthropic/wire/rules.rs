@@ -1,10 +1,10 @@
-//! What the service demands of a request, written down once more and in another way, to judge what is sent by.
+//! The rules of the service for a request, written independently of the code that builds requests, to check it.
 
 use std::collections::HashSet;
 
 use serde_json::Value;
 
-/// The first rule that a request breaks.
+/// Returns the first rule that a request breaks.
 pub(super) fn broken_rule(body: &Value) -> Option<String> {
     let messages = body["messages"].as_array()?;
     let blocks = |message: &Value| message["content"].as_array().cloned().unwrap_or_default();

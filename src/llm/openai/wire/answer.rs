@@ -19,8 +19,6 @@ pub(in crate::llm) struct WireAnswer<'a> {
     /// `error` with which an old vLLM answers in place of an answer.
     #[serde(borrow)]
     pub object: Text<'a>,
-    #[serde(borrow)]
-    pub message: Text<'a>,
 }
 
 #[derive(Debug, Default, serde::Deserialize)]

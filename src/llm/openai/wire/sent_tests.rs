@@ -11,10 +11,6 @@ fn call(id: &str, name: &str, arguments: &str) -> ToolCall {
     ToolCall { id: id.to_owned(), name: name.to_owned(), arguments: arguments.to_owned() }
 }
 
-fn result(id: &str, name: &str, content: &str) -> ChatMessage {
-    ChatMessage::Tool { call_id: id.to_owned(), name: name.to_owned(), content: content.to_owned(), images: Vec::new() }
-}
-
 fn tool(name: &str) -> ToolSpec {
     ToolSpec { name: name.to_owned(), description: "Does it.".to_owned(), parameters: json!({"type": "object"}) }
 }
@@ -37,15 +33,8 @@ fn sent(request: &ChatRequest, stream: bool) -> Value {
 }
 
 fn request(messages: Vec<ChatMessage>, tools: Vec<ToolSpec>) -> ChatRequest {
-    ChatRequest {
-        model: "m".to_owned(),
-        system: "Be kind.".into(),
-        messages,
-        images: Images::default(),
-        tools: tools.into(),
-        temperature: None,
-        max_tokens: None,
-    }
+    let (model, system) = ("m".to_owned(), "Be kind.".into());
+    ChatRequest { model, system, messages, tools: tools.into(), ..ChatRequest::default() }
 }
 
 #[test]
@@ -76,18 +65,8 @@ fn calls_and_results_are_sent_as_strict_services_want_them() {
             reasoning: Some(Reasoning { field: "reasoning".to_owned(), text: "hm".to_owned(), ..Default::default() }),
             tool_calls: vec![call("a", "read_file", r#"{"path":"x"}"#), call(&long_id, "no.such", r#"{"cut"#)],
         },
-        ChatMessage::Tool {
-            call_id: "a".to_owned(),
-            name: "read_file".to_owned(),
-            content: "ok".to_owned(),
-            images: Vec::new(),
-        },
-        ChatMessage::Tool {
-            call_id: long_id,
-            name: "no.such".to_owned(),
-            content: "unknown".to_owned(),
-            images: Vec::new(),
-        },
+        ChatMessage::tool("a", "read_file", "ok"),
+        ChatMessage::tool(long_id, "no.such", "unknown"),
         ChatMessage::assistant(""),
         ChatMessage::assistant("done"),
     ];
@@ -186,8 +165,8 @@ fn with_calls() -> ChatRequest {
     let messages = vec![
         ChatMessage::user("do"),
         ChatMessage::Assistant { content: "I do.".to_owned(), reasoning: None, tool_calls },
-        result("b", "g", "second"),
-        result("a", "f.x", "first"),
+        ChatMessage::tool("b", "g", "second"),
+        ChatMessage::tool("a", "f.x", "first"),
         ChatMessage::assistant("done"),
     ];
     request(messages, vec![tool("f.x"), tool("g")])
@@ -246,7 +225,7 @@ fn pictures_go_with_the_words_and_only_those_that_were_read() {
         [said.clone(), json!({"role": "assistant", "content": "hm"}), json!({"role": "user", "content": "look"})]
     );
     let words = Quirks { tools: ToolForm::Words, ..quirks() };
-    request.messages.splice(1.., [result("a", "f", "done")]);
+    request.messages.splice(1.., [ChatMessage::tool("a", "f", "done")]);
     let mut together = said;
     together["content"].as_array_mut().unwrap().push(json!({"type": "text", "text": "[result of f]\ndone"}));
     assert_eq!(sent_by(&words, &request, false)["messages"][1], together);

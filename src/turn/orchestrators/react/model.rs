@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::format::{FINAL_ANSWER_NOTE, ReactForm, system_prompt};
@@ -12,7 +12,7 @@ use super::reader::{ReactAnswer, ReactPiece, ReactReader};
 use crate::chat::{ChatMessage, Reasoning, ToolSpec};
 use crate::llm::{ChatRequest, ChatResponse, Delta, DeltaSink, LlmError, Provider};
 use crate::text::think::{self, ThinkFilter};
-use crate::turn::orchestrators::text_form::{as_text, ends_with_results};
+use crate::turn::orchestrators::text_form::as_text;
 
 /// Describes the tools to the model in the prompt and parses its calls from its text. Callers see calls and results as
 /// with any other model, so the journal, the limits and the session are the same.
@@ -54,7 +54,7 @@ impl Provider for ReactModel {
             response = self.inner.chat(&react_request, &watch) => response?,
             // Whatever the model writes from here on is made up; the request is dropped.
             () = watch.over.notified() => ChatResponse {
-                text: watch.lock().text.clone(),
+                text: watch.state.lock().text.clone(),
                 model: request.model.clone(),
                 latency_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
                 ..ChatResponse::default()
@@ -78,7 +78,7 @@ impl Provider for ReactModel {
 fn to_react_request(request: &ChatRequest) -> ChatRequest {
     let mut messages = as_text(&request.messages, &ReactForm { tools: &request.tools });
     if request.tools.is_empty()
-        && ends_with_results(&request.messages)
+        && matches!(request.messages.last(), Some(ChatMessage::Tool { .. }))
         && let Some(ChatMessage::User { content, .. }) = messages.last_mut()
     {
         content.push_str("\n\n");
@@ -93,6 +93,7 @@ fn to_react_request(request: &ChatRequest) -> ChatRequest {
 }
 
 /// What has arrived of an answer.
+#[derive(Default)]
 struct AnswerState<'a> {
     /// The text as it arrived.
     text: String,
@@ -104,12 +105,7 @@ struct AnswerState<'a> {
 
 impl<'a> AnswerState<'a> {
     fn new(tools: &'a [ToolSpec]) -> Self {
-        Self {
-            text: String::new(),
-            filter: ThinkFilter::default(),
-            reader: ReactReader::new(tools),
-            after_block: false,
-        }
+        Self { reader: ReactReader::new(tools), ..Self::default() }
     }
 
     fn read(&mut self, pieces: Vec<think::ThinkPiece>) -> Vec<ReactPiece> {
@@ -144,11 +140,11 @@ struct ReactSink<'a> {
     over: Notify,
 }
 
-impl<'a> ReactSink<'a> {
+impl ReactSink<'_> {
     /// Returns the whole answer; emits what the service did not stream.
     fn read(self, response: &ChatResponse) -> ReactAnswer {
-        if self.lock().text != response.text {
-            if !self.lock().text.is_empty() {
+        if self.state.lock().text != response.text {
+            if !self.state.lock().text.is_empty() {
                 self.delta(Delta::Restart);
             }
             self.delta(Delta::Text(&response.text));
@@ -161,22 +157,18 @@ impl<'a> ReactSink<'a> {
         show(&pieces, self.sink);
         read
     }
-
-    fn lock(&self) -> MutexGuard<'_, AnswerState<'a>> {
-        self.state.lock()
-    }
 }
 
 impl DeltaSink for ReactSink<'_> {
     fn delta(&self, delta: Delta<'_>) {
         let Delta::Text(text) = delta else {
             if delta == Delta::Restart {
-                *self.lock() = AnswerState::new(self.tools);
+                *self.state.lock() = AnswerState::new(self.tools);
             }
             return self.sink.delta(delta);
         };
         let (pieces, is_over) = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             state.text.push_str(text);
             let told_apart = state.filter.push(text);
             (state.read(told_apart), state.reader.is_over())

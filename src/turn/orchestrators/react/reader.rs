@@ -48,6 +48,7 @@ enum Section {
 }
 
 /// Parses one answer. A marker may arrive in any number of pieces.
+#[derive(Default)]
 pub struct ReactReader<'a> {
     tools: &'a [ToolSpec],
     section: Section,
@@ -72,20 +73,7 @@ pub struct ReactReader<'a> {
 impl<'a> ReactReader<'a> {
     /// Creates a parser; `tools` are those of the prompt.
     pub fn new(tools: &'a [ToolSpec]) -> Self {
-        Self {
-            tools,
-            section: Section::Open,
-            held: String::new(),
-            in_line: false,
-            fresh: None,
-            raw: String::new(),
-            body: 0,
-            shown: 0,
-            thought: String::new(),
-            answer: String::new(),
-            action: None,
-            calls: Vec::new(),
-        }
+        Self { tools, ..Self::default() }
     }
 
     /// Returns true if the rest of the answer is ignored.

@@ -1,0 +1,55 @@
+//! What the refusals of a service teach about its models, while the process lives.
+
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
+
+/// The most models that are remembered.
+const MODELS_LIMIT: usize = 256;
+
+/// What is learned of each model of one provider. It is not stored: a new process learns anew.
+#[derive(Debug)]
+pub struct LearnedByModel<T>(Mutex<BTreeMap<String, T>>);
+
+impl<T> Default for LearnedByModel<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T: Copy> LearnedByModel<T> {
+    /// Returns what is learned of `model`; `None` if nothing is.
+    pub fn get(&self, model: &str) -> Option<T> {
+        self.0.lock().get(model).copied()
+    }
+
+    /// Changes what is learned of `model`, or `first`, by `learn`. If that returns `None`, nothing is kept.
+    pub fn learn<R>(&self, model: &str, first: T, learn: impl FnOnce(&mut T) -> Option<R>) -> Option<R> {
+        let mut by_model = self.0.lock();
+        let mut learned = by_model.get(model).copied().unwrap_or(first);
+        let change = learn(&mut learned)?;
+        if by_model.len() >= MODELS_LIMIT && !by_model.contains_key(model) {
+            by_model.pop_first();
+        }
+        by_model.insert(model.to_owned(), learned);
+        Some(change)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_are_told_apart_and_their_number_is_bounded() {
+        let learned = LearnedByModel::default();
+        for (model, change, expected) in [("m", Some(1), Some(1)), ("m", None, Some(1)), ("n", None, None)] {
+            learned.learn(model, 0, |known| change.map(|change| *known += change));
+            assert_eq!(learned.get(model), expected, "{model}");
+        }
+        for n in 0..MODELS_LIMIT + 10 {
+            learned.learn(&n.to_string(), 0, |_| Some(()));
+        }
+        assert_eq!(learned.0.lock().len(), MODELS_LIMIT);
+    }
+}

@@ -1,0 +1,34 @@
+//! Processes of this machine, as `/proc` shows them.
+
+use std::fs;
+
+/// Returns a duration for sleep that no other run of these tests uses, so that the process list identifies it.
+pub fn unique_sleep(n: u32) -> String {
+    format!("{n}.{}", std::process::id())
+}
+
+/// Returns true if another process runs whose command line contains `mark`.
+pub fn is_running(mark: &str) -> bool {
+    let me = std::process::id().to_string();
+    fs::read_dir("/proc").expect("this is Linux").flatten().any(|entry| {
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        entry.file_name().to_str() != Some(&me) && String::from_utf8_lossy(&line).contains(mark)
+    })
+}
+
+/// Returns the resident memory of a process in bytes.
+pub fn resident_bytes(pid: u32) -> u64 {
+    memory(pid, "VmRSS:")
+}
+
+/// Returns the peak resident memory of a process in bytes.
+pub fn peak_bytes(pid: u32) -> u64 {
+    memory(pid, "VmHWM:")
+}
+
+/// Returns a line of `/proc/PID/status` in bytes.
+fn memory(pid: u32, name: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process lives");
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("the process lives");
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
+}
