@@ -1,4 +1,4 @@
-//! The list of senders who may write: an empty list allows nobody, `"*"` allows everybody.
+//! The list of senders who may write to a channel. An empty list allows nobody; `"*"` allows everybody.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ impl AllowList {
         self.0.is_empty()
     }
 
-    /// Returns the entries as written, without outer white space.
+    /// Returns the configured entries, without surrounding white space.
     pub fn entries(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|entry| entry.trim())
     }
@@ -27,7 +27,7 @@ impl AllowList {
         self.has_everybody() || self.names(sender)
     }
 
-    /// Returns true if the list holds `sender` itself; `"*"` does not count.
+    /// Returns true if the list contains `sender` by name; `"*"` does not count.
     pub fn names(&self, sender: &str) -> bool {
         let sender = sender.trim();
         !sender.is_empty() && self.entries().any(|entry| entry != "*" && entry.eq_ignore_ascii_case(sender))
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_whole_names_are_let_in() {
+    fn only_whole_names_are_allowed() {
         let table: &[(&[&str], &str, bool)] = &[
             (&[], "ann", false),
             (&[], "", false),

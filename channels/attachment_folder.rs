@@ -1,6 +1,6 @@
-//! The files that come with messages, saved in the workspace.
+//! Saves the files of inbound messages in the workspace.
 //!
-//! The agent's commands write into the same folder and may change it at any time, so no link is followed.
+//! The agent's commands write into the same folder and may change it at any time. Therefore no symbolic link is followed.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -15,41 +15,41 @@ use crate::message::{Attachment, SessionKey};
 use crate::sanitize::sanitize_line;
 use crate::text::sha256_hex;
 
-/// The file with the removed part of a mail's text.
+/// The file with the part that was removed from a mail's text.
 const QUOTED: &str = "quoted.md";
-/// In bytes; file systems allow 255.
+/// The longest file name, in bytes. File systems allow 255.
 const MAX_NAME: usize = 120;
 const MAX_ENDING: usize = 16;
 
-/// A file that came with a message.
+/// A file that arrived with a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IncomingFile {
-    /// The name that the sender gave; not safe as a file name.
+    /// The name that the sender chose; not safe as a file name.
     pub name: String,
     /// The media type, e.g. `image/png`.
     pub media_type: String,
     pub bytes: Vec<u8>,
 }
 
-/// A folder of a workspace for the files that come with the messages of a channel. Its functions block.
+/// The folder in a workspace for the files of one channel's messages. Its functions block.
 pub struct AttachmentFolder {
     path: PathBuf,
-    /// Its name in the workspace.
+    /// The folder's name in the workspace.
     name: &'static str,
-    /// Opened when the workspace first exists.
+    /// Opened as soon as the workspace exists.
     folder: OnceLock<Dir>,
 }
 
-/// What was saved of a message.
+/// The result of saving a message's files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SavedFiles {
     pub attachments: Vec<Attachment>,
-    /// The path of the removed text, relative to the workspace.
+    /// The path of the file with the removed text, relative to the workspace.
     pub cut: Option<String>,
 }
 
 impl AttachmentFolder {
-    /// Opens a workspace. A missing workspace, as before the first start, is opened when it is needed.
+    /// Opens a workspace. A workspace that does not exist yet (before the first start) is opened on first use.
     ///
     /// # Errors
     /// The path is not a folder, or cannot be read.
@@ -71,11 +71,12 @@ impl AttachmentFolder {
         Ok(self.folder.get_or_init(|| Dir::from_std_file(folder)))
     }
 
-    /// Saves the files of a message as `FOLDER/SESSION/MESSAGE/NAME`, and the removed part of its text, `cut`, beside them. Everything
-    /// is on disk when this returns. Saving the same message again gives the same paths, and completes what a crash interrupted.
+    /// Saves the files of a message as `FOLDER/SESSION/MESSAGE/NAME`, and the removed part of its text, `cut`, beside them.
+    /// Everything is on disk when the function returns. Saving the same message again gives the same paths and completes a
+    /// save that a crash interrupted.
     ///
     /// # Errors
-    /// The error of a write, or of an object that is in the way, which is named.
+    /// A write fails, or another object occupies the path; the error names it.
     pub fn save(
         &self,
         session: &SessionKey,
@@ -121,8 +122,7 @@ fn hash(text: &str, digits: usize) -> String {
     hash
 }
 
-/// Opens a folder, and creates it if it is missing. Always syncs the parent, because a crash may have followed an
-/// earlier creation.
+/// Opens a folder and creates it if it is missing. Always syncs the parent, because a crash may have followed an earlier creation.
 fn open_subfolder(parent: &Dir, name: &str) -> io::Result<Dir> {
     match rustix::fs::mkdirat(parent, name, Mode::RWXU) {
         Ok(()) | Err(rustix::io::Errno::EXIST) => {}
@@ -143,7 +143,7 @@ fn open_subfolder(parent: &Dir, name: &str) -> io::Result<Dir> {
     }
 }
 
-/// Writes a file, whole or not at all, and replaces whatever has its name.
+/// Writes a file atomically and replaces any object of that name.
 fn write_file(folder: &Dir, name: &str, bytes: &[u8]) -> io::Result<()> {
     if is_same(folder, name, bytes)? {
         return Ok(());
@@ -161,7 +161,7 @@ fn write_file(folder: &Dir, name: &str, bytes: &[u8]) -> io::Result<()> {
     folder.rename(&part, folder, name)
 }
 
-/// Returns true if a file holds exactly these bytes, and they are on disk.
+/// Returns true if a file holds exactly these bytes and they are on disk.
 fn is_same(folder: &Dir, name: &str, bytes: &[u8]) -> io::Result<bool> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let Ok(file) = rustix::fs::openat(folder, name, flags, Mode::empty()) else { return Ok(false) };
@@ -186,8 +186,7 @@ fn is_same(folder: &Dir, name: &str, bytes: &[u8]) -> io::Result<bool> {
     Ok(rest.is_empty())
 }
 
-/// Makes a sender's file name safe: no folders, no characters with a meaning to a shell or a file system, no leading
-/// dots or dashes.
+/// Makes a sender's file name safe: no folders, no characters that a shell or a file system interprets, no leading dots or dashes.
 fn safe_name(name: &str) -> String {
     const RESERVED: &[&str] = &["con", "prn", "aux", "nul"];
     let name = sanitize_line(name);
@@ -216,7 +215,7 @@ fn safe_name(name: &str) -> String {
     }
 }
 
-/// Returns the name, with the first free number if it is taken. Some file systems ignore case.
+/// Returns the name, with a number appended if it is taken. Ignores case, as some file systems do.
 fn free_name(name: &str, taken: &mut Vec<String>) -> String {
     let (stem, ending) = match name.rsplit_once('.') {
         Some((stem, ending)) => (stem, format!(".{ending}")),
@@ -294,7 +293,7 @@ mod tests {
         assert_eq!(mode(&home.path().join("mail")), 0o700);
         assert_eq!(mode(&home.path().join(&folder).join("a.txt")), 0o600);
 
-        // A crash in the middle of saving.
+        // As after a crash in the middle of saving.
         fs::write(home.path().join(&folder).join("a.txt"), b"on").unwrap();
         fs::write(home.path().join(&folder).join(".a.txt.part"), b"o").unwrap();
         assert_eq!(files.save(&session, "<1@x> a@x.org", &mail, "> old").unwrap(), saved);
@@ -315,7 +314,7 @@ mod tests {
         let saved = files.save(&session, "1", &mail, "").unwrap();
         let path = home.path().join(&saved.attachments[0].path);
 
-        // A link in place of the file is replaced, not followed.
+        // The new file replaces a link in its place; the link is not followed.
         fs::remove_file(&path).unwrap();
         symlink(outside.path().join("secret"), &path).unwrap();
         files.save(&session, "1", &mail, "").unwrap();

@@ -25,7 +25,7 @@ impl RetryTable {
     }
 }
 
-/// Doubling waits between restarts of a task that keeps failing; a success resets them.
+/// A doubling wait between restarts of a task that keeps failing. A success resets it.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     first: Duration,
@@ -38,21 +38,20 @@ impl Backoff {
         Self { first, longest, next: first }
     }
 
-    /// Returns the wait before the next attempt; the one after that is twice as long, up to the longest.
+    /// Returns the wait before the next attempt, and doubles the following one up to the longest.
     pub fn next_wait(&mut self) -> Duration {
         let wait = self.next;
         self.next = (self.next * 2).min(self.longest);
         wait
     }
 
-    /// Starts again with the first wait, after a success.
+    /// Returns to the first wait, after a success.
     pub fn reset(&mut self) {
         self.next = self.first;
     }
 }
 
-/// Returns a random time between half of `wait` and `wait`, so that attempts that failed together are not retried at the same
-/// moment.
+/// Returns a random time between half of `wait` and `wait`. Attempts that failed together are then not retried at the same moment.
 pub fn jittered(wait: Duration) -> Duration {
     let random = Uuid::new_v4().as_u128() as u32;
     wait.mul_f64(0.5 + f64::from(random) / f64::from(u32::MAX) / 2.0)

@@ -1,8 +1,9 @@
-//! The memory that all request bodies of a server may take together while they arrive.
+//! Limits the memory that all incoming request bodies of a server take together.
 //!
 //! A limit for each request does not bound the sum: unauthenticated callers who send almost all of a body and then stall
-//! hold as many bodies as there are connections. Therefore each body counts its bytes against one budget. When the budget
-//! is exhausted, bodies of unauthenticated callers are ended, ordered by size times age: a small new body is the last.
+//! hold as many bodies as there are connections. Therefore all bodies count their bytes against one budget. When the budget
+//! is exhausted, it ends bodies of unauthenticated callers. The body with the largest product of size and age ends first,
+//! so a small new body ends last.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,11 +17,11 @@ use tokio::time::Instant;
 use crate::http_error::HttpError;
 use crate::settings::ByteSize;
 
-/// Ending bodies frees at least one part in this many of the budget, so that not every chunk ends a body.
+/// Each eviction frees at least this fraction of the budget (one part in `ROOM`), so that not every chunk ends a body.
 const ROOM: u64 = 16;
 /// The shortest time between two warnings about an exhausted budget.
 const WARN_INTERVAL: Duration = Duration::from_secs(10);
-/// When a refused caller may retry.
+/// The `Retry-After` of a refused caller.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The memory budget for request bodies of one server.
@@ -49,13 +50,13 @@ struct Body {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Its sender is not authenticated yet.
+    /// The sender is not authenticated yet.
     Unproven,
-    /// Its sender is authenticated.
+    /// The sender is authenticated.
     Proven,
-    /// It is discarded as it arrives, so it holds nothing.
+    /// The body is discarded as it arrives and holds no memory.
     Discarded,
-    /// It was ended to make room for others.
+    /// The budget ended the body to make room for others.
     Ended,
 }
 
@@ -91,8 +92,8 @@ impl BodyBudgetState {
         self.bodies.get(&id).map_or(Phase::Ended, |body| body.phase)
     }
 
-    /// Ends bodies until `bytes` more fit into `limit` and some room is free. `of` is the body that needs them, and may be
-    /// ended itself.
+    /// Ends bodies until `bytes` more fit into `limit` with some room to spare. `of` is the body that needs the bytes; it
+    /// may be ended too.
     fn make_room(&mut self, limit: u64, of: u64, bytes: u64) {
         let target = limit - limit / ROOM;
         let rank = |(id, body): (&u64, &Body)| {
@@ -136,8 +137,8 @@ impl BodyBudgetState {
     }
 }
 
-/// The part of a [`BodyBudget`] that one body holds. Clones are one share; dropping the last one frees it. The server puts
-/// a share into the extensions of each request that has a body, and counts the bytes that arrive.
+/// The share of a [`BodyBudget`] that one body holds. Clones are the same share; dropping the last one frees it. The server
+/// puts a share into the extensions of each request with a body and counts the bytes as they arrive.
 #[derive(Clone)]
 pub struct BodyShare(Arc<Entry>);
 
@@ -150,7 +151,7 @@ impl BodyShare {
     /// Counts `bytes` that have arrived.
     ///
     /// # Errors
-    /// 503 if the budget has no room for them, or this body was ended to make room.
+    /// 503 if the budget has no room for them, or if it ended this body to make room.
     pub fn take(&self, bytes: usize) -> Result<(), HttpError> {
         let Entry { budget, id } = &*self.0;
         let bytes = bytes as u64;
@@ -184,12 +185,12 @@ impl BodyShare {
         Poll::Pending
     }
 
-    /// Marks the sender as authenticated: such a body is not ended to make room.
+    /// Marks the sender as authenticated. The budget never ends such a body to make room.
     pub fn proven(&self) {
         self.change(Phase::Proven);
     }
 
-    /// Marks the body as discarded, with all that has arrived and will arrive.
+    /// Marks the body as discarded: the bytes that have arrived and those still to come hold no memory.
     pub fn discarded(&self) {
         self.change(Phase::Discarded);
     }
@@ -284,7 +285,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_more_is_used_than_there_is(steps in prop::collection::vec((0_usize..8, 0_usize..40, 0_u8..8), 0..200)) {
+        fn the_budget_is_never_exceeded(steps in prop::collection::vec((0_usize..8, 0_usize..40, 0_u8..8), 0..200)) {
             let budget = BodyBudget::new(ByteSize(100));
             let mut shares: Vec<_> = (0..8).map(|_| budget.share()).collect();
             for (at, bytes, action) in steps {

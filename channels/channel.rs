@@ -13,7 +13,7 @@ use crate::finding::Finding;
 use crate::inbox::{Inbox, Refusal};
 use crate::message::OutboundMessage;
 
-/// What follows for a message whose delivery was interrupted, so that its arrival is unknown.
+/// What the channel manager does with a message after an interrupted delivery whose outcome is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resend {
     /// Send again under the same id: the receiver knows our ids and drops a second copy.
@@ -27,7 +27,7 @@ pub enum Resend {
 /// The capabilities of a channel.
 #[derive(Clone, Copy, Debug)]
 pub struct Capabilities {
-    /// The channel shows turns while they run, and subscribes to their events.
+    /// The channel shows turns while they run; it subscribes to their events.
     pub streaming: bool,
     pub resend: Resend,
 }
@@ -39,11 +39,11 @@ pub struct ChannelContext {
     pub events: Arc<dyn EventSource>,
     /// Cancelled when the channel must stop receiving.
     pub shutdown: CancellationToken,
-    /// The channel calls it when it receives (connected, logged in); it resets the supervisor's backoff.
+    /// The channel calls it once it receives messages (connected, logged in). The call resets the supervisor's backoff.
     pub started: Arc<dyn Fn() + Send + Sync>,
 }
 
-/// Receiving could not start or broke off. The supervisor restarts it with growing waits.
+/// The reason why receiving did not start or stopped. The supervisor restarts the channel after growing waits.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct StartError(pub String);
@@ -55,10 +55,10 @@ pub struct Receipt {
     pub provider_id: Option<String>,
 }
 
-/// A delivery that failed, by what follows.
+/// A failed delivery, classified by what the channel manager does next.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// Certainly not delivered; the next attempt is after `after`, else by the channel's own table.
+    /// Certainly not delivered. The next attempt follows after `after`, or by the channel's [`RetryTable`] if that is `None`.
     #[error("{reason}")]
     Retry { after: Option<Duration>, reason: String },
     /// Certainly not delivered, and no attempt will succeed.
@@ -67,42 +67,42 @@ pub enum SendError {
     /// It may or may not have arrived.
     #[error("{reason}")]
     Unknown { reason: String },
-    /// Certainly not delivered, and no message would be: the other side refuses the channel as a whole (a login). It does not
-    /// count as an attempt; `after` is the time until the next.
+    /// Certainly not delivered, and no other message would be: the other side refuses the whole channel, for example its
+    /// login. The failure does not count as an attempt; `after` is the time until the next one.
     #[error("{reason}")]
     Held { after: Duration, reason: String },
-    /// The other side is away (a closed terminal). The message waits, without counting an attempt, for [`Channel::present`].
+    /// The recipient is absent (a closed terminal). The message waits for [`Channel::present`], and no attempt is counted.
     #[error("the channel is away")]
     Away,
 }
 
 impl From<Refusal> for SendError {
-    /// The state of a message could not be read.
+    /// A refusal here means that the channel could not read the state of a message.
     fn from(refusal: Refusal) -> Self {
         Self::Retry { after: None, reason: refusal.to_string() }
     }
 }
 
-/// Receiving and delivering of a channel whose clients fetch from the store what belongs to their own requests: these come by routes, and
-/// nothing is sent.
+/// The receiving and delivering half of a channel whose clients fetch their replies from the store. Its requests arrive by
+/// routes, and the channel sends nothing itself.
 #[derive(Default)]
 pub struct PickupDelivery {
-    /// Set at the start; it is the same at a later one.
+    /// Set at the first start. A later start brings the same inbox.
     inbox: OnceLock<Arc<dyn Inbox>>,
 }
 
 impl PickupDelivery {
-    /// Receives until the shutdown.
+    /// Reports the channel as started and waits for the shutdown.
     pub async fn run(&self, context: ChannelContext) {
         let _ = self.inbox.set(context.inbox.clone());
         (context.started)();
         context.shutdown.cancelled().await;
     }
 
-    /// Takes what belongs to a request, which stays in the store, where the request finds it.
+    /// Accepts a message that belongs to a request. The message stays in the store, where the request finds it.
     ///
     /// # Errors
-    /// `refusal` for everything else; the store cannot be read.
+    /// Fails with `refusal` for every other message, or if the store cannot be read.
     pub async fn deliver(&self, message: &OutboundMessage, refusal: &str) -> Result<Receipt, SendError> {
         let is_for_asker = match self.inbox.get() {
             Some(inbox) if !message.context.is_picked_up => inbox.is_for_asker(message).await?,
@@ -112,26 +112,26 @@ impl PickupDelivery {
     }
 }
 
-/// A way to reach people.
+/// A channel: one way to exchange messages with people and programs.
 #[async_trait]
 pub trait Channel: Send + Sync + 'static {
-    /// Returns `cli`, `email` or `webhook:NAME`, the value of `InboundMessage::channel`.
+    /// Returns the channel's name (`cli`, `email` or `webhook:NAME`), the value of `InboundMessage::channel`.
     fn name(&self) -> &str;
 
     fn capabilities(&self) -> Capabilities;
 
-    /// Returns the waits between attempts of a delivery.
+    /// Returns the waits between the attempts of a delivery.
     fn retry(&self) -> &RetryTable;
 
-    /// Receives until `context.shutdown`, and hands each message to `context.inbox`. Returns `Ok` after the shutdown or at
+    /// Receives until `context.shutdown` and hands each message to `context.inbox`. Returns `Ok` after the shutdown or at
     /// the end of input.
     async fn start(&self, context: ChannelContext) -> Result<(), StartError>;
 
-    /// Delivers one message. It is called for one message of a chat at a time.
+    /// Delivers one message. The channel manager calls it for one message of a chat at a time.
     async fn send(&self, message: &OutboundMessage) -> Result<Receipt, SendError>;
 
-    /// Delivers like [`Channel::send`], as the last attempt: a message that can be delivered only in part is, and the channel
-    /// notifies the owner of the rest.
+    /// Delivers like [`Channel::send`] on the last attempt. If only a part can be delivered, the channel delivers that part
+    /// and notifies the owner of the rest.
     async fn send_finally(&self, message: &OutboundMessage) -> Result<Receipt, SendError> {
         self.send(message).await
     }
@@ -141,7 +141,7 @@ pub trait Channel: Send + Sync + 'static {
         std::future::pending::<()>().await;
     }
 
-    /// Ends the wait of [`SendError::Held`]: the owner wants those messages attempted at once.
+    /// Ends the wait of [`SendError::Held`], because the owner wants these messages attempted at once.
     fn release(&self) {}
 
     /// Returns the routes that an HTTP channel mounts on the gateway's server.
@@ -149,25 +149,25 @@ pub trait Channel: Send + Sync + 'static {
         None
     }
 
-    /// Returns the routes that callers with the gateway's token alone may use.
+    /// Returns the routes that accept only the gateway's own token.
     fn owner_routes(&self, _context: &ChannelContext) -> Option<axum::Router> {
         None
     }
 
-    /// Returns how long notes of a kind are kept after the last write; notes of other kinds are kept for ever.
+    /// Returns the kinds of notes that expire, each with its age limit since the last write. Notes of other kinds never expire.
     fn note_ages(&self) -> &[(&'static str, Duration)] {
         &[]
     }
 
-    /// Checks whether the channel works, without sending anything that the other side takes for a message. Each finding's
-    /// name is one word; the caller puts the channel's name before it.
+    /// Checks whether the channel works, and sends nothing that a recipient would take for a message. The name of each
+    /// finding is one word; the caller prefixes it with the channel's name.
     async fn test(&self) -> Vec<Finding> {
         Vec::new()
     }
 
-    /// Runs further checks for `channels test` of this channel alone, not for `doctor`: they take up to two minutes, or leave
-    /// a trace such as a mail to oneself.
-    async fn test_whole_way(&self) -> Vec<Finding> {
+    /// Runs the slow checks of `channels test` for this channel alone; `doctor` does not run them. They take up to two
+    /// minutes or leave a trace, such as a mail to the gateway's own mailbox.
+    async fn test_end_to_end(&self) -> Vec<Finding> {
         Vec::new()
     }
 }

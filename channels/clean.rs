@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// The length at which an unterminated control string counts as ended, in characters.
+/// The length in characters at which an unterminated control string counts as ended.
 const MAX_CONTROL_STRING: usize = 256;
 
 /// Returns `text` without escape sequences and control characters.
@@ -21,8 +21,8 @@ pub fn escape_newlines(text: &str) -> String {
     clean(text).replace('\n', "\\n")
 }
 
-/// Returns `json` with every display control in its strings written as `\uXXXX`: a parser reads the same data, and a
-/// terminal obeys nothing. JSON writers escape C0 alone.
+/// Returns `json` with every display control in its strings written as `\uXXXX`. A parser reads the same data, and the
+/// terminal interprets nothing. JSON writers escape only C0 controls.
 pub fn escape_json(json: &str) -> Cow<'_, str> {
     let is_left = |c: char| c != '\n' && is_display_control(c);
     if !json.contains(is_left) {
@@ -55,7 +55,7 @@ enum EscapeState {
     Escape,
     /// `ESC [ … letter`
     Sequence,
-    /// `ESC ] …` up to BEL, `ESC \` or a line's end; the number of characters so far.
+    /// `ESC ] …` up to BEL, `ESC \` or the end of the line; holds the number of characters so far.
     String(usize),
 }
 
@@ -77,7 +77,7 @@ impl Cleaner {
             (EscapeState::Escape, ' '..='/') => (EscapeState::Escape, false),
             (EscapeState::Sequence, '@'..='~') | (EscapeState::Escape, _) => (EscapeState::Text, false),
             (EscapeState::Sequence, c) if c.is_ascii() => (EscapeState::Sequence, false),
-            // No sequence holds such a character: the sequence was cut off.
+            // No sequence contains such a character, so the sequence was cut off.
             (EscapeState::Sequence, _) => (EscapeState::Text, true),
             (EscapeState::String(_), '\x07' | '\u{9c}') | (EscapeState::String(MAX_CONTROL_STRING..), _) => {
                 (EscapeState::Text, false)

@@ -4,15 +4,15 @@ use std::net::IpAddr;
 
 use crate::message::Trust;
 
-/// The address of the client behind a request: the peer of the connection, or what a trusted proxy reports. An IPv4
-/// address mapped into IPv6 is IPv4 here. The server puts it into each request's extensions; routes never read
-/// `X-Forwarded-For` themselves.
+/// The address of the client behind a request: the peer of the connection, or the address that a trusted proxy reports. An
+/// IPv4 address mapped into IPv6 is stored as IPv4. The server puts this value into the extensions of each request; routes
+/// never read `X-Forwarded-For` themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientAddr(pub IpAddr);
 
 impl ClientAddr {
-    /// Returns the key that limits count by: an IPv4 address, or the /64 network of an IPv6 address, which is what one
-    /// customer gets.
+    /// Returns the key for rate limits: an IPv4 address, or the /64 network of an IPv6 address, which is the usual
+    /// allocation of one customer.
     pub fn bucket(self) -> IpAddr {
         match self.0.to_canonical() {
             IpAddr::V4(address) => address.into(),
@@ -21,13 +21,13 @@ impl ClientAddr {
     }
 }
 
-/// The sender of the messages of an authenticated client. The server puts it into the extensions of each request behind the access check.
+/// The sender of an authenticated client's messages. The server puts it into the extensions of each request that passes the access check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientSender {
     /// `owner`, or `token:NAME`.
     pub id: String,
     pub trust: Trust,
-    /// The client may use only the sessions that it began.
+    /// The client may use only the sessions that it started.
     pub is_confined: bool,
 }
 

@@ -1,5 +1,4 @@
-//! Events of a running turn. They are not durable: the reply always arrives as an
-//! [`OutboundMessage`](crate::OutboundMessage), too.
+//! Events of a running turn. They are not durable; the reply always arrives as an [`OutboundMessage`](crate::OutboundMessage) too.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,20 +10,20 @@ use crate::message::SessionKey;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum TurnEvent {
-    /// The turn began to work on this message.
+    /// The turn starts to work on this message.
     Started,
     /// More of the model's reasoning.
     Thinking { delta: String },
     /// More of the model's answer.
     Text { delta: String },
-    /// The model calls a tool. The event is sent at once with the name, again under the same `id` with the arguments, and
-    /// perhaps once more when the tool starts.
+    /// The model calls a tool. The event arrives first with the name only, again under the same `id` with the arguments,
+    /// and perhaps once more when the tool starts.
     ToolCall {
         id: String,
         name: String,
-        /// Absent while they arrive. Arguments that are not JSON are a string with the text that the model wrote.
+        /// Absent until the arguments are complete. Arguments that are not JSON are a string with the model's text.
         arguments: Option<Value>,
-        /// The arguments are complete: distinguishes a call without arguments from one whose arguments are still to come.
+        /// The arguments are complete. This distinguishes a call without arguments from a call whose arguments have not arrived yet.
         #[serde(default)]
         args_complete: bool,
     },
@@ -38,11 +37,11 @@ pub enum TurnEvent {
         #[serde(default)]
         duration_ms: u64,
     },
-    /// The response starts again: the text and the incomplete calls that were streamed of it are void.
+    /// The response starts again. The text and the incomplete calls streamed from it are void.
     Restart,
-    /// The tokens of one model call, sent when its response is complete. `cached_tokens` are part of the input.
+    /// The tokens of one model call, sent when its response is complete. `input_tokens` includes `cached_tokens`.
     Usage { input_tokens: u64, output_tokens: u64, cached_tokens: u64 },
-    /// The turn ended; `reply` is the whole final text. The tokens are those of all its model calls.
+    /// The turn ended. `reply` is the complete final text; the token counts cover all model calls of the turn.
     Done {
         reply: String,
         input_tokens: u64,
@@ -51,7 +50,7 @@ pub enum TurnEvent {
         #[serde(default)]
         cost: Option<String>,
     },
-    /// The turn failed; `message` is the text for the user.
+    /// The turn failed. `message` is the text for the user.
     Error { message: String },
 }
 
@@ -70,7 +69,7 @@ pub struct SessionEvent {
 /// A source of turn events for streaming channels.
 pub trait EventSource: Send + Sync {
     /// Subscribes to the events of turns whose message came through `channel`. A receiver that falls behind loses events,
-    /// never the reply; dropping it unsubscribes.
+    /// but never the reply. Dropping the receiver unsubscribes.
     fn subscribe(&self, channel: &str) -> async_channel::Receiver<SessionEvent>;
 }
 
@@ -80,7 +79,7 @@ mod tests {
 
     use super::*;
 
-    /// What goes over the wire between two versions: fields that came later may be missing.
+    /// Two versions of the program may exchange events, so newer fields may be missing.
     #[test]
     fn events_have_a_stable_form() {
         let call = |arguments, args_complete| TurnEvent::ToolCall {

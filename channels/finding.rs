@@ -1,17 +1,17 @@
-//! Findings of checks, with their remedies.
+//! Findings of checks, with the steps that fix them.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// How severe a finding is, the worst last.
+/// The severity of a finding, the worst last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     Ok,
-    /// It works, and needs attention.
+    /// The checked thing works but needs attention.
     Warn,
-    /// It does not work.
+    /// The checked thing does not work.
     Fail,
 }
 
@@ -28,12 +28,12 @@ impl fmt::Display for Severity {
 /// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// What was checked: one word, or a word and a name (`provider openai`).
+    /// The name of the checked thing: one word, or a word and a name (`provider openai`).
     pub name: String,
     pub state: Severity,
-    /// The result on one line; never a secret.
+    /// The result in one line; never contains a secret.
     pub message: String,
-    /// The command or edit that fixes it; absent when nothing is wrong.
+    /// The command or edit that fixes the problem; absent if there is none.
     pub mend: Option<String>,
     /// The fix that was applied.
     pub fixed: Option<String>,

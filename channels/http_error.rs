@@ -1,4 +1,4 @@
-//! Error responses to HTTP callers, `{"error":{"code","message"}}`, of channels and of the server that mounts them.
+//! Error responses to HTTP callers, `{"error":{"code","message"}}`, for the channels and for the server that mounts their routes.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -46,12 +46,12 @@ impl HttpError {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", message)
     }
 
-    /// 429: a limit was reached; the caller may retry after `wait`.
+    /// Returns a 429: the caller reached a limit and may retry after `wait`.
     pub fn too_many(message: impl Into<Cow<'static, str>>, wait: Duration) -> Self {
         Self { retry_after: Some(wait), ..Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", message) }
     }
 
-    /// Turns the error into a response that closes the connection, since the rest of the input cannot be trusted.
+    /// Turns the error into a response that closes the connection, because the rest of the input is not trustworthy.
     pub fn closing(self) -> Response {
         let mut response = self.into_response();
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -60,7 +60,7 @@ impl HttpError {
 }
 
 impl From<Refusal> for HttpError {
-    /// Returns the response to a refusal by the inbox. Errors of the disk stay in the log.
+    /// Returns the response to a refusal by the inbox. Disk errors appear only in the log.
     fn from(refusal: Refusal) -> Self {
         let unavailable = StatusCode::SERVICE_UNAVAILABLE;
         let (status, code, wait) = match &refusal {
@@ -85,14 +85,14 @@ impl IntoResponse for HttpError {
         let mut response = (self.status, Json(body)).into_response();
         let headers = response.headers_mut();
         if let Some(wait) = self.retry_after {
-            // At least a second: zero would make callers spin.
+            // At least one second, since zero would make callers retry in a busy loop.
             let secs = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
             headers.insert(header::RETRY_AFTER, HeaderValue::from(secs.max(1)));
         }
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"daoyou\""));
         }
-        // For routes whose clients expect errors in another form.
+        // Routes whose clients expect another error format read the error from here.
         response.extensions_mut().insert(self);
         response
     }

@@ -5,12 +5,12 @@ use std::sync::Mutex;
 use jiff::Timestamp;
 use uuid::{ContextV7, Uuid};
 
-/// Keeps identifiers in order within one millisecond, and while the clock goes back.
+/// Keeps ids in order within one millisecond, and while the clock goes back.
 static CONTEXT: Mutex<ContextV7> = Mutex::new(ContextV7::new());
 
 /// Returns a new UUID of version 7 for the current time.
 ///
-/// `Uuid::now_v7` panics when the clock shows a time before 1970; here such a time counts as the first moment of 1970.
+/// `Uuid::now_v7` panics if the clock shows a time before 1970. Here such a time counts as the start of 1970.
 pub fn new_id() -> Uuid {
     id_at(Timestamp::now())
 }

@@ -1,4 +1,4 @@
-//! The interface through which a channel hands over received messages.
+//! The interface through which a channel hands received messages to the gateway.
 
 use std::time::Duration;
 
@@ -9,31 +9,31 @@ use uuid::Uuid;
 
 use crate::message::{ErrorInfo, InboundMessage, OutboundMessage, SessionKey};
 
-/// The position up to which a channel has read a source, stored in the same commit as the message found there.
+/// The position up to which a channel has read a source. It is stored in the same commit as the message found at that position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor {
     pub channel: String,
-    /// Which of the channel's sources, e.g. a mailbox.
+    /// The source within the channel, e.g. a mailbox.
     pub source: String,
     /// The position in the channel's own notation, e.g. `UIDVALIDITY:UID`.
     pub position: String,
 }
 
-/// State that a channel needs after a restart, found by kind and key. The newest value counts.
+/// A piece of state that a channel needs after a restart, addressed by kind and key. The newest value counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     pub channel: String,
-    /// The subject in one word, e.g. `thread`.
+    /// The kind of state in one word, e.g. `thread`.
     pub kind: &'static str,
     pub key: String,
     pub value: String,
 }
 
-/// A note as it was stored.
+/// A note as read from the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredNote {
     pub value: String,
-    /// When it was last written.
+    /// The time of the last write.
     pub at: Timestamp,
 }
 
@@ -42,7 +42,7 @@ pub struct StoredNote {
 pub struct AcceptExtras {
     pub cursor: Option<Cursor>,
     pub notes: Vec<Note>,
-    /// A notice to the owner in Markdown. It goes where `owner.notify` says, else to the log alone.
+    /// A notice to the owner in Markdown. It goes to the target of `owner.notify`; without one, only to the log.
     pub notice: Option<String>,
 }
 
@@ -56,14 +56,14 @@ impl From<Cursor> for AcceptExtras {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "lowercase")]
 pub enum Acceptance {
-    /// The message will be answered, whatever happens to this process.
+    /// The message will be answered, even if this process crashes.
     Accepted { id: Uuid, session: SessionKey },
-    /// A message with the same `(channel, external_id)` was accepted before, as `id`.
+    /// A message with the same `(channel, external_id)` was accepted earlier, as `id`.
     Duplicate { id: Uuid, session: SessionKey, reply: Option<Reply> },
 }
 
 impl Acceptance {
-    /// Returns the id of the message in the store; for a duplicate, of the first one.
+    /// Returns the id of the message in the store. For a duplicate, it is the id of the first message.
     pub fn id(&self) -> Uuid {
         match self {
             Self::Accepted { id, .. } | Self::Duplicate { id, .. } => *id,
@@ -71,25 +71,25 @@ impl Acceptance {
     }
 }
 
-/// Why a message was not accepted. The sender may send it again.
+/// The reason why the inbox did not accept a message. The sender may send the message again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// HTTP 429.
+    /// The session has too many waiting messages: HTTP 429.
     #[error("session {session} already has {waiting} messages waiting; try again later")]
     SessionFull { session: SessionKey, waiting: usize, retry_after: Duration },
-    /// HTTP 503.
+    /// The inbox has too many waiting messages: HTTP 503.
     #[error("the gateway already has {waiting} messages waiting; try again later")]
     InboxFull { waiting: usize, retry_after: Duration },
-    /// HTTP 503: too many replies of this channel are undelivered.
+    /// Too many replies of this channel are undelivered: HTTP 503.
     #[error("channel {channel} has {waiting} undelivered replies and takes no new messages until some are gone")]
     OutboxFull { channel: String, waiting: usize, retry_after: Duration },
-    /// HTTP 503.
+    /// The gateway is shutting down: HTTP 503.
     #[error("the gateway is stopping; try again in a moment")]
     Draining { retry_after: Duration },
-    /// HTTP 422.
+    /// The message itself is invalid: HTTP 422.
     #[error("{0}")]
     Invalid(String),
-    /// HTTP 503: writing failed, or the store is closed.
+    /// Writing failed, or the store is closed: HTTP 503.
     #[error("the message could not be stored: {reason}")]
     Store { reason: String, retry_after: Duration },
 }
@@ -105,7 +105,7 @@ pub enum MessageStatus {
     Dead,
 }
 
-/// The answer to a message.
+/// The reply to a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reply {
     pub content: String,
@@ -113,7 +113,7 @@ pub struct Reply {
     pub error: Option<ErrorInfo>,
 }
 
-/// An accepted message as seen from outside.
+/// The state of an accepted message, for its sender.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageState {
     pub id: Uuid,
@@ -121,16 +121,16 @@ pub struct MessageState {
     pub status: MessageStatus,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply: Option<Reply>,
-    /// The notice that its sender got while it waits.
+    /// The notice that the sender got while the message waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notice: Option<String>,
-    /// It waits for the owner's approval of a call; `notice` says so.
+    /// The message waits until the owner approves a tool call; `notice` says so.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub awaits_approval: bool,
-    /// The question to its sender, whose answer it waits for.
+    /// The question to the sender that the turn waits on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
-    /// The message was an answer: it is done, and the reply will be that of this message.
+    /// The earlier message whose question this one answered. This message is then done, and the reply belongs to the earlier one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continues: Option<Uuid>,
 }
@@ -150,31 +150,30 @@ impl MessageState {
     }
 }
 
-/// A message that was delivered, as far as the other side confirmed it.
+/// A delivered message, as far as the other side confirmed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SentMessage {
-    /// It is a notice, and answers no message.
+    /// The message is a notice and not a reply.
     pub is_notice: bool,
 }
 
 /// Accepts messages. `accept` returns only when the message is on disk (`synchronous = FULL`).
 #[async_trait]
 pub trait Inbox: Send + Sync {
-    /// Accepts `message`, with `extras` in the same commit, also for a duplicate.
+    /// Accepts `message`. The same commit stores `extras`, also for a duplicate.
     async fn accept(&self, message: InboundMessage, extras: AcceptExtras) -> Result<Acceptance, Refusal>;
 
-    /// Accepts `message` and answers it without a turn and a model: one commit holds the message, its reply and
-    /// `extras`.
+    /// Accepts `message` and answers it without a turn or a model. One commit stores the message, its reply and `extras`.
     async fn answer(&self, message: InboundMessage, reply: String, extras: AcceptExtras)
     -> Result<Acceptance, Refusal>;
 
-    /// Stores `extras` without a message; if that moves a cursor, `reason` is stored with the position.
+    /// Stores `extras` without a message. If they move a cursor, `reason` is stored with the position.
     async fn skip(&self, extras: AcceptExtras, reason: &str) -> Result<(), Refusal>;
 
     /// Returns the newest note of `kind` and `key`.
     async fn note(&self, channel: &str, kind: &str, key: &str) -> Result<Option<StoredNote>, Refusal>;
 
-    /// Finds a delivered message of `channel` by its id in the outbox; `None` also while it is not delivered.
+    /// Finds a delivered message of `channel` by its id in the outbox. Returns `None` for an undelivered message too.
     async fn sent(&self, channel: &str, id: Uuid) -> Result<Option<SentMessage>, Refusal>;
 
     /// Returns the position up to which `channel` has read `source`.
@@ -183,14 +182,14 @@ pub trait Inbox: Send + Sync {
     /// Finds the state of a message of `channel` by its id in the store or by its sender's id.
     async fn state(&self, channel: &str, id: &str) -> Result<Option<MessageState>, Refusal>;
 
-    /// Waits until the message is done or dead, at most `limit`; returns its state then.
+    /// Waits until the message is done or dead, but at most for `limit`; then returns its state.
     async fn wait(&self, id: Uuid, limit: Duration) -> Result<Option<MessageState>, Refusal>;
 
-    /// Returns true if a message goes to the chat whose message its turn answers.
+    /// Returns true if `message` goes to the chat of the inbound message that its turn answers.
     async fn is_for_asker(&self, message: &OutboundMessage) -> Result<bool, Refusal> {
         let asked = self.state(&message.channel, &message.turn.to_string()).await?;
         let own = SessionKey::of_chat(&message.channel, &message.chat_id);
-        // A conversation of another channel is named by its key.
+        // The chat id is the whole session key if the conversation belongs to another channel.
         Ok(asked.is_some_and(|asked| asked.session == own || asked.session.as_str() == message.chat_id))
     }
 }

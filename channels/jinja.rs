@@ -1,4 +1,4 @@
-//! Finds the code in a Jinja template, for checks of templates that may use too much memory; and bounds what one renders.
+//! Finds the code in a Jinja template, to reject templates that may use too much memory, and limits the size of rendered output.
 
 use std::io::{self, ErrorKind, Write};
 
@@ -14,7 +14,7 @@ impl BoundedOutput {
         Self { bytes: Vec::new(), limit }
     }
 
-    /// Returns true if nothing more is accepted.
+    /// Returns true if the writer has reached its limit.
     pub fn is_full(&self) -> bool {
         self.bytes.len() >= self.limit
     }
@@ -41,7 +41,7 @@ impl Write for BoundedOutput {
 pub struct TemplateTag {
     /// A statement, `{% … %}`.
     pub is_statement: bool,
-    /// Its code; string literals are reduced to their quotes.
+    /// The code of the tag; string literals are reduced to their quotes.
     pub code: String,
 }
 
@@ -51,12 +51,12 @@ impl TemplateTag {
         self.code.split(|c: char| !is_of_word(c)).filter(|word| !word.is_empty())
     }
 
-    /// Returns true if a factor of a multiplication is not a literal number: a text could become as long as that value says.
+    /// Returns true if a factor of a multiplication is not a literal number, so that a repeated text could become arbitrarily long.
     pub fn multiplies_freely(&self) -> bool {
         let is_number = |word: &str| word.starts_with(|c: char| c.is_ascii_digit());
         let is_free = |(at, _): (usize, &str)| {
             let (before, after) = (self.code[..at].trim_end(), self.code[at + 1..].trim_start());
-            // Texts cannot be raised to a power.
+            // `**` is a power, which texts do not support.
             if before.ends_with('*') || after.starts_with('*') {
                 return false;
             }
@@ -76,8 +76,8 @@ fn is_of_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_' || c == '.'
 }
 
-/// Returns the tags of a template as minijinja reads it with the default delimiters. They may differ for a template that
-/// does not compile.
+/// Returns the tags of a template, as minijinja reads it with the default delimiters. For a template that does not compile,
+/// the result may differ.
 pub fn tags(source: &str) -> Vec<TemplateTag> {
     let mut tags = Vec::new();
     let mut rest = source;
@@ -98,7 +98,7 @@ pub fn tags(source: &str) -> Vec<TemplateTag> {
     tags
 }
 
-/// Finds the next opening delimiter; returns its second character and the text after it.
+/// Finds the next opening delimiter; returns its second character and the text after the delimiter.
 fn opened(text: &str) -> Option<(char, &str)> {
     text.match_indices('{').find_map(|(at, _)| {
         let behind = &text[at + 1..];
@@ -111,7 +111,7 @@ fn after<'t>(text: &'t str, mark: &str) -> &'t str {
     text.split_once(mark).map_or("", |(_, behind)| behind)
 }
 
-/// Returns the text after the tag that `inside` begins in, if the tag consists of `name` alone.
+/// Returns the text after the tag that `inside` starts with, if the tag consists of `name` alone.
 fn plain_tag<'t>(inside: &'t str, name: &str) -> Option<&'t str> {
     let name_on = inside.strip_prefix(['-', '+']).unwrap_or(inside).trim_ascii_start().strip_prefix(name)?;
     let end = name_on.trim_ascii_start();
@@ -122,7 +122,7 @@ fn after_raw(text: &str) -> &str {
     text.match_indices("{%").find_map(|(at, mark)| plain_tag(&text[at + mark.len()..], "endraw")).unwrap_or_default()
 }
 
-/// Returns the code up to its closing delimiter, and the text after that.
+/// Returns the code up to its closing delimiter, and the text after that delimiter.
 fn code_of<'t>(inside: &'t str, end: &str) -> (String, &'t str) {
     let mut code = String::new();
     let (mut open, mut at) = (0_i64, 0);
@@ -145,7 +145,7 @@ fn code_of<'t>(inside: &'t str, end: &str) -> (String, &'t str) {
     (code, "")
 }
 
-/// Returns the length in bytes up to and including the quote that ends a string.
+/// Returns the length in bytes of the rest of a string literal, including the closing quote.
 fn length_of_quoted(text: &str, quote: char) -> usize {
     let mut is_escaped = false;
     for (at, c) in text.char_indices() {

@@ -1,7 +1,8 @@
 //! Reads JSON from outside unambiguously.
 //!
 //! RFC 8259 does not define the meaning of an object with a duplicate key, and programs differ: most take the last value,
-//! some the first. Two programs could read different things in the same signed body. Therefore such bodies are refused.
+//! some the first. Two programs could therefore read different things in the same signed body, so this module rejects such
+//! bodies.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -12,19 +13,19 @@ use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, MapAcces
 /// The most characters of a key that an error shows.
 const SHOWN_CHARS: usize = 64;
 
-/// Reads `text` as JSON in which no object, at any depth, has a key twice.
+/// Parses `text` as JSON and rejects an object, at any depth, with a duplicate key.
 ///
 /// # Errors
-/// `text` is not JSON, not what `T` takes, or an object has a key twice; the error names the key, its object and the line.
+/// `text` is not JSON, does not match `T`, or has a duplicate key; the error names the key, its object and the line.
 pub fn from_str<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
     check_keys(text)?;
     serde_json::from_str(text)
 }
 
-/// Checks that `text` is JSON in which no object, at any depth, has a key twice.
+/// Checks that `text` is JSON without duplicate keys at any depth.
 ///
 /// # Errors
-/// It is not JSON, or has a duplicate key; the error names the key, its object and the line.
+/// `text` is not JSON, or has a duplicate key; the error names the key, its object and the line.
 pub fn check_keys(text: &str) -> serde_json::Result<()> {
     let mut json = serde_json::Deserializer::from_str(text);
     UniqueKeys(JsonPath::Root).deserialize(&mut json)?;
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_key_in_two_objects_is_no_key_twice() {
+    fn the_same_key_in_two_objects_is_not_a_duplicate() {
         let text = r#" {"a":{"a":[{"a":null},{"a":true}]},"b":{"a":-1.5e3},"A":"a\n","c":18446744073709551615} "#;
         let expected = json!({
             "a": {"a": [{"a": null}, {"a": true}]}, "b": {"a": -1500.0}, "A": "a\n", "c": u64::MAX,

@@ -1,7 +1,7 @@
 //! The channels of daoyou, and what they share.
 //!
-//! This package does not depend on the agent: a channel turns received input into an [`InboundMessage`], hands it to the
-//! [`Inbox`], which returns only when the message is on disk, and delivers each [`OutboundMessage`].
+//! This package does not depend on the agent. A channel turns received input into an [`InboundMessage`] and hands it to the
+//! [`Inbox`], which returns only when the message is on disk. A channel also delivers each [`OutboundMessage`].
 //! Modules in reading order: the messages, the traits, shared helpers, then one folder for each channel.
 
 pub mod message;

@@ -1,4 +1,4 @@
-//! The two messages that cross the bus: one that a channel received, and one that it delivers.
+//! The two messages that cross the bus: [`InboundMessage`], which a channel received, and [`OutboundMessage`], which a channel delivers.
 
 use std::fmt;
 
@@ -9,8 +9,8 @@ use uuid::Uuid;
 
 use crate::ids::new_id;
 
-/// The key of a conversation: `channel:chat_id` unless the message names another. Messages of a session are answered in the
-/// order of acceptance.
+/// The key of a session: `channel:chat_id` unless the message names another. The agent answers the messages of a session in
+/// the order of acceptance.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SessionKey(String);
@@ -21,7 +21,7 @@ impl SessionKey {
         Self(format!("{channel}:{chat_id}"))
     }
 
-    /// Returns the key as written, `channel:rest`.
+    /// Returns the key in its written form, `channel:rest`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -58,7 +58,7 @@ pub enum Trust {
 }
 
 impl Trust {
-    /// Returns the word in the store.
+    /// Returns the word that the store uses for this level.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Owner => "owner",
@@ -67,7 +67,7 @@ impl Trust {
         }
     }
 
-    /// Returns a number that is higher for more trust.
+    /// Returns a rank for comparisons: more trust has a higher rank.
     pub fn rank(self) -> u8 {
         match self {
             Self::Untrusted => 0,
@@ -76,7 +76,7 @@ impl Trust {
         }
     }
 
-    /// Parses the word in the store; an unknown one is the least trusted.
+    /// Parses the store's word. An unknown word means the lowest trust.
     pub fn parse(word: &str) -> Self {
         match word {
             "owner" => Self::Owner,
@@ -86,19 +86,19 @@ impl Trust {
     }
 }
 
-/// A file that came with a message or goes with one. Its bytes are synced to disk before the message is accepted.
+/// A file that arrived with a message or is sent with one. Its bytes are synced to disk before the message is accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attachment {
-    /// The name to show.
+    /// The name for display.
     pub name: String,
-    /// The path of the bytes, relative to the workspace.
+    /// The path of the file, relative to the workspace.
     pub path: String,
     /// Media type, e.g. `image/png`.
     pub media_type: String,
     /// Size in bytes.
     pub size: u64,
-    /// The SHA-256 of the bytes in hexadecimal, for a file that goes with a message: a copy is sent
-    /// (`OutgoingFiles`). Empty for a file that came with a message.
+    /// The SHA-256 of the bytes in hexadecimal, for a file that is sent: the channel sends the copy in `OutgoingFiles`.
+    /// Empty for a file that arrived with a message.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub digest: String,
 }
@@ -108,35 +108,35 @@ pub struct Attachment {
 pub struct InboundMessage {
     /// The channel's name: `cli`, `email`, `webhook:NAME`.
     pub channel: String,
-    /// The id the sender's side gave it; the same `(channel, external_id)` twice is one message. `None` where the
-    /// channel has no ids: then each one is new.
+    /// The id that the sender's side assigned. Two messages with the same `(channel, external_id)` are one message. `None`
+    /// if the channel has no ids; then every message is new.
     pub external_id: Option<String>,
-    /// The conversation on that channel; replies go there.
+    /// The conversation on that channel, which also receives the replies.
     pub chat_id: String,
-    /// Who wrote it, in the channel's own terms.
+    /// The author, named in the channel's own terms.
     pub sender: String,
     pub trust: Trust,
     /// The text.
     pub content: String,
     #[serde(default)]
     pub attachments: Vec<Attachment>,
-    /// What else the channel needs again when it sends the reply. Nothing here changes what the turn does.
+    /// Further data that the channel needs to send the reply. It does not influence the turn.
     #[serde(default)]
     pub metadata: Map<String, Value>,
-    /// What the channel, never the sender, sets for the turn.
+    /// The settings of the turn. The channel sets them; the sender cannot.
     #[serde(default)]
     pub settings: TurnSettings,
-    /// What goes along with each message that the turn sends.
+    /// The context of each message that the turn sends.
     #[serde(default)]
     pub reply: OutboundContext,
     pub received_at: Timestamp,
-    /// Overrides the session `channel:chat_id`.
+    /// Replaces the default session `channel:chat_id`.
     #[serde(default)]
     pub session: Option<SessionKey>,
 }
 
 impl InboundMessage {
-    /// Creates a plain text message that arrived now.
+    /// Creates a plain text message that arrives now.
     pub fn text(channel: &str, chat_id: &str, sender: &str, trust: Trust, content: impl Into<String>) -> Self {
         Self {
             channel: channel.to_owned(),
@@ -154,88 +154,88 @@ impl InboundMessage {
         }
     }
 
-    /// Returns the session of this message.
+    /// Returns the key of this message's session.
     pub fn session_key(&self) -> SessionKey {
         self.session.clone().unwrap_or_else(|| SessionKey::of_chat(&self.channel, &self.chat_id))
     }
 }
 
-/// What a channel sets for a message's turn: the owner's configuration for it, and facts beside the sender's words.
+/// The settings that a channel gives to a message's turn: the owner's configuration, and facts about the message besides its text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnSettings {
-    /// `PROVIDER/MODEL` that was asked for with this very message; it precedes the session's choice and `model`.
+    /// `PROVIDER/MODEL` that was requested with this message. It takes precedence over the session's choice and over `model`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requested_model: Option<String>,
-    /// `PROVIDER/MODEL` of the channel; absent is the agent's own.
+    /// `PROVIDER/MODEL` of the channel; `None` for the agent's own model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Instructions that go along with the message and are none of its sender's words.
+    /// Instructions that accompany the message and do not come from its sender.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-    /// Instructions of the program through which the sender writes.
+    /// Instructions of the program that the sender writes with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sender_prompt: Option<String>,
-    /// What was said before, in a conversation that the sender's program keeps and the session does not have.
+    /// The earlier conversation, if the sender's program keeps it and the session does not have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub history: Option<String>,
-    /// What the model is to know of the message beside its words, one line each: a mail's subject, what was cut off.
+    /// Facts about the message for the model, one line each: the subject of a mail, or what was cut off.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub about: Vec<String>,
-    /// The model is given nothing of what was said in the session before.
+    /// The model gets nothing of the session's earlier messages.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fresh: bool,
-    /// The tools that the turn has, by name; absent is all.
+    /// The names of the tools that the turn may use; `None` for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
-    /// The agent that answers, by name; absent is that of the session or the chat.
+    /// The name of the agent that answers; `None` for the agent of the session or the chat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// The agents that this one works for, whose limits hold as well.
+    /// The agents that the answering agent works for. Their limits apply too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub within: Vec<String>,
-    /// How far the turn may go; absent is as far as any.
+    /// The limits of the turn; `None` for the usual ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bounds: Option<TurnBounds>,
 }
 
-/// Limits of one turn, where they are lower than the usual ones.
+/// The limits of one turn, where they are lower than the usual ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnBounds {
-    /// Responses with tool calls.
+    /// The number of responses with tool calls.
     pub iterations: u32,
-    /// Tokens of all responses together.
+    /// The tokens of all responses together.
     pub tokens: u64,
-    /// Active time, in milliseconds.
+    /// The active time, in milliseconds.
     pub timeout_ms: u64,
 }
 
 impl TurnSettings {
-    /// Returns true if nothing is set.
+    /// Returns true if no setting differs from its default.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// What a delivered message is about, for channels that show or treat it differently.
+/// The context of an outbound message, for channels that show some messages differently.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OutboundContext {
-    /// Name of the scheduled job that the message comes from.
+    /// The name of the scheduled job that sends the message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// Subject line of a message that answers none, for channels that have subjects.
+    /// The subject line of a message that is not a reply, for channels with subjects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
-    /// Set on a message that is no answer but reports a state: its name, e.g. `waiting`.
+    /// The name of the state that the message reports, e.g. `waiting`. Set on a notice, which is not a reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notice: Option<String>,
     /// The turn waits for an answer to this message.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_question: bool,
-    /// Every open terminal shows it.
+    /// Every open terminal shows the message.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_for_all_terminals: bool,
-    /// Whoever wrote the message fetches the reply by its id; without a terminal it counts as delivered.
+    /// The sender of the inbound message fetches the reply by its id. Therefore the reply counts as delivered even without a terminal.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_picked_up: bool,
 }
@@ -246,7 +246,7 @@ impl OutboundContext {
         *self == Self::default()
     }
 
-    /// Returns the context of a message that reports a state.
+    /// Returns the context of a notice, which reports the state `name`.
     #[must_use]
     pub fn notice(mut self, name: &str) -> Self {
         self.notice = Some(name.to_owned());
@@ -254,7 +254,7 @@ impl OutboundContext {
     }
 }
 
-/// The machine-readable reason why a turn failed.
+/// The machine-readable reason for a failed turn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorInfo {
     /// A stable word, e.g. `llm_timeout`, `interrupted`.
@@ -264,34 +264,34 @@ pub struct ErrorInfo {
 /// A message to deliver: a reply, a tool's message, or a notice.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutboundMessage {
-    /// The same for every delivery attempt; a receiver that stores ids drops a second copy.
+    /// The same for every delivery attempt. A receiver that stores ids drops a second copy.
     pub id: Uuid,
     /// The turn that produced it.
     pub turn: Uuid,
     pub channel: String,
     pub chat_id: String,
     pub session: SessionKey,
-    /// Text, Markdown.
+    /// The text, in Markdown.
     pub content: String,
-    /// The accepted message that this answers: its id in the store.
+    /// The id in the store of the accepted message that this one answers.
     #[serde(default)]
     pub in_reply_to: Option<Uuid>,
     #[serde(default)]
     pub attachments: Vec<Attachment>,
-    /// The channel's metadata of the message that this answers.
+    /// The channel's metadata of the answered message.
     #[serde(default)]
     pub metadata: Map<String, Value>,
     #[serde(default)]
     pub context: OutboundContext,
-    /// Set if the turn failed; `content` then tells the user.
+    /// Set if the turn failed. `content` then explains the failure to the user.
     #[serde(default)]
     pub error: Option<ErrorInfo>,
-    /// When the message was put into the outbox.
+    /// The time at which the message entered the outbox.
     pub created_at: Timestamp,
 }
 
 impl OutboundMessage {
-    /// Creates a plain message of now, in the chat's own session, that answers none.
+    /// Creates a plain message with the current time, in the chat's own session. It answers no other message.
     pub fn text(channel: &str, chat_id: &str, content: impl Into<String>) -> Self {
         Self {
             id: new_id(),

@@ -1,5 +1,5 @@
-//! Copies of the files that go with messages, made outside the workspace when the message is written, so that changes in
-//! the workspace before the delivery do not change what is sent.
+//! Copies of the files that are sent with messages. The copy is made outside the workspace when the message is written, so
+//! that later changes in the workspace do not alter the delivery.
 
 use std::collections::HashSet;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -14,24 +14,24 @@ use uuid::Uuid;
 use crate::message::Attachment;
 use crate::text::sha256_hex;
 
-/// The folder of the copies in a gateway's home.
+/// The folder of the copies in the gateway's home.
 pub const FOLDER: &str = "outgoing";
-/// The suffix of a copy that is being written.
+/// The suffix of an unfinished copy.
 const DRAFT: &str = ".part";
 
-/// The folder of the copies, each named by the SHA-256 of its bytes. Its functions block.
+/// The folder of the copies. Each copy is named by the SHA-256 of its bytes. The functions block.
 #[derive(Clone, Debug)]
 pub struct OutgoingFiles {
     folder: PathBuf,
 }
 
 impl OutgoingFiles {
-    /// Returns the folder of the gateway with this home.
+    /// Returns the folder of copies in the gateway home `home`.
     pub fn of_home(home: &Path) -> Self {
         Self { folder: home.join(FOLDER) }
     }
 
-    /// Stores a copy of `bytes`, on disk when this returns. Returns its digest for [`Attachment::digest`].
+    /// Stores a copy of `bytes`, which is on disk when this returns. Returns the digest for [`Attachment::digest`].
     ///
     /// # Errors
     /// Writing fails.
@@ -40,7 +40,7 @@ impl OutgoingFiles {
         let digest = digest_of(bytes);
         let path = self.folder.join(&digest);
         if self.read(&path, &digest, bytes.len() as u64).is_ok() {
-            // `sweep` counts the age from the last use.
+            // `sweep` measures the age since the last use.
             OpenOptions::new().write(true).open(&path)?.set_modified(SystemTime::now())?;
             return Ok(digest);
         }
@@ -49,7 +49,7 @@ impl OutgoingFiles {
         let written =
             file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| std::fs::rename(&draft, &path));
         if let Err(error) = written {
-            // The write error matters; `sweep` removes the rest.
+            // The caller needs the write error; `sweep` removes the unfinished copy.
             drop(std::fs::remove_file(&draft));
             return Err(error);
         }
@@ -57,10 +57,10 @@ impl OutgoingFiles {
         Ok(digest)
     }
 
-    /// Reads the copy for an attachment.
+    /// Reads the copy of an attachment.
     ///
     /// # Errors
-    /// There is none, it is larger than `limit` bytes, or its bytes do not match its digest.
+    /// The copy is missing, is larger than `limit` bytes, or does not match its digest.
     pub fn load(&self, attachment: &Attachment, limit: u64) -> io::Result<Vec<u8>> {
         let digest = attachment.digest.as_str();
         let is_digest = digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -89,7 +89,7 @@ impl OutgoingFiles {
         Ok(bytes)
     }
 
-    /// Removes copies that are not `in_use` and were last used longer than `age` ago. Returns their number.
+    /// Removes the copies that are not `in_use` and were last used longer than `age` ago. Returns their number.
     ///
     /// # Errors
     /// The folder cannot be read or changed.
@@ -105,7 +105,7 @@ impl OutgoingFiles {
             if entry.file_name().to_str().is_some_and(|name| in_use.contains(name)) {
                 continue;
             }
-            // After the clock was set back a file may have a time in the future; it is kept until that time has passed.
+            // After the clock was set back, the modification time may be in the future. Such a file counts as just used until that time.
             let unused = entry.metadata()?.modified()?.elapsed().unwrap_or_default();
             if unused >= age {
                 std::fs::remove_file(entry.path())?;
@@ -116,7 +116,7 @@ impl OutgoingFiles {
     }
 }
 
-/// Returns what [`Attachment::digest`] is for these bytes.
+/// Returns the value of [`Attachment::digest`] for these bytes.
 pub fn digest_of(bytes: &[u8]) -> String {
     sha256_hex(&[bytes])
 }
@@ -147,7 +147,7 @@ mod tests {
         }
         assert_eq!(files.sweep(&HashSet::from([digest.clone()]), Duration::ZERO).unwrap(), 0);
         assert_eq!(files.sweep(&HashSet::new(), Duration::from_secs(60)).unwrap(), 0);
-        // A damaged copy is not sent, and is replaced when the same bytes come again.
+        // A damaged copy is not sent, and the same bytes replace it later.
         std::fs::write(&path, "two").unwrap();
         assert!(files.load(&attachment(&digest), 3).is_err());
         assert_eq!(files.keep(b"one").unwrap(), digest);

@@ -1,8 +1,8 @@
-//! The one rate limiter for all limits that live in memory.
+//! The rate limiter for all limits that are kept in memory.
 //!
-//! Own code because the crate `governor` cannot ask without counting (a webhook asks before it reads a body, and counts
-//! when the signature is right), keep "no more than so many in any minute" (model calls, wrong tokens), or take back a
-//! reservation that is not used.
+//! Own code because the crate `governor` lacks three things: a check without counting (a webhook checks before it reads a
+//! body and counts only when the signature is right), a sliding window ("no more than so many in any minute", for model
+//! calls and wrong tokens), and the return of an unused reservation.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -11,23 +11,23 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// How many events are allowed in how much time.
+/// The number of events allowed within a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quota {
-    /// `count` at once, then one more each `period / count`: the generic cell rate algorithm (ITU-T I.371). Needs one
-    /// timestamp a key, whatever the count.
+    /// `count` at once, then one more each `period / count`: the generic cell rate algorithm (ITU-T I.371). It needs one
+    /// timestamp for each key, whatever `count` is.
     Steady { count: u32, period: Duration },
-    /// `count` in any stretch of `period`. Needs a timestamp for each event of the last period.
+    /// `count` in any interval of length `period`. It needs a timestamp for each event of the last period.
     Window { count: u32, period: Duration },
 }
 
-/// From this number of keys on, those without recent events are forgotten, ...
+/// The number of keys from which on idle keys are removed.
 const SWEEP_FROM: usize = 1_000;
-/// ... at most once in this time.
+/// The shortest time between two removals of idle keys.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Counts events by key and tells how long the next one has to wait. It keeps at most `max_keys` counts: keys without
-/// recent events are forgotten, and the keys that still do not fit share one count.
+/// Counts events by key and computes how long the next event has to wait. It keeps at most `max_keys` counts: it removes
+/// keys without recent events, and the keys that still do not fit share one count.
 #[derive(Debug)]
 pub struct RateLimiter<K = ()> {
     max_keys: usize,
@@ -36,18 +36,18 @@ pub struct RateLimiter<K = ()> {
 
 #[derive(Debug)]
 struct RateLimiterState<K> {
-    /// `None` is the count that keys share which do not fit.
+    /// The key `None` holds the shared count of the keys that do not fit.
     usages: HashMap<Option<K>, RecentEvents>,
-    /// When idle keys were last forgotten.
+    /// The last removal of idle keys.
     swept: Option<Instant>,
 }
 
-/// The recent events of one key, in order: for a window, the times at which each one leaves it; for a steady quota, the
-/// one time at which all events would be over if they had come evenly.
+/// The recent events of one key, in order. For a window: the time at which each event leaves it. For a steady quota: the
+/// one time at which all events would have ended if they had come evenly spaced.
 #[derive(Debug, Default)]
 struct RecentEvents(VecDeque<Instant>);
 
-/// A counted event that has not happened yet. Dropped before [`Reservation::commit`], it is not counted any more.
+/// A counted event that has not happened yet. Dropping it before [`Reservation::commit`] removes it from the count.
 #[derive(Debug)]
 pub struct Reservation<'a, K: Eq + Hash = ()> {
     limiter: &'a RateLimiter<K>,
@@ -63,10 +63,10 @@ impl<K: Clone + Eq + Hash> RateLimiter<K> {
         Self { max_keys, state: Mutex::new(RateLimiterState { usages: HashMap::new(), swept: None }) }
     }
 
-    /// Tells whether one more event of `key` is allowed now, without counting it.
+    /// Checks whether one more event of `key` is allowed now, without counting it.
     ///
     /// # Errors
-    /// The time until one more is allowed.
+    /// The time until one more event is allowed.
     pub fn check(&self, key: &K, quota: Quota) -> Result<(), Duration> {
         let now = Instant::now();
         let mut state = self.state.lock();
@@ -77,7 +77,7 @@ impl<K: Clone + Eq + Hash> RateLimiter<K> {
     /// Counts an event of `key` if it is allowed now.
     ///
     /// # Errors
-    /// The time until one more is allowed; the event is not counted.
+    /// The time until one more event is allowed; the event is not counted.
     pub fn take(&self, key: &K, quota: Quota) -> Result<(), Duration> {
         let now = Instant::now();
         let mut state = self.state.lock();
@@ -88,8 +88,8 @@ impl<K: Clone + Eq + Hash> RateLimiter<K> {
         Ok(())
     }
 
-    /// Reserves the next time at which an event of `key` is allowed; reservations are served in order. Returns `None`,
-    /// and reserves nothing, if that time is after `deadline`.
+    /// Reserves the earliest time at which an event of `key` is allowed. Reservations are served in order. If that time is
+    /// after `deadline`, reserves nothing and returns `None`.
     pub fn reserve(&self, key: &K, quota: Quota, deadline: Instant) -> Option<Reservation<'_, K>> {
         let now = Instant::now();
         let mut state = self.state.lock();
@@ -105,20 +105,20 @@ impl<K: Clone + Eq + Hash> RateLimiter<K> {
 }
 
 impl<K> RateLimiter<K> {
-    /// Returns the number of counts that are kept.
+    /// Returns the number of stored counts.
     pub fn key_count(&self) -> usize {
         self.state.lock().usages.len()
     }
 }
 
 impl<K: Clone + Eq + Hash> RateLimiterState<K> {
-    /// Returns the key that events of `key` are counted by.
+    /// Returns the key under which events of `key` are counted.
     fn slot(&mut self, key: &K, max_keys: usize, now: Instant) -> Option<K> {
         let key = Some(key.clone());
         if self.usages.contains_key(&key) {
             return key;
         }
-        // One count is left for the keys that do not fit.
+        // The last slot is reserved for the shared count.
         let max = max_keys.saturating_sub(1);
         let is_recent = |swept: Instant| now.saturating_duration_since(swept) < SWEEP_INTERVAL;
         if self.usages.len() >= max.min(SWEEP_FROM) && !self.swept.is_some_and(is_recent) {
@@ -130,7 +130,7 @@ impl<K: Clone + Eq + Hash> RateLimiterState<K> {
 }
 
 impl<K: Eq + Hash> Reservation<'_, K> {
-    /// Counts the event as one that happens now, which is at `time` or later.
+    /// Counts the event as happening now, which is at `time` or later.
     pub fn commit(mut self) {
         self.is_committed = true;
         let mut state = self.limiter.state.lock();
@@ -151,14 +151,14 @@ impl<K: Eq + Hash> Drop for Reservation<'_, K> {
 }
 
 impl Quota {
-    /// What an event adds to the time of a steady quota.
+    /// Returns the time that one event adds under a steady quota.
     fn share(count: u32, period: Duration) -> Duration {
         period / count.max(1)
     }
 }
 
 impl RecentEvents {
-    /// Returns how long the next event has to wait from `now` on.
+    /// Returns how long the next event has to wait after `now`.
     fn wait(&self, quota: Quota, now: Instant) -> Duration {
         let last = self.0.back().map_or(Duration::ZERO, |end| end.saturating_duration_since(now));
         match quota {
@@ -166,13 +166,13 @@ impl RecentEvents {
             Quota::Window { count, period } => {
                 let count = usize::try_from(count.max(1)).unwrap_or(usize::MAX);
                 let free = self.0.len().checked_sub(count).map(|at| self.0[at].saturating_duration_since(now));
-                // Nobody overtakes, not even where the count was just raised.
+                // An event never overtakes an earlier reservation, not even just after the quota was raised.
                 free.unwrap_or_default().max(last.saturating_sub(period))
             }
         }
     }
 
-    /// Counts an event at `time`, and forgets what is over.
+    /// Counts an event at `time` and removes expired ones.
     fn add(&mut self, quota: Quota, time: Instant) {
         let now = Instant::now();
         self.0.retain(|end| *end > now);
@@ -188,7 +188,7 @@ impl RecentEvents {
         }
     }
 
-    /// Takes the event at `time` back.
+    /// Removes the event at `time` from the count.
     fn remove(&mut self, quota: Quota, time: Instant) {
         match quota {
             Quota::Steady { count, period } => {
@@ -231,7 +231,7 @@ mod tests {
         pass(1).await;
         let next = [limiter.check(&(), STEADY), limiter.take(&(), STEADY), limiter.check(&(), STEADY)];
         assert_eq!(next, [Ok(()), Ok(()), wait]);
-        // What is reserved and not used is there again.
+        // Dropping an unused reservation returns its slot.
         let reserved = limiter.reserve(&(), STEADY, Instant::now() + MINUTE).unwrap();
         assert_eq!(limiter.check(&(), STEADY), Err(Duration::from_secs(40)));
         drop(reserved);
@@ -242,14 +242,14 @@ mod tests {
     async fn no_minute_has_more_than_the_quota_and_nobody_overtakes() {
         let (start, limiter) = (Instant::now(), RateLimiter::new(1));
         let mut reservations = Vec::new();
-        // Asked at, given.
+        // The time of the request, and the reserved time.
         for (at, given) in [(0, 0), (10, 10), (20, 60), (20, 70), (65, 120), (300, 300), (300, 300), (300, 360)] {
             pass(at - start.elapsed().as_secs()).await;
             let reservation = limiter.reserve(&(), TWO, start + 100 * MINUTE).unwrap();
             assert_eq!((reservation.time - start).as_secs(), given, "at {at}");
             reservations.push(reservation);
         }
-        // Too late is not reserved, and what is not used is there again.
+        // A time after the deadline is not reserved, and an unused reservation returns its slot.
         let at = |seconds| start + Duration::from_secs(seconds);
         pass(1).await;
         assert!(limiter.reserve(&(), TWO, at(330)).is_none());

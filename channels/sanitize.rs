@@ -2,15 +2,15 @@
 
 use crate::text::one_line_without;
 
-/// Marker lines by which the HTML renderer tells the quote stripper about structure. They are private use characters,
-/// which [`sanitize_text`] removes from all input.
+/// Marker lines that describe the structure of a mail: the HTML renderer writes them and the quote stripper reads them.
+/// They are private use characters, which [`sanitize_text`] removes from all input.
 pub mod marker {
-    /// Begin of a quotation that ends at [`QUOTE_END`].
+    /// Start of a quotation that ends at [`QUOTE_END`].
     pub const QUOTE: char = '\u{f4d0}';
     pub const QUOTE_END: char = '\u{f4d1}';
-    /// Begin of history up to the end of the text.
+    /// Start of history that extends to the end of the text.
     pub const HISTORY: char = '\u{f4d2}';
-    /// Begin of a signature that ends at [`SIGNATURE_END`].
+    /// Start of a signature that ends at [`SIGNATURE_END`].
     pub const SIGNATURE: char = '\u{f4d3}';
     pub const SIGNATURE_END: char = '\u{f4d4}';
     pub const ALL: std::ops::RangeInclusive<char> = QUOTE..=SIGNATURE_END;
@@ -34,7 +34,7 @@ pub fn sanitize_text(text: &str) -> String {
             }
             '\n' | '\t' => out.push(c),
             '\u{2028}' | '\u{2029}' | '\u{85}' | '\u{b}' | '\u{c}' => out.push('\n'),
-            // These two display text in another order than it is written.
+            // These two override the display order of the text.
             '\u{202d}' | '\u{202e}' => {}
             c if c.is_control() || is_invisible(c) => {}
             c => out.push(c),
@@ -43,14 +43,14 @@ pub fn sanitize_text(text: &str) -> String {
     out
 }
 
-/// Cuts `text` to at most `max` bytes at a character boundary. Returns true if something was cut.
+/// Cuts `text` to at most `max` bytes at a character boundary. Returns true if it was longer.
 pub fn truncate(text: &mut String, max: usize) -> bool {
     let is_cut = text.len() > max;
     text.truncate(text.floor_char_boundary(max));
     is_cut
 }
 
-/// Zero width spaces, soft hyphens and the like, the invisible ASCII tags of plane 14, and our own markers.
+/// Returns true for zero width spaces, soft hyphens and the like, the invisible ASCII tags of plane 14, and our own markers.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{34f}' | '\u{200b}' | '\u{2060}'..='\u{2064}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
         || marker::ALL.contains(&c)

@@ -1,4 +1,4 @@
-//! Types of configuration values beyond TOML's own: durations, sizes and secrets; and the faults of a channel's settings.
+//! Types of configuration values that TOML lacks: durations, sizes and secrets. Also [`ChannelFault`], an invalid setting of a channel.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Serializes a type as the string of its `Display` and `FromStr`, and describes it as such in the JSON schema.
+/// Serializes a type as the string of its `Display` and `FromStr`, and describes it as a string in the JSON schema.
 macro_rules! string_setting {
     ($type:ident, $format:literal) => {
         impl serde::Serialize for $type {
@@ -60,7 +60,7 @@ impl From<Span> for Duration {
     }
 }
 
-/// Each unit and its milliseconds, the longest first.
+/// The units with their milliseconds, the longest first.
 const SPAN_UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 impl FromStr for Span {
@@ -112,7 +112,8 @@ string_setting!(Span, "duration");
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ByteSize(pub u64);
 
-/// Each unit and its bytes; the larger of a kind first, since `Display` of [`ByteSize`] picks the first that divides.
+/// The units with their bytes. Within each kind the larger comes first, since `Display` of [`ByteSize`] picks the first
+/// that divides the size.
 const SIZE_UNITS: [(&str, u64); 7] = [
     ("GB", 1_000_000_000),
     ("MB", 1_000_000),
@@ -146,12 +147,12 @@ impl fmt::Display for ByteSize {
 
 string_setting!(ByteSize, "size");
 
-/// An invalid setting of a channel.
+/// An invalid setting in a channel's section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelFault {
     /// The key in the channel's section.
     pub key: &'static str,
-    /// Other keys that cause this fault. While one of them is invalid, this fault may not be real.
+    /// The other keys that take part in this fault. While one of them is invalid, this fault may not be real.
     pub with: &'static [&'static str],
     pub wrong: String,
     pub allowed: String,
@@ -174,7 +175,7 @@ impl Secret {
 }
 
 impl PartialEq for Secret {
-    /// Compares settings. Input of callers must be compared in constant time instead.
+    /// Compares settings only. Compare input of callers in constant time instead.
     fn eq(&self, other: &Self) -> bool {
         self.expose() == other.expose()
     }

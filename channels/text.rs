@@ -4,7 +4,7 @@ use std::any::Any;
 
 use sha2::{Digest, Sha256};
 
-/// A language that the program reads and writes.
+/// A language that the program understands and writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Language {
     #[default]
@@ -12,12 +12,12 @@ pub enum Language {
     Zh,
 }
 
-/// Returns a text as one line: each run of white space and control characters becomes a space, and invisible marks go.
+/// Returns a text as one line: each run of white space and control characters becomes a space, and invisible marks are removed.
 pub fn one_line(text: &str) -> String {
     one_line_without(text, is_invisible)
 }
 
-/// Returns a text as one line like [`one_line`], without the characters that `is_removed` selects.
+/// Returns a text as one line like [`one_line`], and also removes the characters that `is_removed` selects.
 pub(crate) fn one_line_without(text: &str, is_removed: impl Fn(char) -> bool) -> String {
     let mut line = String::with_capacity(text.len());
     for c in text.chars().filter(|c| !is_removed(*c)) {
@@ -31,13 +31,13 @@ pub(crate) fn one_line_without(text: &str, is_removed: impl Fn(char) -> bool) ->
     line
 }
 
-/// Returns true for a mark that changes how a text looks and not what it says: of direction, byte order, zero width. The
-/// joiners stay visible: emoji and Indian scripts are made with them.
+/// Returns true for a mark that changes how a text looks but not its meaning: direction, byte order, zero width. Joiners
+/// are not included, because emoji and Indian scripts need them.
 pub fn is_invisible(c: char) -> bool {
     matches!(c, '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// Returns the beginning of a text, at most `max` characters long. The last one is `…` where something is cut off.
+/// Returns the beginning of a text, at most `max` characters long. If something is cut off, the last character is `…`.
 pub fn truncate(text: &str, max: usize) -> String {
     let mut ends = text.char_indices().map(|(at, _)| at).skip(max.saturating_sub(1));
     match (ends.next(), ends.next()) {
@@ -52,7 +52,7 @@ pub fn panic_message(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
-/// Formats bytes such as `1.2 GB`, with powers of 1,000 as in the configuration.
+/// Formats a size such as `1.2 GB`, with powers of 1,000 as in the configuration.
 pub fn format_size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KB", "MB", "GB", "TB", "PB"];
     if bytes < 1_000 {

@@ -1,8 +1,8 @@
-//! How far the sender of a message is trusted: one rule for all channels.
+//! Decides how far the sender of a message is trusted, by one rule for all channels.
 //!
-//! A channel tells what it knows of the author of a message ([`Author`]), the configuration tells the standing of that sender
-//! ([`SenderListing`]), and [`trust_of`] decides. Nothing else in the program grants trust; a turn and everything it starts has
-//! the trust of its message.
+//! A channel reports what it knows of the author of a message ([`Author`]), the configuration gives the sender's standing
+//! ([`SenderListing`]), and [`trust_of`] combines both. Nothing else in the program grants trust. A turn, and everything
+//! that it starts, has the trust of its message.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,16 +11,16 @@ use std::sync::Arc;
 use crate::allow::AllowList;
 use crate::message::Trust;
 
-/// What a channel knows of the author of one message.
+/// What a channel knows about the author of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Author {
     /// The owner: a person at the gateway's own terminal, a holder of its token, or the gateway on the owner's behalf.
     Owner,
-    /// A holder of the channel's secret, who wrote the text and named its sender.
+    /// A holder of the channel's secret, who wrote the text and chose the sender's name.
     Holder,
-    /// A sender whose name a service proves: GitHub, Slack, a mail server. Anybody may write through the service.
+    /// A sender whose name a service vouches for: GitHub, Slack, a mail server. Anybody may write through the service.
     Named,
-    /// An author without proof.
+    /// An author whose identity nothing proves.
     #[default]
     Unproven,
 }
@@ -38,8 +38,8 @@ pub enum SenderListing {
     Unlisted,
 }
 
-/// Decides how far the sender of a message is trusted. A `"*"` covers only holders of a secret, since a service may name
-/// anybody.
+/// Decides how far the sender of a message is trusted. A `"*"` covers only holders of a secret, because anybody may write
+/// through a service.
 pub fn trust_of(author: Author, standing: SenderListing) -> Trust {
     match (author, standing) {
         (Author::Owner, _) | (Author::Holder | Author::Named, SenderListing::Owner) => Trust::Owner,
@@ -57,7 +57,7 @@ pub fn trust_of(author: Author, standing: SenderListing) -> Trust {
 pub struct SenderLists {
     /// The owner's names on this channel, from `owner.identities`.
     pub owners: Vec<String>,
-    /// `trusted_from`.
+    /// The entries of the channel's `trusted_from`.
     pub trusted: AllowList,
 }
 
@@ -76,7 +76,7 @@ impl SenderLists {
     }
 }
 
-/// The lists of all channels, by channel name. A reload of the configuration replaces them while the channels run.
+/// The sender lists of all channels, by channel name. A reload of the configuration replaces them while the channels run.
 #[derive(Clone)]
 pub struct TrustLists(Arc<dyn Fn() -> Arc<HashMap<String, SenderLists>> + Send + Sync>);
 
@@ -87,17 +87,17 @@ impl TrustLists {
         Self::following(move || lists.clone())
     }
 
-    /// Creates lists that `current` returns anew for each message.
+    /// Creates lists that `current` supplies anew for each message.
     pub fn following(current: impl Fn() -> Arc<HashMap<String, SenderLists>> + Send + Sync + 'static) -> Self {
         Self(Arc::new(current))
     }
 
-    /// Creates the lists of one channel alone.
+    /// Creates lists for a single channel.
     pub fn of_one(channel: &str, lists: SenderLists) -> Self {
         Self::new(HashMap::from([(channel.to_owned(), lists)]))
     }
 
-    /// Returns the lists of a channel; a channel without lists trusts nobody.
+    /// Returns the lists of a channel. A channel without an entry trusts nobody.
     pub fn of(&self, channel: &str) -> SenderLists {
         (self.0)().get(channel).cloned().unwrap_or_default()
     }

@@ -15,7 +15,7 @@ use crate::metrics::CacheCounts;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CacheKey([u8; 32]);
 
-/// A cache of limited size; a surplus evicts the least recently used result.
+/// A cache of limited size that evicts the least recently used result when it is full.
 pub struct ResultCache<V> {
     entries: Moka<CacheKey, CacheEntry<V>>,
 }
@@ -23,13 +23,13 @@ pub struct ResultCache<V> {
 /// The result of a lookup.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CacheLookup<V, E> {
-    /// It was cached, or another caller computed it at the same time.
+    /// The result was cached, or another caller computed it at the same time.
     Cached(V),
-    /// This caller computed it.
+    /// This caller computed the result.
     Computed(V),
-    /// This caller failed to compute it.
+    /// This caller failed to compute the result.
     Failed(E),
-    /// Another caller computed it and does not share it: this caller must compute it without the cache.
+    /// Another caller's computation failed, or its result was not cached: this caller must compute its own result.
     Uncached,
 }
 
@@ -59,15 +59,16 @@ impl<V: Clone + Send + Sync + 'static> ResultCache<V> {
         Self::weighed(capacity, |_| 1)
     }
 
-    /// Creates a cache of at most `capacity` places, of which each result takes as many as `places` says.
+    /// Creates a cache in which a result takes as many places as `places` returns; all results together take at most
+    /// `capacity`.
     pub fn weighed(capacity: u64, places: impl Fn(&V) -> u32 + Send + Sync + 'static) -> Self {
         let entries = CacheBuilder::new(capacity).weigher(move |_, entry: &CacheEntry<V>| places(&entry.value));
         let entries = entries.eviction_policy(EvictionPolicy::lru()).expire_after(PerEntryExpiry).build();
         Self { entries }
     }
 
-    /// Returns the result under `key`, or computes it with `make` and caches it for `ttl` if `make` allows it. Callers with
-    /// the same key wait for the first one; if that one is dropped, the next one computes.
+    /// Returns the result under `key`, or computes it with `make` and caches it for `ttl` if `make` allows it. Callers with the
+    /// same key wait for the first caller. If the first caller's future is dropped, the next caller computes.
     pub async fn get_or<E>(
         &self,
         key: CacheKey,
@@ -98,14 +99,14 @@ impl<V: Clone + Send + Sync + 'static> ResultCache<V> {
             CacheLookup::Cached(_) => counts.hits.increment(),
             _ => counts.misses.increment(),
         }
-        // Expired results leave only when pending tasks run.
+        // The cache removes expired results only when its pending tasks run.
         self.entries.run_pending_tasks().await;
         counts.entries.set(i64::try_from(self.entries.entry_count()).unwrap_or(i64::MAX));
         found
     }
 }
 
-/// Whether a result may be cached.
+/// The decision whether a result may be cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cacheability {
     Store,
@@ -137,7 +138,7 @@ mod tests {
         CacheKey::of("test", &json!(n))
     }
 
-    async fn look(
+    async fn look_up(
         cache: &ResultCache<u32>,
         counts: &CacheCounts,
         n: u32,
@@ -183,7 +184,7 @@ mod tests {
             (2, Ok((21, Cacheability::Store)), CacheLookup::Computed(21)),
             (2, Err(7), CacheLookup::Cached(21)),
         ] {
-            assert_eq!(look(&cache, &counts, n, made).await, expected, "{n} {made:?}");
+            assert_eq!(look_up(&cache, &counts, n, made).await, expected, "{n} {made:?}");
         }
         assert_eq!((counts.hits.get(), counts.misses.get(), counts.entries.get()), (2, 4, 2));
     }
@@ -192,15 +193,15 @@ mod tests {
     async fn old_and_surplus_values_are_evicted() {
         let (cache, counts) = (ResultCache::new(3), CacheCounts::default());
         for n in 0..10 {
-            look(&cache, &counts, n, Ok((n, Cacheability::Store))).await;
+            look_up(&cache, &counts, n, Ok((n, Cacheability::Store))).await;
         }
         assert_eq!(counts.entries.get(), 3);
-        assert_eq!(look(&cache, &counts, 9, Ok((90, Cacheability::Store))).await, CacheLookup::Cached(9));
-        assert_eq!(look(&cache, &counts, 0, Ok((1, Cacheability::Store))).await, CacheLookup::Computed(1));
+        assert_eq!(look_up(&cache, &counts, 9, Ok((90, Cacheability::Store))).await, CacheLookup::Cached(9));
+        assert_eq!(look_up(&cache, &counts, 0, Ok((1, Cacheability::Store))).await, CacheLookup::Computed(1));
 
         let short = Duration::from_millis(1);
         let mut made = 0;
-        // The cache uses the real clock, so that the test polls it.
+        // The cache uses the real clock, so this test polls it.
         while made < 2 {
             let found = cache.get_or(key(100), short, &counts, async { Ok::<_, u32>((1, Cacheability::Store)) }).await;
             made += u32::from(matches!(found, CacheLookup::Computed(_)));

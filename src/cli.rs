@@ -458,7 +458,7 @@ mod tests {
             let mut examples = help.lines().skip(1).peekable();
             assert!(help.starts_with("Example") && examples.peek().is_some(), "{}: {help:?}", command.get_name());
             for example in examples {
-                // The rest is for the shell, or explains the example.
+                // Other parts are for the shell, or explain the example.
                 let ours = |piece: &&str| ["daoyou", "sudo daoyou"].iter().any(|name| piece.trim().starts_with(name));
                 let line = example.split(['|', '>', '<']).find(ours).unwrap_or_default().trim();
                 let line = line.split("    ").next().unwrap_or_default();

@@ -14,7 +14,7 @@ pub fn point(name: &str, detail: &str) {
     static STALL_PASSED: AtomicU64 = AtomicU64::new(0);
 
     if is_due(CRASH.as_deref(), name, detail, &CRASH_PASSED) {
-        // None of our code runs after this: no drop, no flush, as after a power failure of this process.
+        // As after a power failure, no code of this process runs any more: no drop, no flush.
         let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
         std::thread::park();
     }

@@ -17,17 +17,17 @@ pub mod modes;
 /// The number of random bytes in the token.
 const TOKEN_BYTES: usize = 32;
 
-/// A holder writes its pid right after it takes the lock, so a reader in between retries so often, with this pause.
+/// A holder writes its pid right after it takes the lock. A reader that finds no pid retries this many times, with this pause.
 const PID_ATTEMPTS: u32 = 10;
 const PID_WAIT: Duration = Duration::from_millis(20);
 
-/// The workspace's folder in the home if the configuration names no other.
+/// The workspace's folder in the home, unless the configuration names another.
 pub const WORKSPACE: &str = "workspace";
 
 /// The pause between attempts to take a held lock.
 const LOCK_WAIT: Duration = Duration::from_millis(20);
 
-/// A problem with the home, in one line that says what to do.
+/// A problem with the home; its one-line text includes the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum HomeError {
     #[error("there is no home: neither --home, nor DAOYOU_HOME, nor HOME is set")]
@@ -53,22 +53,22 @@ impl HomeError {
 /// Returns a new secret: 256 random bits in hexadecimal.
 ///
 /// # Errors
-/// The system gives no random numbers.
+/// The system provides no random numbers.
 pub fn new_secret() -> io::Result<Secret> {
     let mut bytes = [0; TOKEN_BYTES];
     getrandom::fill(&mut bytes)?;
     Ok(Secret::new(hex(&bytes)))
 }
 
-/// Returns true if an error says that nothing can be written for now: the disk is full or read-only.
+/// Returns true if an error means that nothing can be written at present: the disk is full or read-only.
 pub fn is_unwritable(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::ReadOnlyFilesystem)
 }
 
-/// Why the lock was not taken.
+/// The reason why the lock was not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Another process holds it. The pid is absent only if that process has not written it yet.
+    /// Another process holds the lock. The pid is absent only if that process has not written it yet.
     #[error("another gateway{} holds {}; stop it first, or choose another home with --home",
         pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default(), home.display())]
     Held { home: PathBuf, pid: Option<u32> },
@@ -76,7 +76,7 @@ pub enum LockError {
     Home(#[from] HomeError),
 }
 
-/// The folder, and the paths in it.
+/// The home folder, and the paths in it.
 #[derive(Clone, Debug)]
 pub struct Home {
     dir: PathBuf,
@@ -84,7 +84,7 @@ pub struct Home {
 }
 
 impl Home {
-    /// Locates the home without touching it: `dir` (the value of `--home`), else `$DAOYOU_HOME`, else `~/.daoyou`.
+    /// Locates the home without accessing it: `dir` (the value of `--home`), else `$DAOYOU_HOME`, else `~/.daoyou`.
     pub fn locate(dir: Option<PathBuf>) -> Result<Self, HomeError> {
         Self::choose(dir, std::env::var_os("DAOYOU_HOME").map(PathBuf::from), std::env::home_dir())
     }
@@ -109,8 +109,8 @@ impl Home {
         self.dir.join("daoyou.db")
     }
 
-    /// Returns the agent's own folder: the value of `agent.workspace` (`~/` is the user's folder, a relative path starts in the
-    /// home), else `workspace` in the home.
+    /// Returns the agent's own folder: the value of `agent.workspace` (`~/` is the user's folder, a relative path starts at the
+    /// home), or else `workspace` in the home.
     pub fn workspace(&self, configured: &str) -> PathBuf {
         match configured {
             "" => self.dir.join(WORKSPACE),
@@ -130,12 +130,12 @@ impl Home {
         self.dir.join("token")
     }
 
-    /// The file that says what each running turn does, for the next process.
+    /// Returns the path of the flight record, which tells the next process what each running turn was doing.
     pub fn flight(&self) -> PathBuf {
         self.dir.join("daoyou.flight")
     }
 
-    /// The input history of the terminal.
+    /// Returns the path of the terminal's input history.
     pub fn history(&self) -> PathBuf {
         self.dir.join("history")
     }
@@ -145,11 +145,11 @@ impl Home {
         &self.warnings
     }
 
-    /// Takes the home as [`Self::lock`] does. While another process holds it, retries for up to `patience`: a killed process
-    /// keeps its lock until the system has ended it, and a service manager restarts a service at once.
+    /// Takes the lock as [`Self::lock`] does. While another process holds it, retries for up to `patience`: a killed process keeps
+    /// its lock until the system has ended it, and a service manager restarts a service at once.
     ///
     /// # Errors
-    /// As [`Self::lock`].
+    /// The errors of [`Self::lock`].
     pub fn lock_within(&self, patience: Duration) -> Result<HomeLock, LockError> {
         let start = Instant::now();
         loop {
@@ -160,7 +160,7 @@ impl Home {
         }
     }
 
-    /// Takes the home for this process, until the lock is dropped or the process ends in any way.
+    /// Takes the lock of the home for this process, until the lock is dropped or the process ends in any way.
     pub fn lock(&self) -> Result<HomeLock, LockError> {
         let path = self.lock_file();
         let failed = |error| HomeError::Io {
@@ -180,7 +180,7 @@ impl Home {
             Err(TryLockError::Error(error)) => return Err(failed(error).into()),
         }
         match file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())) {
-            // The lock holds nevertheless; only its holder cannot be named.
+            // The lock works nevertheless; only its holder cannot be named.
             Err(error) if is_unwritable(error.kind()) => {
                 tracing::warn!(path = %path.display(), %error, "the lock is taken, but its file cannot record the pid of this process");
             }
@@ -236,7 +236,7 @@ impl Home {
 
     /// Returns the token if there is one.
     pub fn read_token(&self) -> Result<Option<Secret>, HomeError> {
-        /// A token that the owner chose may be longer than a generated one, up to this limit.
+        /// The largest token file, in bytes. A token that the owner chose may be longer than a generated one.
         const MAX_BYTES: u64 = 4_096;
         let path = self.token_file();
         let wrong = |error| HomeError::Io {
@@ -257,8 +257,8 @@ impl Home {
         }
     }
 
-    /// Writes a new token to a temporary file and links it to its name, so that it is there whole or not at all, and a token
-    /// that another process created meanwhile stays.
+    /// Writes a new token to a temporary file and links it to its name. The token file is therefore never incomplete, and never
+    /// replaces a token that another process created meanwhile.
     fn make_token(&self) -> Result<(), HomeError> {
         let path = self.token_file();
         let wrong = |error: io::Error| HomeError::Io {
@@ -277,7 +277,7 @@ impl Home {
                 _ => Ok(()),
             }
         });
-        // A file that could not be created need not be removed, and a leftover does no harm.
+        // The file may not exist, and a leftover file does no harm.
         let removed = fs::remove_file(&fresh);
         made.and(removed).map_err(wrong)?;
         File::open(&self.dir).and_then(|dir| dir.sync_all()).map_err(wrong)
@@ -292,7 +292,7 @@ pub struct HomeLock {
 
 impl Drop for HomeLock {
     fn drop(&mut self) {
-        // So that nobody takes this pid for that of the next holder. The lock itself ends with the file.
+        // The next holder must not be reported with this pid. The lock itself ends when the file is closed.
         if let Err(error) = self.file.set_len(0) {
             tracing::debug!(%error, "the lock file was not cleared");
         }
@@ -307,7 +307,7 @@ fn holder(path: &Path) -> Option<u32> {
         }
         let pid = fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<i32>().ok());
         if let Some(pid) = pid.and_then(Pid::from_raw)
-            // Another user's process may refuse the signal, but it lives.
+            // A process of another user may reject the signal, but it exists.
             && test_kill_process(pid) != Err(rustix::io::Errno::SRCH)
         {
             return u32::try_from(pid.as_raw_nonzero().get()).ok();
@@ -390,7 +390,7 @@ mod tests {
             ("/proc/daoyou".into(), "/proc/daoyou: cannot be made: "),
             ("/proc/self/fdinfo".into(), "cannot be used: "),
         ] {
-            // The last path is about a permission that root does not need.
+            // The last path tests a permission that root does not need.
             match Home::open(Some(path.clone())) {
                 Err(error) => {
                     let text = error.to_string();

@@ -1,5 +1,5 @@
-//! daoyou: a self-hosted AI-assistant gateway that never loses a message. Modules in reading order: the program's
-//! surface, the only constructor, then what it builds from the outside in, and last what everything stands on.
+//! daoyou: a self-hosted AI-assistant gateway that never loses a message. Modules in reading order: the program's surface, the
+//! only constructor, then what it builds from the outside in, and last the parts that all others use.
 
 pub mod cli;
 pub mod commands;

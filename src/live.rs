@@ -1,16 +1,17 @@
-//! Settings that a reload replaces while others work with them.
+//! Settings that a reload replaces while other tasks use them.
 
 use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-/// A snapshot that is replaced as a whole. Whoever took the current one keeps it for as long as needed: a turn ends with the
-/// settings with which it began.
+/// A snapshot that is replaced as a whole. A caller keeps the snapshot that it took for as long as it needs it: a turn ends
+/// with the settings with which it began.
 ///
 /// A gateway has one snapshot of all settings, and a reload stores it once. Modules that do not know its type hold a
-/// [`LivePart`] of it, so all of them see the new settings at the same moment. Parts that belong together are taken together,
-/// by one [`Self::get`] or as one part that holds them all. `RwLock` serves: settings are read a few times a turn.
+/// [`LivePart`] of it, so all these modules see the new settings at the same moment. A caller that needs several related parts
+/// takes them with one [`Self::get`], or as one part that holds all of them. An `RwLock` is fast enough, because a turn reads
+/// the settings only a few times.
 #[derive(Debug, Default)]
 pub struct Live<T>(RwLock<Arc<T>>);
 

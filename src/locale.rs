@@ -17,7 +17,7 @@ pub enum LocaleSetting {
 }
 
 impl LocaleSetting {
-    /// Returns the language that is meant.
+    /// Returns the language that the setting selects.
     pub fn resolve(self) -> Language {
         match self {
             Self::En => Language::En,

@@ -1,4 +1,4 @@
-//! The log: on stderr, or in a file if stderr is the terminal of a chat; as text for people or JSON for programs.
+//! The log: on stderr, or in a file if stderr is the terminal of a chat; as text for people or as JSON for programs.
 
 mod recent;
 
@@ -26,7 +26,7 @@ use tracing_subscriber::{EnvFilter, Registry, reload};
 
 pub use recent::RecentLog;
 
-/// The log in the home of a process that chats on its terminal.
+/// The log file, in the home, of a process that chats on its terminal.
 pub const FILE_NAME: &str = "daoyou.log";
 
 /// The target of the MCP library's log lines.
@@ -60,13 +60,13 @@ impl LogConfig {
     /// Parses a level, or directives such as `info,daoyou::llm=debug`. The error names the invalid part.
     pub fn filter(level: &str) -> Result<EnvFilter, String> {
         for directive in level.split(',').map(str::trim) {
-            // The parser takes a misspelled level for the name of a module, which would silence everything else.
+            // The parser takes a misspelled level for a module name, which would silence everything else.
             let named = directive.contains(['=', ':', '[']);
             if directive.is_empty() || (!named && directive.parse::<LevelFilter>().is_err()) {
                 return Err(format!("{directive:?} is no level"));
             }
         }
-        // The library of MCP writes whole messages of servers to its log.
+        // The MCP library logs whole messages of servers.
         let quiet =
             if level == "off" || level.contains(MCP_LIBRARY) { String::new() } else { format!(",{MCP_LIBRARY}=error") };
         EnvFilter::builder()
@@ -74,11 +74,11 @@ impl LogConfig {
             .map_err(|error| format!("{level:?} is not understood: {error}"))
     }
 
-    /// A description of what [`Self::filter`] accepts.
+    /// A description of the values that [`Self::filter`] accepts.
     pub const LEVELS: &str = "\"error\", \"warn\", \"info\", \"debug\", \"trace\", \"off\", or directives such as \"info,daoyou::llm=debug\"";
 }
 
-/// A handle that changes what the log shows.
+/// A handle that changes the level of the log.
 #[derive(Clone, Debug)]
 pub struct LogLevel(reload::Handle<EnvFilter, Registry>);
 
@@ -86,7 +86,7 @@ impl LogLevel {
     /// Replaces the level.
     ///
     /// # Errors
-    /// The level is invalid, which a loaded configuration rules out.
+    /// The level is invalid; this cannot happen with a loaded configuration.
     pub fn set(&self, level: &str) -> anyhow::Result<()> {
         let filter = LogConfig::filter(level).map_err(|wrong| anyhow!("log level: {wrong}"))?;
         self.0.reload(filter).context("the log is gone")
@@ -96,7 +96,8 @@ impl LogLevel {
 /// Starts the log of this process, on stderr or at the end of `file`.
 ///
 /// # Errors
-/// The level is invalid, which a loaded configuration rules out; the file cannot be written; or there is a log already.
+/// The level is invalid, which cannot happen with a loaded configuration; the file cannot be written; or the log has already
+/// started.
 pub fn start(config: &LogConfig, file: Option<&Path>) -> anyhow::Result<LogLevel> {
     let filter = LogConfig::filter(&config.level).map_err(|wrong| anyhow!("log level: {wrong}"))?;
     let (filter, handle) = reload::Layer::new(filter);
@@ -111,7 +112,7 @@ pub fn start(config: &LogConfig, file: Option<&Path>) -> anyhow::Result<LogLevel
     };
     let fields = format::debug_fn(write_field).delimited(" ");
     let plain = fmt::layer().with_writer(writer).fmt_fields(fields);
-    // JSON itself leaves some characters as they are that control a terminal.
+    // JSON does not escape all characters that control a terminal.
     let json = MapFormat(fmt::format().json().flatten_event(true), |text, _| escape_json(text).into_owned());
     let started = match (config.format, journal) {
         (LogFormat::Json, false) => registry.with(plain.fmt_fields(JsonFields::new()).event_format(json)).try_init(),
@@ -131,20 +132,20 @@ pub fn start(config: &LogConfig, file: Option<&Path>) -> anyhow::Result<LogLevel
     Ok(LogLevel(handle))
 }
 
-/// Returns true if `stream` is the journal of systemd, which sets `JOURNAL_STREAM` to DEVICE:INODE (systemd.exec(5)). A child
+/// Returns true if `stream` is the systemd journal. systemd sets `JOURNAL_STREAM` to DEVICE:INODE (systemd.exec(5)). A child
 /// inherits the variable, possibly with another output, so the stream itself is compared.
 pub fn is_journal(stream: impl AsFd) -> bool {
     let Ok(named) = std::env::var("JOURNAL_STREAM") else { return false };
     rustix::fs::fstat(stream).is_ok_and(|stat| named == format!("{}:{}", stat.st_dev, stat.st_ino))
 }
 
-/// Returns the prefix of the line with which an error ends this process.
+/// Returns the prefix of the line that reports the error with which this process ends.
 pub fn error_prefix() -> &'static str {
     if is_journal(io::stderr()) { priority(Level::ERROR) } else { "" }
 }
 
-/// Writes a field of an event or span as text on one line: a logged value may come from a stranger, and must neither control a
-/// terminal nor look like a line of its own.
+/// Writes a field of an event or span as text on one line. A logged value may come from an untrusted source, and must neither
+/// control a terminal nor look like a separate log line.
 fn write_field(to: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> std::fmt::Result {
     let text = escape_newlines(&format!("{value:?}"));
     match field.name() {
@@ -153,7 +154,7 @@ fn write_field(to: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> std::fm
     }
 }
 
-/// A format whose text of an event is changed by a function, which is given the level too.
+/// A log format that passes the text and the level of each event through a function.
 struct MapFormat<F>(F, fn(&str, Level) -> String);
 
 impl<S, N, F> FormatEvent<S, N> for MapFormat<F>

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-// With the system's allocator each thread's share fragments by itself and is never given back.
+// The system's allocator keeps memory per thread: each share fragments by itself, and its memory never returns to the system.
 #[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

@@ -1,5 +1,5 @@
-//! Who started a turn, what is set for it, and what belongs to each message that it sends: one typed column of the inbox.
-//! Channels fill [`TurnSettings`] and [`OutboundContext`]; nothing that a sender writes reaches this module.
+//! The origin of a turn: its cause, its settings, and the context of each message that it sends. It is one typed column of the
+//! inbox. Channels fill [`TurnSettings`] and [`OutboundContext`]; this module never sees the text of a sender.
 
 use std::collections::BTreeSet;
 
@@ -16,10 +16,10 @@ pub struct TurnOrigin {
     pub cause: TurnCause,
     #[serde(skip_serializing_if = "FollowUpCount::is_zero")]
     pub follow_ups: FollowUpCount,
-    /// Sender that a message of daoyou's own acts for, on the message's channel.
+    /// Sender, on the message's channel, for whom a message from daoyou itself acts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_behalf_of: Option<String>,
-    /// What the message holds from others than the owner, beside its sender.
+    /// Sources of the text in the message, other than the owner and the sender of the message.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub taint: BTreeSet<String>,
     #[serde(skip_serializing_if = "TurnSettings::is_default")]
@@ -28,11 +28,11 @@ pub struct TurnOrigin {
     pub reply: OutboundContext,
 }
 
-/// What started a turn. It decides what the end of the turn does besides answering, or instead.
+/// Cause of a turn. It decides what the end of the turn does in addition to the reply, or in place of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum TurnCause {
-    /// A message of a person, or one that follows from a turn and is answered like it.
+    /// A message of a person, or a follow-up message of a turn that is answered in the same way.
     #[default]
     Person,
     /// Run of a scheduled job.
@@ -61,15 +61,15 @@ pub struct JobTurn {
 /// Task of a sub-agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubAgentTurn {
-    /// The session and the turn that gave the task.
+    /// Session and turn of the parent, which gave the task.
     pub session: SessionKey,
     pub turn: Uuid,
     pub label: String,
     /// 1 for a sub-agent of a chat.
     pub depth: u32,
-    /// The turn that gave the task waits for its end; otherwise the end is reported by a message.
+    /// The parent turn waits for the end of the task; otherwise a message reports the end.
     pub waits: bool,
-    /// Channel metadata of the message that the giving turn answers; the report needs it.
+    /// Channel metadata of the message that the parent turn answers; the report needs it.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
     /// Origin of the report.
@@ -77,17 +77,17 @@ pub struct SubAgentTurn {
     pub report: Box<TurnOrigin>,
 }
 
-/// Exchange that a session's history records without a turn: `note` in the user's place, `said` as the agent's words.
+/// Exchange that a session's history records without a turn: `note` as the user's message, `said` as the agent's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionNote {
-    /// Where the text comes from, e.g. `The scheduled job "news" ran at 09:00 and sent this to the chat:`.
+    /// Source of the text, e.g. `The scheduled job "news" ran at 09:00 and sent this to the chat:`.
     pub note: String,
     pub said: String,
 }
 
 impl TurnOrigin {
-    /// Reads the column of a row. An unreadable one, which this program never writes, is logged and counts as a person's message:
-    /// it adds no rights, because those come from the row's `trust`.
+    /// Reads the column of a row. An unreadable column, which this program never writes, is logged and counts as a person's
+    /// message: the column grants no rights, because those come from the row's `trust`.
     pub fn parse(column: &str) -> Self {
         if column == "{}" {
             return Self::default();
@@ -137,8 +137,8 @@ impl TurnOrigin {
         }
     }
 
-    /// Returns the origin of another message to the same chat that follows from this turn. Settings that hold for the chat's
-    /// turns stay; the cause and what described this one message do not.
+    /// Returns the origin of another message to the same chat that follows from this turn. It keeps the settings of the chat's
+    /// turns, and drops the cause and all that describes only this message.
     #[must_use]
     pub fn for_follow_up(&self) -> Self {
         let settings = match self.cause {
@@ -154,7 +154,7 @@ impl TurnOrigin {
                 ..self.settings.clone()
             },
         };
-        // Whoever waits for the reply to that message does not wait for this one.
+        // A caller that waits for the reply to that message does not wait for this one.
         let reply = OutboundContext { is_picked_up: false, ..self.reply.clone() };
         Self { cause: TurnCause::Person, settings, reply, ..self.clone() }
     }
@@ -166,11 +166,11 @@ impl TurnCause {
     }
 }
 
-/// Most messages of daoyou's own that may follow from each other without a person's message.
+/// Most messages from daoyou itself that may follow from each other without a person's message.
 const MAX_FOLLOW_UPS: u32 = 10;
 
-/// Number of messages of daoyou's own (reports of sub-agents, ends of background processes) that led to a turn since a person
-/// wrote. Its bound ends what would feed itself for ever.
+/// Number of messages from daoyou itself (reports of sub-agents, ends of background processes) that led to a turn since a
+/// person wrote. Its limit ends a chain of messages that would otherwise run for ever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FollowUpCount(u32);
@@ -180,7 +180,7 @@ impl FollowUpCount {
         self.0 == 0
     }
 
-    /// Returns the count of a message that the turn brings about.
+    /// Returns the count for a message that this turn causes.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0.saturating_add(1))
@@ -189,7 +189,7 @@ impl FollowUpCount {
     /// Checks that the turn may start something whose end is another message.
     ///
     /// # Errors
-    /// The bound is reached; the text is for the model.
+    /// The limit is reached; the text is for the model.
     pub fn check(self) -> Result<(), String> {
         if self.0 < MAX_FOLLOW_UPS {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The seed corpora of the fuzz targets, for ordinary tests: each target takes its seeds without cargo-fuzz too.
+//! Runs the fuzz targets over their seed corpora in ordinary tests, without cargo-fuzz.
 
 use std::path::Path;
 

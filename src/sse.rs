@@ -1,32 +1,32 @@
-//! Reads an event stream (`text/event-stream`, WHATWG HTML, section 9.2.6) that arrives in pieces of any size. Own
-//! code, because the crates for it lack a bound for one event, or fail on streams that services send.
+//! Reads an event stream (`text/event-stream`, WHATWG HTML, section 9.2.6) that arrives in pieces of any size. This is own
+//! code, because the crates for event streams have no limit for the size of an event, or fail on streams that services send.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Takes bytes by [`push`](Self::push) and returns the data of complete events by [`next_event`](Self::next_event). An
-/// event that the end of the stream cuts off is dropped, as the standard says.
+/// A reader that takes bytes by [`push`](Self::push) and returns the data of complete events by
+/// [`next_event`](Self::next_event). An event that the end of the stream cuts off is dropped, as the standard says.
 ///
 /// Names, ids and retry times of events are ignored: services put everything into the data.
 pub struct SseReader {
     received: Vec<u8>,
-    /// Where the line begins that is not yet read.
+    /// The offset of the first unread line.
     line: usize,
-    /// No line ends before this.
+    /// The offset before which no unread line ends.
     searched: usize,
-    /// The last line ended in CR: an LF right after it belongs to it.
+    /// True if the last line ended with CR: an LF right after it belongs to the same line break.
     after_cr: bool,
-    /// A byte order mark may stand before the first line only.
+    /// True until the first line is read: only this line may begin with a byte order mark.
     first_line: bool,
     /// The data lines of the event being read.
     data: Vec<u8>,
     has_data: bool,
-    /// `data` has been handed out.
+    /// True if `data` was returned to the caller.
     handed_out: bool,
     limit: usize,
 }
 
-/// One event held more bytes than allowed.
+/// The error for an event with more bytes than allowed.
 #[derive(Debug, PartialEq)]
 pub struct EventTooLong;
 
@@ -76,7 +76,7 @@ impl SseReader {
         Ok(None)
     }
 
-    /// Returns true if a data line has begun and not ended: what arrives now is data, however long the line.
+    /// Returns true if a data line has begun and not ended: the bytes that arrive now are data, however long the line is.
     pub fn is_in_data(&self) -> bool {
         self.received[self.line..].starts_with(b"data:")
     }

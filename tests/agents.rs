@@ -1,4 +1,4 @@
-//! Agents: who answers which message, with which prompt, tools and limits, whatever happens meanwhile.
+//! Agents: which agent answers which message, with which prompt, tools and limits, also after crashes and changes.
 
 use serde_json::{Value, json};
 use toml::Table;
@@ -7,7 +7,7 @@ use crate::support::gateway::Message;
 use crate::support::model::{system_of, tools_of};
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, until, write_file};
 
-/// Returns `[[routes]]` from pairs of a key and a value.
+/// Returns `[[routes]]` tables from pairs of key and value.
 fn routes(each: &[&[(&str, &str)]]) -> toml::Value {
     let route = |pairs: &&[(&str, &str)]| {
         let pairs = pairs.iter().map(|(key, value)| ((*key).to_owned(), toml::Value::from(*value)));
@@ -85,7 +85,7 @@ async fn the_agent_of_a_session_is_chosen_and_survives_a_restart() {
         assert!(!offered.contains(&tool), "{tool}");
     }
     assert!(system_of(&requests[1]).starts_with("You are daoyou"));
-    // What the agent has not cannot be called either.
+    // A tool that the agent lacks cannot be called either.
     let call = Reply::tool("bash", &json!({"command": "touch x"}));
     model.on("try it", [call, Reply::text("no")]);
     gateway.ask("in", "c", "try it").await;
@@ -97,7 +97,7 @@ async fn the_agent_of_a_session_is_chosen_and_survives_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_the_owner_leaves_the_agent_of_a_route() {
+async fn only_the_owner_may_leave_the_agent_of_a_route() {
     let model = Model::start().await;
     let hook = Hook::bearer("out").trusting(&["ann"]);
     let setup = Setup::new()
@@ -129,7 +129,7 @@ async fn only_the_owner_leaves_the_agent_of_a_route() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sub_agent_is_of_the_named_agent_within_the_limits_of_its_maker() {
+async fn a_sub_agent_runs_as_the_named_agent_within_its_parents_limits() {
     let model = Model::start().await;
     let spawn = |task: &str, agent: &str| Reply::tool("spawn", &json!({"task": task, "agent": agent, "wait": true}));
     model.on("look around", [spawn("find the door", "explorer"), Reply::text("done")]);
@@ -151,7 +151,7 @@ async fn a_sub_agent_is_of_the_named_agent_within_the_limits_of_its_maker() {
     gateway.ask("in", "c", "as the lead").await;
     let request = &model.requests_about("build the door")[0];
     assert!(system_of(request).starts_with("You are a software engineer."));
-    // At depth 1 of 2 it may have sub-agents as well.
+    // At depth 1 of 2, it may have sub-agents too.
     let mut offered = tools_of(request);
     offered.sort_unstable();
     assert_eq!(offered, ["exec", "read_file", "spawn"], "no more than the lead has");
@@ -160,9 +160,10 @@ async fn a_sub_agent_is_of_the_named_agent_within_the_limits_of_its_maker() {
     assert!(told.contains("Nothing was started: Agent 'nobody' not found"), "{told}");
 }
 
-/// The assistant can be narrowed as well; what it starts stays within that, and the servers of MCP are no way around rules for files.
+/// The assistant can be restricted too, and its sub-agents stay within the restriction. MCP servers give no way around the
+/// rules for files.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_narrowed_assistant_starts_nothing_that_may_do_more() {
+async fn a_restricted_assistant_starts_no_agent_with_more_rights() {
     let model = Model::start().await;
     let spawn = Reply::tool("spawn", &json!({"task": "build the door", "agent": "coder", "wait": true}));
     model.on("as the assistant", [spawn, Reply::text("done")]);
@@ -252,7 +253,7 @@ async fn a_broken_profile_is_rejected_alone_and_others_answer() {
     assert!(
         system_of(&model.requests()[0]).starts_with("You rhyme.") && tools_of(&model.requests()[0]) == ["list_dir"]
     );
-    // An agent of the configuration does not go without its broken profile.
+    // An agent of the configuration does not start without its profile if the profile is broken.
     gateway.stop().await;
     gateway.setup().clone_from(&Setup::scripted(&model).set("agents.broken.description", "x"));
     let check = gateway.run(&["config", "check"]).await;
@@ -263,7 +264,7 @@ async fn a_broken_profile_is_rejected_alone_and_others_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_with_an_agent_is_said_at_the_start() {
+async fn faults_of_an_agent_are_reported_at_the_start() {
     let model = Model::start().await;
     for (key, value, expected) in [
         (
@@ -299,7 +300,7 @@ async fn a_turn_that_resumes_keeps_its_agent() {
     let id = gateway.accept("in", &Message::new("work").chat("c")).await;
     gate.wait_arrived(1).await;
     gateway.kill9().await;
-    // The route of the chat changes meanwhile.
+    // The route of the chat changes while the turn waits.
     gateway.setup().clone_from(&Setup::scripted(&model).set("routes", routes(&[&[("agent", "translator")]])));
     gate.open();
     gateway.up().await;
@@ -310,7 +311,7 @@ async fn a_turn_that_resumes_keeps_its_agent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_that_is_gone_is_one_clear_answer() {
+async fn a_removed_agent_gives_one_clear_answer() {
     let model = Model::start().await;
     let mut gateway = Gateway::start(Setup::scripted(&model).set("agents.temp.prompt", "You help.")).await;
     gateway.ask("in", "c", "/agent temp").await;
@@ -325,7 +326,7 @@ async fn an_agent_that_is_gone_is_one_clear_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_template_is_put_in_the_place_of_the_message() {
+async fn a_template_replaces_the_message() {
     let model = Model::start().await;
     let template = "Files: {{ files | length }}. Before: {% for m in conversation_history %}[{{ m.role }}: {{ m.content }}]{% endfor %}\n\
                     Asked: {{ user_input }}";
@@ -351,7 +352,7 @@ async fn a_template_is_put_in_the_place_of_the_message() {
         "{}",
         last(&requests[2])
     );
-    // One round: the message before, its answer, and this message.
+    // One round: the previous message, its answer, and this message.
     let roles: Vec<_> =
         requests[2]["messages"].as_array().unwrap().iter().map(|one| one["role"].as_str().unwrap()).collect();
     assert_eq!(roles, ["system", "user", "assistant", "user"]);
@@ -442,7 +443,7 @@ async fn an_agent_knows_what_its_memory_allows() {
     }
 }
 
-/// A lead hands tasks to its agents, and gathers their answers in one turn, also after a kill.
+/// A lead gives tasks to its agents and gathers their answers in one turn, even after a kill.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lead_gathers_the_answers_of_its_team() {
     let model = Model::start().await;
@@ -479,7 +480,7 @@ async fn a_lead_gathers_the_answers_of_its_team() {
     assert!(
         system_of(painter).starts_with("You are a software engineer.") && tools_of(painter).contains(&"write_file")
     );
-    // Others than its own agents it cannot ask.
+    // It cannot ask agents other than its own.
     let other = Reply::tool("spawn", &task("x", "tester"));
     model.on("ask the tester", [other, Reply::text("no")]);
     gateway.ask("in", "d", "ask the tester").await;
@@ -516,7 +517,7 @@ async fn a_conditional_agent_chooses_by_the_message() {
     }
 }
 
-/// One call of the model chooses; what it chose, and what it used, outlive a kill.
+/// One model call chooses the agent. The choice and its usage survive a kill.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_chooses_the_agent_by_what_the_message_is_about() {
     let (model, cheap) = (Model::start().await, Model::start().await);

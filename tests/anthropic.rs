@@ -22,7 +22,7 @@ fn cache_marked_messages(request: &Value) -> Vec<usize> {
     (0..).zip(messages).filter(|(_, message)| message.to_string().contains("cache_control")).map(|(at, _)| at).collect()
 }
 
-/// Thinking blocks are returned within the turn, results of parallel calls in one message, and the common prefix of
+/// Thinking blocks are returned within the turn, results of parallel calls go into one message, and the common prefix of
 /// requests is marked for the cache.
 #[tokio::test(flavor = "multi_thread")]
 async fn thinking_blocks_and_parallel_calls_are_kept_across_turns() {
@@ -53,7 +53,7 @@ async fn thinking_blocks_and_parallel_calls_are_kept_across_turns() {
     assert_eq!(third["messages"][1]["content"][0]["thinking"], "想一想: two files");
     assert_eq!(blocks(third, 2), ["tool_result", "tool_result"]);
     assert_eq!((blocks(third, 3), blocks(third, 4)), (vec!["thinking", "tool_use"], vec!["tool_result"]));
-    // Thinking before a call stays in later requests too: what was sent once does not change.
+    // Thinking before a call also stays in later requests, so that the sent prefix does not change.
     let fifth = &requests[4];
     assert_eq!(blocks(fifth, 1), ["thinking", "text", "tool_use", "tool_use"]);
     assert_eq!(fifth["messages"].to_string().matches("想一想").count(), 1);
@@ -68,7 +68,7 @@ async fn thinking_blocks_and_parallel_calls_are_kept_across_turns() {
     assert_eq!(counted.map(|step| &step.body["response"]["usage"]["cached_tokens"]).collect::<Vec<_>>(), [&json!(200)]);
 }
 
-/// The error code of each failed request, and how often it is tried.
+/// The error code of each failed request, and the number of tries.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_call_is_one_clear_reply_with_a_code() {
     let model = Model::start().await;
@@ -87,8 +87,7 @@ async fn a_failed_call_is_one_clear_reply_with_a_code() {
     gateway.check_settled(&Witness::default()).await;
 }
 
-/// A truncated call never runs: neither after a broken connection, nor after an early end of the stream, nor at the
-/// length limit.
+/// A truncated call never runs: neither after a broken connection, nor after an early end of the stream, nor at the length limit.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_truncated_tool_call_is_never_run() {
     let model = Model::start().await;
@@ -117,8 +116,7 @@ async fn a_truncated_tool_call_is_never_run() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// At the round limit the model is offered no tools, although the conversation holds calls; the same holds without
-/// streaming.
+/// At the round limit the model is offered no tools, although the conversation contains calls. The same holds without streaming.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_last_round_offers_no_tools_and_non_streaming_works() {
     let model = Model::start().await;
@@ -138,7 +136,7 @@ async fn the_last_round_offers_no_tools_and_non_streaming_works() {
     assert_eq!((model.count(), model.refused()), (4, Vec::new()));
 }
 
-/// A conversation that began with a service of another protocol continues here and back again, also within a turn.
+/// A conversation that began with a service of another protocol continues with this one and back again, even within a turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_history_from_another_protocol_is_valid() {
     let model = Model::start().await;

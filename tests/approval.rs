@@ -1,4 +1,4 @@
-//! The owner's approval: a restricted call of a tainted turn waits, across restarts, and runs exactly once or not at all.
+//! The owner's approval. A restricted call of a tainted turn waits, even across restarts, and runs exactly once or not at all.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, until};
 
 const COMMAND: &str = "echo done >> done.txt";
 
-/// A model that obeys: it runs the command and tells what came of it.
+/// A model that obeys: it runs the command and reports the result.
 async fn obedient_model() -> Model {
     let model = Model::start().await;
     model.script(|asked| {
@@ -32,7 +32,7 @@ async fn pending(gateway: &Gateway) -> Vec<Value> {
     gateway.json(&["approvals", "list"]).await.as_array().expect("an array").clone()
 }
 
-/// Waits for the one call that waits, and returns it.
+/// Waits for the single pending call and returns it.
 async fn asked(gateway: &Gateway) -> Value {
     until("a call that waits for the owner", async || pending(gateway).await.first().cloned()).await
 }
@@ -66,7 +66,7 @@ async fn a_strangers_command_runs_once_the_owner_approves_it() {
     assert_eq!(gateway.state("in", &id).await.text("status"), "waiting");
     let code = waiting["id"].as_str().unwrap();
 
-    // Nobody but the owner answers, and nothing runs meanwhile.
+    // Only the owner can answer, and nothing runs until then.
     let own = send(&gateway, "stranger", "c", &format!("/approve {code}")).await;
     let other = send(&gateway, "stranger", "d", &format!("/approve {code}")).await;
     assert!(!reply(&gateway, &other).await.contains("Approved"));
@@ -101,7 +101,7 @@ async fn a_denied_or_expired_call_is_an_error_for_the_model() {
     assert_eq!((runs(&gateway), pending(&gateway).await.len()), (0, 0));
 }
 
-/// Wherever the process dies, the call runs once after the owner's answer and never before.
+/// Wherever the process dies, the call runs once after the owner's approval and never before it.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_approval_survives_kills() {
     if bubblewrap_is_missing() {
@@ -122,21 +122,21 @@ async fn an_approval_survives_kills() {
             gateway.up().await;
         } else {
             gateway.wait_crash().await;
-            // Answered while no gateway runs.
+            // Approved while no gateway runs.
             let code = asked(&gateway).await["id"].as_str().unwrap().to_owned();
             assert_eq!(runs(&gateway), 0, "{point}");
             assert_eq!(gateway.run(&["approvals", "approve", &code]).await.code, Some(0));
             gateway.up().await;
         }
         let reply = reply(&gateway, &id).await;
-        // A call that the process's death cut off is not run again.
+        // A call that the death of the process interrupted does not run again.
         let expected = usize::from(point != "tool_started=exec");
         assert_eq!((runs(&gateway), pending(&gateway).await.len()), (expected, 0), "{point}: {reply}");
         wait_settled(&gateway.database()).await;
     }
 }
 
-/// What nobody answered while no gateway ran expires when the next one starts.
+/// An unanswered approval that expires while no gateway runs is ended by the next start.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_approval_expires_while_no_gateway_runs() {
     let model = obedient_model().await;
@@ -178,7 +178,7 @@ async fn the_owner_is_asked_where_notices_go_and_an_answer_may_hold_for_the_conv
     let second = send(&gateway, "stranger", "c", "run").await;
     assert!(reply(&gateway, &second).await.starts_with("result: "));
     assert_eq!(runs(&gateway), 2);
-    // Another conversation is asked about.
+    // Another conversation needs its own approval.
     send(&gateway, "stranger", "d", "run").await;
     asked(&gateway).await;
     assert_eq!(runs(&gateway), 2);
@@ -196,7 +196,7 @@ async fn policies_decide_by_tool_and_channel() {
         ("approval.tools.exec", "always", "boss", "asks"),
         ("approval.tools.exec", "deny", "boss", "refused"),
         ("approval.channels.webhook", "deny", "stranger", "refused"),
-        // It lets nobody do more than without a question.
+        // The setting `never` gives a sender no more rights than the question would.
         ("approval.tools.exec", "never", "stranger", "refused"),
     ] {
         let gateway = Gateway::start(Setup::owned_by_boss(&model).set(key, policy)).await;
@@ -204,7 +204,7 @@ async fn policies_decide_by_tool_and_channel() {
         if expected == "asks" {
             asked(&gateway).await;
             assert_eq!(runs(&gateway), 0, "{key} {policy}");
-            // The turn ends with /stop, and so does the question.
+            // `/stop` ends the turn, and with it the question.
             let stop = send(&gateway, sender, "c", "/stop").await;
             gateway.wait_done("in", &stop).await;
             gateway.wait_done("in", &id).await;
@@ -217,18 +217,18 @@ async fn policies_decide_by_tool_and_channel() {
     }
 }
 
-/// What one call of a random turn does.
+/// The action of one call in a random turn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Action {
     Look,
-    /// Reads a page of the web.
+    /// Reads a web page.
     Taint,
     Write,
     Schedule,
     Send,
 }
 
-/// Returns the calls of each response of a turn; they follow from its number.
+/// Returns the calls of each response of a turn, derived from its number.
 fn random_turn(number: usize) -> Vec<Vec<Action>> {
     const ACTIONS: [Action; 5] = [Action::Look, Action::Taint, Action::Write, Action::Schedule, Action::Send];
     let bytes = Sha256::digest(format!("turn {number}"));
@@ -246,8 +246,8 @@ fn random_call(action: Action, label: &str, url: &str) -> (&'static str, Value) 
     }
 }
 
-/// Whatever the order of clean and tainted results: an effect of a turn that has read the web happens if and only if the owner
-/// approves that very call.
+/// For any order of clean and tainted results: an effect of a turn that has read the web happens if and only if the owner
+/// approves that call.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_order_of_reads_lets_an_effect_through() {
     let web = Web::start().await;
@@ -316,10 +316,10 @@ async fn no_order_of_reads_lets_an_effect_through() {
     assert_eq!(happened, expected);
 }
 
-/// What a turn that has read the web writes in `scratch/` needs no approval, and whoever reads it later has read of others, by
-/// whatever tool.
+/// A turn that has read the web may write in `scratch/` without approval. Whoever reads such a file later, with any tool,
+/// has read untrusted content.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_scratch_folder_is_free_and_stays_content_of_others() {
+async fn writes_to_the_scratch_folder_need_no_approval_and_stay_untrusted() {
     if bubblewrap_is_missing() {
         return;
     }
@@ -358,7 +358,7 @@ async fn the_scratch_folder_is_free_and_stays_content_of_others() {
         assert_eq!(gateway.run(&["approvals", "deny", code]).await.code, Some(0));
         until("its end", async || pending(&gateway).await.is_empty().then_some(())).await;
     }
-    // A command that does not name the folder sees nothing of it.
+    // A command that does not name the folder cannot see it.
     let id = send(&gateway, "boss", "all", "all").await;
     assert!(reply(&gateway, &id).await.contains("nothing"));
     assert!(gateway.workspace().join("all.txt").exists() && !gateway.workspace().join("read.txt").exists());

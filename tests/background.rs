@@ -1,4 +1,4 @@
-//! Commands in the background: through the real program, the real supervisor, and a scripted model.
+//! Commands in the background, through the real program, the real supervisor, and a scripted model.
 
 use std::fs;
 
@@ -22,7 +22,7 @@ struct World {
 }
 
 impl World {
-    /// Starts a gateway whose owner writes as `ann`. Commands run unsandboxed, so that every kernel behaves alike.
+    /// Starts a gateway whose owner writes as `ann`. Commands run without a sandbox, so that all kernels behave alike.
     async fn start(change: impl FnOnce(Setup) -> Setup) -> Self {
         let (model, sink) = (Model::start().await, Sink::signed().await);
         let setup = Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink));
@@ -31,7 +31,7 @@ impl World {
         Self { model, sink, gateway }
     }
 
-    /// Sends a message as `sender` in `chat`, which the agent answers with this call; returns the result of the call.
+    /// Sends a message as `sender` in `chat`, to which the agent responds with this call. Returns the result of the call.
     async fn call(&self, (sender, chat): (&str, &str), tool: &str, arguments: &Value) -> String {
         let word = format!("please {}", self.model.count());
         self.model.on(&word, [Reply::tool(tool, arguments), Reply::text("done")]);
@@ -94,8 +94,7 @@ async fn wait_running(mark: &str, expected: bool) {
     until("a process to come or go", async || (is_running(mark) == expected).then_some(())).await;
 }
 
-/// The start is answered at once; the command is listed, readable, and announced in its chat when it ends, without
-/// secrets.
+/// The start returns at once. The command is listed, readable, and announced in its chat when it ends, without secrets.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_end_of_a_background_command_is_announced_in_its_chat() {
     let world = World::start(|setup| setup).await;
@@ -137,7 +136,7 @@ async fn the_end_of_a_background_command_is_announced_in_its_chat() {
     world.check().await;
 }
 
-/// A command killed by the tool is not announced; one that timed out is.
+/// A command killed by the tool is not announced; a command that times out is.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_background_command_is_killed_on_request_and_at_its_timeout() {
     let world = World::start(|setup| setup.set("tools.exec.background_timeout", "1s")).await;
@@ -176,7 +175,7 @@ async fn a_background_command_is_killed_on_request_and_at_its_timeout() {
     world.check().await;
 }
 
-/// After a kill or a stop nothing outlives the gateway, and the next one tells the session once.
+/// After a kill or a stop, no command outlives the gateway, and the next gateway tells the session once.
 #[tokio::test(flavor = "multi_thread")]
 async fn background_commands_end_with_the_gateway_and_the_next_start_reports_it() {
     for (number, way) in ["killed", "stopped", "crashed"].into_iter().enumerate() {
@@ -216,7 +215,7 @@ async fn background_commands_end_with_the_gateway_and_the_next_start_reports_it(
     }
 }
 
-/// If its supervisor is killed too, the next gateway ends it.
+/// If the supervisor is killed too, the next gateway ends the command.
 #[tokio::test(flavor = "multi_thread")]
 async fn orphaned_background_commands_are_ended_at_the_next_start() {
     let mut world = World::start(|setup| setup).await;
@@ -266,8 +265,7 @@ async fn background_commands_are_limited_in_number_and_output() {
     world.check().await;
 }
 
-/// Only the owner detaches commands; a detached command outlives the gateway, is known to the next one, and is not
-/// announced.
+/// Only the owner can detach commands. A detached command outlives the gateway, is known to the next one, and is not announced.
 #[tokio::test(flavor = "multi_thread")]
 async fn detached_commands_outlive_the_gateway() {
     let mut world = World::start(|setup| setup).await;
@@ -303,7 +301,7 @@ async fn detached_commands_outlive_the_gateway() {
     world.check().await;
 }
 
-/// Nothing waits for it, and it is sandboxed all the same.
+/// No call waits for the command, but it runs in the sandbox too.
 #[tokio::test(flavor = "multi_thread")]
 async fn background_commands_run_in_the_sandbox() {
     if bubblewrap_is_missing() {
@@ -327,7 +325,7 @@ async fn background_commands_run_in_the_sandbox() {
     world.check().await;
 }
 
-/// A known sender sees what their own conversation started; the owner sees everything.
+/// A known sender sees the processes of their own conversation; the owner sees all.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_sender_sees_only_processes_of_their_conversation() {
     if !has_namespaces() {
@@ -356,7 +354,7 @@ async fn each_sender_sees_only_processes_of_their_conversation() {
     world.check().await;
 }
 
-/// Memories are files of the owner in the workspace: commands of others neither find nor write anything there.
+/// Memories are the owner's files in the workspace. Commands of other senders can neither find nor write them.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_memory_is_hidden_from_commands_of_others() {
     if !has_namespaces() {

@@ -1,4 +1,4 @@
-//! A whole home in one file, made while the gateway runs, and restored.
+//! Backs up a whole home into one file while the gateway runs, and restores it.
 
 use std::fs;
 use std::io::Read;
@@ -37,8 +37,7 @@ async fn a_running_home_is_backed_up_and_restored() {
     let beside: Vec<_> = beside.filter(|name| name.to_string_lossy().starts_with(".b.tar")).collect();
     assert!(beside.is_empty(), "{beside:?}");
 
-    // Later messages are not in the backup, and the restore says so; the mark raises no false alarm, and no number
-    // repeats.
+    // Later messages are not in the backup, and the restore says so. The high-water mark raises no false alarm, and no number repeats.
     accept_messages(&gateway, 3..5).await;
     fs::write(gateway.workspace().join("note.md"), "changed since").unwrap();
     let held = gateway.run(&["restore", "b.tar"]).await;
@@ -87,7 +86,7 @@ fn with_entry(from: &Path, to: &Path, path: &str, kind: tar::EntryType, link: &s
             header.set_entry_type(kind);
             header.set_size(0);
             header.set_mode(0o644);
-            // As no honest program writes it: the name goes into the header unchanged.
+            // The name goes into the header unchanged, as no honest program would write it.
             header.as_gnu_mut().unwrap().name[..path.len()].copy_from_slice(path.as_bytes());
             header.as_gnu_mut().unwrap().linkname[..link.len()].copy_from_slice(link.as_bytes());
             header.set_cksum();

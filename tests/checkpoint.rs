@@ -55,7 +55,7 @@ async fn restoring_gives_the_model_the_history_up_to_that_turn() {
     );
     gateway.ask("in", "c", "four").await;
     assert_eq!(user_messages_given(&model, "four"), ["one", "four"]);
-    // The abandoned end is a checkpoint too; a part of its id is enough.
+    // The abandoned end is a checkpoint too. A part of its id suffices.
     gateway.json(&["turns", "restore", &three[..23]]).await;
     gateway.ask("in", "c", "five").await;
     assert_eq!(user_messages_given(&model, "five"), ["one", "two", "three", "five"]);
@@ -67,7 +67,7 @@ async fn restoring_gives_the_model_the_history_up_to_that_turn() {
     gateway.ask("in", "c", "seven").await;
     assert_eq!(user_messages_given(&model, "seven"), ["one", "two", "three", "five", "seven"]);
 
-    // Without a gateway the same commands print and do the same.
+    // Without a gateway, the same commands print and do the same.
     let asked: [&[&str]; 3] = [&["turns", "list"], &["turns", "show", &two[..23]], &["turns", "list", "--limit", "2"]];
     let mut running = Vec::new();
     for args in asked {
@@ -105,7 +105,7 @@ async fn a_restored_checkpoint_survives_a_kill_unchanged() {
     model.wait_requests(5).await;
     gateway.kill9().await;
 
-    // The turn continues at the next start: until then nothing else may write its session.
+    // The turn continues at the next start. Until then, nothing else may write to its session.
     let refused = gateway.run(&["turns", "restore", &point]).await;
     assert!(refused.code == Some(1) && refused.stderr.contains("has not ended yet"), "{refused:?}");
     let long = turn(&gateway, "long").await;
@@ -115,7 +115,7 @@ async fn a_restored_checkpoint_survives_a_kill_unchanged() {
 
     gateway.up().await;
     model.wait_requests(6).await;
-    // It waits behind the running turn.
+    // The command waits for the running turn.
     let order = ["turns", "restore", &point];
     let restoring = gateway.json(&order);
     let opened = async {
@@ -164,7 +164,7 @@ async fn restoring_from_a_damaged_journal_is_refused() {
     let said = gateway.wait_done("in", &id).await;
     assert_eq!(said.body["error"]["code"], "state_corrupted", "{said:?}");
     assert_eq!(session_messages(&gateway).await, before);
-    // Steps that are no longer retained are not damage: the messages are there.
+    // Expired steps are not damage, since the messages exist.
     assert_eq!(gateway.json(&["turns", "restore", &one]).await["messages"], 2);
 
     for (args, words) in [
@@ -177,7 +177,7 @@ async fn restoring_from_a_damaged_journal_is_refused() {
     }
 }
 
-/// The journal is intact, but a message was changed or is missing: restoring is refused.
+/// The journal is intact, but a message was changed or is missing: the restore is refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn restoring_with_a_changed_or_missing_message_is_refused() {
     let model = Model::start().await;
@@ -240,7 +240,7 @@ async fn a_chat_lists_names_and_restores_its_own_checkpoints() {
     gateway.ask("in", "c", "and then?").await;
     assert_eq!(user_messages_given(&model, "and then?"), ["plan the trip", "go to Rome", "and then?"]);
 
-    // Turns of another chat are no checkpoints of this one.
+    // Turns of another chat are not checkpoints of this chat.
     let foreign = gateway.json(&["turns", "list", "--session", "webhook:in:other"]).await;
     for wanted in [foreign[0]["turn"].as_str().unwrap(), "before Venice"] {
         let id = gateway.accept("in", &Message::new(&format!("/restore {wanted}")).chat("c")).await;
@@ -255,8 +255,8 @@ async fn a_chat_lists_names_and_restores_its_own_checkpoints() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// The command and its effect are one commit with the reply: killed before it, the next start applies it; killed
-/// after it, nothing is repeated.
+/// The command and its effect are in one commit with the reply. After a kill before the commit, the next start applies the
+/// command; after a kill later, nothing is repeated.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_interrupted_restore_command_is_applied_once() {
     for point in ["turn_started=/restore", "end_committed=/restore"] {

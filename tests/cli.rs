@@ -1,4 +1,4 @@
-//! The commands and the terminal, with a running gateway and without.
+//! Commands and the terminal, with a running gateway and without one.
 
 use serde_json::{Value, json};
 use tokio::task::block_in_place;
@@ -19,7 +19,7 @@ fn key_structure(value: &Value) -> Value {
     }
 }
 
-/// Every command that prints data prints the same whether or not a gateway runs.
+/// Every command that prints data prints the same with and without a running gateway.
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_print_the_same_data_with_and_without_a_gateway() {
     let model = Model::start().await;
@@ -67,7 +67,7 @@ async fn commands_print_the_same_data_with_and_without_a_gateway() {
     same["parts"]["channels"] = json!({});
     assert_eq!(key_structure(&same), key_structure(&resting));
 
-    // A change made while stopped holds.
+    // A change made while the gateway is stopped persists.
     gateway.json(&["queue", "retry", &letter]).await;
     gateway.up().await;
     assert_eq!(sink.wait_posts(2).await[1].data("in_reply_to"), id);
@@ -76,7 +76,7 @@ async fn commands_print_the_same_data_with_and_without_a_gateway() {
     assert_eq!(model.requests_about("again")[0]["messages"].as_array().unwrap().len(), 2, "system and message");
 }
 
-/// A missing item is reported in one line, with exit code 1 and nothing on stdout.
+/// A missing item gives one line, exit code 1, and nothing on stdout.
 #[tokio::test(flavor = "multi_thread")]
 async fn asking_for_a_missing_item_fails_with_one_clear_error() {
     let mut gateway = Gateway::new(Setup::new());
@@ -90,7 +90,7 @@ async fn asking_for_a_missing_item_fails_with_one_clear_error() {
         (&["queue", "drop", NOBODY], "there is no undelivered message"),
         (&["agent", "-m", " "], "the message is empty"),
     ];
-    // In an empty home, beside a gateway, and in a used home.
+    // In a new home, next to a running gateway, and in a used home.
     for state in ["new", "running", "used"] {
         for (args, words) in &table {
             for json in [&[][..], &["--json"]] {
@@ -110,8 +110,7 @@ async fn asking_for_a_missing_item_fails_with_one_clear_error() {
     }
 }
 
-/// One message gives its reply and nothing else on stdout; a failed turn gives exit code 1. Lines from a pipe are
-/// consecutive messages.
+/// One message gives only its reply on stdout; a failed turn gives exit code 1. Lines from a pipe are consecutive messages.
 #[tokio::test(flavor = "multi_thread")]
 async fn agent_and_chat_are_answered_with_and_without_a_gateway() {
     let model = Model::start().await;
@@ -147,8 +146,7 @@ async fn agent_and_chat_are_answered_with_and_without_a_gateway() {
     assert_eq!((journal.inbox.len(), model.refused()), (16, Vec::new()));
 }
 
-/// The next gateway answers the message of a killed command once, and does not print it again if it may have been
-/// printed.
+/// The next gateway answers the message of a killed command once, and does not print the answer again if it may have been printed.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_message_of_a_killed_command_is_not_lost() {
     let model = Model::start().await;
@@ -242,7 +240,7 @@ async fn the_gateway_chats_in_its_own_terminal() {
     assert!(!gateway.home().join("daoyou.sock").exists());
 }
 
-/// `daoyou chat` beside a running gateway shares its conversation; a second screen on the same chat sees the answers;
+/// `daoyou chat` next to a running gateway shares its conversation. A second screen on the same chat sees the answers.
 /// Ctrl-D leaves, and the gateway stays.
 #[tokio::test(flavor = "multi_thread")]
 async fn chat_attaches_to_a_running_gateway() {
@@ -295,7 +293,7 @@ async fn a_reply_is_kept_until_a_terminal_attaches() {
         (queue[0]["state"] == "pending" && queue[0]["content"] == "Here I am at last.").then_some(())
     })
     .await;
-    // An orderly stop: a gateway killed while showing may have shown it, and does not show it again.
+    // An orderly stop: a gateway that is killed while it shows a reply may have shown it, and does not show it again.
     gateway.stop().await;
     gateway.up().await;
     block_in_place(|| {
@@ -343,7 +341,7 @@ async fn a_standalone_chat_serves_other_commands() {
     gateway.check_settled(&Witness { accepted: &[id], ..Witness::default() }).await;
 }
 
-/// `agent.locale = "auto"` follows the environment: texts for people are Chinese, data for programs stays the same.
+/// `agent.locale = "auto"` follows the environment: texts for people are Chinese, and data for programs stays the same.
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_print_chinese_in_a_chinese_locale() {
     let mut gateway = Gateway::start(Setup::new().env("LANG", "zh_CN.UTF-8")).await;

@@ -1,4 +1,4 @@
-//! The tools that know source code, through the real program.
+//! The tools that understand source code, through the real program.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::support::{Gateway, Model, Reply, Setup, write_files};
 
-/// Returns how many files a map has parsed, and how many it took from the cache.
+/// Returns the number of files that a map parsed, and the number taken from the cache.
 async fn parsed(gateway: &Gateway) -> (u64, u64) {
     let result = gateway.run_tool("repo_map", &json!({"path": "src"})).await;
     let count = |key: &str| result["metadata"][key].as_u64().unwrap_or_else(|| panic!("{result}"));
@@ -14,7 +14,7 @@ async fn parsed(gateway: &Gateway) -> (u64, u64) {
     (count("parsed"), count("from_cache"))
 }
 
-/// The cache is shared by the gateway and the commands, and survives them; without it, everything works.
+/// The gateway and the commands share the cache, which survives them. Without the cache, everything works.
 #[tokio::test(flavor = "multi_thread")]
 async fn unchanged_files_are_parsed_once() {
     let model = Model::start().await;
@@ -32,20 +32,20 @@ async fn unchanged_files_are_parsed_once() {
     assert_eq!(parsed(&gateway).await, (1, 1));
     let cache = gateway.home().join("code-cache.db");
     for ending in ["wal", "shm"] {
-        // Whoever was ended has left them, or not.
+        // A killed process may have left these files.
         drop(fs::remove_file(gateway.home().join(format!("code-cache.db-{ending}"))));
     }
     fs::write(&cache, "damaged, and by no means a database ".repeat(200)).unwrap();
     assert_eq!(parsed(&gateway).await, (2, 0));
     assert_eq!(parsed(&gateway).await, (0, 2));
-    // The file is in no backup, and no finding of the doctor.
+    // The file is in no backup and in no finding of doctor.
     let archive = gateway.home().parent().unwrap().join("backup.tar");
     let made = gateway.run(&["backup", archive.to_str().unwrap()]).await;
     assert_eq!(made.code, Some(0), "{made:?}");
     assert!(!made.stdout.contains("code-cache"), "{made:?}");
 }
 
-/// A model finds the tools, and finds its way with them.
+/// A model finds the tools and uses them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_maps_searches_and_changes_code() {
     let model = Model::start().await;

@@ -1,4 +1,4 @@
-//! Commands in unusual situations: something is missing, broken or already there.
+//! Commands in unusual situations: something is missing, broken or already present.
 
 use serde_json::{Value, json};
 use tokio::task::block_in_place;
@@ -9,7 +9,7 @@ use crate::support::pty::Terminal;
 use crate::support::sink::Answer;
 use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, deadline};
 
-/// `sessions clear` of a missing session succeeds, says so, and creates none.
+/// `sessions clear` of a missing session succeeds, reports that it is missing, and creates none.
 #[tokio::test(flavor = "multi_thread")]
 async fn clearing_a_missing_session_succeeds_without_creating_it() {
     let mut gateway = Gateway::new(Setup::new());
@@ -87,7 +87,7 @@ async fn an_exported_conversation_is_imported_without_options() {
     }
 }
 
-/// By default each open terminal shows owner notices, whatever it displays; with none open nothing waits.
+/// By default each open terminal shows owner notices, whatever it displays. With no open terminal, notices do not wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn owner_notices_appear_on_every_open_terminal() {
     let sink = Sink::signed().await;
@@ -118,7 +118,7 @@ async fn owner_notices_appear_on_every_open_terminal() {
     wait_settled(&gateway.database()).await;
 }
 
-/// `agent --model` is for this one message, whether or not a gateway runs.
+/// `agent --model` applies only to this message, with and without a running gateway.
 #[tokio::test(flavor = "multi_thread")]
 async fn agent_asks_the_model_of_its_option() {
     let model = Model::start().await;
@@ -138,7 +138,7 @@ async fn agent_asks_the_model_of_its_option() {
     }
 }
 
-/// `logs` finds the log of a running gateway at its standard error, that of the last one in the home, and follows it.
+/// `logs` finds the log of a running gateway at its standard error, the log of the last gateway in the home, and follows it.
 #[tokio::test(flavor = "multi_thread")]
 async fn logs_finds_and_follows_the_log() {
     use tokio::io::{AsyncBufReadExt, BufReader};

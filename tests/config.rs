@@ -1,4 +1,4 @@
-//! Configuration errors as the owner reads them: one line each, exit code 78, nothing started.
+//! Configuration errors as the owner sees them: one line each, exit code 78, nothing started.
 
 use std::fs;
 use std::net::TcpListener;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::support::gateway::binary;
 use crate::support::requirements::skip_story;
 
-/// Runs the program in `home`, with only PATH of this environment.
+/// Runs the program in `home`, with only PATH from this environment.
 fn daoyou(home: &Path, env: &[(&str, &str)], args: &[&str]) -> Output {
     let mut command = Command::new(binary());
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", home).env("DAOYOU_HOME", home);
@@ -30,7 +30,7 @@ fn home_with(config: &[u8]) -> TempDir {
     home
 }
 
-/// The configuration, the environment, and the error: `C` stands for the file.
+/// The configuration, the environment, and the error, in which `C` stands for the file.
 type Row = (&'static str, &'static [(&'static str, &'static str)], &'static str);
 
 const WRONG: &[Row] = &[
@@ -207,8 +207,7 @@ fn all_configuration_errors_are_reported_at_once_in_order() {
     );
 }
 
-/// Errors that only an area finds, independent errors and missing keys of nested tables are reported together, each
-/// with its line.
+/// Errors of single areas, independent errors and missing keys of nested tables are all reported together, each with its line.
 #[test]
 fn errors_of_every_area_are_reported_in_one_run() {
     let config = r#"[agent]
@@ -263,12 +262,12 @@ output = 1
     let found: Vec<_> =
         faults.map(|fault| (fault["line"].as_u64().unwrap_or(0), fault["key"].as_str().unwrap())).collect();
     assert_eq!(found, expected, "{report:#}");
-    // A start and a reload report the same.
+    // A start and a reload report the same errors.
     let ran = daoyou(home.path(), &[], &["gateway", "--no-cli"]);
     assert_eq!((ran.status.code(), stderr(&ran).lines().count()), (Some(78), expected.len()), "{}", stderr(&ran));
 }
 
-/// Commands that need no secret work while one is missing; those that need it name it, and nothing starts.
+/// Commands that need no secret work while one is missing. Commands that need it name it, and nothing starts.
 #[test]
 fn a_missing_secret_fails_only_commands_that_need_it() {
     let config = "[agent]\nmodel = \"offline\"\n[channels.webhook.in]\nverify = \"bearer\"\nsecret = \"env:NONE\"\n\
@@ -365,7 +364,7 @@ fn config_show_names_sources_and_hides_secrets() {
     assert!(!String::from_utf8_lossy(&ran.stdout).contains("canary"));
 }
 
-/// An unusable home or port is one line that says what to do, and nothing is half started.
+/// An unusable home or port gives one line that says what to do, and nothing is half started.
 #[test]
 fn an_unusable_home_or_port_is_one_error_line() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -389,8 +388,7 @@ fn an_unusable_home_or_port_is_one_error_line() {
     assert_eq!(left, ["daoyou.lock"], "nothing but the lock's file was made");
 }
 
-/// On a read-only file system the same holds for commands, also for root; the gateway waits there
-/// (`attack::storage`).
+/// On a read-only file system the same holds for commands, even for root. The gateway waits there (`attack::storage`).
 #[test]
 fn a_read_only_home_is_one_error_line_for_commands() {
     let home = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Conversations stay short: a summary replaces the older part in the background, and important facts stay known to
-//! their owner and nobody else.
+//! Conversations stay short: a summary replaces the older part in the background. Important facts stay known to their owner
+//! and nobody else.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, until};
 
 const SESSION: &str = "webhook:in:c";
 
-/// The scripted model writes summaries from ten messages on, of which four stay.
+/// Configures the scripted model to write summaries from ten messages on, four of which stay.
 fn setup(model: &Model) -> Setup {
     Setup::scripted(model)
         .hook(Hook::bearer("other"))
@@ -31,7 +31,7 @@ fn summary_reply(arguments: &Value) -> Reply {
     Reply::tool("save_memory", arguments)
 }
 
-/// Answers each summary request with what `write` makes of its text.
+/// Answers each summary request with the result of `write` for its text.
 fn script_summaries(model: &Model, write: impl Fn(&str) -> Reply + Send + Sync + 'static) {
     model.script(move |asked: &ModelRequest<'_>| {
         let text = asked.body["messages"].as_array()?.last()?["content"].as_str()?;
@@ -47,7 +47,7 @@ fn turns(model: &Model) -> Vec<Value> {
     model.requests().into_iter().filter(|body| !is_summary(body)).collect()
 }
 
-/// Returns the users' texts in a request, without what the gateway added.
+/// Returns the users' texts in a request, without the gateway's additions.
 fn user_texts(request: &Value) -> Vec<String> {
     let messages = request["messages"].as_array().unwrap().iter();
     let said = messages.filter(|message| message["role"] == "user");
@@ -62,7 +62,7 @@ fn store(gateway: &Gateway) -> Connection {
     open(&gateway.database()).unwrap()
 }
 
-/// Returns where the summary of the session's first epoch ends, and its text.
+/// Returns the end and the text of the summary of the session's first epoch.
 fn stored_summary(database: &Path, session: &str) -> Option<(i64, String)> {
     let sql = "SELECT m.cursor, s.text FROM session_memory m JOIN memories s ON s.id = m.summary
                WHERE m.session = ? AND m.epoch = 0";
@@ -131,8 +131,7 @@ async fn older_messages_are_summarised_in_the_background() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// Killed anywhere, either the old or the new summary is there; every message is covered, and none is summarised
-/// twice.
+/// After a kill at any point, either the old or the new summary exists. Every message is covered, and none is summarised twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kill_leaves_either_the_old_or_the_new_summary() {
     for (point, asked) in [("consolidation_begun", 1), ("consolidation_answered", 2), ("consolidation_committed", 1)] {
@@ -159,7 +158,7 @@ async fn a_kill_leaves_either_the_old_or_the_new_summary() {
     }
 }
 
-/// HISTORY.md is written before this is noted: killed in between, each summary is still there once.
+/// HISTORY.md is written before the commit that records it. After a kill in between, each summary is still present once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kill_after_writing_history_leaves_each_summary_once() {
     let model = Model::start().await;
@@ -202,7 +201,7 @@ async fn after_three_failed_summaries_an_extract_is_used() {
             assert_eq!(summaries(&model).len(), usize::try_from(tries).unwrap());
             let again = Connection::open(gateway.database()).unwrap();
             again.execute("UPDATE session_memory SET retry_at = 0", []).unwrap();
-            // The next check finds it due.
+            // The next check finds the session due.
             gateway.ask("in", "elsewhere", "hello").await;
         }
         let summary = wait_summary(&gateway, 6).await;
@@ -225,7 +224,7 @@ async fn summaries_stay_within_the_daily_token_limit() {
     assert_eq!(summaries(&model).len(), 1);
 }
 
-/// `/new` summarises all of the old conversation; its facts are known in the new one, which does not get the summary.
+/// `/new` summarises all of the old conversation. Its facts are known in the new conversation, which does not get the summary.
 #[tokio::test(flavor = "multi_thread")]
 async fn closing_a_conversation_keeps_its_facts() {
     let model = Model::start().await;
@@ -249,7 +248,7 @@ async fn closing_a_conversation_keeps_its_facts() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// An idle conversation is summarised completely, and the next message still finds the last messages verbatim.
+/// An idle conversation is summarised completely, and the next message still gets the last messages verbatim.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_conversation_is_summarised_completely() {
     let model = Model::start().await;
@@ -262,7 +261,7 @@ async fn an_idle_conversation_is_summarised_completely() {
     assert!(system_of(&last_request(&model)).ends_with("They counted."));
 }
 
-/// A model that carries over the previous summary loses nothing in ten consolidations.
+/// With a model that copies the previous summary, ten consolidations lose nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_consolidations_keep_planted_facts() {
     let model = Model::start().await;
@@ -305,13 +304,13 @@ async fn a_fact_from_one_channel_is_recalled_in_another() {
         let message = Message::new(text).chat("c").sender("ann");
         assert_eq!(gateway.post(hook, "?wait=30", &message).await.status, 200);
     };
-    // A conversation that began before anything was known.
+    // A conversation that began before any fact was known.
     ask(&gateway, "other", "good morning").await;
     ask(&gateway, "in", "my cat is called Mitzi").await;
     for n in 0..30 {
         ask(&gateway, "in", &format!("number {n}.")).await;
     }
-    // The last of them may be summarised with the first.
+    // The last messages may be summarised with the first ones.
     until("a summary of what was said first", async || {
         stored_summary(&gateway.database(), SESSION).filter(|(at, _)| *at >= 24)
     })
@@ -348,7 +347,7 @@ async fn recalled_memories_are_not_stored_again() {
     let content = json!({"content": "Ann's cat is called Mitzi"});
     model.on("keep this", [Reply::tool("remember", &content), Reply::text("kept")]);
     model.on("find", [Reply::tool("recall", &json!({"query": "cat"})), Reply::text("Your cat Mitzi.")]);
-    // The last rule takes precedence.
+    // The newest rule takes precedence.
     script_summaries(&model, |_| {
         summary_reply(&json!({"summary": "They spoke of the cat.", "facts": [
             {"text": "The name of Ann's cat is Mitzi", "message": 1},
@@ -356,7 +355,7 @@ async fn recalled_memories_are_not_stored_again() {
         ]}))
     });
     let gateway = Gateway::start(setup(&model)).await;
-    // Before anything is known, so that it is not in the prompt.
+    // The conversation begins before any fact is known, so that the prompt does not contain it.
     gateway.ask("in", "c", "good morning").await;
     gateway.ask("in", "elsewhere", "keep this").await;
     gateway.ask("in", "c", "what is the name of my cat?").await;
@@ -370,8 +369,7 @@ async fn recalled_memories_are_not_stored_again() {
     assert!(asked.to_string().contains("find my cat") && !asked.to_string().contains("[Memory]"), "{asked}");
 }
 
-/// In a shared chat nobody's private memory reaches another: neither in prompts, nor attached to messages, nor
-/// through earlier recalls.
+/// In a shared chat, no private memory reaches another person: neither in prompts, nor attached to messages, nor through earlier recalls.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_users_in_one_chat_never_see_each_others_private_facts() {
     let model = Model::start().await;
@@ -391,7 +389,7 @@ async fn two_users_in_one_chat_never_see_each_others_private_facts() {
     let own = ask("ann", "group", "find my code").await;
     assert!(own.to_string().contains("tulip"));
 
-    // From here on Bob is in the chat.
+    // From here on, Bob is in the chat.
     for (sender, text) in [("bob", "hello, what is the code?"), ("ann", "what is my code?"), ("bob", "find the code")] {
         let given = ask(sender, "group", text).await;
         assert!(!given.to_string().contains("tulip"), "{sender}: {given}");

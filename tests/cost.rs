@@ -1,11 +1,11 @@
-//! Cost of models: counted once whatever happens, at the price valid then, and shown everywhere.
+//! The cost of models: counted exactly once, at the price valid at the time, and shown everywhere.
 
 use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
 use crate::support::{Gate, Gateway, Model, Reply, Setup, until};
 
-/// Sets prices for a million tokens.
+/// Sets the prices per million tokens.
 fn priced(setup: Setup, input: f64, output: f64, currency: &str) -> Setup {
     let key = |name: &str| format!("providers.scripted.price.{name}");
     setup.set(&key("input"), input).set(&key("output"), output).set(&key("currency"), currency)
@@ -32,7 +32,7 @@ async fn tokens_and_cost_are_counted_by_turn_session_day_and_model() {
     let line = r#"daoyou_model_cost_total{provider=\"scripted\",model=\"scripted\",currency=\"USD\"} 0.0125"#;
     assert!(metrics.contains(line), "{metrics}");
 
-    // A new price applies from now on, in its own currency; earlier cost stays.
+    // A new price applies from now on, in its own currency; earlier costs stay.
     gateway.setup().clone_from(&priced(Setup::scripted(&model), 4.0, 20.0, "CNY"));
     gateway.restart().await;
     gateway.ask("in", "c", "hello").await;
@@ -78,8 +78,8 @@ async fn tokens_and_cost_are_counted_by_turn_session_day_and_model() {
     }
 }
 
-/// A killed turn repeats and pays for what was not written; what was written is paid for once, at the price valid
-/// then.
+/// A killed turn repeats and pays for the responses that were not written. Written responses are charged once, at the price
+/// valid at the time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_counts_no_usage_twice() {
     let model = Model::start().await;
@@ -112,8 +112,8 @@ async fn without_a_price_only_tokens_are_shown() {
     assert!(!said.contains("**") && said.contains("1 turn,"), "{said}");
 }
 
-/// Tokens that a service counts beside prompt and answer are charged: reasoning outside of the completion, and writes
-/// to a cache. Without counts, the estimate includes tools.
+/// Tokens that a service counts besides prompt and answer are charged: reasoning outside the completion, and cache writes.
+/// Without counts, the estimate includes tools.
 #[tokio::test(flavor = "multi_thread")]
 async fn all_charged_tokens_are_counted() {
     let model = Model::start().await;
@@ -131,7 +131,7 @@ async fn all_charged_tokens_are_counted() {
     assert!(input > (tools + others) / 6, "{input} tokens of {tools} and {others} bytes");
 
     let model = Model::start().await;
-    // 240 read, 1,000 written to the cache.
+    // 240 read from the cache, 1,000 written to it.
     model.on("hello", [Reply::text("hello").usage(2_000, 0).cached(240, 1_000)]);
     let gateway = Gateway::start(priced(Setup::scripted(&model).anthropic(&model), 4.0, 0.0, "USD")).await;
     gateway.ask("in", "c", "hello").await;
@@ -141,7 +141,7 @@ async fn all_charged_tokens_are_counted() {
     assert_eq!(used["cost"], expected, "{used}");
 }
 
-/// A turn that has reached its budget makes no further call, and says so; an unknown price must be set by the owner.
+/// A turn that has reached its budget makes no further call and says so. The owner must set an unknown price.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_stops_at_its_cost_budget() {
     let model = Model::start().await;

@@ -1,4 +1,4 @@
-//! The process dies at every point of a message's life, and the next start does what ARCHITECTURE.md says.
+//! The process dies at every point of a message's life, and the next start behaves as ARCHITECTURE.md says.
 
 use serde_json::{Value, json};
 
@@ -8,14 +8,14 @@ use crate::support::model::user_text;
 use crate::support::requirements::bubblewrap_is_missing;
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, until};
 
-/// A row of the table: where the process dies, and the expected end state.
+/// A row of the table: the point at which the process dies, and the expected end state.
 struct Row {
     point: &'static str,
     /// How often the command may have run: exactly once, or at most once.
     ran: std::ops::RangeInclusive<usize>,
-    /// What the model gets as the command's result.
+    /// The command's result as the model gets it.
     told: &'static str,
-    /// Number of posted callbacks, all under one id.
+    /// The number of posted callbacks, all under one id.
     posts: usize,
 }
 
@@ -56,7 +56,7 @@ async fn check_crash_point(row: &Row) {
     gateway.wait_crash().await;
     gateway.recover().await;
 
-    // A sender without an answer sends again; so does one with an answer, to be sure.
+    // A sender without an answer repeats its message; a sender with one may repeat it too.
     let again = gateway.post("in", "", &message).await;
     let status = if row.point == "accept_before_commit" { "accepted" } else { "duplicate" };
     assert_eq!((again.status, again.text("status")), (202, status), "{}: {again:?}", row.point);
@@ -71,7 +71,7 @@ async fn check_crash_point(row: &Row) {
     let effects = std::fs::read_to_string(gateway.workspace().join("effects.txt")).unwrap_or_default();
     assert!(row.ran.contains(&effects.lines().count()), "{}: the command ran {effects:?}", row.point);
 
-    // Two model calls, whatever happened: no finished call is repeated.
+    // Exactly two model calls: no finished call is repeated.
     let requests = model.requests();
     assert_eq!((requests.len(), model.refused()), (2, Vec::new()), "{}: {requests:?}", row.point);
     let last = requests[1]["messages"].as_array().and_then(|messages| messages.last()).expect("messages");
@@ -129,7 +129,7 @@ async fn a_kill_during_a_model_call_repeats_only_that_call() {
     gateway.check_settled(&Witness { accepted: &[id, behind], ..Witness::default() }).await;
 }
 
-/// A message that crashes the process each time is given up, its sender is told, and later messages continue.
+/// A message that crashes the process each time is given up, its sender is notified, and later messages continue.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_keeps_crashing_the_gateway_is_given_up() {
     let model = Model::start().await;
@@ -151,7 +151,7 @@ async fn a_message_that_keeps_crashing_the_gateway_is_given_up() {
     gateway.check_settled(&Witness { accepted: &[id], ..Witness::default() }).await;
 }
 
-/// SIGTERM: running turns may finish, nothing new is accepted, the exit code is 0; unfinished turns continue later.
+/// SIGTERM: running turns may finish, no message is accepted, and the exit code is 0. Unfinished turns continue later.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drain_finishes_running_turns_and_keeps_the_rest() {
     let model = Model::start().await;
@@ -176,7 +176,7 @@ async fn a_drain_finishes_running_turns_and_keeps_the_rest() {
     gateway.check_settled(&Witness { accepted: &[finishes, stays], ..Witness::default() }).await;
 }
 
-/// Repeated kills from outside while a message waits for the model do not count against it, and it is answered.
+/// Repeated kills from outside while a message waits for the model do not count against the message, which is answered in the end.
 #[tokio::test(flavor = "multi_thread")]
 async fn kills_while_waiting_for_the_model_do_not_count_against_a_message() {
     let model = Model::start().await;
@@ -193,7 +193,7 @@ async fn kills_while_waiting_for_the_model_do_not_count_against_a_message() {
     assert_eq!((state.text("status"), state.text("reply")), ("done", "at last"), "{state:?}");
 }
 
-/// After a kill during a command nothing of the command keeps running, it is not repeated, and the model is told that
+/// After a kill during a command, no process of it keeps running, the command is not repeated, and the model learns that
 /// its outcome is unknown.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kill_during_a_command_reports_an_unknown_outcome() {

@@ -1,5 +1,4 @@
-//! Scheduled prompts: each run happens once whatever happens, its output goes to its target, and its result is
-//! reported truthfully.
+//! Scheduled prompts: each run happens exactly once, its output goes to its target, and its result is reported truthfully.
 
 use std::path::Path;
 
@@ -10,7 +9,7 @@ use crate::support::gateway::Message;
 use crate::support::invariants::{Journal, Witness, check, wait_settled};
 use crate::support::{Answer, Gate, Gateway, Hook, Model, Reply, Setup, Sink, until};
 
-/// Creates a stopped gateway whose jobs answer to `sink`.
+/// Creates a stopped gateway whose jobs send their output to `sink`.
 fn stopped_gateway(model: &Model, sink: &Sink) -> Gateway {
     Gateway::new(Setup::new().model(model).hook(Hook::bearer("in").callback(sink)).set("cron.min_interval", "1s"))
 }
@@ -19,14 +18,14 @@ async fn model_and_sink() -> (Model, Sink) {
     (Model::start().await, Sink::signed().await)
 }
 
-/// Adds a job that answers to chat `c` of the hook; returns its id.
+/// Adds a job that sends its output to chat `c` of the hook; returns its id.
 async fn add(gateway: &Gateway, name: &str, args: &[&str]) -> String {
     let usual = ["cron", "add", "--name", name, "--channel", "webhook:in", "--chat", "c"];
     let added = gateway.json(&[&usual, args].concat()).await;
     added["id"].as_str().expect("the id of a job").to_owned()
 }
 
-/// Returns outcome and delivery of each run in `daoyou cron history`, the oldest first.
+/// Returns outcome and delivery of each run in `daoyou cron history`, oldest first.
 async fn history(gateway: &Gateway, job: &str) -> Vec<(String, String)> {
     let runs = gateway.json(&["cron", "history", job]).await;
     let text = |run: &Value, key: &str| run[key].as_str().unwrap_or_default().to_owned();
@@ -40,7 +39,7 @@ fn run(outcome: &str, delivery: &str) -> (String, String) {
     (outcome.to_owned(), delivery.to_owned())
 }
 
-/// Opens the store for writing, beside a gateway or without one.
+/// Opens the store for writing, with or without a running gateway.
 fn store(database: &Path) -> Connection {
     let store = Connection::open(database).expect("the store is there");
     store.busy_timeout(crate::support::PATIENCE).expect("a time to wait");
@@ -62,7 +61,7 @@ async fn wait_runs(gateway: &Gateway, outcome: &str, at_least: i64) {
     until(&what, async || (count(&gateway.database(), outcome) >= at_least).then_some(())).await;
 }
 
-/// Killed around the commit that claims a run, and while its turn runs, the job fires once and is answered once.
+/// After kills around the commit that claims a run, and while its turn runs, the job fires once and is answered once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_run_fires_once_at_every_crash_point() {
     for point in ["cron_before_commit", "cron_committed", "turn_started", "end_committed", "sending_committed"] {
@@ -102,7 +101,7 @@ async fn a_job_run_resumes_after_repeated_kills() {
     check(&gateway.database(), &Witness { sink: Some(&sink), ..Witness::default() });
 }
 
-/// Two thousand jobs due in the same second: all their runs are claimed at once, and no more turns run than allowed.
+/// Two thousand jobs are due in the same second. All runs are claimed at once, and no more turns run than permitted.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_thousand_jobs_of_one_second_all_run() {
     const JOBS: usize = 2_000;
@@ -118,7 +117,7 @@ async fn two_thousand_jobs_of_one_second_all_run() {
     {
         let store = store(&gateway.database());
         store.execute(copy, params![first, JOBS]).unwrap();
-        // The slot is in the body, too.
+        // The body contains the slot too.
         let due = jiff::Timestamp::now() + std::time::Duration::from_secs(2);
         let sql = "UPDATE jobs SET next_at = ?1, body = json_set(body, '$.schedule.at', ?2)";
         store.execute(sql, params![due.as_millisecond(), due.to_string()]).unwrap();
@@ -134,7 +133,7 @@ async fn two_thousand_jobs_of_one_second_all_run() {
     assert_eq!((model.count(), model.refused()), (JOBS, Vec::new()));
 }
 
-/// After three missed runs each policy does what it says, and no future run fires.
+/// After three missed runs, each policy does what it promises, and no future run fires early.
 #[tokio::test(flavor = "multi_thread")]
 async fn missed_runs_follow_the_misfire_policy() {
     let (model, sink) = model_and_sink().await;
@@ -164,8 +163,7 @@ async fn missed_runs_follow_the_misfire_policy() {
     check(&gateway.database(), &Witness { sink: Some(&sink), ..Witness::default() });
 }
 
-/// A run that takes longer than its interval: the runs due meanwhile are skipped and counted, and other jobs are not
-/// delayed.
+/// A run takes longer than its interval. The runs due in that time are skipped and counted, and other jobs are not delayed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_never_overlaps_itself() {
     let (model, sink) = model_and_sink().await;
@@ -187,7 +185,7 @@ async fn a_job_never_overlaps_itself() {
     assert_eq!(quick[0].data("content"), "echo: /stop", "a prompt is no command");
 }
 
-/// The output of a job becomes part of the chat's session; a job that sends a fixed message asks no model.
+/// The output of a job becomes part of the chat's session. A job with a fixed message calls no model.
 #[tokio::test(flavor = "multi_thread")]
 async fn job_output_is_added_to_the_session_of_its_chat() {
     let (model, sink) = model_and_sink().await;
@@ -214,7 +212,7 @@ async fn job_output_is_added_to_the_session_of_its_chat() {
     assert!(said("assistant", "The tea is ready. {{ it }}"), "{messages:?}");
     let journal = check(&gateway.database(), &Witness { sink: Some(&sink), ..Witness::default() });
     assert!(journal.inbox.iter().any(|row| row.session.starts_with("cron:") && row.chat_id == "c"));
-    // A one-shot job is gone after its run; its runs stay listed.
+    // A one-shot job is removed after its run; its runs stay listed.
     assert_eq!(gateway.json(&["cron", "list"]).await, json!([]));
     assert_eq!(history(&gateway, "tea").await, [run("ok", "sent")]);
 }
@@ -250,7 +248,7 @@ async fn output_without_news_is_not_sent() {
     assert_eq!(sink.posts().len(), 2);
 }
 
-/// A job that fails repeatedly pauses, and the chat and the owner are told once each.
+/// A job that fails repeatedly pauses. The chat and the owner are each notified once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_fails_repeatedly_pauses() {
     let (model, sink) = model_and_sink().await;
@@ -272,7 +270,7 @@ async fn a_job_that_fails_repeatedly_pauses() {
     assert_eq!(listed[0]["enabled"], false, "{listed}");
 }
 
-/// If the callback refuses, the run is reported as successful and its delivery as failed.
+/// If the callback refuses, the run counts as successful and its delivery as failed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_delivery_is_shown_as_failed() {
     let (model, sink) = model_and_sink().await;
@@ -295,7 +293,7 @@ async fn a_failed_delivery_is_shown_as_failed() {
     until("the delivery", async || (history(&gateway, &job).await == [run("ok", "sent")]).then_some(())).await;
 }
 
-/// A malformed row stays and delays nobody; with cron disabled nothing fires.
+/// A malformed row stays and delays no other job. With cron disabled, nothing fires.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_malformed_row_affects_no_other_job() {
     let (model, sink) = model_and_sink().await;
@@ -341,7 +339,7 @@ async fn runs_due_during_shutdown_are_deferred() {
     gate.open();
     assert_eq!(gateway.wait_exit().await.code(), Some(0));
     {
-        // As if that had been half an hour ago, and a run had come due while turns still ran.
+        // Simulates a stop half an hour ago, with a run that came due while turns still ran.
         let store = store(&gateway.database());
         let (ago, slot) = (1_800_000, jiff::Timestamp::from_millisecond(began - 1_800_000 + 1).unwrap());
         store.execute("UPDATE meta SET value = value - ? WHERE key LIKE 'stop_%_at'", [ago]).unwrap();

@@ -1,21 +1,17 @@
-//! Jobs that would reach nobody, ask too often or spend too much: refused, paused or skipped, and always reported.
+//! Jobs that would reach nobody, run too often or spend too much are refused, paused or skipped, and always reported.
 
 use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
 use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, until};
 
-/// A hook of the owner's without a callback, and one with a callback.
+/// Returns the owner's hooks: one without a callback, and one with a callback.
 fn hooks(sink: &Sink) -> Setup {
     let setup = Setup::new().hook(Hook::bearer("in")).set("owner.identities", vec!["webhook:in:me"]);
     setup.hook(Hook::bearer("heard").callback(sink)).set("owner.notify", "webhook:heard:owner")
 }
 
-async fn sink() -> Sink {
-    Sink::signed().await
-}
-
-/// Returns the job of this name once `expected` holds.
+/// Waits until `expected` holds for the job of this name, and returns the job.
 async fn wait_job(gateway: &Gateway, name: &str, expected: impl Fn(&Value) -> bool) -> Value {
     until(name, async || {
         let jobs = gateway.json(&["cron", "list"]).await;
@@ -26,7 +22,7 @@ async fn wait_job(gateway: &Gateway, name: &str, expected: impl Fn(&Value) -> bo
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reminder_without_a_reader_is_refused() {
-    let (model, sink) = (Model::start().await, sink().await);
+    let (model, sink) = (Model::start().await, Sink::signed().await);
     let add = json!({"action": "add", "kind": "message", "message": "tea", "at": "in 1s"});
     let elsewhere = json!({"action": "add", "kind": "message", "message": "tea", "at": "in 1s",
         "channel": "webhook:heard", "chat_id": "me"});
@@ -47,10 +43,10 @@ async fn a_reminder_without_a_reader_is_refused() {
     assert!(refused.code == Some(1) && refused.stderr.contains("has no callback_url"), "{refused:?}");
 }
 
-/// For a disabled channel, and one that lost its callback, the model is not asked, and the owner is told once.
+/// For a disabled channel, and for a channel that lost its callback, the model is not called, and the owner is notified once.
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_for_a_removed_channel_pause() {
-    let (model, sink) = (Model::start().await, sink().await);
+    let (model, sink) = (Model::start().await, Sink::signed().await);
     let both = |callback: bool, is_on: bool| {
         let two = if callback { Hook::bearer("two").callback(&sink) } else { Hook::bearer("two") };
         hooks(&sink).hook(Hook::bearer("one").callback(&sink).set("enabled", is_on)).hook(two).model(&model)
@@ -76,11 +72,11 @@ async fn jobs_for_a_removed_channel_pause() {
     assert_eq!(model.count(), 0);
 }
 
-/// With the daily tokens used up, prompts are skipped, one-shot prompts are paused, fixed messages go out, and the
-/// owner is told once.
+/// When the daily tokens are used up, prompts are skipped, one-shot prompts are paused, fixed messages are sent, and the
+/// owner is notified once.
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_stop_at_the_daily_token_limit() {
-    let (model, sink) = (Model::start().await, sink().await);
+    let (model, sink) = (Model::start().await, Sink::signed().await);
     let setup = hooks(&sink).model(&model).set("cron.min_interval", "1s").set("cron.tokens_per_day", 1);
     let gateway = Gateway::start(setup).await;
     let here = ["--channel", "webhook:heard", "--chat", "c"];
@@ -105,7 +101,7 @@ async fn jobs_stop_at_the_daily_token_limit() {
     assert!(told.len() == 1 && told[0].data("content").contains("the 1 tokens of cron.tokens_per_day"), "{told:?}");
     assert_eq!(gateway.run(&["cron", "run", "often"]).await.code, Some(0), "by hand it runs all the same");
     until("the run by hand", async || (model.count() == 2).then_some(())).await;
-    // The model cannot evade this: a job's turn could run the next job.
+    // The model cannot evade the limit by running the next job in a job's turn.
     let run = json!({"action": "run", "job_id": "often"});
     model.on("run it", [Reply::tool("cron", &run), Reply::text("it does not run")]);
     let id = gateway.accept("in", &Message::new("run it").sender("me").chat("c")).await;

@@ -1,4 +1,4 @@
-//! Jobs as people and models create them: the command line with a gateway and without, the tool in a chat, the file.
+//! The ways to create jobs: the command line with and without a gateway, the tool in a chat, and the file.
 
 use serde_json::{Value, json};
 
@@ -19,12 +19,12 @@ async fn add(gateway: &Gateway, args: &[&str]) -> String {
     id.to_owned()
 }
 
-/// A hook whose messages someone reads; nothing is due here.
+/// Returns a hook with a callback, so that its messages count as read. No job is due in this test.
 fn hook_that_is_read() -> Hook {
     Hook::bearer("in").set("callback_url", "http://127.0.0.1:9/never")
 }
 
-/// The same command lines give the same answers, whether or not a gateway runs.
+/// The same command lines give the same answers with and without a running gateway.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_is_managed_by_the_command_line() {
     for is_running in [true, false] {
@@ -78,7 +78,7 @@ async fn a_job_is_managed_by_the_command_line() {
     }
 }
 
-/// Every error says what would be right.
+/// Every error says what would be correct.
 async fn wrong_lines(gateway: &Gateway) {
     let twin = add(gateway, &["--name", "twin", "--every", "2h", "--message", "1"]).await;
     let taken = format!("a job is called \"twin\" already: {twin}; give this one another name");
@@ -91,12 +91,12 @@ async fn wrong_lines(gateway: &Gateway) {
     let refusal: Value = serde_json::from_str(&ran.stdout).expect("JSON");
     let reason = refusal["refused"][0]["reason"].as_str().unwrap_or_default();
     assert!(ran.code == Some(1) && reason.contains(&taken), "{ran:?}");
-    // Jobs without a name get distinct ones.
+    // Jobs without a name get distinct names.
     for name in ["drink", "drink 2"] {
         let id = add(gateway, &["--every", "2h", "--message", "drink"]).await;
         assert_eq!(gateway.json(&["cron", "show", name]).await["id"], id.as_str());
     }
-    // Duplicate names are from before names had to be distinct.
+    // Duplicate names can come from versions that did not require distinct names.
     let job = add(gateway, &["--name", "older", "--every", "2h", "--message", "1"]).await;
     let store = rusqlite::Connection::open(gateway.database()).expect("the store is there");
     store.busy_timeout(crate::support::PATIENCE).expect("a time to wait");
@@ -155,7 +155,7 @@ async fn the_cron_api_answers_errors_with_their_status() {
     assert_eq!(send(gateway.client.delete(url("/n"))).await.body["removed"], true);
 }
 
-/// A manual run is sent at once, or as soon as a gateway runs.
+/// A manual run starts at once, or as soon as a gateway runs.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_runs_by_hand() {
     let model = Model::start().await;
@@ -195,7 +195,7 @@ async fn a_job_runs_by_hand() {
     assert!(news[0]["input_tokens"].as_u64() > Some(0), "{news}");
 }
 
-/// Jobs that the model creates in a chat answer to that chat: a reminder without a model, a task with one.
+/// Jobs that the model creates in a chat send their output to that chat: a reminder without a model, a task with one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_creates_jobs_for_its_chat() {
     let model = Model::start().await;
@@ -273,7 +273,7 @@ async fn the_offline_responder_creates_reminders() {
     assert!(ask("cancel reminder 7").await.contains("Job 7 not found"));
 }
 
-/// An exported file is imported unchanged; a malformed row is named, in the file and in the store.
+/// An exported file is imported unchanged. A malformed row is named, in the file and in the store.
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_are_exported_and_imported() {
     let mut from = Gateway::new(Setup::new());

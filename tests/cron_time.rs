@@ -1,4 +1,4 @@
-//! Jobs and the clock: the whole process runs at another time, by libfaketime.
+//! Jobs and the clock. The whole process runs at another time, by libfaketime.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ async fn runs(gateway: &Gateway, job: &str) -> Vec<String> {
     runs
 }
 
-/// A job at 02:30 in New York runs right after the gap on the day without a 02:30, and at 02:30 the next day; a job
-/// at 01:30 runs once on the day with two of them. Setting the clock back repeats nothing.
+/// A job at 02:30 in New York runs right after the gap on the day without a 02:30, and at 02:30 the next day. A job at
+/// 01:30 runs once on the day with two of them. Setting the clock back repeats nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_daily_job_runs_once_a_day_across_clock_changes() {
     let Some(library) = faketime() else { return };
@@ -54,7 +54,7 @@ async fn a_daily_job_runs_once_a_day_across_clock_changes() {
     assert_eq!(runs(&gateway, &autumn).await, autumn_run, "the second 01:30 is none");
     gateway.stop().await;
 
-    // An hour back: the slot recurs, and is already claimed.
+    // One hour back: the slot recurs but is already claimed.
     start_at_time(&mut gateway, &library, "2026-11-01 05:29:58");
     gateway.up().await;
     let next = async || {
@@ -66,8 +66,8 @@ async fn a_daily_job_runs_once_a_day_across_clock_changes() {
     assert_eq!(runs(&gateway, &autumn).await, autumn_run, "a slot that is taken is not taken again");
 }
 
-/// The clock is set while the gateway runs, by an hour and by a year, forward and back: each slot runs once however
-/// often it recurs, missed runs are made up for once, and later jobs follow the new clock.
+/// The clock is set while the gateway runs, by an hour and by a year, forward and back. Each slot runs once even if it
+/// recurs, missed runs are made up for once, and later jobs follow the new clock.
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_continue_when_the_clock_is_set() {
     const HOUR: i64 = 3_600;
@@ -89,7 +89,7 @@ async fn jobs_continue_when_the_clock_is_set() {
     let in_half_an_hour = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC) + Duration::from_secs(1_800);
     let daily = add(["--cron", &in_half_an_hour.strftime("%M %H * * *").to_string()], "daily").await;
     add(["--at", "in 40m"], "once").await;
-    // Reads the clock every second, and shows by its runs that the others had their chance.
+    // The job reads the clock every second. Its runs prove that the others had the opportunity to run.
     let ticking = add(["--every", "1s"], "tick").await;
     let ticks = async || runs(&gateway, &ticking).await.len();
     let two_ticks = async || {

@@ -1,5 +1,5 @@
-//! Damage to a database from outside: its WAL is gone, a bit flips, a block is overwritten, the disk is full. The
-//! gateway starts, reports the losses, keeps everything readable, and accepts new messages.
+//! Damage to a database from outside: its WAL is gone, a bit flips, a block is overwritten, the disk is full. The gateway
+//! starts, reports the losses, keeps everything readable, and accepts new messages.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -15,7 +15,7 @@ use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, until};
 
 const MESSAGES: usize = 40;
 
-/// Starts a gateway that has answered [`MESSAGES`] messages, `m0` and so on. Losses are reported to the sink.
+/// Starts a gateway that has answered [`MESSAGES`] messages named `m0` and so on. It reports losses to the sink.
 async fn used_gateway(sink: &Sink) -> Gateway {
     let setup = Setup::new().hook(Hook::bearer("in")).hook(Hook::bearer("notes").callback(sink));
     let mut gateway = Gateway::start(setup.set("owner.notify", "webhook:notes:owner")).await;
@@ -24,7 +24,7 @@ async fn used_gateway(sink: &Sink) -> Gateway {
     gateway
 }
 
-/// Sends this number of messages, `m0` and so on, which fill pages, and waits until they are answered.
+/// Sends `count` large messages named `m0` and so on, which fill pages, and waits until they are answered.
 pub async fn send_large_messages(gateway: &Gateway, count: u64) {
     for n in 0..count {
         let said = format!("/help {}", "x".repeat(3_000));
@@ -49,7 +49,7 @@ pub fn truncate(path: &Path, to: u64) {
     File::options().write(true).open(path).unwrap().set_len(to).unwrap();
 }
 
-/// Returns how many of the messages are known; unknown ones are accepted again, and all are answered.
+/// Returns how many of the messages are known. Unknown messages are accepted again, and all are answered.
 async fn count_known(gateway: &Gateway) -> usize {
     let mut known = 0;
     for n in 0..MESSAGES {
@@ -70,8 +70,8 @@ async fn losses(gateway: &Gateway) -> (usize, String) {
     (usize::try_from(count).unwrap(), words)
 }
 
-/// Asserts that after a start the losses are in the log, in `status` until acknowledged, and sent to the owner once;
-/// that the rest is known; and that no number repeats.
+/// Asserts that after a start the losses are in the log, in `status` until acknowledged, and in one message to the owner;
+/// that all other messages are known; and that no number repeats.
 async fn check_losses_reported(gateway: &mut Gateway, sink: &Sink, expected: Option<usize>) -> String {
     let (missing, words) = losses(gateway).await;
     let told = sink.wait_posts(1).await;
@@ -107,7 +107,7 @@ async fn a_missing_truncated_or_damaged_wal_is_detected_and_counted() {
             "40 accepted messages are missing from the database (seq 1–40): ",
         ),
         ("cut short", |log| truncate(log, file_length(log) / 2), None, "accepted messages are missing"),
-        // SQLite would drop everything behind it; daoyou reads on.
+        // SQLite would drop everything after it; daoyou reads on.
         (
             "a flipped bit",
             |log| {
@@ -172,7 +172,7 @@ async fn a_damaged_database_is_moved_aside_and_salvaged() {
     check_losses_reported(&mut gateway, &sink, Some(40)).await;
 }
 
-/// Damage found by a running gateway ends it, and the next start repairs the database.
+/// Damage found by a running gateway ends the gateway, and the next start repairs the database.
 #[tokio::test(flavor = "multi_thread")]
 async fn damage_found_at_run_time_is_repaired_at_the_next_start() {
     let sink = Sink::signed().await;
@@ -188,7 +188,7 @@ async fn damage_found_at_run_time_is_repaired_at_the_next_start() {
     check_losses_reported(&mut gateway, &sink, None).await;
 }
 
-/// Read-only commands change nothing, and say what to do.
+/// Read-only commands change nothing and say what to do.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_leaves_a_damaged_database_unchanged() {
     let sink = Sink::signed().await;
@@ -204,11 +204,11 @@ async fn a_command_leaves_a_damaged_database_unchanged() {
     }
 }
 
-/// A small file system of its own, removed when dropped.
+/// A separate small file system, removed when dropped.
 pub struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// Mounts it; returns `None` and skips the story if mounting is not permitted.
+    /// Mounts the file system; if mounting is not permitted, skips the story and returns `None`.
     pub fn mount(at: &Path) -> Option<Self> {
         let mut mount = Command::new("mount");
         let mounted = mount.args(["-t", "tmpfs", "-o", "size=8m,mode=700", "tmpfs"]).arg(at).output();
@@ -230,7 +230,7 @@ impl SmallDisk {
         let stat = rustix::fs::statvfs(&self.0).unwrap();
         let room = (stat.f_bavail * stat.f_frsize).saturating_sub(free);
         let written = fs::write(self.ballast(), vec![1; usize::try_from(room).unwrap()]);
-        // The gateway may write at the same time, so that less remains.
+        // The gateway may write at the same time, so less may remain.
         assert!(
             written.as_ref().err().is_none_or(|error| error.kind() == std::io::ErrorKind::StorageFull),
             "{written:?}"
@@ -254,8 +254,8 @@ impl Drop for SmallDisk {
     }
 }
 
-/// Below the reserve nothing is accepted, and accepted messages are answered from it. With no space at all the
-/// gateway waits; when there is space again, it recovers by itself.
+/// Below the reserve nothing is accepted, and accepted messages are answered from the reserve. With no space at all the
+/// gateway waits, and recovers automatically when there is space again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_disk_refuses_new_messages_and_keeps_accepted_ones() {
     for (reserve, free) in [("2MB", 1_000_000), ("0B", 0)] {

@@ -1,4 +1,4 @@
-//! Delivery of replies: retried, in order, without one sink or chat delaying another, and given up visibly.
+//! The delivery of replies: retried, in order, without one sink or chat delaying another, and given up visibly.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -47,8 +47,7 @@ async fn outbound_depth(gateway: &Gateway) -> Value {
     ready.body["parts"]["outbound"].clone()
 }
 
-/// Replies of three chats whose callback failed go out when it works again, in order within each; another hook is not
-/// affected.
+/// Replies of three chats whose callback failed are sent when it works again, in order within each chat. Another hook is not affected.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failing_callback_keeps_chat_order_and_delays_no_other_hook() {
     let (broken, sound) = (Sink::signed().await, Sink::signed().await);
@@ -84,8 +83,8 @@ async fn a_failing_callback_keeps_chat_order_and_delays_no_other_hook() {
     check(&gateway.database(), &Witness { accepted: &accepted, sink: Some(&broken), strict_order: false });
 }
 
-/// An undeliverable message holds back the others of its chat until its second failure, then lets them pass; when its
-/// retry table is used up it is a dead letter, which the owner sees, retries under a new id, or drops.
+/// An undeliverable message blocks its chat until its second failure, then lets later messages pass. When its retry table
+/// is used up, it becomes a dead letter, which the owner can see, retry under a new id, or drop.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failing_delivery_lets_others_pass_and_becomes_a_dead_letter() {
     let sink = Sink::signed().await;
@@ -118,13 +117,12 @@ async fn a_failing_delivery_lets_others_pass_and_becomes_a_dead_letter() {
     let posts = sink.wait_posts(5).await;
     assert_eq!((posts[4].id(), posts[4].data("in_reply_to")), (again["id"].as_str().unwrap(), bad.as_str()));
     assert_ne!(posts[4].id(), old, "a receiver that knows ids takes it for new");
-    wait_settled(&gateway.database()).await;
     let journal =
-        check(&gateway.database(), &Witness { accepted: &[bad, good], sink: Some(&sink), strict_order: false });
+        gateway.check_settled(&Witness { accepted: &[bad, good], sink: Some(&sink), strict_order: false }).await;
     let row = journal.outbox.iter().find(|row| row.id == posts[4].id()).unwrap();
     assert_eq!((row.attempt, row.state.as_str(), row.tries), (1, "sent", 1));
 
-    // 410 means never again.
+    // 410 means that no further attempt is allowed.
     sink.then([Answer::Status(410, None)]);
     let gone = gateway.accept("in", &Message::new("/help").chat("gone")).await;
     wait_outbox(&gateway, "dead", 1).await;
@@ -138,7 +136,7 @@ async fn a_failing_delivery_lets_others_pass_and_becomes_a_dead_letter() {
     assert_eq!(sink.replies_to(&gone).len(), 1);
 }
 
-/// `Retry-After` can extend a wait: never less than the table's wait, never more than its longest.
+/// `Retry-After` can extend a wait: never below the table's wait, never above its longest one.
 #[tokio::test(flavor = "multi_thread")]
 async fn retry_after_is_honoured_within_the_retry_table() {
     let sink = Sink::signed().await;
@@ -159,7 +157,7 @@ async fn a_hanging_callback_delays_no_other_hook() {
     let (stuck, sound) = (Sink::signed().await, Sink::signed().await);
     stuck.always(Some(Answer::Hang));
     let gateway = Gateway::start(offline([hook("a", &stuck, &["1s"]), hook("b", &sound, &["1s"])])).await;
-    // More chats than one channel delivers to at once.
+    // More chats than one channel serves at once.
     let messages: Vec<_> = (0..40).map(|n| Message::new("/help").chat(&format!("c{n}"))).collect();
     let blocked = join_all(messages.iter().map(|message| gateway.accept("a", message))).await;
     stuck.wait_posts(32).await;
@@ -175,8 +173,8 @@ async fn a_hanging_callback_delays_no_other_hook() {
     assert!(stuck.posts().len() <= 32 && blocked.len() == 40, "nothing was answered meanwhile");
 }
 
-/// A hook with too many undelivered replies refuses messages; others accept them, and so does it when there is room
-/// again.
+/// A hook with too many undelivered replies refuses messages; other hooks accept them. The hook accepts messages again once
+/// there is room.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hook_with_too_many_undelivered_replies_refuses_messages() {
     let (full, sound) = (Sink::signed().await, Sink::signed().await);
@@ -198,10 +196,10 @@ async fn a_hook_with_too_many_undelivered_replies_refuses_messages() {
     assert_eq!((again.status, again.text("id")), (202, accepted[0].as_str()), "what was accepted is known");
     gateway.accept("b", &message(2)).await;
 
-    // A drop by the owner makes room, once.
+    // A drop by the owner makes room once.
     let list = gateway.json(&["queue", "list"]).await;
     let dropped = list.as_array().unwrap().iter().find(|row| row["channel"] == "webhook:a").unwrap();
-    // A row that is being sent right now is not dropped; the next try is.
+    // A row that is being sent is not dropped, but its next attempt is.
     let id = dropped["id"].as_str().unwrap();
     until("the drop", async || (gateway.run(&["queue", "drop", id]).await.code == Some(0)).then_some(())).await;
     accepted.push(gateway.accept("a", &message(3)).await);
@@ -210,7 +208,7 @@ async fn a_hook_with_too_many_undelivered_replies_refuses_messages() {
     full.wait_posts(tried + 6).await;
     assert_eq!((outbound_depth(&gateway).await, gateway.post("a", "", &message(4)).await.status), (2.into(), 503));
 
-    // A restart counts them again.
+    // A restart counts the undelivered replies again.
     gateway.restart().await;
     assert_eq!(gateway.post("a", "", &message(4)).await.status, 503);
     full.always(None);
@@ -219,7 +217,7 @@ async fn a_hook_with_too_many_undelivered_replies_refuses_messages() {
     gateway.accept("a", &message(4)).await;
 }
 
-/// A disabled hook keeps its pending replies; those of a hook removed from the configuration become dead letters.
+/// A disabled hook keeps its pending replies. Replies of a hook removed from the configuration become dead letters.
 #[tokio::test(flavor = "multi_thread")]
 async fn disabled_hooks_keep_replies_and_removed_hooks_make_dead_letters() {
     const MORE: usize = 1_500;
@@ -248,7 +246,7 @@ async fn disabled_hooks_keep_replies_and_removed_hooks_make_dead_letters() {
     assert!(sink.replies_to(&id).iter().all(|post| post.id() == sink.posts()[0].id()));
     assert_eq!(sink.posts().last().unwrap().status, Some(200));
 
-    // Removed: more of them than one batch.
+    // The hook is removed with more pending replies than one batch.
     sink.always(Some(Answer::Status(503, None)));
     let orphan = gateway.accept("a", &Message::new("/help").chat("c")).await;
     gateway.wait_done("a", &orphan).await;
@@ -270,7 +268,7 @@ async fn disabled_hooks_keep_replies_and_removed_hooks_make_dead_letters() {
     assert!(deadline("the other hook", gateway.ask("other", "c", "/help")).await.contains("/help"));
 }
 
-/// The outcome of a try is written as soon as the store accepts writes again, without a restart.
+/// The outcome of an attempt is written as soon as the store accepts writes again, without a restart.
 #[tokio::test(flavor = "multi_thread")]
 async fn delivery_outcomes_are_written_once_the_store_recovers() {
     let sink = Sink::signed().await;
@@ -278,7 +276,7 @@ async fn delivery_outcomes_are_written_once_the_store_recovers() {
     let gateway = Gateway::start(offline([hook("in", &sink, &["50ms"])])).await;
     let store = rusqlite::Connection::open(gateway.database()).unwrap();
     store.busy_timeout(Duration::from_secs(5)).unwrap();
-    // No fault of the row itself, which would be permanent.
+    // The error is not the row's own fault, which would be permanent.
     let refuse = "CREATE TRIGGER refuse BEFORE UPDATE OF next_at ON outbox BEGIN SELECT json('no room'); END";
     store.execute_batch(refuse).unwrap();
     gateway.accept("in", &Message::new("/help").chat("c")).await;
@@ -288,7 +286,7 @@ async fn delivery_outcomes_are_written_once_the_store_recovers() {
     wait_settled(&gateway.database()).await;
 }
 
-/// An outcome that the store never accepts leaves the row `unknown`, and its chat goes on.
+/// If the store never accepts the outcome, the row becomes `unknown`, and its chat continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_delivery_whose_outcome_is_always_refused_ends_as_unknown() {
     let sink = Sink::signed().await;

@@ -1,8 +1,8 @@
-//! The documentation: its commands work, its settings are valid, and its links lead somewhere.
+//! Tests the documentation: its commands work, its settings are valid, and its links lead somewhere.
 //!
-//! A fenced block whose language is followed by `test` is run, in the order of its chapter, in one home without a model: `sh test`
-//! with bash, `sh test gateway` while a gateway runs, and `toml test` is added to config.toml. `toml check` is only checked. A line
-//! `# → TEXT` says what the block prints.
+//! A fenced block whose language is followed by `test` runs, in the order of its chapter, in one home without a model: `sh
+//! test` runs in bash, `sh test gateway` runs while a gateway runs, and `toml test` is appended to config.toml. `toml
+//! check` is only checked. A line `# → TEXT` gives the expected output of the block.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,12 +16,12 @@ use crate::support::gateway::binary;
 use crate::support::requirements::is_missing;
 use crate::support::{Gateway, Setup, deadline};
 
-/// The address in the documentation.
+/// The address that the documentation uses.
 const DOCUMENTED: &str = "127.0.0.1:18790";
 
 /// A block of code that is tested.
 struct CodeBlock {
-    /// Such as `sh test gateway`.
+    /// The language line, such as `sh test gateway`.
     kind: String,
     text: String,
     line: usize,
@@ -57,10 +57,10 @@ fn blocks(text: &str) -> Vec<CodeBlock> {
     found
 }
 
-/// The home in which a chapter is tried.
+/// The home in which a chapter runs.
 struct Chapter {
     gateway: Gateway,
-    /// The running gateway has another configuration.
+    /// True if the running gateway has another configuration.
     is_stale: bool,
     runs: bool,
 }
@@ -73,7 +73,7 @@ impl Chapter {
         let home = gateway.home();
         fs::create_dir(&home).unwrap();
         fs::write(home.join("config.toml"), "").unwrap();
-        // The documentation has the usual home, and the program in the PATH.
+        // The documentation assumes the usual home, and the program in the PATH.
         let user = home.parent().unwrap();
         symlink(&home, user.join(".daoyou")).unwrap();
         fs::create_dir(user.join("bin")).unwrap();
@@ -141,7 +141,7 @@ impl Chapter {
     }
 }
 
-/// Checks settings in a home of their own, where each of their secrets is.
+/// Checks settings in a separate home that has all of their secrets.
 async fn check(settings: &str) {
     let gateway = Gateway::new(Setup::new());
     fs::create_dir(gateway.home()).unwrap();
@@ -182,7 +182,7 @@ async fn the_commands_of_the_chinese_chapters_work() {
     try_chapters("docs/zh-CN", "zh_CN.UTF-8").await;
 }
 
-/// The text without blocks of code, in which brackets are no links.
+/// Returns the text without code blocks, in which brackets are not links.
 fn prose(text: &str) -> String {
     let mut is_open = false;
     let lines = text.lines().filter(|line| {

@@ -41,13 +41,13 @@ impl Examined {
     }
 }
 
-/// Returns the English texts of doctor in a Chinese environment.
+/// Returns the texts of doctor that are English in a Chinese environment.
 async fn untranslated_texts(gateway: &Gateway, checks: &[Value]) -> Vec<String> {
-    // Paths, commands and service names contain none of these.
+    // Paths, commands and service names contain none of these words.
     const ENGLISH: [&str; 10] = [" the ", " is ", " are ", " and ", " or ", " to ", " it ", " not ", " of ", " no "];
     let output = gateway.command(&["doctor"]).env("LANG", "zh_CN.UTF-8").output().await.unwrap();
     let told = String::from_utf8(output.stdout).unwrap();
-    // Times and sizes differ from one run to the next.
+    // Times and sizes differ between runs.
     let plain = |text: &str| text.replace(|c: char| c.is_ascii_digit(), "");
     let told = plain(&told);
     let said = checks.iter().flat_map(|check| [&check["message"], &check["mend"]]).filter_map(Value::as_str);
@@ -87,7 +87,7 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-/// A healthy gateway gets the same report whether it runs or not; checking changes nothing.
+/// A healthy home gets the same report with and without a running gateway, and checking changes nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn doctor_passes_a_healthy_home_and_changes_nothing() {
     if bubblewrap_is_missing() {
@@ -104,7 +104,7 @@ async fn doctor_passes_a_healthy_home_and_changes_nothing() {
     sink.wait_posts(1).await;
 
     let running = run_doctor(&gateway, &[]).await;
-    // As root it reports that.
+    // As root, doctor reports the user.
     let expected = if is_root() { vec!["user"] } else { Vec::new() };
     assert_eq!(running.failed_checks(), expected, "{:#}", running.report);
     for (name, words) in [
@@ -137,8 +137,8 @@ async fn doctor_passes_a_healthy_home_and_changes_nothing() {
 
 type Break = fn(&Path);
 
-/// How a home is broken, the check that reports it, its state, a part of the text and of the remedy, and whether
-/// `--fix` repairs it.
+/// How the home is broken, the name of the check that reports it, its state, a part of the text, a part of the remedy, and
+/// whether `--fix` repairs it.
 type Row = (&'static str, Break, &'static str, &'static str, &'static str, &'static str, bool);
 
 const BROKEN: &[Row] = &[
@@ -268,7 +268,7 @@ const BROKEN: &[Row] = &[
     ),
 ];
 
-/// Each broken home gets a report that names the problem and repairs what it can; nothing else is touched.
+/// The report on each broken home names the problem. `--fix` repairs what it can and touches nothing else.
 #[tokio::test(flavor = "multi_thread")]
 async fn doctor_names_and_repairs_each_broken_home() {
     if bubblewrap_is_missing() {
@@ -322,7 +322,7 @@ fn copy_folder(from: &Path, to: &Path) {
     chmod(to, mode(from));
 }
 
-/// A missing home, and a file in its place: reported, and only created on request.
+/// A missing home, or a file in its place, is reported, and created only on request.
 #[tokio::test(flavor = "multi_thread")]
 async fn doctor_reports_a_missing_home() {
     if bubblewrap_is_missing() {
@@ -341,8 +341,7 @@ async fn doctor_reports_a_missing_home() {
     fs::write(gateway.home(), "a file").unwrap();
     let found = run_doctor(&gateway, &["--fix"]).await;
     assert!(found.check("home", "fail")["message"].as_str().unwrap().contains("not a folder"));
-    // Without these variables the system would supply a user's folder; for this user it has none, so that no real
-    // folder is used.
+    // Without these variables the system would supply a user's folder. This user has none, so no real folder is used.
     if !is_root() {
         return skip_story("a user without a home, whom only root can be");
     }
@@ -356,7 +355,7 @@ async fn doctor_reports_a_missing_home() {
     assert!(told.contains("there is no home: neither --home, nor DAOYOU_HOME, nor HOME is set"), "{told}");
 }
 
-/// Starts a service that answers its list of models and calls with these statuses; returns its address.
+/// Starts a service that answers its list of models and calls with the given statuses; returns its address.
 async fn service((list, calls): (u16, u16), date: &'static str) -> String {
     let [list, calls] = [list, calls].map(|status| StatusCode::from_u16(status).unwrap());
     let body = json!({ "error": { "message": "not with a-model-key" }, "data": [{ "id": "scripted-2" }] });
@@ -374,7 +373,7 @@ async fn service((list, calls): (u16, u16), date: &'static str) -> String {
     url
 }
 
-/// Model services that refuse the key, are unreachable, do not know the model, or have another date.
+/// Covers model services that refuse the key, are unreachable, do not know the model, or have a different date.
 #[tokio::test(flavor = "multi_thread")]
 async fn doctor_explains_model_services_that_fail() {
     const OLD: &str = "Tue, 03 Mar 2026 10:00:00 GMT";
@@ -408,7 +407,7 @@ async fn doctor_explains_model_services_that_fail() {
     }
 }
 
-/// A full reserve, an occupied port, an unreachable receiver, and a home that an unresponsive process holds.
+/// Covers a used-up reserve, an occupied port, an unreachable receiver, and a home that an unresponsive process holds.
 #[tokio::test(flavor = "multi_thread")]
 async fn doctor_reports_problems_of_the_machine() {
     let sink = Sink::start(None).await;

@@ -1,4 +1,4 @@
-//! Documents: what `read_file` makes of each kind, and what a broken, locked or hostile one does.
+//! Documents: the text that `read_file` extracts from each kind, and the errors for broken, locked or hostile ones.
 
 use std::io::Write;
 
@@ -9,7 +9,7 @@ use zip::write::SimpleFileOptions;
 use crate::support::processes::peak_bytes;
 use crate::support::{Gateway, Model, Setup};
 
-/// A gateway whose model reads the files that a message names.
+/// Starts a gateway whose model reads the files that a message names.
 async fn start() -> (Model, Gateway) {
     let model = Model::start().await;
     model.call_named_tools();
@@ -95,7 +95,7 @@ async fn a_broken_or_hostile_document_is_one_clear_error() {
     let deep = format!("<d>{}<t>deep down</t>{}</d>", "<p>".repeat(300_000), "</p>".repeat(300_000));
     let directions = include_bytes!("data/documents/directions.pdf");
     let report = include_bytes!("data/documents/report.docx");
-    // A form that draws itself.
+    // A form object that includes itself.
     let endless = "%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n\
         3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]/Resources<</XObject<</F 4 0 R>>>>/Contents 5 0 R>>endobj\n\
         4 0 obj<</Type/XObject/Subtype/Form/BBox[0 0 9 9]/Resources<</XObject<</F 4 0 R>>>>/Length 5>>stream\n/F Do\nendstream endobj\n\

@@ -1,4 +1,4 @@
-//! Vectors of memories: computed in the background, across crashes and changes, without delaying anything.
+//! Vectors of memories are computed in the background, across crashes and changes, without delaying anything else.
 
 use rusqlite::Connection;
 use serde_json::json;
@@ -23,7 +23,7 @@ fn open_store(gateway: &Gateway) -> Connection {
     connection
 }
 
-/// Adds memories from before vectors existed.
+/// Adds memories that date from before vectors existed.
 fn add_memories(gateway: &Gateway, texts: &[String]) {
     let connection = open_store(gateway);
     for text in texts {
@@ -33,7 +33,7 @@ fn add_memories(gateway: &Gateway, texts: &[String]) {
     }
 }
 
-/// Returns how many memories have a vector, and of which model.
+/// Returns how many memories have a vector, and the model of these vectors.
 fn vector_counts(gateway: &Gateway) -> (usize, String) {
     let connection = open_store(gateway);
     let count = connection.query_row("SELECT count(*) FROM memory_vectors", [], |row| row.get(0)).unwrap();
@@ -63,15 +63,14 @@ async fn vectors_are_computed_once_and_again_for_another_model() {
     wait_vectors(&gateway, 10, "numbers/small").await;
     let requests = server.requests();
     assert!(requests.iter().all(|asked| asked.texts.len() <= 4 && asked.model == "small"), "{requests:?}");
-    // Repeated are only requests that were answered but not yet written when the process died: the first four, and
-    // the last two.
+    // Only requests that were answered but not yet written at the crash are repeated: the first four, and the last two.
     let mut asked: Vec<_> = server.texts().into_iter().filter(|text| text.starts_with("fact")).collect();
     asked.sort_unstable();
     let all: Vec<_> =
         texts.iter().enumerate().flat_map(|(at, text)| vec![text; 1 + usize::from(!(4..=7).contains(&at))]).collect();
     assert_eq!(asked.iter().collect::<Vec<_>>(), all);
 
-    // A server that does not answer delays nobody.
+    // A server that does not answer delays nothing.
     server.hold(true);
     *gateway.setup() = setup(&server, "numbers/large").set("memory.embeddings.dimensions", 32);
     gateway.write_config();

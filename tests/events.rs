@@ -1,5 +1,5 @@
-//! What a turn shows while it runs, on the control socket's stream and on a terminal. Two calls arrive interleaved;
-//! each keeps its own data.
+//! The display of a running turn, on the control socket's stream and on a terminal. Two calls arrive interleaved, and each
+//! keeps its own data.
 
 use serde_json::{Value, json};
 use tokio::task::block_in_place;
@@ -10,8 +10,8 @@ use crate::support::pty::Terminal;
 use crate::support::requirements::bubblewrap_is_missing;
 use crate::support::{Gate, Gateway, Model, Reply, Setup};
 
-/// Returns all events up to the turn's end. Pieces of the same text are joined, and a call that is shown twice alike
-/// counts once.
+/// Returns all events up to the turn's end. Pieces of the same text are joined, and a call that is reported twice
+/// identically counts once.
 async fn turn(attached: &mut Attached) -> Vec<Value> {
     let mut seen: Vec<Value> = Vec::new();
     for frame in attached.turn().await {
@@ -48,7 +48,7 @@ async fn the_event_stream_shows_a_whole_turn() {
         "work",
         [
             both.interleaved().chunk_chars(3).reasoning("What is there?").saying("I look.").usage(100, 20),
-            // A service that restarts its ids, and a model that does not close its braces.
+            // The service restarts its ids, and the model does not close its braces.
             Reply::raw_tool("read_file", "{\"path\": \"a").call_id("x").chunk_chars(2).usage(200, 10),
             Reply::text("That is all.").usage(300, 5),
         ],
@@ -87,14 +87,13 @@ async fn the_event_stream_shows_a_whole_turn() {
     let done = &others[7];
     assert_eq!((&done["type"], &done["reply"]), (&json!("done"), &json!("That is all.")));
     assert_eq!((&done["input_tokens"], &done["output_tokens"], others.len()), (&json!(600), &json!(35), 8));
-    // A waiting caller gets the reply and nothing before it.
+    // A waiting caller gets only the reply.
     assert_eq!(gateway.ask("in", "c", "work").await, "That is all.");
     assert_eq!(model.refused(), Vec::<String>::new());
     gateway.check_settled(&Witness::default()).await;
 }
 
-/// A response that breaks off within a call is discarded: this is shown, the call does not run, and the next one gets
-/// another id.
+/// A response that breaks off within a call is discarded. The events show this, the call does not run, and the next call gets another id.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_discarded_response_restarts_and_a_failure_ends_the_stream() {
     let model = Model::start().await;
@@ -117,7 +116,7 @@ async fn a_discarded_response_restarts_and_a_failure_ends_the_stream() {
     assert!(broken[1]["message"].as_str().is_some_and(|words| words.contains("HTTP 400")), "{broken:?}");
 }
 
-/// Returns the rows on the screen at the end: the last row is redrawn while it grows.
+/// Returns the final rows on the screen, since the last row is redrawn while it grows.
 fn screen_rows(drawn: &str) -> Vec<String> {
     drawn.split("\r\n").map(|row| row.rsplit("\r\x1b[K").next().unwrap_or_default().to_owned()).collect()
 }
@@ -138,7 +137,7 @@ async fn a_terminal_shows_one_row_for_each_call() {
     let mut terminal = block_in_place(|| {
         let mut terminal = Terminal::chat(&gateway);
         terminal.line("work");
-        // A pending call is visible, and a spinner turns meanwhile.
+        // A pending call is visible, with a spinner.
         terminal.expect(" exec(…) +1");
         terminal
     });
@@ -146,7 +145,7 @@ async fn a_terminal_shows_one_row_for_each_call() {
     gate.open();
     let mut drawn = block_in_place(|| {
         terminal.expect("exec(command=\"while ");
-        // A frame of the spinner, redrawn while the command runs.
+        // A frame of the spinner, which is redrawn while the command runs.
         let drawn = terminal.expect("exec(command=\"while ");
         assert!(drawn.ends_with(['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏', ' ']), "{drawn:?}");
         drawn

@@ -250,7 +250,7 @@ async fn the_sandbox_allows_normal_work() {
     }
 }
 
-/// Fault 32: no pattern is matched; the kernel is the boundary.
+/// Fault 32: there is no pattern matching; the kernel is the boundary.
 #[tokio::test]
 async fn the_sandbox_cannot_be_bypassed_by_rewriting_a_command() {
     let Some(world) = sandboxed() else { return };
@@ -385,11 +385,11 @@ fn without_landlock_commands_are_refused_with_a_reason() {
         );
         assert_eq!(World::new(unprotected()).run("echo ran").await, "ran\n");
     });
-    // A supervisor that must sandbox a command and cannot, starts nothing either.
+    // A supervisor that cannot sandbox a command although it must, starts nothing.
     let home = tempfile::tempdir().unwrap();
     let folder = home.path().join("workspace");
     fs::create_dir(&folder).unwrap();
-    // A supervisor that is root gives this folder away: never name one that is not the test's own.
+    // A supervisor that runs as root changes the owner of this folder, so the folder must be the test's own.
     let (mut child, mut stream) = supervisor(&json!({
         "command": "echo ran", "folder": folder, "temp": home.path(), "hands_over": true,
         "sandbox": { "read": ["/usr"], "write": [], "network": true },
@@ -400,7 +400,7 @@ fn without_landlock_commands_are_refused_with_a_reason() {
     assert!(report.contains("refused") && report.contains("no Landlock"), "{report}");
 }
 
-/// Starts a supervisor by hand and gives it an order.
+/// Starts a supervisor directly and sends it an order.
 fn supervisor(order: &Value) -> (Child, UnixStream) {
     let (mut ours, theirs) = UnixStream::pair().unwrap();
     let mut child = Command::new(BINARY);

@@ -1,4 +1,4 @@
-//! An unavailable model: another one answers, or the message waits; a service that fails repeatedly is paused; a
+//! If a model is unavailable, another one answers, or the message waits. A service that fails repeatedly is paused, and a
 //! conversation that is too long is shortened.
 
 use std::process::Stdio;
@@ -16,10 +16,10 @@ use crate::support::port::Port;
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, deadline, until};
 
 const NOTICE: &str = "The model service scripted cannot be reached at the moment. Your message is kept and will be answered when it is back.";
-/// Like [`NOTICE`], for a service that answers with 503.
+/// The waiting notice for a service that answers with 503; compare [`NOTICE`].
 const FAULT_NOTICE: &str = "The model service scripted reports an error at the moment. Your message is kept and will be answered when it is back.";
 
-/// Makes the service fail for messages that begin with `text` while `is_down`, for longer than a turn may wait.
+/// Makes the service fail for messages that begin with `text` while `is_down` is set, for longer than a turn may wait.
 fn fail_requests_while(model: &Model, is_down: &Arc<AtomicBool>, text: &'static str) {
     let is_down = is_down.clone();
     model.script(move |asked| {
@@ -41,20 +41,20 @@ fn port_of(model: &Model) -> u16 {
     reqwest::Url::parse(&model.base_url()).unwrap().port().unwrap()
 }
 
-/// Uses the model at `port`, whether or not it runs.
+/// Uses the model at `port`, whether it is running or not.
 fn setup(port: u16) -> Setup {
     provider(Setup::new().set("agent.model", "scripted/scripted"), "scripted", port).hook(Hook::bearer("in"))
 }
 
-/// Returns the waiting notices that were written.
+/// Returns all waiting notices.
 fn notices(gateway: &Gateway) -> Vec<String> {
     let journal = Journal::read(&gateway.database()).unwrap();
     let notices = journal.outbox.into_iter().filter(|row| row.slot == "notice:waiting");
     notices.map(|row| row.body["content"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
-/// A service fails in the middle of a turn, and one of another protocol continues: the earlier calls are in its
-/// history, each model is charged for its part, and the session can switch back.
+/// A service fails in the middle of a turn, and a service with another protocol continues. The history has the earlier
+/// calls, each model is charged for its part, and the session can switch back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fallback_with_another_protocol_continues_a_turn() {
     let (first, second) = (Model::start().await, Model::start().await);
@@ -79,7 +79,7 @@ async fn a_fallback_with_another_protocol_continues_a_turn() {
     assert_eq!((first.count(), second.count()), (3, 1));
     assert_eq!((first.refused(), second.refused()), (Vec::new(), Vec::new()));
     let cost = gateway.ask("in", "a", "/cost").await;
-    // 1,010 tokens at 100 USD a million, 2,020 at 10 CNY.
+    // 1,010 tokens at 100 USD a million, and 2,020 tokens at 10 CNY.
     for words in ["0.0202 CNY", "`other/claude`", "`scripted/scripted`"] {
         assert!(cost.contains(words), "{words}: {cost}");
     }
@@ -89,8 +89,8 @@ async fn a_fallback_with_another_protocol_continues_a_turn() {
     gateway.check_settled(&Witness::default()).await;
 }
 
-/// A dead provider, one that does not know the model, and one that answers: the last one does, also in the middle of
-/// a turn, and the turn stays with it.
+/// One provider is dead, one does not know the model, and one answers. The last one is used, even in the middle of a turn,
+/// and for the rest of that turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fallback_model_answers_when_the_first_fails() {
     let (first, third) = (Model::start().await, Model::start().await);
@@ -134,7 +134,7 @@ async fn a_fallback_model_answers_when_the_first_fails() {
     }
 }
 
-/// After five failures in a row the service is paused; a slow answer to an earlier call shows that it works again.
+/// After five consecutive failures the service is paused. A slow answer to an earlier call shows that the service works again.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_circuit_breaker_pauses_a_failing_service() {
     let (model, gate) = (Model::start().await, Gate::new());
@@ -178,8 +178,8 @@ async fn the_circuit_breaker_pauses_a_failing_service() {
     gateway.check_settled(&Witness { accepted: &[slow, kept], ..Witness::default() }).await;
 }
 
-/// No model answers: the sender is told once, even if the gateway is killed meanwhile; sessions of another model
-/// continue; when the model is back, everything is answered once and in order.
+/// If no model answers, the sender is notified once, even if the gateway is killed in between. Sessions of another model
+/// continue. When the model works again, everything is answered once and in order.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiting_message_survives_a_kill_and_is_answered_once() {
     let sink = Sink::signed().await;
@@ -197,7 +197,7 @@ async fn a_waiting_message_survives_a_kill_and_is_answered_once() {
         gateway.restart().await;
         gateway.wait_status(&first, "waiting").await;
     }
-    // A drain does not wait for it.
+    // A drain does not wait for a waiting message.
     gateway.stop().await;
     gateway.up().await;
     assert_eq!(notices(&gateway), [NOTICE]);
@@ -221,8 +221,7 @@ async fn a_waiting_message_survives_a_kill_and_is_answered_once() {
     assert!(stalled <= 1 && journal.steps_of(&first).len() >= 3, "{stalled}");
 }
 
-/// An answer to another message retries the waiting ones, however long they would still wait; `/stop` ends a wait at
-/// once.
+/// An answer to another message retries the waiting messages at once, whatever their remaining wait. `/stop` ends a wait at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiting_turn_is_retried_after_another_answer_or_stopped() {
     let (model, is_down) = (Model::start().await, Arc::new(AtomicBool::new(true)));
@@ -249,8 +248,8 @@ async fn a_waiting_turn_is_retried_after_another_answer_or_stopped() {
     gateway.check_settled(&Witness { accepted: &kept, ..Witness::default() }).await;
 }
 
-/// No longer than `wait_for_model`, however short `turn_timeout` is: then the message is set aside, its sender is
-/// told, later messages continue, and the owner can have it answered after all.
+/// A message waits for `wait_for_model` at most, however short `turn_timeout` is. Then it is set aside, its sender is
+/// notified, later messages continue, and the owner can still have it answered.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_expired_wait_is_given_up_and_can_be_revived() {
     let port = Port::claim();
@@ -286,7 +285,7 @@ async fn an_expired_wait_is_given_up_and_can_be_revived() {
     gateway.check_settled(&Witness { accepted: &[id], ..Witness::default() }).await;
 }
 
-/// `agent -m` prints on standard error that the message waits, then the answer; without a gateway it reports at once
+/// `agent -m` prints on standard error that the message waits, and then the answer. Without a gateway it reports at once
 /// that no model answers.
 #[tokio::test(flavor = "multi_thread")]
 async fn agent_reports_that_its_message_waits() {
@@ -317,7 +316,7 @@ async fn agent_reports_that_its_message_waits() {
     assert_eq!((asked.status.code(), asked.stdout), (Some(0), b"echo: typed one\n".to_vec()));
     assert_eq!(said.next_line().await.unwrap(), None, "it is said once");
 
-    // The gateway dies while `agent -m` waits: the command ends, and the message waits for the next gateway.
+    // The gateway dies while `agent -m` waits. The command ends, and the message waits for the next gateway.
     is_down.store(true, Ordering::SeqCst);
     let waiting = gateway.accept("in", &Message::new("typed in vain").chat("v")).await;
     gateway.wait_status(&waiting, "waiting").await;
@@ -334,7 +333,7 @@ async fn agent_reports_that_its_message_waits() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// A conversation that the model refuses is shortened: older turns first, then long results; the message stays.
+/// A conversation that the model refuses is shortened: first older turns, then long results. The message stays.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_oversized_conversation_is_shortened_and_answered() {
     let model = Model::start().await;
@@ -367,7 +366,7 @@ async fn an_oversized_conversation_is_shortened_and_answered() {
     assert!(journal.steps.iter().any(|step| step.kind == "context" && step.body["squeezed"] == 2));
 }
 
-/// A date in `Retry-After` is honoured like seconds.
+/// A date in `Retry-After` counts like seconds.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retry_after_date_is_honoured() {
     let model = Model::start().await;
@@ -377,11 +376,11 @@ async fn a_retry_after_date_is_honoured() {
     let gateway = Gateway::start(setup(port_of(&model)).set("providers.scripted.retries", 1)).await;
     let began = Instant::now();
     assert_eq!(gateway.ask("in", "c", "hello").await, "echo: hello");
-    // The date has whole seconds, and some time passed until the first request.
+    // The date has whole seconds, and some time passed before the first request.
     assert!(began.elapsed() >= Duration::from_millis(300) && model.count() == 2, "{:?}", began.elapsed());
 }
 
-/// Waiting messages try new settings at once, also those whose server could not even list its models.
+/// Waiting messages try new settings at once, even if their server could not list its models.
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_messages_try_new_settings_at_once() {
     let model = Model::start().await;

@@ -23,10 +23,6 @@ impl World {
         Self { gateway, model }
     }
 
-    async fn call(&self, tool: &str, arguments: Value) -> String {
-        self.gateway.call_tool(tool, &arguments).await
-    }
-
     fn put(&self, name: &str, content: impl AsRef<[u8]>) {
         fs::write(self.gateway.workspace().join(name), content).unwrap();
     }
@@ -49,7 +45,7 @@ async fn texts_are_numbered_paged_and_decoded() {
     world.put("wide", utf_16("\u{feff}one\r\n道友\r\n"));
     world.put("gbk", encoding_rs::GBK.encode("道友，今天的天气很好，我们去山上喝茶吧。").0);
     world.put("mostly", [&"道友，今天的天气很好。".repeat(9).into_bytes()[..], b"\xff\n"].concat());
-    let page = world.call("read_file", json!({"path": "n"})).await;
+    let page = world.gateway.call_tool("read_file", &json!({"path": "n"})).await;
     assert!(page.starts_with("1\tline 1\n2\tline 2\n"), "{page}");
     assert!(page.ends_with("200\tline 200\n[lines 1-200 of 300; continue with offset=201]"), "{page}");
     for (arguments, expected) in [
@@ -63,7 +59,7 @@ async fn texts_are_numbered_paged_and_decoded() {
         (json!({"path": "gbk"}), "我们去山上喝茶吧。\n[encoding: GBK]"),
         (json!({"path": "mostly"}), "\u{fffd}\n[not UTF-8 throughout: what could not be read is shown as \u{fffd}]"),
     ] {
-        let told = world.call("read_file", arguments.clone()).await;
+        let told = world.gateway.call_tool("read_file", &arguments).await;
         assert!(told.contains(expected), "{arguments}: {told}");
     }
     assert_eq!(world.model.refused(), Vec::<String>::new());
@@ -79,15 +75,15 @@ async fn a_page_of_a_large_file_takes_no_more_memory() {
     large.seek(SeekFrom::Start(1_000_000_000)).unwrap();
     large.write_all("\nthe last line\n".as_bytes()).unwrap();
     drop(large);
-    world.call("read_file", json!({"path": "AGENTS.md"})).await;
+    world.gateway.call_tool("read_file", &json!({"path": "AGENTS.md"})).await;
     let before = peak_bytes(world.gateway.pid());
-    let first = world.call("read_file", json!({"path": "large.log", "limit": 2})).await;
+    let first = world.gateway.call_tool("read_file", &json!({"path": "large.log", "limit": 2})).await;
     assert_eq!(
         first,
         "1\tline 1, with some words to read\n2\tline 2, with some words to read\n\
          [lines 1-2 of 1000 MB; continue with offset=3]"
     );
-    let last = world.call("read_file", json!({"path": "large.log", "offset": 402})).await;
+    let last = world.gateway.call_tool("read_file", &json!({"path": "large.log", "offset": 402})).await;
     assert_eq!(last, "402\tthe last line\n[lines 402-402 of 402]");
     let grown = peak_bytes(world.gateway.pid()).saturating_sub(before);
     assert!(grown < 24 << 20, "a page of 1 GB took {grown} bytes");
@@ -99,7 +95,7 @@ async fn edits_keep_the_form_of_a_file_and_show_the_difference() {
     world.put("a.py", "def f():\r\n    if x:\r\n        y()\r\n    return 1\r\n");
     fs::set_permissions(world.gateway.workspace().join("a.py"), PermissionsExt::from_mode(0o750)).unwrap();
     let edit = json!({"path": "a.py", "old_text": "if x:\n    y()  ", "new_text": "if w:\n    y()\n    z()"});
-    let told = world.call("edit_file", edit).await;
+    let told = world.gateway.call_tool("edit_file", &edit).await;
     assert_eq!(
         told,
         "Replaced 1 occurrence in a.py (spaces differed)\n@@ -1,4 +1,5 @@\n def f():\n-    if x:\n+    if w:\n         y()\n\
@@ -112,7 +108,7 @@ async fn edits_keep_the_form_of_a_file_and_show_the_difference() {
     let gbk = |text: &str| encoding_rs::GBK.encode(text).0.into_owned();
     world.put("g.txt", gbk("今天的天气很好，我们去山上喝茶吧。"));
     let edits = json!([{"old_text": "今天", "new_text": "明天"}, {"old_text": "喝茶", "new_text": "看海"}]);
-    let told = world.call("edit_file", json!({"path": "g.txt", "edits": edits})).await;
+    let told = world.gateway.call_tool("edit_file", &json!({"path": "g.txt", "edits": edits})).await;
     assert!(told.contains("Replaced 2 occurrences") && told.contains("+明天的天气"), "{told}");
     assert_eq!(world.bytes("g.txt"), gbk("明天的天气很好，我们去山上看海吧。"));
 
@@ -130,15 +126,18 @@ async fn edits_keep_the_form_of_a_file_and_show_the_difference() {
     ] {
         let mut arguments = arguments;
         arguments["path"] = "b.txt".into();
-        let told = world.call("edit_file", arguments.clone()).await;
+        let told = world.gateway.call_tool("edit_file", &arguments).await;
         assert!(told.starts_with("Error: ") && told.contains(expected), "{arguments}: {told}");
         assert_eq!(world.text("b.txt"), "one\ntwo\none\n");
     }
     assert_eq!(
-        world.call("write_file", json!({"path": "b.txt", "content": "x\n"})).await,
+        world.gateway.call_tool("write_file", &json!({"path": "b.txt", "content": "x\n"})).await,
         "Replaced b.txt: 1 line, 2 bytes"
     );
-    assert_eq!(world.call("write_file", json!({"path": "d/e", "content": ""})).await, "Created d/e: 0 lines, 0 bytes");
+    assert_eq!(
+        world.gateway.call_tool("write_file", &json!({"path": "d/e", "content": ""})).await,
+        "Created d/e: 0 lines, 0 bytes"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -158,7 +157,7 @@ async fn a_patch_of_either_form_changes_all_its_files_or_none() {
         @@\n-b\n+d\n*** Delete File: c.txt\n*** Add File: new.txt\n+new\n*** End Patch\n";
     for patch in [unified, envelope] {
         reset();
-        let told = world.call("apply_patch", json!({"patch": patch})).await;
+        let told = world.gateway.call_tool("apply_patch", &json!({"patch": patch})).await;
         assert_eq!(
             told, "Changed 4 files:\nM a.txt (+1 -1)\nR b.txt -> sub/d.txt (+1 -1)\nD c.txt\nA new.txt (+1)",
             "{patch}"
@@ -181,7 +180,7 @@ async fn a_patch_of_either_form_changes_all_its_files_or_none() {
         (unified.replace("b/new.txt", "b/../../new.txt"), "have no .."),
         ("change a.txt, please".to_owned(), "the patch changes no file"),
     ] {
-        let told = world.call("apply_patch", json!({ "patch": patch })).await;
+        let told = world.gateway.call_tool("apply_patch", &json!({ "patch": patch })).await;
         assert!(told.starts_with("Error: ") && told.contains(expected), "{expected}: {told}");
         assert_eq!(world.text("a.txt") + &world.text("b.txt") + &world.text("c.txt"), "one\ntwo\nthree\nb\nc\n");
         assert!(
@@ -192,7 +191,7 @@ async fn a_patch_of_either_form_changes_all_its_files_or_none() {
     assert_eq!(world.model.refused(), Vec::<String>::new());
 }
 
-/// A search of many files is given again while none of them changes.
+/// A repeated search of many files is served from the cache while none of them changes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repeated_search_is_answered_from_the_cache_until_a_file_changes() {
     let gateway = Gateway::start(Setup::new()).await;
@@ -208,7 +207,7 @@ async fn a_repeated_search_is_answered_from_the_cache_until_a_file_changes() {
     let no_match = "No match.\n[searched 1100 files]";
     let first = search(&wide).await;
     assert!(!is_cached(&first) && first["content"].as_str().unwrap().ends_with(no_match), "{first}");
-    // Files that have only just changed may change again unseen, so their results are not cached.
+    // A file changed just before may change again unnoticed, so such results are not cached.
     let again = until("a cached result", async || Some(search(&wide).await).filter(is_cached)).await;
     assert_eq!((&again["content"], again["metadata"]["age_seconds"].is_u64()), (&first["content"], true));
     assert!(

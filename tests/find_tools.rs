@@ -1,4 +1,4 @@
-//! The size of a request, and the tools that are in it only after they were found.
+//! The size of a request, and the tools that a request offers only after a search found them.
 
 use serde_json::json;
 
@@ -37,9 +37,9 @@ async fn a_found_tool_stays_for_the_conversation() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// A model may know a tool that it is not offered, such as from its instructions.
+/// A model may know a tool that the request does not offer, e.g. from its instructions.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_that_was_not_found_works_all_the_same() {
+async fn a_tool_works_without_being_searched_for() {
     let model = Model::start().await;
     model.on("list", [Reply::tool("cron", &json!({"action": "list"})), Reply::text("listed")]);
     let gateway = Gateway::start(Setup::scripted(&model)).await;

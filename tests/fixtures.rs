@@ -1,5 +1,5 @@
-//! Outputs that clients, scripts and later versions rely on, recorded in `tests/data/` and compared byte for byte.
-//! Record an intended change with `DAOYOU_RECORD=1 cargo test --test stories fixtures`, and review the difference.
+//! Outputs that clients, scripts and later versions depend on, recorded in `tests/data/` and compared byte for byte. Record
+//! an intended change with `DAOYOU_RECORD=1 cargo test --test stories fixtures`, and review the difference.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::support::recorded::{Placeholders, assert_recorded, form};
 use crate::support::{Answer, Gate, Gateway, Hook, Model, Reply, Setup, Sink, until};
 
 /// Returns the frames of a terminal's stream as lines of JSON, with placeholders. Pieces of the same text are joined,
-/// since the network splits them at random.
+/// because the network splits them at random.
 fn stream_lines(gateway: &Gateway, frames: Vec<Value>) -> String {
     let mut placeholders = Placeholders::new(gateway, &["seconds"]);
     let (mut lines, mut joined): (String, Vec<Value>) = (String::new(), Vec::new());
@@ -60,13 +60,14 @@ async fn the_events_of_a_turn_stay_as_recorded() {
     assert_recorded("events/failed_turn.jsonl", &stream_lines(&gateway, attached.turn().await));
 }
 
-/// An answer that breaks off and is asked for again, and a turn that is stopped.
+/// An answer that breaks off and is requested again, and a turn that is stopped.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_events_of_interrupted_turns_stay_as_recorded() {
     let model = Model::start().await;
     let gate = Gate::new();
     model.on("cut", [Reply::text("The whole answer.").usage(100, 20)]);
-    // The part arrives before the connection breaks. It ends in a space: a last letter that may begin a secret would be held back.
+    // The first part arrives before the connection breaks. It ends in a space, because a last letter that may begin a
+    // secret would be held back.
     let half = Reply::text("Half of an answer").chunk_chars(5).chunk_delay(Duration::from_millis(100));
     model.nth(1, half.drops_after(2));
     model.on("stop me", [Reply::text("never said").held_by(&gate)]);
@@ -83,7 +84,7 @@ async fn the_events_of_interrupted_turns_stay_as_recorded() {
     assert_recorded("events/stopped_turn.jsonl", &stream_lines(&gateway, attached.turn().await));
 }
 
-/// The files that a turn reads from others than the owner are in `scratch`; what it writes elsewhere waits for the owner.
+/// Returns the replies of a turn that reads other people's files in `scratch`; its writes elsewhere wait for the owner.
 fn tainted_write() -> [Reply; 3] {
     [
         Reply::tool("read_file", &json!({"path": "scratch/notes.txt"})).call_id("call_1").usage(100, 20),
@@ -97,7 +98,7 @@ async fn put_foreign_notes(gateway: &Gateway) {
     std::fs::write(gateway.workspace().join("scratch/notes.txt"), "hello\n").unwrap();
 }
 
-/// Waits for the one call that waits for the owner, and returns its id.
+/// Waits for the single call that waits for the owner, and returns its id.
 async fn waiting_call(gateway: &Gateway) -> String {
     let listed = async || gateway.json(&["approvals", "list"]).await[0]["id"].as_str().map(str::to_owned);
     until("a call that waits", listed).await
@@ -162,7 +163,7 @@ async fn the_bodies_of_outbound_rows_stay_as_recorded() {
     assert_recorded("outbound_bodies.txt", &bodies);
 }
 
-/// Messages that no answer carries: those of a tool, of a sub-agent, and notices for the owner.
+/// Messages that are not replies: those of a tool or a sub-agent, and notices for the owner.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_bodies_of_other_messages_stay_as_recorded() {
     let model = Model::start().await;
@@ -185,7 +186,7 @@ async fn the_bodies_of_other_messages_stay_as_recorded() {
     let mut placeholders = Placeholders::new(&gateway, &["message_id", "id"]);
     for (text, chat, rows) in [
         ("send", "tool", &[("a message of a tool", "tool:", "tool", 1)][..]),
-        // The parent's answer comes first, the report after it.
+        // The parent's reply comes first, and the report after it.
         ("ask another", "parent", &[("the report of a sub-agent", "reply", "parent", 2)]),
         ("hello", "gone", &[("a dead letter", "notice:dead:", "owner", 1)]),
         (
@@ -215,7 +216,7 @@ async fn the_bodies_of_other_messages_stay_as_recorded() {
     assert_recorded("other_bodies.txt", &bodies);
 }
 
-/// What a turn knows before its first answer is kept when it fails: here whose text it has read.
+/// A turn that fails before its first answer keeps its earlier observations: here, whose text it has read.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_that_fails_before_its_first_answer_records_what_it_has_read() {
     let model = Model::start().await;
@@ -242,12 +243,11 @@ async fn the_schema_of_a_new_database_stays_as_recorded() {
     assert_recorded("schema.sql", &schema);
 }
 
-/// Keys whose values differ between runs or machines, or that hold prose for people.
+/// The keys whose values differ between runs or machines, or contain prose for people.
 const VOLATILE: &[&str] =
     &["pid", "behind", "uptime", "uptime_seconds", "bytes", "description", "free_bytes", "known", "size", "wal"];
 
-/// Starts a gateway with turns, a dead letter, jobs and memories. Returns the ids of the first turn and of the dead
-/// letter.
+/// Starts a gateway with turns, a dead letter, jobs and memories. Returns the ids of the first turn and of the dead letter.
 async fn busy_gateway(model: &Model, sink: &Sink) -> (Gateway, String, String) {
     let read = Reply::tool("read_file", &json!({"path": "notes.txt"})).call_id("call_1").usage(100, 20);
     model.on("read the notes", [read, Reply::text("They say hello.").usage(200, 10)]);
@@ -267,8 +267,8 @@ async fn busy_gateway(model: &Model, sink: &Sink) -> (Gateway, String, String) {
     (gateway, turn, letter)
 }
 
-/// Without `doctor` and `backup`, whose outputs depend on the machine, and `tools list` and `config show`, which grow
-/// with every tool and setting.
+/// Excludes `doctor` and `backup`, whose outputs depend on the machine, and `tools list` and `config show`, which grow with
+/// every tool and setting.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_json_of_commands_stays_as_recorded() {
     let model = Model::start().await;
@@ -343,9 +343,9 @@ async fn the_json_of_commands_stays_as_recorded() {
     assert_recorded("commands.txt", &outputs);
 }
 
-/// Commands about what waits, what failed, and what is removed.
+/// Commands that show or change approvals, the queue, memories and sessions.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_json_of_commands_that_change_what_waits_stays_as_recorded() {
+async fn the_json_of_approval_queue_and_memory_commands_stays_as_recorded() {
     let model = Model::start().await;
     let sink = Sink::signed().await;
     let (gateway, _, letter) = busy_gateway(&model, &sink).await;
@@ -373,7 +373,7 @@ async fn the_json_of_commands_that_change_what_waits_stays_as_recorded() {
         assert!(!values.is_empty(), "{args:?}: {ran:?}");
         writeln!(outputs, "$ daoyou {}", placeholders.text(&args.join(" "))).unwrap();
         for value in values {
-            // The known services change often.
+            // The known services change often, so only the structure counts.
             let value = if args.starts_with(&["models"]) { form(&value) } else { placeholders.value(&value) };
             writeln!(outputs, "{value:#}").unwrap();
         }

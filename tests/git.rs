@@ -15,7 +15,7 @@ struct World {
 }
 
 impl World {
-    /// Returns a world; skips the story if there is no git or no sandbox.
+    /// Starts a world; if there is no git or no sandbox, skips the story and returns `None`.
     async fn start() -> Option<Self> {
         if bubblewrap_is_missing() || is_missing("git", "git") {
             return None;
@@ -26,20 +26,15 @@ impl World {
         Some(Self { model, gateway })
     }
 
-    /// Returns the result of one call.
-    async fn call(&self, tool: &str, arguments: Value) -> String {
-        self.gateway.call_tool(tool, &arguments).await
-    }
-
     /// Runs a shell script that must succeed.
     async fn exec(&self, script: &str) -> String {
-        let result = self.call("exec", json!({ "command": format!("set -e\n{script}") })).await;
+        let result = self.gateway.call_tool("exec", &json!({ "command": format!("set -e\n{script}") })).await;
         assert!(!result.starts_with("Error: "), "{script}: {result}");
         result
     }
 
     async fn check(&self, tool: &str, arguments: Value, expected: &[&str]) -> String {
-        let result = self.call(tool, arguments.clone()).await;
+        let result = self.gateway.call_tool(tool, &arguments).await;
         for words in expected {
             assert!(result.contains(words), "{tool} {arguments}, expected {words:?}: {result}");
         }
@@ -65,7 +60,7 @@ async fn changes_are_shown_and_committed() {
     let new = ["Error: nothing to commit but new files; name them in files: -b.txt, a.txt"];
     world.check("git_commit", proj(json!({"message": "first"})), &new).await;
 
-    // A path may be relative to the repository, or to the workspace.
+    // A path may be relative to the repository or to the workspace.
     let first = json!({"message": "-first: it's $HOME\n\nbody", "files": ["a.txt", "proj/-b.txt"]});
     let told = world.check("git_commit", proj(first), &["Committed on main: ", " -first: it's $HOME\n2 files"]).await;
     assert!(told.ends_with("\nA -b.txt\nA a.txt"), "{told}");
@@ -77,7 +72,7 @@ async fn changes_are_shown_and_committed() {
     world.check("git_commit", proj(unchanged), &["Error: a.txt: nothing to commit"]).await;
     world.check("git_commit", proj(json!({"message": " "})), &["Error: message is empty"]).await;
 
-    // Of several changes, those that are staged, or named.
+    // Of several changes, only those that are staged or named are committed.
     world
         .exec("cd proj; echo two >> a.txt; echo y >> -b.txt; rm -f none; git add -- -b.txt; mkdir d; echo 1 > d/n")
         .await;
@@ -98,13 +93,13 @@ async fn changes_are_shown_and_committed() {
 
     // A long diff begins with its statistics.
     world.exec("cd proj; seq 500 > a.txt").await;
-    let long = world.call("git_diff", proj(json!({}))).await;
+    let long = world.gateway.call_tool("git_diff", &proj(json!({}))).await;
     assert!(long.starts_with(" a.txt | ") && long.contains("1 file changed, 500 insertions(+)"), "{long}");
     assert_eq!(world.model.refused(), Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn branches_and_states_of_a_repository_are_told() {
+async fn branches_and_states_of_a_repository_are_reported() {
     let Some(world) = World::start().await else { return };
     world
         .exec(&format!(
@@ -119,7 +114,7 @@ async fn branches_and_states_of_a_repository_are_told() {
     world.exec("cd down; echo 4 > g").await;
     world.check("git_commit", json!({"repo_path": "down", "message": "four"}), &["M g"]).await;
     assert_eq!(world.exec("cd down; git log -1 --format='%an <%ae>'").await, "daoyou <daoyou@localhost>\n");
-    // A linked work tree, and a detached HEAD.
+    // Covers a linked work tree and a detached HEAD.
     world.exec("cd up; git worktree add -q --detach ../tree HEAD; cd ../tree; echo 5 > f").await;
     world.check("git_commit", json!({"repo_path": "tree", "message": "five"}), &["Committed: ", "M f"]).await;
     world.check("git_status", json!({"repo_path": "tree"}), &["HEAD detached at "]).await;
@@ -132,7 +127,7 @@ async fn branches_and_states_of_a_repository_are_told() {
     world.exec("cd up; echo 7 > f; git add f").await;
     world.check("git_commit", json!({"repo_path": "up", "message": "merged"}), &["Committed on other: "]).await;
     assert_eq!(world.exec("cd up; git log -1 --format='%p' | wc -w").await.trim(), "2");
-    // Files of a filter are not committed without it.
+    // Files of a filter are not committed if the filter is missing.
     world.exec("cd up; echo '*.bin filter=lfs' > .gitattributes; echo x > big.bin").await;
     let filtered = json!({"repo_path": "up", "message": "x", "files": ["big.bin"]});
     world.check("git_commit", filtered, &["Error: big.bin: its .gitattributes ask for the filter lfs"]).await;
@@ -172,7 +167,7 @@ async fn no_path_leads_out_of_the_repository_or_the_workspace() {
         ("git_log", json!({"repo_path": "r", "max_count": 0}), "at least 1"),
         ("git_commit", json!({"repo_path": "r", "message": "x", "files": [".git/config"]}), "belongs to git itself"),
         ("git_commit", json!({"repo_path": "r", "message": "x", "files": ["../other"]}), "outside the repository r"),
-        // Neither a pattern nor an option.
+        // Neither a pattern nor an option is accepted as a file.
         ("git_commit", json!({"repo_path": "r", "message": "x", "files": [":(top)*"]}), "nothing to commit"),
         ("git_commit", json!({"repo_path": "r", "message": "x", "files": ["*"]}), "nothing to commit"),
         ("git_commit", json!({"repo_path": "r", "message": "x", "files": ["--amend"]}), "nothing to commit"),
@@ -186,7 +181,7 @@ async fn no_path_leads_out_of_the_repository_or_the_workspace() {
     assert_eq!(world.exec("cd r; git log --format=%s; git status --short").await, "one\n M a\n?? b\n");
 }
 
-/// What a repository can name to be run by git; each trap leaves a file of its own.
+/// The programs that a repository can make git run. Each trap leaves its own file.
 const TRAPS: &str = r#"
 cat > trap.sh <<'END'
 #!/bin/sh
@@ -231,7 +226,7 @@ fn canaries(workspace: &Path) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_that_a_repository_names_is_run() {
+async fn programs_named_by_a_repository_are_never_run() {
     let Some(world) = World::start().await else { return };
     let workspace = world.gateway.workspace();
     world.exec(TRAPS).await;
@@ -256,7 +251,7 @@ async fn nothing_that_a_repository_names_is_run() {
     assert_eq!(canaries(&workspace), Vec::<String>::new());
     assert!(!fs::read_to_string(workspace.join("r/.git/HEAD")).unwrap().is_empty());
 
-    // The traps work: git without this care falls into them.
+    // The traps work: plain git runs them.
     world
         .exec(
             "cd r; (git status; git diff --no-ext-diff -- a.txt; git diff; git -c commit.gpgSign=false commit -qam y; \

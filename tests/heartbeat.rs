@@ -1,4 +1,4 @@
-//! HEARTBEAT.md: new, changed and due entries are given to a model once, and its output is delivered.
+//! HEARTBEAT.md: a model gets new, changed and due entries once, and its output is delivered.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -40,7 +40,7 @@ impl World {
         self.gateway.logs().matches("checking HEARTBEAT.md").count()
     }
 
-    /// Waits for two more rounds, of which the second began after now.
+    /// Waits for two more rounds, the second of which began after this call.
     async fn wait_rounds(&self) {
         let before = self.round_count();
         until("two more looks", async || (self.round_count() >= before + 2).then_some(())).await;
@@ -76,7 +76,7 @@ async fn only_new_heartbeat_entries_are_run_and_only_news_is_delivered() {
     let second = world.model.requests()[1]["messages"].as_array().unwrap().last().unwrap().to_string();
     assert!(second.contains("Look at the mail") && !second.contains("Look at the disk"), "{second}");
 
-    // Its state is in the store.
+    // The state of the heartbeat is in the store.
     world.gateway.restart().await;
     world.wait_rounds().await;
     assert_eq!(world.model.count(), 2);
@@ -85,7 +85,7 @@ async fn only_new_heartbeat_entries_are_run_and_only_news_is_delivered() {
     world.wait_rounds().await;
     assert_eq!(world.delivered(), ["The disk is full.", "It rains."]);
 
-    // The chat knows what was sent to it.
+    // The chat's history contains the message that was sent to it.
     world.gateway.ask("in", "me", "what was that?").await;
     let asked = world.model.requests_about("what was that?");
     assert!(asked[0].to_string().contains("The disk is full."), "{asked:?}");
@@ -125,7 +125,7 @@ async fn a_failed_heartbeat_turn_is_repeated_and_reported_once() {
     world.gateway.stop().await;
 }
 
-/// What the agent's commands may put in the place of the file: a pipe, and links out of the workspace.
+/// Objects that the agent's commands may put in place of the file: a pipe, and links out of the workspace.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pipe_or_link_in_place_of_the_file_neither_blocks_nor_is_followed() {
     let world = World::start(|setup| setup).await;

@@ -1,4 +1,4 @@
-//! The HTTP server under attack, and as other clients see it meanwhile.
+//! The HTTP server under attack, and its service to other clients at the same time.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::support::gateway::{HttpAnswer, Message};
-use crate::support::invariants::{Witness, check, wait_settled};
+use crate::support::invariants::Witness;
 use crate::support::{Gateway, Hook, Setup, deadline};
 
 fn with_crlf(text: &str) -> Vec<u8> {
@@ -31,7 +31,7 @@ fn outcome(text: &str) -> (u16, String) {
 /// A description, the request, the status and the error code.
 type Case = (&'static str, Vec<u8>, u16, &'static str);
 
-/// Returns requests with invalid heads, or for what is not allowed.
+/// Returns requests that have invalid heads or ask for something forbidden.
 fn hostile_heads(host: &str, hook: &str) -> Vec<Case> {
     let get = |target: &str, more: &str| with_crlf(&format!("GET {target} HTTP/1.1\n{host}{more}\n"));
     let post = |more: &str| with_crlf(&format!("{hook}{more}"));
@@ -97,11 +97,10 @@ async fn hostile_requests_get_one_clear_answer() {
     let unlabelled = Gateway::try_send(json).await.unwrap();
     assert_eq!((unlabelled.status, unlabelled.body["error"]["code"].as_str()), (415, Some("unsupported_media_type")));
     gateway.ask("in", "c", "still there?").await;
-    wait_settled(&gateway.database()).await;
-    assert_eq!(check(&gateway.database(), &Witness::default()).inbox.len(), 1);
+    assert_eq!(gateway.check_settled(&Witness::default()).await.inbox.len(), 1);
 }
 
-/// Returns the 99th percentile latency of `count` requests, each on its own connection.
+/// Returns the 99th percentile latency of `count` requests, each on a separate connection.
 async fn p99_latency(gateway: &Gateway, count: usize) -> Duration {
     let request = with_crlf(&format!("GET /healthz HTTP/1.1\nHost: {}\nConnection: close\n\n", gateway.address()));
     let mut times = Vec::new();
@@ -115,8 +114,8 @@ async fn p99_latency(gateway: &Gateway, count: usize) -> Duration {
     times[count * 99 / 100 - 1]
 }
 
-/// A thousand connections that send nothing, half a head, or half a body: others are not delayed, and the thousand
-/// get an answer and are closed in time.
+/// A thousand connections send nothing, half a head, or half a body. Other clients are not delayed, and the thousand
+/// connections get an answer and are closed in time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_slow_connections_delay_nobody() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
@@ -143,8 +142,7 @@ async fn a_thousand_slow_connections_delay_nobody() {
     }
     let beside = p99_latency(&gateway, 1_000).await;
     println!("p99 of a healthy client: {alone:?} alone, {beside:?} beside 1,000 slow sockets");
-    // Generous: this machine may be busy with other tests. If slow connections delayed others at all, it would be
-    // seconds.
+    // The limit is generous, since other tests may keep this machine busy. A delay by slow connections would take seconds.
     assert!(beside < alone * 10 + Duration::from_millis(250), "{alone:?} alone, {beside:?} beside slow ones");
     gateway.ask("in", "c", "how are you?").await;
     assert!(start.elapsed() < Duration::from_secs(10), "measured while they were there");
@@ -164,7 +162,7 @@ async fn a_thousand_slow_connections_delay_nobody() {
     assert!(closed > Duration::from_secs(9) && closed < Duration::from_secs(20), "closed after {closed:?}");
 }
 
-/// Beyond the connection limit every honest request is still answered.
+/// Above the connection limit, every honest request is still answered.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flood_of_connections_locks_nobody_out() {
     let gateway = Gateway::start(Setup::new().set("gateway.max_connections", 32)).await;
@@ -182,8 +180,8 @@ async fn status(request: RequestBuilder) -> HttpAnswer {
     Gateway::try_send(request).await.expect("an answer")
 }
 
-/// Wrong tokens are counted by client; forged client addresses change nothing, unless they come from a trusted proxy.
-/// The correct token never waits.
+/// Wrong tokens are counted for each client. Forged client addresses change nothing, unless a trusted proxy sends them. The
+/// correct token never waits.
 #[tokio::test(flavor = "multi_thread")]
 async fn token_guessing_is_rate_limited_by_client() {
     for trusted in [false, true] {
@@ -197,7 +195,7 @@ async fn token_guessing_is_rate_limited_by_client() {
         assert_eq!(ask(&token, "192.0.2.1").await.body["gateway"], "up");
         let mut refused = Vec::new();
         for n in 0..12 {
-            // An address before the one that the proxy has seen is forged by the client.
+            // An address before the one that the proxy added may be forged by the client.
             refused.push(ask(&format!("wrong{n}"), &format!("198.51.100.{n}, 192.0.2.7")).await);
         }
         let statuses: Vec<u16> = refused.iter().map(|answered| answered.status).collect();
@@ -205,13 +203,12 @@ async fn token_guessing_is_rate_limited_by_client() {
         assert!(refused[11].retry_after.as_ref().is_some_and(|wait| (1..=60).contains(&wait.parse().unwrap_or(0))));
         assert_eq!(ask("wrong", "192.0.2.1").await.status, if trusted { 401 } else { 429 });
         assert_eq!(ask(&token, "192.0.2.7").await.status, 200, "the right one does not wait");
-        // The owner's own access is separate.
+        // The owner's own access is counted separately.
         assert_eq!(gateway.json(&["status"]).await["gateway"], "up");
     }
 }
 
-/// An address counts as the same however it is written, and concurrent tries are counted before any of them is
-/// answered.
+/// Different spellings of an address count as one, and concurrent attempts are counted before any of them is answered.
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_token_guesses_are_counted_before_they_are_answered() {
     const ONE: [&str; 5] =
@@ -225,13 +222,13 @@ async fn concurrent_token_guesses_are_counted_before_they_are_answered() {
     let statuses: Vec<u16> =
         futures_util::future::join_all(tries).await.iter().map(|answered| answered.status).collect();
     let refused = statuses.iter().filter(|status| **status == 401).count();
-    // One more may pass while the others arrive.
+    // One more attempt may pass while the others arrive.
     assert!((10..=11).contains(&refused) && statuses.iter().all(|status| [401, 429].contains(status)), "{statuses:?}");
     assert_eq!(ask("wrong", "192.0.2.8").await.status, 401, "another address is another one");
     assert_eq!(ask(&gateway.token(), ONE[1]).await.status, 200, "the right one does not wait");
 }
 
-/// A new token in the file replaces the old one at once; it opens the whole API.
+/// A new token in the file replaces the old one at once and opens the whole API.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rotated_token_takes_effect_at_once() {
     let gateway = Gateway::start(Setup::new().hook(Hook::bearer("in"))).await;
@@ -261,7 +258,7 @@ fn new_certificate(name: &str) -> Certified {
     Certified { cert: made.cert.pem(), key: made.signing_key.serialize_pem() }
 }
 
-/// HTTPS by certificate files, reloaded when they change; invalid files are errors that name file and key.
+/// HTTPS with certificate files, which are reloaded when they change. Errors in the files name file and key.
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_certificates_are_read_and_reloaded_from_files() {
     let mut gateway = Gateway::new(Setup::new().set("gateway.hosts", vec!["gateway.test"]));
@@ -304,7 +301,7 @@ async fn tls_certificates_are_read_and_reloaded_from_files() {
     assert_eq!(ask(&second).await, None, "another certificate");
     let plain = gateway.exchange(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     assert!(!plain.contains("200"), "{plain}");
-    // Renewed: for a moment the two files do not match, and the old pair serves.
+    // During the renewal the two files do not match for a moment, and the old pair stays in use.
     write("cert.pem", &second.cert);
     assert_eq!(ask(&first).await, Some(200));
     write("key.pem", &second.key);
@@ -312,7 +309,7 @@ async fn tls_certificates_are_read_and_reloaded_from_files() {
     gateway.stop().await;
 }
 
-/// Listening beyond loopback requires a token of sufficient length, and only own host names are answered.
+/// Listening beyond loopback requires a sufficiently long token, and only configured host names are answered.
 #[tokio::test(flavor = "multi_thread")]
 async fn listening_beyond_loopback_requires_a_strong_token() {
     let gateway = Gateway::new(Setup::new());

@@ -61,7 +61,7 @@ async fn a_key_in_the_environment_needs_no_question() {
     let ran = run(&gateway, &["agent", "-m", "hello"], &env).await;
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "echo: hello\n"), "{ran:?}");
 
-    // A second time there is nothing to do, and the missing key is no obstacle.
+    // The second run has nothing to do, and the missing key is not an obstacle.
     let ran = run(&gateway, &["init", "--yes"], &[]).await;
     assert!(ran.code == Some(0) && ran.stderr.contains("nothing to change"), "{ran:?}");
     assert_eq!(config(&gateway), written);
@@ -69,9 +69,9 @@ async fn a_key_in_the_environment_needs_no_question() {
     assert!(missing.code == Some(78) && missing.stderr.contains("OPENAI_API_KEY is not set"), "{missing:?}");
 }
 
-/// Without anything to find, the built-in responder stays, and the gateway says how to connect a model.
+/// If no model is found, the built-in responder stays, and the gateway says how to connect a model.
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_model_the_way_to_one_is_said() {
+async fn without_a_model_the_gateway_says_how_to_connect_one() {
     let gateway = Gateway::new(Setup::new());
     let ran = run(&gateway, &["init", "--yes"], &[]).await;
     assert!(ran.code == Some(0) && ran.stderr.contains("set a key such as OPENAI_API_KEY"), "{ran:?}");
@@ -91,9 +91,9 @@ async fn without_a_model_the_way_to_one_is_said() {
     assert!(!gateway.logs().contains("daoyou init"), "{}", gateway.logs());
 }
 
-/// Options that cannot be followed are one clear error, and nothing is written.
+/// An unusable option gives one clear error, and nothing is written.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_option_that_cannot_be_followed_writes_nothing() {
+async fn an_unusable_option_writes_nothing() {
     let model = Model::start().await;
     model.script(|_| Some(Reply::status(401)));
     let gateway = Gateway::new(Setup::new());
@@ -114,7 +114,7 @@ async fn an_option_that_cannot_be_followed_writes_nothing() {
         (&[&["--yes"], &mine(&base)[..]].concat(), 1, "it refuses the key"),
     ] {
         let shown = args.join(" ");
-        // A key in place of its name is refused; the error of a wrong argument quotes it, as the shell has it already.
+        // A key in place of its variable's name is refused. The error for a wrong argument quotes it, since the shell has it already.
         let ran = if shown.contains(CANARY) {
             gateway_output(&gateway, &[&["init"], args].concat()).await
         } else {
@@ -135,7 +135,7 @@ async fn gateway_output(gateway: &Gateway, args: &[&str]) -> CommandOutput {
     CommandOutput { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
 }
 
-/// An existing configuration keeps its comments, its order and its secrets; a broken one is left alone.
+/// An existing configuration keeps its comments, its order and its secrets. A broken configuration stays unchanged.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_existing_configuration_changes_only_where_asked() {
     let model = Model::start().await;
@@ -176,7 +176,7 @@ fn answer(terminal: &mut Terminal, text: &str, answer: &str) {
     terminal.keys(&format!("{answer}\r"));
 }
 
-/// At a terminal, a service of one's own: its key is typed, tested, replaced after a refusal, and kept in a file.
+/// At a terminal, a custom service: its key is typed, tested, replaced after a refusal, and stored in a file.
 #[tokio::test(flavor = "multi_thread")]
 async fn questions_lead_to_a_working_gateway() {
     let model = Model::start().await;
@@ -225,7 +225,7 @@ async fn questions_lead_to_a_working_gateway() {
     assert_eq!((check.code, check.stdout.as_str(), check.stderr.as_str()), (Some(0), "ok\n", ""));
     assert!(check.code == Some(0) && written.contains("timezone = \"Europe/Berlin\""), "{written}");
 
-    // The webhook answers with the secret of its file.
+    // The webhook accepts the secret in its file.
     let listen = gateway.address();
     gateway.setup().env.insert("DAOYOU_GATEWAY__LISTEN".to_owned(), listen);
     gateway.launch();
@@ -238,7 +238,7 @@ async fn questions_lead_to_a_working_gateway() {
     gateway.stop().await;
 }
 
-/// Ctrl-C and Esc end the questions, and nothing is written, also while a test waits for its answer.
+/// Ctrl-C and Esc end the questions, and nothing is written, even while a test waits for its answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_set_up_leaves_nothing() {
     let model = Model::start().await;
@@ -269,7 +269,7 @@ async fn a_cancelled_set_up_leaves_nothing() {
     }
 }
 
-/// A Chinese environment is asked in Chinese, and the written comments are Chinese, too.
+/// In a Chinese environment the questions and the written comments are Chinese.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chinese_environment_is_asked_in_chinese() {
     let model = Model::start().await;
@@ -303,12 +303,12 @@ async fn a_chinese_environment_is_asked_in_chinese() {
     assert_eq!((check.code, check.stdout.as_str()), (Some(0), "配置正确\n"), "{check:?}");
 }
 
-/// E-mail is set up with real servers: a wrong password is reported, and the right one is kept in a file.
+/// E-mail is set up with real servers. A wrong password is reported, and the right one is stored in a file.
 #[tokio::test(flavor = "multi_thread")]
 async fn e_mail_is_asked_for_and_tested() {
     let Some(dovecot) = Dovecot::start().await else { return };
     let Some(postfix) = Postfix::start(&dovecot).await else { return };
-    // The servers of a test have ports and a certificate of their own.
+    // The servers of a test have special ports and a special certificate.
     let mail = |key: &str, value: String| (format!("DAOYOU_CHANNELS__EMAIL__{key}"), value);
     let mut setup = Setup::new().env("NO_COLOR", "1");
     setup.env.extend([

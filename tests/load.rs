@@ -13,7 +13,7 @@ use crate::support::{Answer, Gateway, Hook, Model, Setup, Sink, deadline};
 const SESSIONS: usize = 2_000;
 /// Concurrent senders.
 const AT_ONCE: usize = 64;
-/// The most memory that the load may add. What a debug build holds before is mostly the program itself.
+/// The most memory that the load may add. Before the load, a debug build holds mostly the program itself.
 const MEMORY: u64 = 40 << 20;
 
 async fn send_all(gateway: &Gateway, hook: &str, chats: usize) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! The tools of language servers: a scripted server with each fault, and real ones.
+//! The tools of language servers, with a scripted server that has each fault, and with real servers.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,7 +25,7 @@ mod rename;
 const BINARY: &str = env!("CARGO_BIN_EXE_daoyou");
 const SERVER: &str = include_str!("lsp/server.py");
 const PYTHON: &str = "/usr/bin/python3";
-/// The variables that servers see.
+/// The environment variables that servers see.
 const ENVIRONMENT: [&str; 20] = [
     "PYTHONDONTWRITEBYTECODE",
     "PATH",
@@ -63,7 +63,7 @@ struct World {
 }
 
 impl World {
-    /// Returns a world with the scripted server in this mode; skips the story if there is no sandbox.
+    /// Returns a world with the scripted server in this mode; if there is no sandbox, skips the story and returns `None`.
     fn scripted(mode: &str) -> Option<Self> {
         Self::with_lsp(mode, |_| {})
     }
@@ -119,25 +119,25 @@ impl World {
         self.executor.run(&call, context).await.result
     }
 
-    /// Returns what the model reads, without the advice after errors.
+    /// Returns the text that the model reads, without the advice after errors.
     async fn says(&self, name: &str, arguments: Value) -> String {
         let text = self.run(name, arguments, &tool_context(Trust::Owner)).await.render();
         text.split("\n\n[Please analyze").next().unwrap().to_owned()
     }
 
-    /// Asks for the definition of `old` in `sub/b.go`.
+    /// Requests the definition of `old` in `sub/b.go`.
     async fn definition(&self) -> String {
         self.says("lsp_definition", json!({"path": "sub/b.go", "line": 1, "character": 10})).await
     }
 
-    /// Returns what the scripted server has noted under a key.
+    /// Returns the values that the scripted server recorded under a key.
     fn noted(&self, key: &str) -> Vec<Value> {
         let log = fs::read_to_string(self.path("server.log")).unwrap_or_default();
         let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         lines.filter_map(|line| line.get(key).cloned()).collect()
     }
 
-    /// Returns true if a process of this world runs.
+    /// Returns true if a process of this world is running.
     fn is_running(&self) -> bool {
         is_running(self.home.path().join("workspace/server.py").to_str().unwrap())
     }
@@ -195,7 +195,7 @@ async fn diagnostics_symbols_and_fixes_are_listed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_folder_of_others_that_appears_is_hidden_from_the_next_answer() {
+async fn a_new_folder_of_other_conversations_is_hidden_from_the_next_answer() {
     let Some(world) = World::scripted("works") else { return };
     if bubblewrap_is_missing() {
         return;
@@ -209,7 +209,7 @@ async fn a_folder_of_others_that_appears_is_hidden_from_the_next_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn files_are_sent_as_they_are_at_each_call() {
+async fn each_call_sends_the_current_content_of_files() {
     let Some(world) = World::scripted("works") else { return };
     assert_eq!(world.definition().await, FOUND);
     world.write("a.go", "\n\nfunc old() {}\n");
@@ -268,11 +268,11 @@ async fn a_server_that_misbehaves_gives_one_clear_error() {
                 let told = world.says("lsp_rename", rename).await;
                 assert!(told.contains("may not know all places; nothing was changed"), "{told}");
             }
-            // Each try starts a server.
+            // Each attempt starts a server.
             "crash" => assert_eq!(world.noted("started").len(), 3),
             _ => {}
         }
-        // Nothing of a server that was stopped is left.
+        // A stopped server leaves no process.
         let lives = matches!(
             mode,
             "noise"
@@ -295,7 +295,7 @@ async fn a_server_that_misbehaves_gives_one_clear_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_says_when_it_is_ready_is_waited_for() {
+async fn a_server_that_reports_its_readiness_is_awaited() {
     let Some(world) = World::with_lsp("status", |lsp| {
         let command = lsp.servers.remove("go").unwrap();
         lsp.servers.insert("rust".to_owned(), command);
@@ -359,7 +359,7 @@ async fn wrong_paths_and_missing_servers_are_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_for_a_conversation_is_left_out() {
+async fn files_of_other_conversations_are_left_out_of_results() {
     let Some(world) = World::scripted("outside") else { return };
     for folder in ["memory", "mail"] {
         world.write(&format!("{folder}/secret.go"), "\n\nfunc old() { secret }\n");
@@ -373,7 +373,7 @@ async fn what_is_not_for_a_conversation_is_left_out() {
     if bubblewrap_is_missing() {
         return;
     }
-    // The folders of others are empty for the server.
+    // The server sees the folders of other conversations as empty.
     assert_eq!(world.noted("seen"), [json!(["a.go", "sub/b.go"])]);
     let place = json!({"path": "sub/b.go", "line": 1, "character": 10});
     let told = world.says("lsp_references", place.clone()).await;
@@ -394,7 +394,7 @@ async fn without_namespaces_only_the_owner_asks_servers() {
     let exec = ExecConfig { sandbox: SandboxMode::Off, ..ExecConfig::default() };
     let files = FILES.into_iter().chain([("server.py", SERVER), ("memory/secret.go", "func old() { secret }")]);
     let world = World::build(home, files, &ToolsConfig { lsp, exec, ..ToolsConfig::default() }).unwrap();
-    // The server sees everything then, and its results are still what the turn may see.
+    // The server then sees everything, but the results contain only what the turn may see.
     assert_eq!(world.definition().await, FOUND);
     let place = json!({"path": "sub/b.go", "line": 1, "character": 10});
     let told = world.run("lsp_definition", place, &tool_context(Trust::Known)).await.render();
@@ -419,7 +419,7 @@ async fn idle_servers_are_stopped_and_few_run_at_once() {
         let told = world.says("lsp_symbols", json!({"path": format!("{folder}/a.go")})).await;
         assert_eq!(told, "1: function f");
     }
-    // The first was not used for the longest time.
+    // The first server was idle for the longest time.
     assert_eq!((world.noted("started").len(), world.noted("shutdown").len()), (5, 1));
     drop(world.executor);
     let mark = world.home.path().join("workspace/server.py").display().to_string();
@@ -437,7 +437,7 @@ async fn a_cancelled_turn_cancels_its_request() {
     };
     let (result, ()) = tokio::join!(asked, cancelled);
     assert!(result.render().contains("Cancelled"), "{}", result.render());
-    // The server goes on.
+    // The server continues.
     assert_eq!(world.says("lsp_symbols", json!({"path": "sub/b.go"})).await, "No symbol found.");
 }
 

@@ -1,4 +1,4 @@
-//! All stories in one crate, so that they link once. Each story drives the real program from outside.
+//! All stories (end-to-end tests) in one crate, so that they link once. Each story drives the real program from outside.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,

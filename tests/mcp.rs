@@ -1,4 +1,4 @@
-//! MCP servers: the agent calls their tools, and a server that misbehaves hurts only its own.
+//! MCP servers: the agent calls their tools, and a misbehaving server affects no other.
 
 use std::collections::BTreeSet;
 use std::process::{Child, Command, Stdio};
@@ -16,30 +16,30 @@ const SERVER: &str = include_str!("mcp/server.py");
 const HTTP_SERVER: &str = include_str!("mcp/http.py");
 const PYTHON: &str = "/usr/bin/python3";
 
-/// Adds the scripted server in this mode.
+/// Adds the scripted server in this mode to the setup.
 fn with_server(setup: Setup, name: &str, mode: &str) -> Setup {
     let command: Vec<String> = [PYTHON, "-c", SERVER, mode].map(str::to_owned).to_vec();
     setup.set(&format!("mcp.{name}.command"), command)
 }
 
-/// Returns true if the scripted server cannot run, and then skips the story.
+/// Returns true if the scripted server cannot run; then it also skips the story.
 fn no_servers() -> bool {
     bubblewrap_is_missing() || is_missing("python3", "python3")
 }
 
-/// Returns a started gateway with one scripted server, and its result of `mcp test`.
+/// Returns a started gateway with one scripted server in this mode.
 async fn gateway(mode: &str) -> Gateway {
     Gateway::start(with_server(Setup::new(), "notes", mode)).await
 }
 
-/// Calls a tool by hand; returns what a model reads of it.
+/// Calls a tool manually and returns the text that a model reads.
 async fn says(gateway: &Gateway, tool: &str, arguments: &Value) -> String {
     let result = gateway.run_tool(tool, arguments).await;
     let error = result["error"].as_str().map(|error| format!("Error: {error}"));
     error.unwrap_or_else(|| result["content"].as_str().unwrap().to_owned())
 }
 
-/// Lists the server, and waits until the gateway has its tools.
+/// Lists the server's tools and waits until the gateway offers them.
 async fn listed(gateway: &Gateway, name: &str) {
     let tested = gateway.run(&["mcp", "test", name]).await;
     assert_eq!(tested.code, Some(0), "{tested:?}");
@@ -102,7 +102,7 @@ async fn a_turn_calls_a_server_and_its_words_taint_the_turn() {
     assert_eq!(tool["function"]["parameters"], json!({"type": "object", "properties": {"text": {"type": "string"}}}));
     let last = model.requests().last().unwrap()["messages"].as_array().unwrap().last().unwrap()["content"].clone();
     assert_eq!(last, "echo: d");
-    // Strangers get nothing of any server.
+    // Untrusted senders get nothing from any server.
     let stranger = Message::new("try it").chat("s").sender("stranger");
     model.on("try it", [say("friend__echo", "e"), Reply::text("tried")]);
     gateway.accept("in", &stranger).await;
@@ -114,7 +114,7 @@ async fn a_turn_calls_a_server_and_its_words_taint_the_turn() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// The list comes from the disk at the next start, so that no server has to run for it.
+/// At the next start the tool list comes from the disk, so that no server has to run for it.
 #[tokio::test(flavor = "multi_thread")]
 async fn lists_are_cached_and_servers_start_with_their_first_call() {
     if no_servers() {
@@ -130,7 +130,7 @@ async fn lists_are_cached_and_servers_start_with_their_first_call() {
     assert_eq!(lines(&gateway, "starts.txt"), 1);
     assert_eq!(says(&gateway, "notes__echo", &json!({"text": "hi"})).await, "echo: hi");
     assert_eq!((row(&gateway).await["state"].as_str(), lines(&gateway, "starts.txt")), (Some("running"), 2));
-    // Other settings are another server, whose list nobody has.
+    // Other settings mean another server, whose list is not cached.
     gateway.setup();
     *gateway.setup() =
         std::mem::take(gateway.setup()).set("mcp.notes.network", false).set("mcp.notes.tools", vec!["e*"]);
@@ -147,9 +147,9 @@ async fn lists_are_cached_and_servers_start_with_their_first_call() {
     assert_eq!(usable, ["notes__echo", "notes__env"]);
 }
 
-/// Each fault of a server is one clear error, and the servers beside it work.
+/// Each fault of a server is one clear error, and the other servers work.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_cannot_be_used_hurts_only_itself() {
+async fn an_unusable_server_affects_no_other_server() {
     if no_servers() {
         return;
     }
@@ -203,7 +203,7 @@ async fn odd_answers_are_read_or_are_one_clear_error() {
     }
 }
 
-/// An image of a server is saved in the workspace, and a model that sees gets it with the result.
+/// An image from a server is saved in the workspace, and a model with vision gets it with the result.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_sees_the_images_of_a_result() {
     const PNG: &str =
@@ -229,7 +229,7 @@ async fn a_model_sees_the_images_of_a_result() {
     assert!(sent.contains(&format!("data:image/png;base64,{PNG}")), "{sent}");
 }
 
-/// The server ends after each answer: the next call finds a dead connection, and is sent over a new one.
+/// The server ends after each answer. The next call finds a dead connection and is sent over a new one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_ended_is_started_again() {
     if no_servers() {
@@ -296,7 +296,7 @@ async fn hostile_and_many_tools_stay_within_bounds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_gets_no_answers_of_models_and_people_but_its_workspace() {
+async fn a_server_gets_its_workspace_but_no_sampling_or_elicitation() {
     if no_servers() {
         return;
     }
@@ -350,7 +350,7 @@ async fn resources_are_read_and_prompts_become_messages() {
     assert!(request.contains("Please greet Ann Lee in the style formal."), "{request}");
 }
 
-/// A server sees nothing of the gateway's environment but what it is given, and no secret of it comes back.
+/// A server sees only the given part of the gateway's environment, and no secret of it is returned.
 #[tokio::test(flavor = "multi_thread")]
 async fn servers_see_their_own_variables_and_die_with_the_gateway() {
     if no_servers() {
@@ -379,7 +379,7 @@ async fn servers_see_their_own_variables_and_die_with_the_gateway() {
     until("the end of the server", async || (!is_running()).then_some(())).await;
 }
 
-/// A process of this story.
+/// The server process of this story.
 struct HttpServer(Child, u16);
 
 impl HttpServer {
@@ -434,7 +434,7 @@ async fn tokens_are_fetched_and_renewed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_servers_of_another_program_are_taken_over() {
+async fn the_servers_of_another_program_are_imported() {
     let gateway = Gateway::new(Setup::new());
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("mcp.json");

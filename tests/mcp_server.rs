@@ -70,13 +70,13 @@ impl StdioClient {
         self.input.write_all(format!("{message}\n").as_bytes()).await.unwrap();
     }
 
-    /// Returns the next message, which is JSON: the output carries nothing else.
+    /// Returns the next message, which is JSON. The output carries nothing else.
     async fn next(&mut self) -> Value {
         let line = deadline("a line of mcp serve", self.output.next_line()).await.unwrap().expect("a line");
         serde_json::from_str(&line).unwrap_or_else(|fault| panic!("{fault}: {line}"))
     }
 
-    /// Returns the answer to a request; notifications of progress are kept.
+    /// Returns the answer to a request; stores notifications of progress.
     async fn answer(&mut self, id: &Value) -> Value {
         loop {
             let message = self.next().await;
@@ -105,7 +105,7 @@ fn post(gateway: &Gateway, message: &Value) -> RequestBuilder {
     request.header("content-type", "application/json").body(message.to_string())
 }
 
-/// Returns a call of the newer era, which needs no session.
+/// Returns a call in the newer protocol version, which needs no session.
 fn post_alone(gateway: &Gateway, message: &Value) -> RequestBuilder {
     let mut message = message.clone();
     let meta = message["params"]["_meta"].as_object_mut().unwrap();
@@ -124,7 +124,7 @@ async fn messages(request: RequestBuilder) -> Vec<Value> {
     data.filter(|data| !data.is_empty()).map(|data| serde_json::from_str(data).unwrap()).collect()
 }
 
-/// Begins a session, and returns its id.
+/// Begins a session and returns its id.
 async fn begin(gateway: &Gateway) -> String {
     let begun = post(gateway, &initialize(OLD)).send().await.unwrap();
     assert_eq!(begun.status(), 200);
@@ -201,7 +201,7 @@ async fn cancelled_requests_stop_their_turns_and_lost_connections_do_not() {
         let turns = gateway.json(&["turns", "list", "--session", session]).await;
         turns[0]["state"].as_str().map(str::to_owned)
     };
-    // Over standard input: the running turn stops, and one behind it never starts.
+    // Over standard input, the running turn stops, and a queued turn never starts.
     client.send(&call("a", "ask", &json!({"message": "first"}))).await;
     gate.wait_arrived(1).await;
     client.send(&call("b", "ask", &json!({"message": "behind"}))).await;
@@ -215,7 +215,7 @@ async fn cancelled_requests_stop_their_turns_and_lost_connections_do_not() {
     model.wait_disconnected(1).await;
     until("the end of both", async || (gateway.json(&["status"]).await["parts"]["inbound"] == 0).then_some(())).await;
     assert_eq!(model.requests_about("behind").len(), 0);
-    // A session of HTTP: the notification comes in a request of its own.
+    // In an HTTP session, the notification arrives in a separate request.
     let session = begin(&gateway).await;
     let ask = call("c", "ask", &json!({"message": "second", "session": "http"}));
     let running = tokio::spawn(post(&gateway, &ask).header("mcp-session-id", &session).send());
@@ -230,7 +230,7 @@ async fn cancelled_requests_stop_their_turns_and_lost_connections_do_not() {
     gate.wait_arrived(3).await;
     running.abort();
     model.wait_disconnected(3).await;
-    // A client that dies leaves its turn.
+    // If a client dies, its turn continues.
     client.send(&call("e", "ask", &json!({"message": "fourth", "session": "left"}))).await;
     gate.wait_arrived(4).await;
     client.child.kill().await.unwrap();
@@ -241,7 +241,7 @@ async fn cancelled_requests_stop_their_turns_and_lost_connections_do_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn both_eras_of_http_work_and_need_the_token() {
+async fn both_protocol_eras_work_over_http_and_need_the_token() {
     let model = Model::start().await;
     model.on("hello", [Reply::text("hi"), Reply::text("hi"), Reply::text("hi")]);
     let gateway = Gateway::start(Setup::new().model(&model)).await;
@@ -312,7 +312,7 @@ async fn memory_jobs_channels_and_sessions_are_tools() {
     assert_eq!(unknown["error"]["code"], -32_602, "{unknown}");
 }
 
-/// An accepted message is answered after a crash, and the bridge goes on with the next gateway.
+/// An accepted message is answered after a crash, and the bridge continues with the next gateway.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_ask_outlives_the_gateway_and_the_bridge_reconnects() {
     let model = Model::start().await;
@@ -333,7 +333,7 @@ async fn an_ask_outlives_the_gateway_and_the_bridge_reconnects() {
     let last = model.requests().last().unwrap().to_string();
     assert!(last.contains("slow done"), "the first one was answered: {last}");
     assert_eq!(gateway.run(&["sessions", "show", "mcp:story"]).await.stdout.matches("slow done").count(), 1);
-    // A gateway that is gone for good: an error for each request, and none at the start.
+    // If the gateway is gone for good, each request gets an error, and the start gets none.
     gateway.stop().await;
     let answer = client.request(&call("b", "ask", &json!({"message": "next"}))).await;
     assert!(answer["error"]["message"].as_str().unwrap().contains("no gateway runs"), "{answer}");
@@ -355,7 +355,7 @@ async fn garbage_is_refused_and_the_connection_goes_on() {
     let answer = client.request(&json!({"jsonrpc": "2.0", "id": 9, "method": "no/such"})).await;
     assert_eq!(answer["error"]["code"], -32_601, "{answer}");
     assert_eq!(client.request(&json!({"jsonrpc": "2.0", "id": 10, "method": "ping"})).await["result"], json!({}));
-    // A client that does not begin as the protocol asks ends alone.
+    // A client that violates the protocol at the start affects only itself.
     let mut rude = StdioClient::start(&gateway, &[]);
     rude.send(&call(1, "ask", &json!({"message": "hi"}))).await;
     assert!(rude.answer(&json!(1)).await["error"].is_object());

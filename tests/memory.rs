@@ -1,4 +1,4 @@
-//! Memories: whose they are, who may see them, through restarts and kills, and what remains after forgetting.
+//! Memories: their owners and readers, through restarts and kills, and what remains after forgetting.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -131,7 +131,7 @@ async fn a_forgotten_memory_is_removed_where_it_was_recalled() {
     wait_settled(&gateway.database()).await;
     assert!(!database_contains(&gateway.database(), CODE));
 
-    // The turn that forgets has found it before.
+    // The turn that forgets the memory found it earlier.
     told("a", "keep the code of the locker").await;
     told("b", "drop the code of the locker").await;
     told("b", "what then?").await;
@@ -144,7 +144,7 @@ async fn a_forgotten_memory_is_removed_where_it_was_recalled() {
     check(&gateway.database(), &Witness::default());
 }
 
-/// The turn fails before its first answer, so that its journal is empty.
+/// The turn fails before its first answer, so its journal is empty.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_memory_forgotten_during_a_turn_that_fails_is_not_kept() {
     const CODE: &str = "Zyxwv-4711";
@@ -186,7 +186,7 @@ fn files_containing(folder: &Path, words: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Returns a model that keeps a locker's code, and answers from its prompt.
+/// Returns a model that stores a locker's code and answers from its prompt.
 async fn locker_model(code: &'static str) -> Model {
     let model = Model::start().await;
     model.script(move |asked| {
@@ -257,9 +257,8 @@ async fn a_forgotten_memory_is_removed_from_answers_that_used_it() {
     }
 }
 
-/// Forgets a preference and a fact without digits, whose answers used them from the prompt; other turns, and text
-/// that merely shares a weekday, stay. A turn that was given up after it had recalled the fact starts again when it
-/// is retried.
+/// Forgets a preference and a fact without digits that earlier answers used from the prompt. Other turns, and text that
+/// merely shares a weekday, stay. A turn that was given up after it recalled the fact starts again when it is retried.
 #[tokio::test(flavor = "multi_thread")]
 async fn forgetting_covers_idle_sessions_and_keeps_unrelated_text() {
     let (model, gate) = (Model::start().await, Gate::new());
@@ -313,8 +312,8 @@ async fn forgetting_covers_idle_sessions_and_keeps_unrelated_text() {
     gateway.check_settled(&Witness::default()).await;
 }
 
-/// A given-up turn has had a side effect, and what it read is forgotten: it is not started again, and its sender is
-/// told.
+/// A turn that was given up had a side effect, and the text that it read is forgotten. The turn does not start again, and
+/// its sender is notified.
 #[tokio::test(flavor = "multi_thread")]
 async fn forgetting_never_repeats_side_effects() {
     let model = Model::start().await;
@@ -391,14 +390,14 @@ async fn manual_edits_of_memory_files_are_kept() {
     })
     .await;
     assert!(known.contains("the office is closed in May") && !known.contains(": I like tea"), "{known}");
-    // Text above the heading is for everyone; text below it is not.
+    // Text above the heading is for everyone; text below it is private.
     let known = gateway.ask_as("out", "ann@work", "a", "what do you know about me?").await;
     assert!(known.contains("closed in May") && !known.contains("green tea"), "{known}");
     assert_eq!(memory_page(&gateway), edited, "nothing was written where nothing was to be");
     gateway.ask_as("in", "me", "c", "remember that Rex is my dog").await;
     let after = wait_page(&gateway, "the new fact", |text| text.contains("Rex")).await;
     assert_eq!(after, format!("{edited}- Rex is my dog\r\n"));
-    // Removing a bullet forgets it.
+    // Removing a bullet makes the gateway forget it.
     std::fs::write(
         gateway.workspace().join("memory/MEMORY.md"),
         after.replace("- I like green tea\r\n\t+ nested, as it is\r\n", ""),
@@ -446,7 +445,7 @@ async fn an_unusable_memory_file_only_logs_a_warning() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn memory_files_are_rewritten_after_a_kill_before_writing() {
-    // The gateway also writes the page once at startup: the fact says which write is meant.
+    // The gateway also writes the page once at startup, so the fact identifies the relevant write.
     for point in ["memory_file_begun=I like tea", "memory_file_written=I like tea"] {
         let setup = Setup::new().hook(Hook::bearer("in")).set("owner.identities", vec!["webhook:in:me"]);
         let mut gateway = Gateway::new(setup);

@@ -1,4 +1,4 @@
-//! Memories by the command line: the same with a gateway and without.
+//! Memories by the command line, with a gateway and without one.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ async fn home(is_running: bool) -> Gateway {
     gateway
 }
 
-/// Adds a memory; returns its id, the only standard output.
+/// Adds a memory and returns its id, the only standard output.
 async fn add(gateway: &Gateway, args: &[&str]) -> String {
     let ran = gateway.run(&[&["memory", "add"], args].concat()).await;
     let id = ran.stdout.trim_end().to_owned();
@@ -105,7 +105,7 @@ async fn exported_memories_are_imported_elsewhere() {
     assert!(ran.stderr.contains("line 5: "), "{ran:?}");
 }
 
-/// An import adds nothing that exists, whatever its kind: tasks, which are otherwise added each time; facts that
+/// An import adds nothing that already exists, whatever its kind: tasks, which are otherwise added each time; facts that
 /// contradict each other; replaced facts.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_import_adds_no_duplicates() {
@@ -139,7 +139,7 @@ async fn an_import_adds_no_duplicates() {
     }
 }
 
-/// An import over TCP may be larger than other bodies of the API: it is read, and each line lacks its owner.
+/// An import over TCP may be larger than other API bodies. It is read, and each of its lines lacks an owner.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_import_of_three_megabytes_is_read_over_tcp() {
     let gateway = Gateway::start(Setup::new()).await;

@@ -1,4 +1,4 @@
-//! Messages are searchable, wherever the process dies during indexing.
+//! Messages stay searchable wherever the process dies during indexing.
 
 use rusqlite::Connection;
 
@@ -34,7 +34,7 @@ async fn a_kill_during_indexing_leaves_no_gaps_or_duplicates() {
         };
         gateway.crash_at("messages_indexed").up().await;
         for chat in ["a", "b"] {
-            // It may die at any of them; then the sender sends again.
+            // The process may die at any message; then the sender repeats it.
             let _ = gateway.try_post("in", "", &told(chat)).await;
         }
         gateway.wait_crash().await;

@@ -1,4 +1,4 @@
-//! The `message` tool: what the agent sends besides its reply.
+//! The `message` tool: messages that the agent sends in addition to its reply.
 
 use serde_json::json;
 
@@ -6,10 +6,10 @@ use crate::support::gateway::Message;
 use crate::support::invariants::{Witness, check, open, wait_settled};
 use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink};
 
-/// The message is sent once, under its own id, before the reply, also if the process dies around it.
+/// The message is sent once, under its own id, before the reply, even if the process dies around it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tool_message_is_sent_once_under_its_own_id() {
-    // The message is sent while the model is asked again: a process that dies then may have to repeat the request.
+    // The message is sent during the next model call, so a process that dies then may repeat that request.
     for (point, asked) in [
         ("", 2..=2),
         ("tool_finished=message", 2..=2),
@@ -67,7 +67,7 @@ async fn a_message_to_an_unknown_channel_is_a_dead_letter() {
     check(&gateway.database(), &Witness { accepted: &[id], ..Witness::default() });
 }
 
-/// Files of the workspace are attached by name, with the subject that the model gives; anything else is not sent.
+/// Workspace files are attached by name, with the subject that the model gives. Other files are not sent.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tool_message_carries_workspace_files() {
     let model = Model::start().await;

@@ -16,8 +16,7 @@ fn assert_values(page: &Exposition, expected: &[Row<'_>]) {
     }
 }
 
-/// Returns a gateway with a model that does a bit of everything, and a hook that accepts one waiting message in each
-/// chat.
+/// Returns a gateway with a model that does a bit of everything, and a hook that accepts one waiting message in each chat.
 async fn busy_gateway(model: &Model, sink: &Sink, gate: &Gate) -> Gateway {
     model.on("good", [Reply::text("yes").usage(100, 20)]);
     model.on("fail", [Reply::status(400)]);
@@ -33,7 +32,7 @@ async fn busy_gateway(model: &Model, sink: &Sink, gate: &Gate) -> Gateway {
     Gateway::start(setup.hook(Hook::bearer("in")).hook(deaf)).await
 }
 
-/// Fault 35: the page counts everything that happened, to the message.
+/// Fault 35: the page counts all events exactly, message by message.
 #[tokio::test(flavor = "multi_thread")]
 async fn metrics_count_known_traffic_exactly() {
     let (model, gate) = (Model::start().await, Gate::new());
@@ -62,7 +61,7 @@ async fn metrics_count_known_traffic_exactly() {
     let page = until("the dead letter, and the replies to be sent", async || {
         let page = scrape(&gateway).await;
         let ended = [dead, sent].map(|labels| page.value("daoyou_deliveries_total", labels));
-        // Counters are exact at once; the store follows a moment later.
+        // Counters are exact at once; the store's figures follow a moment later.
         let stored = page.value("daoyou_outbox_messages", &[("channel", "webhook:deaf"), ("state", "dead")]);
         (ended == [Some(1.0), Some(5.0)] && stored == Some(1.0)).then_some(page)
     });
@@ -74,7 +73,7 @@ async fn metrics_count_known_traffic_exactly() {
     assert!(commits.is_some_and(|count| count >= 12.0), "{commits:?}");
     assert!(page.value("process_resident_memory_bytes", &[]).is_some_and(|bytes| bytes > 1e6));
     assert!(page.value("process_open_fds", &[]).is_some_and(|fds| fds > 5.0));
-    // The labels identify nobody.
+    // No label identifies a person.
     for sample in &page.samples {
         let told =
             sample.labels.values().find(|value| ["chat-", "doomed", "order-"].iter().any(|id| value.contains(id)));
@@ -83,7 +82,7 @@ async fn metrics_count_known_traffic_exactly() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// Asserts what [`metrics_count_known_traffic_exactly`] sent and had answered, to the message.
+/// Asserts that the page counts exactly the traffic of [`metrics_count_known_traffic_exactly`].
 fn assert_known_traffic(page: &Exposition) {
     let (web, deaf) = (("channel", "webhook:in"), ("channel", "webhook:deaf"));
     let tokens = |kind| [("provider", "scripted"), ("model", "scripted"), ("kind", kind)];
@@ -131,12 +130,12 @@ fn assert_known_traffic(page: &Exposition) {
     );
 }
 
-/// A message that crashes the gateway each time ends dead, and the gateway that gives it up counts it.
+/// A message that crashes the gateway each time ends as dead, and the gateway that gives it up counts it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_given_up_message_is_counted_as_dead() {
     let mut gateway = Gateway::new(Setup::new().hook(Hook::bearer("in")));
     gateway.crash_at("turn_started=poison").up().await;
-    // Whether the answer comes before the crash is a race.
+    // The answer may or may not arrive before the crash.
     drop(gateway.try_post("in", "", &Message::new("poison").chat("c")).await);
     gateway.wait_crash().await;
     for _ in 0..2 {
@@ -156,7 +155,7 @@ async fn a_given_up_message_is_counted_as_dead() {
     );
 }
 
-/// Grafana's dashboard asks for nothing that the gateway does not have.
+/// Grafana's dashboard uses only metrics that the gateway has.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_dashboard_asks_for_metrics_that_exist() {
     let gateway = Gateway::start(Setup::new()).await;

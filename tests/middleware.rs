@@ -10,7 +10,7 @@ async fn ask(gateway: &Gateway, chat: &str, text: &str) -> HttpAnswer {
     gateway.post("in", "?wait=30", &Message::new(text).chat(chat)).await
 }
 
-/// Asks, and expects a refusal for the budget that contains all of `words`.
+/// Sends a message and expects a refusal by the budget that contains all of `words`.
 async fn refused(gateway: &Gateway, chat: &str, words: &[&str]) {
     let answered = ask(gateway, chat, "one more").await;
     let reply = answered.text("reply");
@@ -18,8 +18,7 @@ async fn refused(gateway: &Gateway, chat: &str, words: &[&str]) {
     assert!(words.iter().all(|word| reply.contains(word)), "{reply}");
 }
 
-/// Over the budget of a session the reply names the limit and no model is asked; a restart changes nothing, `/new`
-/// does.
+/// Above the budget of a session, the reply names the limit and no model is called. A restart changes nothing; `/new` does.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_over_budget_asks_no_model() {
     let model = Model::start().await;
@@ -39,7 +38,7 @@ async fn a_session_over_budget_asks_no_model() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// The daily budget holds for all sessions and within a turn; usage before a crash counts when the turn continues.
+/// The daily budget covers all sessions and also applies within a turn. Usage before a crash counts when the turn continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_daily_budget_survives_a_crash_in_a_turn() {
     let model = Model::start().await;
@@ -68,8 +67,7 @@ async fn the_daily_budget_survives_a_crash_in_a_turn() {
     gateway.check_settled(&Witness::default()).await;
 }
 
-/// At the rate limit a turn waits and can be stopped; others continue. A wait that is too long for a turn is refused
-/// at once.
+/// At the rate limit a turn waits and can be stopped; other turns continue. A wait that is too long for a turn is refused at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rate_limited_turn_waits_without_delaying_others() {
     let model = Model::start().await;
@@ -93,15 +91,15 @@ async fn a_rate_limited_turn_waits_without_delaying_others() {
     assert_eq!(model.count(), 3);
 }
 
-/// An identical request does not reach the model: it is journaled as cached, costs nothing, and `status` shows it. A
-/// failed one is asked again.
+/// An identical request does not reach the model. The journal marks it as cached, it costs nothing, and `status` shows it.
+/// A failed request is sent again.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_identical_request_is_answered_from_the_cache() {
     let model = Model::start().await;
     model.on("same", [Reply::text("the answer").usage(100, 20)]);
     model.on("bad", [Reply::status(400)]);
     let setup = Setup::scripted(&model).set("agent.temperature", 0.0).set("agent.cache.responses", true);
-    // `/new` asks a model for a summary, too.
+    // `/new` also calls a model, for a summary.
     let setup = setup.set("memory.enabled", false);
     let gateway = Gateway::start(setup).await;
     for (text, requests) in [("same", 1), ("same", 1), ("bad", 2), ("bad", 3)] {
@@ -150,7 +148,7 @@ async fn a_secret_found_by_a_tool_is_redacted() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// An error passes each middleware, the log and the counter once; a failed try followed by success passes none.
+/// An error passes each middleware, the log and the counter once. A failed attempt followed by a success passes none of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_error_is_reported_once_and_a_successful_retry_never() {
     let model = Model::start().await;

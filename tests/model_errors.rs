@@ -1,5 +1,5 @@
-//! A model service that refuses, stalls, breaks off or streams nothing: retried where that helps, otherwise one clear
-//! reply.
+//! A model service that refuses, stalls, breaks off or streams nothing. The call is retried where that helps, and otherwise
+//! gives one clear reply.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::support::invariants::Witness;
 use crate::support::{Gate, Gateway, Model, Reply, Setup};
 
-/// Failures that end a turn: how often the model is asked, and the reply.
+/// Failures that end a turn, with the number of model calls and the reply.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_call_is_one_clear_reply_with_a_code() {
     let model = Model::start().await;
@@ -25,7 +25,7 @@ async fn a_failed_call_is_one_clear_reply_with_a_code() {
         assert_eq!((model.requests_about(text).len(), found), (asked, json!(code)), "{text}: {reply}");
         let clear = reply.starts_with("I could not get an answer from the model: scripted: ") && reply.contains(words);
         assert!(clear && !reply.contains("a-model-key"), "{text}: {reply}");
-        // The failed turn is in the history as it was reported, and the next one continues.
+        // The history contains the failed turn as reported, and the next turn continues.
         assert_eq!(gateway.ask("in", text, "go on").await, "echo: go on");
         assert!(model.requests().last().is_some_and(|request| request["messages"][2]["content"] == reply), "{text}");
     }
@@ -33,7 +33,7 @@ async fn a_failed_call_is_one_clear_reply_with_a_code() {
     gateway.check_settled(&Witness::default()).await;
 }
 
-/// Failures that pass are retried, and nothing of the failed answer is in the reply.
+/// Temporary failures are retried, and the reply contains nothing of the failed answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_call_is_retried() {
     let model = Model::start().await;
@@ -59,7 +59,7 @@ async fn a_failed_call_is_retried() {
             is_first.then(|| failing.clone())
         });
     }
-    // Concurrently, since each one waits before its retry.
+    // The cases run concurrently, since each waits before its retry.
     join_all(cases.iter().map(async |(text, _)| {
         assert_eq!(gateway.reply_and_error_code(text).await, (format!("echo: {text}"), Value::Null));
         let requests = model.requests_about(text);
@@ -73,7 +73,7 @@ async fn a_failed_call_is_retried() {
     assert!(journal.messages.iter().all(|said| !said.body.to_string().contains("lost words")));
 }
 
-/// A service that names a time is asked again then, and not before.
+/// A service that names a time is called again at that time, not before.
 #[tokio::test(flavor = "multi_thread")]
 async fn retry_after_delays_the_next_call() {
     let model = Model::start().await;

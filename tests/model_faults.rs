@@ -1,5 +1,5 @@
-//! A model service that plays each fault as long as it is asked. After each there is one clear reply with a stable
-//! code, or the answer; the history is valid; and the session continues.
+//! A model service that shows each fault for as long as requested. After each fault there is one clear reply with a stable
+//! code, or the answer. The history is valid, and the session continues.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,11 +19,11 @@ const NO_DATA: &str = "event: ping\n\n";
 const PACE: Duration = Duration::from_millis(200);
 /// A stream at full speed.
 const AT_ONCE: Duration = Duration::ZERO;
-/// Deadlines that do not end it.
+/// Deadlines that are longer than the test.
 const AMPLE: (&str, &str) = ("25s", "25s");
 const LINE: usize = 10_000_000;
 
-/// A lasting fault, and its error.
+/// A lasting fault with its error.
 struct Fault {
     name: &'static str,
     reply: Reply,
@@ -44,7 +44,7 @@ fn half_answer() -> Reply {
     Reply::events([text_event_data("lost words").as_str()])
 }
 
-/// Returns faults that send nothing, only keep-alives, or too little for ever.
+/// Returns faults that send nothing, only keep-alives, or too little, without end.
 fn silent_faults(never: &Gate) -> Vec<Fault> {
     const SILENT: &str = "sent no data for 2s (idle_timeout)";
     const LATE: &str = "not complete within 4s (timeout)";
@@ -61,7 +61,7 @@ fn silent_faults(never: &Gate) -> Vec<Fault> {
     ]
 }
 
-/// Returns faults that send more than was asked for.
+/// Returns faults that send more than requested.
 fn flood_faults() -> Vec<Fault> {
     let row = |name, reply, words| Fault { name, reply, code: "llm_parse", words };
     let call = |n: usize| {
@@ -79,7 +79,7 @@ fn flood_faults() -> Vec<Fault> {
     ]
 }
 
-/// Returns faults in which the service ends its answer in some way without reporting an error.
+/// Returns faults in which the service ends its answer without reporting an error.
 fn ending_faults() -> Vec<Fault> {
     let row = |name, reply, code, words| Fault { name, reply, code, words };
     let call = Reply::tool("write_file", &json!({"path": "cut.txt", "content": "half a call is not run"}));
@@ -114,7 +114,7 @@ fn ending_faults() -> Vec<Fault> {
     ]
 }
 
-/// Gives each fault its own provider and hook, so that none affects another.
+/// Gives each fault a separate provider and hook, so that none affects another.
 fn setup(model: &Model, faults: &[Fault], deadlines: (&str, &str)) -> Setup {
     let mut setup = Setup::new().model(model);
     for n in 0..faults.len() {
@@ -200,7 +200,7 @@ async fn two_rate_limit_answers_are_retried() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// However the bytes are split: each alone, within a character, with CR LF and a byte order mark, calls interleaved.
+/// The bytes may be split in any way: one by one, within a character, with CR LF and a byte order mark, with interleaved calls.
 #[tokio::test(flavor = "multi_thread")]
 async fn responses_are_read_however_their_bytes_are_split() {
     let model = Model::start().await;
@@ -219,7 +219,7 @@ async fn responses_are_read_however_their_bytes_are_split() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// An answer of several megabytes on one line is accepted; one of fifty is refused, and not held many times over.
+/// An answer of several megabytes on one line is accepted. An answer of fifty megabytes is refused, without being held many times over.
 #[tokio::test(flavor = "multi_thread")]
 async fn huge_answers_are_read_or_refused_in_bounded_memory() {
     const LONG: usize = 3_000_000;
@@ -236,7 +236,7 @@ async fn huge_answers_are_read_or_refused_in_bounded_memory() {
     let refused = gateway.ask("in", "c", "fifty").await;
     assert!(refused.contains("longer than 16777216 bytes"), "{refused}");
     let grown = peak_bytes(gateway.pid()).saturating_sub(before);
-    // 16 MiB are held twice (the answer, and what a stop would show of it), each beside the half that it grew from.
+    // 16 MiB are held twice (the answer, and the text that a stop would show), each together with the smaller buffer from which it grew.
     assert!(grown < 64 << 20, "an answer without end took {grown} bytes");
     let reply = gateway.ask("in", "d", "long").await;
     assert!(reply.len() == LONG && reply.bytes().all(|byte| byte == b'y'), "{} bytes", reply.len());
@@ -250,11 +250,11 @@ async fn huge_answers_are_read_or_refused_in_bounded_memory() {
 struct Phase {
     name: &'static str,
     steps: Vec<Reply>,
-    /// Requests of the turn up to there.
+    /// The number of requests of the turn up to this point.
     requests: usize,
-    /// A file that shows that the turn is there.
+    /// A file whose existence shows that the turn has reached this point.
     file: Option<&'static str>,
-    /// The service holds a connection, which must close.
+    /// True if the service holds a connection, which must close.
     is_connected: bool,
     reply: &'static str,
 }
@@ -281,7 +281,7 @@ fn phases(never: &Gate) -> Vec<Phase> {
     ]
 }
 
-/// `/stop` in each phase of a turn reaches the service: it sees the connection close, and gets no further request.
+/// `/stop` in each phase of a turn reaches the service: the connection closes, and no further request follows.
 #[tokio::test(flavor = "multi_thread")]
 async fn stop_closes_the_model_connection_in_each_phase() {
     if bubblewrap_is_missing() {
@@ -314,8 +314,7 @@ async fn stop_closes_the_model_connection_in_each_phase() {
     gateway.check_settled(&Witness::default()).await;
 }
 
-/// A hundred reads in one answer, written interleaved, and again in the next: each result belongs to its own call, in
-/// the order asked.
+/// A hundred reads in one answer, with interleaved pieces, twice. Each result belongs to its own call, in the requested order.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_interleaved_calls_keep_their_results_in_order() {
     let model = Model::start().await;

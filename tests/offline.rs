@@ -1,4 +1,4 @@
-//! A fresh installation: no configuration, no key, no network. The gateway answers nevertheless, with real tools.
+//! A fresh installation without configuration, key or network. The gateway answers nevertheless, with real tools.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -21,7 +21,7 @@ async fn daoyou(folder: &Path, args: &[&str]) -> CommandOutput {
     CommandOutput { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
 }
 
-/// Returns the reply to one message; stdout holds nothing else, and stderr nothing alarming.
+/// Returns the reply to one message. Asserts that stdout has nothing else and stderr nothing alarming.
 async fn ask(folder: &Path, text: &str) -> String {
     let ran = daoyou(folder, &["agent", "-m", text]).await;
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{text}: {ran:?}");

@@ -1,4 +1,4 @@
-//! A store that an earlier version wrote, killed in the middle of its work, is opened and finished by this one.
+//! This version opens a store that an earlier version wrote when it was killed at work, and finishes the work.
 
 use serde_json::json;
 
@@ -20,8 +20,8 @@ fn setup(model: &Model, sink: &Sink) -> Setup {
         .set("owner.identities", vec!["webhook:in:boss"])
 }
 
-/// Writes the fixture: every kind of origin that a turn can have, most of them unfinished. Run it with
-/// `DAOYOU_FIXTURE=FILE cargo test --test stories -- --ignored write_fixture`.
+/// Writes the fixture: every kind of origin that a turn can have, most of them unfinished. Run it with `DAOYOU_FIXTURE=FILE
+/// cargo test --test stories -- --ignored write_fixture`.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "writes a new fixture, for the version after the next change of the schema"]
 async fn write_fixture() {
@@ -113,14 +113,14 @@ async fn unfinished_work_of_an_earlier_version_is_finished() {
     }
     gateway.check_settled(&Witness { sink: Some(&sink), ..Witness::default() }).await;
 
-    // The owner's settings of a hook still hold for a message that was accepted before.
+    // The owner's settings of a hook still apply to a message that was accepted earlier.
     let operated = &model.requests_about("operate")[0];
     assert!(operated.to_string().contains("Answer as operator."), "{operated}");
     // The results of both sub-agents returned to the turn that waited for them.
     let both = model.requests_about("delegate both");
     assert_eq!(ModelRequest::new(0, both.last().expect("it went on")).results, ["1", "2"]);
 
-    // A job created by a sender still runs on that sender's behalf: it recalls what that sender has told.
+    // A job created by a sender still runs on that sender's behalf, so it recalls what that sender told.
     let recall = || Reply::tool("recall", &json!({"query": "oolong tea"}));
     model.on("which tea", [recall(), Reply::text("oolong")]);
     let id = gateway.accept("in", &Message::new("which tea").chat("other").sender("ann")).await;
@@ -135,13 +135,13 @@ async fn unfinished_work_of_an_earlier_version_is_finished() {
     assert!(recalled.iter().any(|result| result.contains("Ann drinks oolong tea.")), "{recalled:?}");
     assert_eq!(model.refused(), Vec::<String>::new());
 
-    // Nothing of the earlier form is left.
+    // Nothing of the earlier form remains.
     let connection = open(&gateway.database()).expect("the store");
     let columns = "SELECT count(*) FROM inbox WHERE json_extract(metadata, '$.errand') IS NOT NULL";
     assert_eq!(connection.query_row(columns, [], |row| row.get::<_, i64>(0)).expect("a count"), 0);
 }
 
-/// A home of the first format, with a conversation in it, opens and goes on.
+/// A home of the first format with a conversation opens, and the conversation continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_home_of_the_first_format_opens() {
     let mut gateway = Gateway::new(Setup::new().hook(Hook::bearer("in")));

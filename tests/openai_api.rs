@@ -1,4 +1,4 @@
-//! The OpenAI-compatible API: what clients of `/v1` send, and what they get.
+//! The OpenAI-compatible API: requests that clients of `/v1` send, and the answers.
 
 mod clients;
 
@@ -48,7 +48,7 @@ async fn answer(request: RequestBuilder) -> (u16, Value) {
     (status, serde_json::from_str(&text).unwrap_or_else(|fault| panic!("{fault}: {text}")))
 }
 
-/// Returns the text of an answer, which must be one.
+/// Returns the text of an answer; asserts that the request succeeded.
 async fn text(request: RequestBuilder) -> String {
     let (status, body) = answer(request).await;
     assert_eq!(status, 200, "{body}");
@@ -74,7 +74,7 @@ async fn waiting(gateway: &Gateway) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_come_whole_and_as_a_stream() {
+async fn answers_are_returned_whole_or_streamed() {
     let model = Model::start().await;
     let steps = [
         Reply::tool("message", &json!({"content": "soon"})).saying("I look.").usage(100, 5),
@@ -124,7 +124,7 @@ async fn answers_come_whole_and_as_a_stream() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_named_session_goes_on_and_a_new_one_is_given_the_clients_history() {
+async fn a_named_session_continues_and_a_new_one_gets_the_clients_history() {
     let model = Model::start().await;
     let gateway = Gateway::start(Setup::new().model(&model)).await;
     let last = || model.requests().last().unwrap()["messages"].as_array().unwrap().clone();
@@ -138,14 +138,14 @@ async fn a_named_session_goes_on_and_a_new_one_is_given_the_clients_history() {
         sent.contains("my name is Ann") && !sent.contains("other words"),
         "the session knows what was said: {sent}"
     );
-    // The same session by `user`, and by the key of the list.
+    // The same session, named by `user`, and by the key in the list.
     let mut by_user = say("and?");
     by_user["user"] = json!("work");
     assert_eq!(text(post(&gateway, &by_user)).await, "echo: and?");
     assert!(json!(last()).to_string().contains("my name is Ann"));
     assert_eq!(text(post(&gateway, &by_user).header("x-session-id", "api:other")).await, "echo: and?");
     assert!(!json!(last()).to_string().contains("my name is Ann"), "the header goes first");
-    // No name: a session of its own, which is given the history and the instructions.
+    // Without a name, the session is new and gets the history and the instructions.
     let told = json!([{"role": "system", "content": "Answer in verse."}, user("blue"), {"role": "assistant", "content": "sky"}, user("red")]);
     let first = send(post(&gateway, &chat(&told))).await;
     let session = header(&first, "x-session-id").to_owned();
@@ -181,13 +181,13 @@ async fn images_and_files_reach_the_agent() {
     let path = sent[start..].split("image-1.png").next().unwrap();
     let saved = gateway.workspace().join(path);
     assert_eq!(std::fs::read_to_string(saved.join("notes.txt")).unwrap(), "hello");
-    // A client that keeps the conversation sends the image again; a new session needs it.
+    // A client that keeps the conversation sends the image again, and a new session needs it.
     let again =
         json!([{"role": "user", "content": parts}, {"role": "assistant", "content": "A dot."}, user("which colour?")]);
     assert_eq!(send(post(&gateway, &chat(&again))).await.status(), 200);
     let request = model.requests().last().unwrap().clone();
     assert!(images(&request) == 1 && request.to_string().contains("[file image-1.png]"), "{request}");
-    // A large body is taken; one that is too large is refused.
+    // A large body is accepted; a body above the limit is refused.
     let large = "QUFB".repeat(2_500_000);
     let file = json!({"type": "file", "file": {"filename": "a.bin", "file_data": large}});
     let (status, body) = answer(post(&gateway, &chat(&json!([{"role": "user", "content": [file]}])))).await;
@@ -197,7 +197,7 @@ async fn images_and_files_reach_the_agent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn models_are_agents_and_those_of_the_configuration() {
+async fn the_model_list_has_agents_and_configured_models() {
     let model = Model::start().await;
     let setup = Setup::new().model(&model).set("agent.fallback", vec!["scripted/second"]);
     let setup = setup.set("agents.poet.prompt", "You rhyme.").set("agents.poet.model", "scripted/rhymes");
@@ -229,7 +229,7 @@ async fn models_are_agents_and_those_of_the_configuration() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_understood_is_refused_in_openais_form() {
+async fn unsupported_requests_are_refused_in_openais_format() {
     let model = Model::start().await;
     let gateway = Gateway::start(Setup::new().model(&model)).await;
     let with = |key: &str, value: Value| {
@@ -294,14 +294,14 @@ async fn a_failed_turn_is_an_error_that_clients_do_not_repeat() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_leaves_loses_the_stream_and_a_repeated_request_is_one_message() {
+async fn a_disconnected_client_loses_the_stream_and_a_repeated_request_is_one_message() {
     let model = Model::start().await;
     let gate = Gate::new();
     for text in ["first", "second", "third"] {
         model.on(text, [Reply::text(format!("{text} done")).held_by(&gate)]);
     }
     let mut gateway = Gateway::start(Setup::new().model(&model)).await;
-    // A stream that is dropped.
+    // A stream that the client drops.
     let mut streamed = say("first");
     streamed["stream"] = json!(true);
     let request = |gateway: &Gateway, body: &Value, key: &str| {
@@ -314,7 +314,7 @@ async fn a_client_that_leaves_loses_the_stream_and_a_repeated_request_is_one_mes
     until("the end of the turn", async || (waiting(&gateway).await == 0).then_some(())).await;
     assert_eq!(text(request(&gateway, &say("first"), "a")).await, "first done");
     assert_eq!(send(request(&gateway, &say("other"), "a")).await.status(), 422, "the key is that of another request");
-    // A request in the middle of which the gateway dies.
+    // The gateway dies during a request.
     let lost = tokio::spawn(request(&gateway, &say("second"), "b").send());
     gate.wait_arrived(2).await;
     gateway.kill9().await;
@@ -322,7 +322,7 @@ async fn a_client_that_leaves_loses_the_stream_and_a_repeated_request_is_one_mes
     gateway.up().await;
     gate.release(2);
     assert_eq!(text(request(&gateway, &say("second"), "b")).await, "second done");
-    // OpenAI's own clients send no key, and count their attempts.
+    // OpenAI's own clients send no key and count their attempts.
     let attempt = |count: u32| {
         post(&gateway, &say("third"))
             .header("x-session-id", "left")
@@ -337,7 +337,7 @@ async fn a_client_that_leaves_loses_the_stream_and_a_repeated_request_is_one_mes
     let journal = |gateway: &Gateway| block_in_place(|| Journal::read(&gateway.database()).unwrap());
     let count = |gateway: &Gateway| journal(gateway).inbox.iter().filter(|row| row.session == "api:left").count();
     assert_eq!(count(&gateway), 3);
-    // It was answered: an equal one is a new message, also if its first attempt was refused.
+    // The request was answered, so an equal one is a new message, even if its first attempt was refused.
     assert_eq!(text(attempt(1)).await, "third done");
     assert_eq!(count(&gateway), 4);
     wait_settled(&gateway.database()).await;
@@ -345,7 +345,7 @@ async fn a_client_that_leaves_loses_the_stream_and_a_repeated_request_is_one_mes
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn questions_and_approvals_come_as_text() {
+async fn questions_and_approvals_are_returned_as_text() {
     let model = Model::start().await;
     model.on("paint", [Reply::tool("ask_user", &json!({"question": "Which colour?"})), Reply::text("painted")]);
     model.on("run", [Reply::tool("exec", &json!({"command": "true"})), Reply::text("ran")]);
@@ -369,7 +369,7 @@ async fn a_message_that_waits_for_its_model_ends_the_request_and_is_answered_lat
     let gate = Gate::new();
     model.on("slow", [Reply::text("done").held_by(&gate)]);
     let mut gateway = Gateway::start(Setup::new().model(&model)).await;
-    // A gateway that stops answers what it can, and says of the rest that it is kept.
+    // A stopping gateway answers what it can, and tells the other clients that their messages are kept.
     let waiting = tokio::spawn(answer(post(&gateway, &say("slow")).header("x-session-id", "kept")));
     gate.wait_arrived(1).await;
     gateway.sigterm();

@@ -1,5 +1,5 @@
-//! The page in a real browser. Each story is a script in `page/` that drives Chromium against a gateway; it asks for what only this side
-//! can do, such as killing the gateway, with a line on its standard output.
+//! The page in a real browser. Each story is a script in `page/` that drives Chromium against a gateway. For actions that
+//! only this side can perform, such as killing the gateway, the script prints a line on its standard output.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -12,14 +12,14 @@ use tokio::process::Command;
 use crate::support::requirements::{is_missing, skip_story};
 use crate::support::{Gateway, Model, Reply, Setup, deadline};
 
-/// An answer with what Markdown offers.
+/// An answer with all features of Markdown.
 const ANSWER: &str = include_str!("page/answer.md");
-/// What an attacker could have a model write.
+/// Text that an attacker could make a model write.
 const HOSTILE: &str = include_str!("page/hostile.md");
-/// A browser starts slowly on a busy machine, and some stories go through all views several times.
+/// The time limit of a story. A browser starts slowly on a busy machine, and some stories visit all views several times.
 const STORY_LIMIT: Duration = Duration::from_secs(200);
 
-/// Returns the folder of the packages that npm installed for all users; skips the story if one of its requirements is missing.
+/// Returns the folder of the packages that npm installed for all users; if a requirement is missing, skips the story.
 async fn packages() -> Option<PathBuf> {
     let npm = "playwright-core axe-core";
     let programs = [("node", "nodejs"), ("npm", "npm"), ("chromium", "chromium"), ("playwright-core", npm)];
@@ -36,7 +36,7 @@ async fn packages() -> Option<PathBuf> {
     Some(folder)
 }
 
-/// A model with the answers that the scripts count on; everything else is echoed.
+/// Starts a model with the answers that the scripts expect; it echoes all other messages.
 async fn scripted_model() -> Model {
     let model = Model::start().await;
     let look = Reply::tool("list_dir", &json!({"path": "."})).and_tool("read_file", &json!({"path": "AGENTS.md"}));
@@ -56,7 +56,7 @@ async fn scripted_model() -> Model {
     model
 }
 
-/// Runs a script to its end, and does what it asks for.
+/// Runs a script to its end and performs the actions that it requests.
 async fn run(script: &str) {
     let Some(packages) = packages().await else { return };
     let model = scripted_model().await;
@@ -142,7 +142,7 @@ async fn hostile_answers_stay_text() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_that_lags_or_dies_loses_and_doubles_nothing() {
+async fn a_stream_that_lags_or_dies_loses_and_repeats_nothing() {
     run("stream").await;
 }
 

@@ -13,7 +13,7 @@ async fn code_of(answer: reqwest::Response) -> (u16, String) {
     (status, body["error"]["code"].as_str().unwrap_or_default().to_owned())
 }
 
-/// Adds a token, and returns it.
+/// Adds a token and returns it.
 async fn token(gateway: &Gateway, name: &str, scope: &str) -> String {
     let added = gateway.run(&["tokens", "add", name, "--scope", scope]).await;
     assert_eq!(added.code, Some(0), "{added:?}");
@@ -54,7 +54,7 @@ async fn the_files_of_the_page_are_confined_and_cached() {
     for path in ["/assets/nothing.js", "/assets/../mod.rs", "/assets/%2e%2e/mod.rs", "/assets/"] {
         assert_eq!(get(path).send().await.unwrap().status(), 404, "{path}");
     }
-    // Errors and the API are confined, too.
+    // Errors and the API have the restrictions too.
     let refused = get("/api/me").send().await.unwrap();
     assert_eq!(
         (refused.status().as_u16(), &refused.headers()["x-content-type-options"]),
@@ -76,7 +76,7 @@ async fn a_login_lasts_over_a_restart_and_changes_only_from_the_page() {
     page.take_cookie(&login);
     let me = page.get("/api/me").await;
     assert_eq!((&me["name"], &me["scope"], &me["locale"]), (&json!("owner"), &json!("admin"), &json!("en")));
-    // The stored form is a hash.
+    // The store has only a hash.
     let id = page.cookie.clone().unwrap().split_once('=').unwrap().1.to_owned();
     gateway.restart().await;
     assert_eq!(page.get("/api/me").await["scope"], "admin");
@@ -92,14 +92,14 @@ async fn a_login_lasts_over_a_restart_and_changes_only_from_the_page() {
         (page.bare(Method::DELETE, "/api/sessions/cli:direct"), (403, "csrf")),
         (foreign, (403, "forbidden")),
         (page.request(Method::POST, "/api/chat"), (202, "")),
-        // A token in a header is no cookie: no other site has it.
+        // A token in a header is not a cookie: no other site has it.
         (http_client().post(gateway.url("/api/chat")).bearer_auth(gateway.token()), (202, "")),
         (page.bare(Method::POST, "/api/chat").bearer_auth("wrong"), (401, "unauthorized")),
     ] {
         let shown = format!("{request:?}");
         assert_eq!(chat(request).await, (expected.0, expected.1.to_owned()), "{shown}");
     }
-    // Other ports of this machine are the same site, and have the cookie; a proxy may ask for a password of its own.
+    // Other ports of this machine are the same site and get the cookie. A proxy may require a separate password.
     let get = |path: &str| page.bare(Method::GET, path);
     for (request, expected) in [
         (get("/api/models").header("sec-fetch-site", "same-site"), (403, "csrf")),
@@ -164,7 +164,7 @@ async fn daoyou_open_prints_a_link_that_logs_in_once() {
     assert!(!second.headers().contains_key("set-cookie"));
     let json = gateway.json(&["open"]).await;
     assert_eq!(json["expires_in"], 60);
-    // A code dies with its gateway, and only the control socket gives one.
+    // A code becomes invalid with its gateway, and only the control socket issues codes.
     gateway.restart().await;
     let stale = client.get(json["url"].as_str().unwrap()).send().await.unwrap();
     assert_eq!(stale.headers()["location"].to_str().unwrap(), "/?login=expired");
@@ -201,13 +201,13 @@ async fn tokens_are_added_listed_and_revoked_with_and_without_a_gateway() {
         let refused = gateway.run(args).await;
         assert!(refused.code == Some(1) && refused.stderr.contains(wrong), "{refused:?}");
     }
-    // A login of a token ends with it.
+    // A login with a token ends with the token.
     let page = PageClient::login(&gateway, &reader).await;
     assert_eq!(page.get("/api/me").await["name"], "reader");
     assert_eq!(gateway.run(&["tokens", "revoke", "reader"]).await.code, Some(0));
     assert_eq!(get(&reader, "/api/sessions").await.0, 401);
     assert_eq!(page.request(Method::GET, "/api/me").send().await.unwrap().status(), 401);
-    // What belonged to a revoked token is not given to a new one of its name unasked.
+    // A new token of the same name does not get the data of the revoked token without confirmation.
     let again = gateway.run(&["tokens", "add", "reader", "--scope", "read"]).await;
     assert!(again.code == Some(1) && again.stderr.contains("was revoked"), "{again:?}");
     let again = gateway.run(&["tokens", "add", "reader", "--scope", "chat", "--reuse"]).await;
@@ -227,7 +227,7 @@ async fn tokens_are_added_listed_and_revoked_with_and_without_a_gateway() {
     assert!(!shown.contains(&other) && !shown.contains(&reader));
 }
 
-/// A route may limit the holder of a token to an agent, and the owner pays for the model.
+/// Asserts that the client cannot choose an agent: a route may restrict a token's holder to one, and the owner pays for the model.
 async fn chooses_no_agent(page: &PageClient) {
     for (field, value) in [("agent", "coder"), ("model", "test/large")] {
         let chosen = json!({"content": "mine", field: value});
@@ -236,7 +236,7 @@ async fn chooses_no_agent(page: &PageClient) {
     }
 }
 
-/// A token for chats sees what it began, and nothing of the owner or of another token.
+/// A token for chats sees the chats that it began, and nothing of the owner or of another token.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chat_token_sees_only_its_own() {
     let model = Model::start().await;
@@ -310,7 +310,7 @@ async fn a_chat_token_sees_only_its_own() {
         let answer = bob.request(Method::POST, "/api/chat").json(&body).send().await.unwrap();
         assert_eq!(code_of(answer).await.0, 403, "{body}");
     }
-    // Ids of one client are not those of another.
+    // The same id of two clients means two messages.
     let id = "7b0c1fa0-0000-4000-8000-000000000001";
     let say = async |page: &PageClient, session: &str| {
         page.post("/api/chat", &json!({"session": session, "content": "/cost", "id": id})).await["status"].clone()
@@ -321,7 +321,7 @@ async fn a_chat_token_sees_only_its_own() {
     );
 }
 
-/// A client of the OpenAI-compatible API with a token for chats is the token's holder, in sessions of its own.
+/// A client of the OpenAI-compatible API with a token for chats acts as the token's holder, in separate sessions.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chat_token_has_its_own_sessions_at_v1() {
     let model = Model::start().await;
@@ -341,7 +341,7 @@ async fn a_chat_token_has_its_own_sessions_at_v1() {
     let list = http_client().get(gateway.url("/v1/models")).bearer_auth(&bob).send().await.unwrap();
     let list: Value = list.json().await.unwrap();
     assert_eq!(list["data"].as_array().unwrap().len(), 1, "{list}");
-    // The same name is a session of each of them.
+    // The same name means a separate session for each client.
     for (who, text) in [(&bob, "of bob"), (&ann, "of ann"), (&gateway.token(), "of the owner")] {
         let (status, body, session) = send(who, "/v1/chat/completions", chat(text, "daoyou"), Some("work")).await;
         let answer = &body["choices"][0]["message"]["content"];
@@ -353,14 +353,14 @@ async fn a_chat_token_has_its_own_sessions_at_v1() {
     }
     let turns = gateway.json(&["turns", "list", "--session", "api:token:bob:work"]).await;
     assert_eq!((&turns[0]["sender"], turns.as_array().unwrap().len()), (&json!("token:bob"), 1), "{turns}");
-    // A response is continued by its client alone.
+    // Only the client of a response can continue it.
     let (status, first, _) = send(&bob, "/v1/responses", json!({"input": "one"}), None).await;
     assert_eq!(status, 200, "{first}");
     let next = |input: &str| json!({"input": input, "previous_response_id": first["id"]});
     assert_eq!(send(&bob, "/v1/responses", next("two"), None).await.0, 200);
     let (status, refused, _) = send(&ann, "/v1/responses", next("three"), None).await;
     assert_eq!((status, &refused["error"]["code"]), (404, &json!("previous_response_not_found")), "{refused}");
-    // What a client calls instructions is not the owner's word, and it chooses nothing by commands either.
+    // A client's instructions do not count as the owner's, and its commands choose nothing either.
     let asked = json!({"model": "daoyou", "messages": [{"role": "system", "content": "Bob rules"}, {"role": "user", "content": "three"}]});
     let (_, body, _) = send(&bob, "/v1/chat/completions", asked, None).await;
     assert_eq!(body["choices"][0]["message"]["content"], "echo: three");
@@ -383,9 +383,9 @@ async fn a_chat_token_has_its_own_sessions_at_v1() {
     }
 }
 
-/// The holder of one token takes neither all streams of events nor the streams of others.
+/// The holder of one token cannot use up all streams of events, nor the streams of others.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_has_a_number_of_streams() {
+async fn the_event_streams_of_a_token_are_limited() {
     let gateway = Gateway::start(Setup::new()).await;
     let bob = token(&gateway, "bob", "chat").await;
     let open =

@@ -7,13 +7,13 @@ use crate::support::gateway::Message;
 use crate::support::page::{PageClient, ServerEvent, text_of};
 use crate::support::{Gate, Gateway, Model, Reply, Setup, until};
 
-/// Returns what an event says, without its id.
+/// Returns the content of events, without their ids.
 fn facts(events: &[ServerEvent]) -> Vec<(String, Value)> {
     events.iter().filter(|event| event.kind == "turn").map(|event| (event.id.clone(), event.data.clone())).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn three_readers_see_the_same_and_one_that_comes_back_loses_nothing() {
+async fn three_readers_see_the_same_and_one_that_reconnects_loses_nothing() {
     let model = Model::start().await;
     let gate = Gate::new();
     let long: String = (0..200).map(|n| format!("word{n} ")).collect();
@@ -24,7 +24,7 @@ async fn three_readers_see_the_same_and_one_that_comes_back_loses_nothing() {
     let mut readers = [page.events("", None).await, page.events("", None).await, page.events("", None).await];
     let session = page.say(None, "count").await;
     let mut one = page.events(&format!("?session={session}"), None).await;
-    // The first reader goes away in the middle of the text, and comes back with the last id that it saw.
+    // The first reader disconnects in the middle of the text, and reconnects with the last id that it received.
     let [ref mut first, ref mut second, ref mut third] = readers;
     // Ten words of five letters and a space.
     let before = first.until(|event| event.data["event"]["delta"].as_str().is_some_and(|text| text == "word9 ")).await;
@@ -68,7 +68,7 @@ async fn a_page_that_opens_late_has_the_whole_running_turn() {
         turn["events"].as_array().unwrap().iter().map(|event| event["type"].as_str().unwrap().to_owned()).collect()
     };
     assert_eq!(kinds(turn), ["started", "thinking", "text", "tool_call", "usage", "tool_result"], "{live}");
-    // The text comes while nobody reads the stream, and is joined.
+    // The text arrives while no client reads the stream, and is joined.
     tool.open();
     let live = until("some text of the answer", async || {
         let live = page.get(&format!("/api/sessions/{session}/live")).await;
@@ -104,7 +104,7 @@ async fn after_a_restart_a_page_loads_everything_again() {
     let kinds = [events.next().await.kind, events.next().await.kind];
     assert_eq!(kinds, ["hello", "resync"]);
     let own = page.say(None, "what time is it?").await;
-    // The first turn may be ended once more, if the gateway was stopped before that was stored.
+    // The end of the first turn may be reported once more, if the gateway stopped before that was stored.
     let seen = events.until(|event| event.data["session"] == own && event.data["event"]["type"] == "done").await;
     assert!(text_of(&seen).starts_with("It is"), "{seen:?}");
     for garbage in ["x", "-", "1-1", "0-99999999999999999999", ""] {
@@ -145,7 +145,7 @@ async fn a_chat_has_titles_previews_files_commands_and_a_stop() {
     assert!(bytes.headers()["content-disposition"].to_str().unwrap().starts_with("attachment;"));
     assert!(bytes.headers()["content-security-policy"].to_str().unwrap().starts_with("sandbox"));
     assert_eq!(bytes.text().await.unwrap(), "words");
-    // Titles, previews and what runs.
+    // Titles, previews, and running turns.
     let named =
         page.request(Method::PATCH, &format!("/api/sessions/{key}")).json(&json!({"title": "Notes"})).send().await;
     assert_eq!(named.unwrap().status(), 200);
@@ -162,7 +162,7 @@ async fn a_chat_has_titles_previews_files_commands_and_a_stop() {
     let stopped = page.request(Method::POST, &format!("/api/sessions/{waiting}/stop")).send().await.unwrap();
     assert_eq!(stopped.status(), 202);
     until("the turn to stop", async || (!page.get("/api/sessions").await[0]["running"].as_bool()?).then_some(())).await;
-    // A command is answered, and its answer stays with the chat.
+    // A command is answered, and its answer stays in the chat.
     page.say(Some(key), "/cost").await;
     let delivered = until("the answer to the command", async || {
         let shown = page.get(&format!("/api/sessions/{key}")).await;
@@ -194,9 +194,9 @@ async fn a_chat_has_titles_previews_files_commands_and_a_stop() {
     assert_eq!(answer.status(), 422);
 }
 
-/// What a job or a tool sends to a chat of the page is there, and open pages are told.
+/// A message that a job or a tool sends to a chat of the page is stored, and open pages are notified.
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_that_nobody_asked_for_arrive_in_their_chat() {
+async fn unrequested_messages_arrive_in_their_chat() {
     let model = Model::start().await;
     model.on(
         "tell the page",
@@ -246,7 +246,7 @@ async fn messages_that_nobody_asked_for_arrive_in_their_chat() {
     assert_eq!(from_tool["kind"], "message");
     let listed = page.get("/api/sessions").await;
     assert!(listed.as_array().unwrap().iter().any(|one| one["session"] == "page:news"), "{listed}");
-    // Everything counts as delivered.
+    // All replies count as delivered.
     let queue = gateway.json(&["queue", "list"]).await;
     assert_eq!(queue, json!([]));
 }
@@ -277,7 +277,7 @@ async fn cost_settings_previews_and_memories_are_served() {
         (&row("agent.budget", "day_cost")["source"], &row("agent", "max_iterations")["source"]),
         (&json!("file"), &json!("default"))
     );
-    // Jobs in words.
+    // Jobs are created from natural language.
     let preview = page
         .post("/api/cron/preview", &json!({"text": "every Monday at 9: read me the news", "tz": "Asia/Shanghai"}))
         .await;
@@ -304,7 +304,7 @@ async fn cost_settings_previews_and_memories_are_served() {
         (&json!("make tea"), 1),
         "{reminder}"
     );
-    // A job is edited in its place.
+    // An edited job keeps its id.
     let path = format!("/api/cron/{}", made["id"].as_str().unwrap());
     let fields = json!({"prompt": "the news", "every": "3h", "tz": "UTC"});
     let edited = page.request(Method::PATCH, &path).json(&fields).send().await.unwrap();
@@ -322,7 +322,7 @@ async fn cost_settings_previews_and_memories_are_served() {
         let answer = page.request(Method::POST, "/api/cron/preview").json(&json!({"text": text})).send().await.unwrap();
         assert_eq!(answer.status(), 422, "{text}");
     }
-    // A memory is edited; the former text is its history.
+    // After an edit of a memory, the former text is in its history.
     let fact = page.post("/api/memory", &json!({"text": "The cat is called Miso."})).await;
     let path = format!("/api/memory/{}", fact["id"]);
     let edited =

@@ -1,9 +1,9 @@
-//! Several tool calls in one answer of the model: what runs concurrently, what waits, and what the model gets.
+//! Several tool calls in one answer of the model: which of them run concurrently, which wait, and the results for the model.
 
 use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
-use crate::support::invariants::{Journal, Witness, check, wait_settled};
+use crate::support::invariants::{Journal, Witness, check};
 use crate::support::model::results_of;
 use crate::support::requirements::bubblewrap_is_missing;
 use crate::support::{Gateway, Model, Reply, Setup, until};
@@ -41,7 +41,7 @@ fn order_of_steps(journal: &Journal, kind: &str) -> Vec<String> {
     steps.map(|step| step.body["call_id"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
-/// Two reads that never end do not delay the others, and the model gets the results in the order asked.
+/// Two reads that never end do not delay the others, and the model gets the results in the requested order.
 #[tokio::test(flavor = "multi_thread")]
 async fn read_only_calls_run_concurrently_and_report_in_order() {
     let model = Model::start().await;
@@ -58,13 +58,12 @@ async fn read_only_calls_run_concurrently_and_report_in_order() {
     assert!(told[0].contains("timed out after 2 seconds") && told[2].contains("timed out"), "{told:?}");
     assert_eq!((told.len(), told[1].as_str(), told[3].as_str()), (4, "1\talpha", "b.txt (0 B)"));
     assert_eq!(model.refused(), Vec::<String>::new());
-    wait_settled(&gateway.database()).await;
-    let ended = order_of_steps(&check(&gateway.database(), &Witness::default()), "tool_result");
+    let ended = order_of_steps(&gateway.check_settled(&Witness::default()).await, "tool_result");
     let first: Vec<_> = ended[..2].iter().map(String::as_str).collect();
     assert!(["c1", "c3"].iter().all(|id| first.contains(id)), "{ended:?}");
 }
 
-/// A writing call runs alone and in order: a read before it does not see its effect, a read after it does.
+/// A writing call runs alone and in order: an earlier read does not see its effect, and a later read does.
 #[tokio::test(flavor = "multi_thread")]
 async fn writing_calls_run_alone_and_in_order() {
     if bubblewrap_is_missing() {
@@ -93,7 +92,7 @@ async fn writing_calls_run_alone_and_in_order() {
     assert_eq!(order_of_steps(&journal, "tool_started"), ["c3", "c5"]);
 }
 
-/// The process dies when some of the calls are done: these are not repeated, the others run, and a command that had
+/// The process dies when some of the calls are done. These calls are not repeated, the others run, and a command that had
 /// begun is "interrupted".
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crash_among_calls_resumes_with_the_remaining_ones() {
@@ -156,8 +155,8 @@ async fn a_hundred_read_only_calls_are_answered_in_order() {
     gateway.check_settled(&Witness::default()).await;
 }
 
-/// A plan through the whole gateway: two commands that wait for each other must run concurrently; a step that needs a
-/// failed call is skipped; a cyclic plan is not started.
+/// A plan through the whole gateway. Two commands that wait for each other must run concurrently; a step that needs a
+/// failed call is skipped; a cyclic plan does not start.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plan_runs_independent_steps_concurrently_and_skips_blocked_ones() {
     if bubblewrap_is_missing() {
@@ -204,7 +203,7 @@ async fn a_plan_runs_independent_steps_concurrently_and_skips_blocked_ones() {
     );
 }
 
-/// A plan in which a command had begun is not run twice: its outcome is unknown, as a command's is.
+/// A plan with a command that had begun does not run twice: its outcome is unknown, as that of a single command is.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plan_with_a_started_command_is_not_run_twice() {
     if bubblewrap_is_missing() {
@@ -237,8 +236,7 @@ async fn a_plan_with_a_started_command_is_not_run_twice() {
     }
 }
 
-/// `/stop` ends everything that runs; each call reports what it had done, and calls that had not begun are closed
-/// with the reason.
+/// `/stop` ends all running calls. Each call reports its progress, and calls that had not begun are closed with the reason.
 #[tokio::test(flavor = "multi_thread")]
 async fn stop_ends_every_running_call() {
     if bubblewrap_is_missing() {

@@ -1,5 +1,5 @@
-//! Fault 30: whatever path a model writes, through the real program nothing outside the workspace is read or changed,
-//! nothing hangs, and each call gets one clear error.
+//! Fault 30: for any path that a model writes, the real program reads and changes nothing outside the workspace, nothing
+//! hangs, and each call gets one clear error.
 
 use std::fs;
 use std::os::unix::fs::{OpenOptionsExt, symlink};
@@ -14,11 +14,11 @@ use crate::support::swapper::Swapper;
 use crate::support::{Gateway, Hook, Model, Setup};
 
 const CANARY: &str = "canary-5d1c";
-/// The tools that take a path, in the order of a row of the corpus.
+/// The tools that take a path, in the order of the columns of the corpus.
 const TOOLS: [&str; 5] = ["read_file", "write_file", "edit_file", "list_dir", "message"];
 /// Further tools that take a path: they search, describe, create and delete. `path_corpus` tests them.
 const FURTHER_TOOLS: [&str; 5] = ["grep", "glob", "file_info", "create_dir", "delete_file"];
-/// The tools that know code, which take a path as `grep` and `glob` do.
+/// The tools for code, which take a path as `grep` and `glob` do.
 const CODE_TOOLS: [&str; 5] = ["repo_structure", "repo_map", "symbols", "ast_grep_search", "ast_grep_replace"];
 /// The tools that pass a path to a program in the sandbox, and the argument that takes it.
 const SANDBOXED: [(&str, &str); 14] = [
@@ -37,7 +37,7 @@ const SANDBOXED: [(&str, &str); 14] = [
     ("lsp_code_actions", "path"),
     ("lsp_rename", "path"),
 ];
-/// The longest that a single call may take, however busy the machine.
+/// The time limit of a single call, on however busy a machine.
 const LIMIT: Duration = Duration::from_secs(20);
 
 mod corpus;
@@ -74,7 +74,7 @@ impl World {
         results
     }
 
-    /// Calls each tool that takes a path, on `path`.
+    /// Calls each tool that takes a path with `path`.
     async fn each_tool(&self, path: &str) -> [String; TOOLS.len()] {
         let edit = json!({"path": path, "old_text": "a", "new_text": "b", "replace_all": true});
         let calls = [
@@ -94,7 +94,7 @@ impl World {
     }
 }
 
-/// Puts into the workspace what could lead out of it, hang, or fill the memory.
+/// Creates traps in the workspace: objects that could lead out of it, hang, or fill the memory.
 fn create_traps(workspace: &Path, outside: &Path) -> UnixListener {
     fs::create_dir(outside).unwrap();
     fs::write(outside.join("secret"), CANARY).unwrap();
@@ -174,11 +174,11 @@ async fn no_path_escapes_the_workspace_or_hangs() {
         check(path, &got, expected);
         world.assert_untouched(path);
     }
-    // A folder where a file is expected; only listing it succeeds.
+    // A folder where a file is expected: only listing succeeds.
     let [read, write, edit, list, attach] = world.each_tool("folder").await;
     check("folder", &[read, write, edit.clone(), edit, attach], ["is a folder"; 5]);
     assert!(list.contains("root (link)"), "{list}");
-    // A line break in a name cannot write a second line into what the model reads.
+    // A line break in a name cannot add a line to the text that the model reads.
     let [missing, written, _, _, attached] = world.each_tool("two\nlines").await;
     check("two\nlines", &std::array::from_fn(|_| missing.clone()), ["no such file"; 5]);
     assert!(attached.contains("control characters"), "{attached}");
@@ -199,7 +199,7 @@ async fn no_path_escapes_the_workspace_or_hangs() {
     assert_eq!(world.model.refused(), Vec::<String>::new());
 }
 
-/// Programs that work on a path get none that leads out of the workspace, and none that makes them wait.
+/// Programs that work on a path get no path that leads out of the workspace or makes them wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_path_that_leads_out_reaches_a_program() {
     let world = World::start(true).await;
@@ -246,7 +246,7 @@ async fn no_path_that_leads_out_reaches_a_program() {
     assert_eq!(world.model.refused(), Vec::<String>::new());
 }
 
-/// The corpora above test each tool that takes a path: a new tool gets a column or a row there.
+/// The corpora above cover each tool that takes a path. A new tool must get a column or a row there.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_tool_that_takes_a_path_is_tested() {
     let world = World::start(true).await;
@@ -267,8 +267,7 @@ async fn every_tool_that_takes_a_path_is_tested() {
     assert_eq!(found, asked);
 }
 
-/// A name alternates between a folder and a link out of the workspace: the answer is one of the two, and outside
-/// files stay unchanged.
+/// A name alternates between a folder and a link out of the workspace. The answer is one of the two, and outside files stay unchanged.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_swapped_during_calls_never_escapes_the_workspace() {
     let world = World::start(true).await;
@@ -298,7 +297,7 @@ async fn a_link_swapped_during_calls_never_escapes_the_workspace() {
     assert!(good > 0 && swaps > 100, "{good} calls went through, {swaps} swaps: the race was none");
 }
 
-/// With the whole machine open to the tools, daoyou's own folder, kernel files and special files stay closed.
+/// Even with the whole machine open to the tools, daoyou's own folder, kernel files and special files stay closed.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_restriction_private_data_and_kernel_files_stay_closed() {
     let world = World::start(false).await;
@@ -338,11 +337,11 @@ async fn without_the_restriction_private_data_and_kernel_files_stay_closed() {
     }
     assert_eq!(fs::read(home.join("token")).unwrap(), before);
     assert!(!home.join("new").exists());
-    // The gateway is as healthy as before.
+    // The gateway still works as before.
     assert_eq!(world.calls(&[("read_file", json!({"path": "plain"}))]).await, ["1\ta plain file"]);
 }
 
-/// The files that the gateway itself reads and writes in the workspace: commands of its agent can replace them by
+/// Covers the files that the gateway itself reads and writes in the workspace. Commands of its agent can replace them with
 /// links and pipes, and wait for the gateway to follow these.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_gateway_follows_no_link_made_by_its_agent() {
@@ -358,7 +357,7 @@ async fn the_gateway_follows_no_link_made_by_its_agent() {
     fs::hard_link(home.join("private"), workspace.join("TOOLS.md")).unwrap();
     assert_eq!(world.calls(&[("read_file", json!({"path": "plain"}))]).await, ["1\ta plain file"]);
 
-    // The next start writes missing files of the template, and leaves what is in the way.
+    // The next start writes missing files of the template and does not touch objects in their places.
     fs::remove_file(workspace.join("SOUL.md")).unwrap();
     symlink("../private", workspace.join(".SOUL.md.new")).unwrap();
     fs::remove_dir_all(workspace.join("memory")).unwrap();

@@ -1,4 +1,4 @@
-//! Results of tools are filtered by the question of the turn; the whole stays one `read_file` away.
+//! Results of tools are filtered by the question of the turn. The whole result stays available by one `read_file`.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::support::{Embeddings, Gate, Gateway, Model, Reply, Setup};
 
 const QUESTION: &str = "Where is retry_limit computed?";
 
-/// Forty functions, one of which is asked for.
+/// Returns the source of forty functions, one of which the question concerns.
 fn source() -> String {
     let function = |at: usize| {
         let (name, body) = if at == 17 {
@@ -26,7 +26,7 @@ fn reads() -> [Reply; 2] {
     [Reply::tool("read_file", &json!({"path": "limits.rs"})), Reply::text("in limits.rs")]
 }
 
-/// Returns what the model was given for its last call.
+/// Returns the result that the model got for its last call.
 fn last_result(request: &Value) -> String {
     request["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned()
 }
@@ -50,12 +50,12 @@ async fn a_turn_sees_what_it_asks_for_and_can_read_the_whole() {
     let path = note.rsplit_once("the whole: ").unwrap().1.trim_end_matches(']').to_owned();
     let whole = fs::read_to_string(gateway.workspace().join(&path)).unwrap();
     assert!(whole.contains("1\t/// Returns something.") && whole.contains("part_32("), "{whole}");
-    // Read again, it is not filtered again.
+    // A second read is not filtered again.
     model.on("read the whole", [Reply::tool("read_file", &json!({ "path": path })), Reply::text("read")]);
     gateway.ask("in", "c", "read the whole retry_limit result").await;
     let again = last_result(model.requests().last().unwrap());
     assert!(again.contains("part_3(") && !again.contains("[filtered"), "{again}");
-    // By hand, with and without a question.
+    // Run manually, with and without a question.
     let (arguments, query) = (r#"{"path":"limits.rs"}"#, ["--query", QUESTION]);
     let by_hand = gateway.json(&[&["tools", "run", "read_file", arguments], &query[..]].concat()).await;
     let metadata = &by_hand["metadata"];
@@ -86,7 +86,7 @@ async fn calls_of_a_plan_are_filtered_unless_another_call_reads_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn switched_off_results_are_those_of_the_tool() {
+async fn with_postprocessing_off_results_are_unchanged() {
     let mut results = Vec::new();
     for (key, value) in [
         ("tools.postprocess.enabled", toml::Value::from(false)),
@@ -103,9 +103,9 @@ async fn switched_off_results_are_those_of_the_tool() {
     assert_eq!((results[0].as_str(), results[1].as_str()), (plain["content"].as_str().unwrap(), results[0].as_str()));
 }
 
-/// The answer is in the middle, which a cut leaves out.
+/// The answer is in the middle, which a cut removes.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_order_decides_whether_a_filter_sees_what_is_cut() {
+async fn the_configured_order_decides_whether_a_filter_sees_the_cut_lines() {
     for (order, is_filtered) in [("filter_first", true), ("truncate_first", false)] {
         let model = Model::start().await;
         model.on(QUESTION, reads());
@@ -134,7 +134,7 @@ async fn a_failed_command_keeps_its_failures_and_other_failures_stay() {
         "{content}"
     );
     assert!(content.len() < 2_000, "{content}");
-    // Of a very long output the middle is not read again, which stays in sight, as does the number of all lines.
+    // The middle of a very long output is not read again. The answer stays visible, as does the number of all lines.
     let long = r#"seq 1 60000 | sed 's/.*/test case_& ... ok/'; echo "test net::joins ... FAILED"; exit 1"#;
     let arguments = json!({ "command": long }).to_string();
     let run = gateway.run(&["tools", "run", "exec", &arguments, "--json", "--query", "which tests fail?"]).await;
@@ -172,10 +172,10 @@ async fn an_embedding_model_selects_by_meaning_and_its_failure_falls_back() {
     let asked = server.texts().len();
     run(question).await;
     assert_eq!(server.texts().len(), asked, "vectors are cached by their texts");
-    // A rule is sure enough: no model is asked.
+    // A rule is certain enough, so no model is called.
     assert_eq!(run("what is retry_limit").await["metadata"]["tier"], "basic");
     assert_eq!(server.texts().len(), asked);
-    // Nor for a question about all, which selects nothing.
+    // No model is called either for a question about all lines, which selects none.
     assert_eq!(run("how many attempts are allowed").await["metadata"].get("tier"), None);
     assert_eq!(server.texts().len(), asked);
     server.refuse(|_| Some(500));
@@ -210,7 +210,7 @@ async fn a_cheap_model_summarises_and_a_kill_meanwhile_loses_nothing() {
     assert_eq!(done.text("reply"), "in limits.rs");
     let shown = last_result(model.requests().last().unwrap());
     assert!(shown.starts_with(summary) && shown.contains("a summary of"), "{shown}");
-    // The model is asked again after the kill; its tokens belong to the turn.
+    // The model is called again after the kill; its tokens belong to the turn.
     assert_eq!(cheap.count(), 2);
     let turn = gateway.json(&["turns", "list"]).await[0].clone();
     assert_eq!((&turn["input_tokens"], &turn["output_tokens"]), (&json!(1_200), &json!(50)), "{turn}");

@@ -1,4 +1,4 @@
-//! The process: signals, exit codes, its log, and what it keeps secret.
+//! The process: signals, exit codes, the log, and secrets.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::support::invariants::{Witness, wait_settled};
 use crate::support::requirements::bubblewrap_is_missing;
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, until};
 
-/// Both signals drain: running turns finish, new messages are refused for now, and the exit code is 0.
+/// Both signals drain: running turns finish, new messages are refused temporarily, and the exit code is 0.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_signal_drains_the_gateway() {
     for stop in [Gateway::sigterm, Gateway::sigint] {
@@ -43,7 +43,7 @@ async fn a_signal_drains_the_gateway() {
     }
 }
 
-/// A second signal ends it at once; the running turn continues at the next start.
+/// A second signal ends the gateway at once; the running turn continues at the next start.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_signal_ends_the_gateway_at_once() {
     let model = Model::start().await;
@@ -63,7 +63,7 @@ async fn a_second_signal_ends_the_gateway_at_once() {
     assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "slow done");
 }
 
-/// Each configuration error is one line, all are reported at once, and nothing was started.
+/// Each configuration error is one line, all are reported at once, and nothing starts.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_invalid_configuration_starts_nothing() {
     let faulty = Setup::new()
@@ -93,7 +93,7 @@ async fn an_invalid_configuration_starts_nothing() {
     }
 }
 
-/// Below its disk reserve the gateway accepts nothing and says so; it stays alive.
+/// Below its disk reserve the gateway accepts nothing and says so, but it stays alive.
 #[tokio::test(flavor = "multi_thread")]
 async fn below_the_disk_reserve_nothing_is_accepted() {
     let setup = Setup::new().hook(Hook::bearer("in")).set("store.reserve", "1000000GB");
@@ -111,7 +111,7 @@ async fn below_the_disk_reserve_nothing_is_accepted() {
     gateway.stop().await;
 }
 
-/// Collects everything below `folder`, except the two files whose purpose is to hold secrets.
+/// Collects all files below `folder`, except the two files that exist to hold secrets.
 fn files_below(folder: &Path, all: &mut Vec<(String, Vec<u8>)>) {
     for entry in std::fs::read_dir(folder).unwrap().flatten() {
         let path = entry.path();
@@ -123,9 +123,8 @@ fn files_below(folder: &Path, all: &mut Vec<(String, Vec<u8>)>) {
     }
 }
 
-/// Canaries in every place that holds a secret: none appears in the log (at its most verbose level), in the database,
-/// in model requests, in commands' environments, or in output to the owner. The log is JSON, with turn and session as
-/// fields.
+/// Canaries are in every place that holds a secret. None appears in the log at its most verbose level, in the database, in
+/// model requests, in commands' environments, or in output to the owner. The log is JSON, with turn and session as fields.
 #[tokio::test(flavor = "multi_thread")]
 async fn secrets_never_reach_logs_models_or_commands() {
     if bubblewrap_is_missing() {
@@ -192,7 +191,7 @@ async fn secrets_never_reach_logs_models_or_commands() {
     let secrets = [WORD, &callback_key[6..], "a-bearer-secret", token.trim()];
     for (name, bytes) in &shown {
         let text = String::from_utf8_lossy(bytes);
-        // A URL is an ordinary setting, and shown as such; but errors and the log leave it out.
+        // A URL is an ordinary setting and shown as such, but errors and the log omit it.
         let secrets = secrets.iter().chain((!name.contains("config")).then_some(&"url-token-7"));
         for secret in secrets {
             let at = text.find(*secret).map(|at| text[..at].chars().rev().take(200).collect::<String>());

@@ -1,4 +1,4 @@
-//! The model's input: the same bytes from request to request, so that its service's cache hits.
+//! The model's input: its bytes stay the same from request to request, so that the service's cache hits.
 
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ async fn each_request_extends_the_previous_one() {
         assert_eq!(pair[0]["tools"].to_string(), pair[1]["tools"].to_string());
     }
 
-    // Each message occurs once, with its time and place in it, and nowhere else.
+    // Each message occurs once, including its time and place, and nowhere else.
     let last = messages_of(&requests[9]);
     let users: Vec<_> = last.iter().filter(|message| message["role"] == "user").collect();
     let said: Vec<_> = users.iter().map(|user| user_text(user["content"].as_str().unwrap_or_default())).collect();
@@ -50,7 +50,7 @@ async fn each_request_extends_the_previous_one() {
     }
 }
 
-/// An edited file of the workspace appears in the next request, and nothing else has changed.
+/// An edited workspace file appears in the next request; nothing else changes.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_edited_workspace_file_appears_in_the_next_request() {
     let model = Model::start().await;
@@ -73,8 +73,8 @@ async fn an_edited_workspace_file_appears_in_the_next_request() {
     assert!(messages_of(&requests[3])[1..].starts_with(&messages_of(&requests[0])[1..]));
 }
 
-/// A window or a token budget that is too small for the history drops whole turns, never half of one; the current
-/// message is always in the request.
+/// A window or a token budget that is too small for the history drops whole turns, never parts of one. The current message
+/// is always in the request.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_small_window_drops_whole_turns() {
     for (key, bound) in [("agent.memory_window", 8), ("agent.context_tokens", 400)] {
@@ -93,7 +93,7 @@ async fn a_small_window_drops_whole_turns() {
         assert_eq!(model.refused(), Vec::<String>::new(), "{key}");
         let requests = model.requests();
         if key == "agent.memory_window" {
-            // The system prompt, the window, this message, and what its own turn adds.
+            // The system prompt, the window, this message, and the additions of its own turn.
             let longest = requests.iter().map(|request| messages_of(request).len()).max();
             assert!(longest <= Some(1 + 8 + 1 + 6), "{longest:?}");
         }

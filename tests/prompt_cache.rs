@@ -1,4 +1,4 @@
-//! Hits of a service's cache: each request of a session begins with nearly all of the previous one.
+//! Cache hits at a service: each request of a session begins with nearly all of the previous one.
 
 use std::fmt::Write;
 
@@ -10,12 +10,12 @@ use crate::support::{Gateway, Model, Reply, Setup, until};
 /// The share of an earlier request's bytes that must recur.
 const SHARED: f64 = 0.98;
 
-/// Returns the part of a request that a service caches: tools, system prompt, messages.
+/// Returns the part of a request that a service caches: tools, system prompt and messages.
 fn cache_prefix(request: &Value) -> String {
     format!("{}{}", request["tools"], request["messages"])
 }
 
-/// Returns the share of `before` with which `after` begins.
+/// Returns the share of `before` that `after` begins with.
 fn shared_prefix_share(before: &str, after: &str) -> f64 {
     let same = before.bytes().zip(after.bytes()).take_while(|(a, b)| a == b).count();
     same as f64 / before.len() as f64
@@ -57,7 +57,7 @@ async fn consecutive_requests_share_their_prefix() {
 /// The share of consecutive requests that must reach [`SHARED`].
 const OFTEN: f64 = 0.9;
 
-/// Returns when no summary is due: people write more slowly than tests.
+/// Waits until no summary is due, since people write more slowly than tests.
 async fn wait_summaries(gateway: &Gateway) {
     let due = || -> i64 {
         let store = Connection::open(gateway.database()).unwrap();
@@ -115,7 +115,7 @@ async fn consecutive_requests_share_their_prefix_in_small_windows() {
     assert!(worst >= OFTEN, "{table}");
 }
 
-/// The context size in a service's refusal is stored, across a restart, and shown.
+/// The context size in a service's refusal is stored and shown, and survives a restart.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_context_limit_named_in_a_refusal_is_remembered() {
     const HOLDS: usize = 60_000;

@@ -1,5 +1,4 @@
-//! Addresses of model services: usual forms of `base_url`, the variables that go with keys, and errors about wrong
-//! addresses.
+//! Addresses of model services: usual forms of `base_url`, the variables that accompany keys, and errors about wrong addresses.
 
 use axum::Router;
 use axum::routing::get;
@@ -60,7 +59,7 @@ async fn an_invalid_base_url_is_a_configuration_error() {
     assert_eq!(model.count(), 0);
 }
 
-/// With `OPENAI_BASE_URL` and `ANTHROPIC_BASE_URL` the key goes there, and a model there answers.
+/// With `OPENAI_BASE_URL` and `ANTHROPIC_BASE_URL`, the key goes to that address, and a model there answers.
 #[tokio::test(flavor = "multi_thread")]
 async fn base_url_variables_apply_with_their_api_keys() {
     let model = Model::start().await;
@@ -74,7 +73,7 @@ async fn base_url_variables_apply_with_their_api_keys() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// If the service does not know the address, only the owner reads which address was asked and what would work.
+/// If the service does not know the address, only the owner reads which address was called and which would work.
 #[tokio::test(flavor = "multi_thread")]
 async fn only_the_owner_sees_a_wrong_provider_address() {
     let model = Model::start().await;
@@ -116,7 +115,7 @@ async fn choosing_an_unknown_model_is_refused_with_the_nearest_name() {
     assert_eq!(model.requests().pop().unwrap()["model"], "unlisted");
 }
 
-/// A model server without models says how to get one, wherever its name is used.
+/// A model server without models says how to get a model, wherever its name is used.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_ollama_without_models_suggests_ollama_pull() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,12 +1,12 @@
-//! Differences between services: reasoning is returned as each service expects, refused parameters are dropped, old
-//! servers get functions, and `daoyou models` lists what is known.
+//! Differences between services: reasoning is returned as each service expects, refused parameters are dropped, old servers
+//! get functions, and `daoyou models` lists known facts.
 
 use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
 use crate::support::{Gateway, Model, Reply, Setup};
 
-/// Returns the reasoning in the assistant's messages with calls, in the last request.
+/// Returns the reasoning in the assistant's messages with calls, from the last request.
 fn returned_reasoning(model: &Model) -> Vec<Value> {
     let request = model.requests().pop().unwrap();
     let messages = request["messages"].as_array().unwrap().iter();
@@ -14,8 +14,7 @@ fn returned_reasoning(model: &Model) -> Vec<Value> {
     with_calls.map(|message| message["reasoning_content"].clone()).collect()
 }
 
-/// Returns true if an assistant's message with calls in this request holds reasoning; `None` if there is no such
-/// message.
+/// Returns true if an assistant's message with calls in this request has reasoning; `None` if there is no such message.
 fn holds_reasoning(body: &Value) -> Option<bool> {
     let messages = body["messages"].as_array()?.iter();
     let with_calls = messages.filter(|message| message["role"] == "assistant" && message.get("tool_calls").is_some());
@@ -28,7 +27,7 @@ fn list_dir_call() -> Reply {
     Reply::tool("list_dir", &json!({"path": "."}))
 }
 
-/// A service that needs it gets it: within the turn, in later turns, and an empty one if the model produced none.
+/// A service that needs reasoning gets it: within the turn and in later turns, and an empty text if the model produced none.
 #[tokio::test(flavor = "multi_thread")]
 async fn reasoning_is_returned_to_services_that_need_it() {
     let model = Model::start().await;
@@ -50,7 +49,7 @@ async fn reasoning_is_returned_to_services_that_need_it() {
     assert_eq!((returned_reasoning(&model).len(), model.count()), (3, 7));
 }
 
-/// A service that refuses it is asked again at once without it, and from then on; `omit` avoids the first try.
+/// A service that refuses reasoning is called again at once without it, and so are later requests. `omit` avoids the first attempt.
 #[tokio::test(flavor = "multi_thread")]
 async fn reasoning_is_withheld_from_services_that_refuse_it() {
     for (mode, asked) in [("auto", 5), ("omit", 4)] {
@@ -70,7 +69,7 @@ async fn reasoning_is_withheld_from_services_that_refuse_it() {
     }
 }
 
-/// A refused parameter costs one more request, once.
+/// A refused parameter costs one additional request, once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_parameter_is_dropped() {
     let model = Model::start().await;
@@ -122,7 +121,7 @@ async fn an_old_server_is_offered_functions_instead_of_tools() {
     }
 }
 
-/// A model that takes no tools answers without them, also where earlier turns used some.
+/// A model that accepts no tools answers without them, even if earlier turns used some.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_without_tools_still_answers() {
     let model = Model::start().await;
@@ -139,7 +138,7 @@ async fn a_model_without_tools_still_answers() {
     assert_eq!((model.count(), model.refused()), (5, Vec::new()));
 }
 
-/// `daoyou models` shows the source of each key and never the key, the context size, the price.
+/// `daoyou models` shows the source of each key but never the key, the context size, and the price.
 #[tokio::test(flavor = "multi_thread")]
 async fn models_lists_the_known_facts_of_each_service() {
     let model = Model::start().await;

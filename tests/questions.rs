@@ -1,4 +1,4 @@
-//! `ask_user`: the next message of the person who was asked is the answer, exactly once, also after a restart.
+//! `ask_user`: the next message of the asked person is the answer, exactly once, even after a restart.
 
 use serde_json::{Value, json};
 use tokio::task::block_in_place;
@@ -10,7 +10,7 @@ use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, until};
 
 const QUESTION: &str = "Which colour?";
 
-/// A model that asks when the message is "paint", or "paint twice", and tells what it was answered.
+/// Starts a model that asks when the message is "paint" or "paint twice", and repeats the answer.
 async fn asking_model() -> Model {
     let model = Model::start().await;
     model.script(|asked| {
@@ -65,7 +65,7 @@ async fn the_next_message_of_the_asked_person_is_the_answer() {
     let posted = sink.wait_posts(1).await;
     assert!(posted[0].data("content").starts_with(QUESTION), "{posted:?}");
 
-    // Somebody else's message, and a command, are no answers.
+    // Another person's message, or a command, is not an answer.
     let other = send(&gateway, "bob", "2").await;
     let status = send(&gateway, "ann", "/status").await;
     assert!(reply(&gateway, &status).await.contains("daoyou"));
@@ -85,7 +85,7 @@ async fn the_next_message_of_the_asked_person_is_the_answer() {
     check(&gateway.database(), &Witness { accepted: &accepted[..2], sink: Some(&sink), ..Witness::default() });
 }
 
-/// `?wait` shows the question, and holds an answer for the reply of the turn.
+/// `?wait` shows the question, and for an answer waits for the reply of the turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiting_caller_gets_the_question_and_then_the_reply() {
     let model = asking_model().await;
@@ -113,7 +113,7 @@ async fn a_question_ends_with_stop_or_expires() {
     let id = send(&gateway, "ann", "paint").await;
     question(&gateway, &id).await;
     let stop = send(&gateway, "ann", "/stop").await;
-    // Right behind it: a message of its own.
+    // The next message right after the answer is a separate message.
     let next = send(&gateway, "ann", "2").await;
     assert_eq!(reply(&gateway, &next).await, "echo: 2");
     assert!(!reply(&gateway, &stop).await.is_empty());
@@ -125,7 +125,7 @@ async fn a_question_ends_with_stop_or_expires() {
     assert_eq!(gateway.ask("in", "c", "2").await, "echo: 2");
 }
 
-/// Wherever the process dies, the question is asked once, and the answer is used once.
+/// Wherever the process dies, the question is sent once, and the answer is used once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_question_survives_kills() {
     for point in [
@@ -184,7 +184,7 @@ async fn a_turn_that_nobody_can_answer_does_not_wait() {
     assert!(told.contains("nobody can answer in this turn"), "{told}");
 }
 
-/// The answer of an untrusted sender is that sender's word: it taints the turn as the message itself did.
+/// The answer of an untrusted sender is untrusted text and taints the turn, as the message itself did.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_untrusted_sender_may_be_asked() {
     let model = asking_model().await;
@@ -221,7 +221,7 @@ async fn the_terminal_asks_and_takes_the_next_line() {
     assert!(lines.join("|").ends_with("painted: Blue|echo: next"), "{piped:?}");
 }
 
-/// One message a process, with and without a gateway.
+/// Each process sends one message, with and without a gateway.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_shot_messages_ask_and_answer() {
     let model = asking_model().await;

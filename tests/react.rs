@@ -1,5 +1,5 @@
-//! Models without tools: the tools are described in the prompt, and the text of the model is parsed. The turn, its
-//! journal, its limits and the session stay the same.
+//! Models without tools. The prompt describes the tools, and the model's text is parsed. The turn, its journal, its limits
+//! and the session stay the same.
 
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ fn messages_of(request: &Value) -> Vec<String> {
     messages.iter().skip(1).map(line).collect()
 }
 
-/// Returns the last user message, and how often the model has answered since; `None` for a request outside of a turn.
+/// Returns the last user message and the number of answers since then; `None` for a request outside of a turn.
 fn turn_of(request: &Value) -> Option<(String, usize)> {
     let messages = request["messages"].as_array().expect("a request with messages");
     let text = |message: &Value| message["content"].as_str().unwrap_or_default().to_owned();
@@ -27,8 +27,7 @@ fn turn_of(request: &Value) -> Option<(String, usize)> {
     Some((user_text(&text(&messages[last])).to_owned(), answers))
 }
 
-/// Answers a user's message that contains `about` with these texts, one for each step of its turn; the last one
-/// repeats.
+/// Answers a user message that contains `about` with these texts, one for each step of its turn. The last text repeats.
 fn script_texts(model: &Model, about: &str, steps: &[&str]) {
     let (about, steps) = (about.to_owned(), steps.iter().map(|&step| step.to_owned()).collect::<Vec<_>>());
     model.script(move |asked| {
@@ -37,7 +36,7 @@ fn script_texts(model: &Model, about: &str, steps: &[&str]) {
     });
 }
 
-/// Refuses tools, like a server whose model has none.
+/// Makes the model refuse tools, as a server whose model has none does.
 fn refuse_tools(model: &Model) {
     model.script(|asked| {
         let reply = || Reply::status(400).saying("registry.example/library/small:2b does not support tools");
@@ -45,8 +44,7 @@ fn refuse_tools(model: &Model) {
     });
 }
 
-/// A model that refuses tools is detected automatically, solves a task with two tools, and is not offered tools
-/// again.
+/// A model that refuses tools is detected automatically. It solves a task with two tools and is not offered tools again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_that_refuses_tools_falls_back_to_react() {
     let model = Model::start().await;
@@ -82,7 +80,7 @@ async fn a_model_that_refuses_tools_falls_back_to_react() {
     gateway.check_settled(&Witness::default()).await;
 }
 
-/// An invalid step is an observation, a repeated one is reported as such, and the limit gives an answer.
+/// An invalid step becomes an observation, a repeated step is reported as such, and the limit gives an answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_react_steps_are_observed_and_the_limit_gives_an_answer() {
     let model = Model::start().await;
@@ -121,7 +119,7 @@ async fn invalid_react_steps_are_observed_and_the_limit_gives_an_answer() {
     assert_eq!((gateway.ask("in", "d", "loop").await.as_str(), model.refused()), ("This is what I found.", Vec::new()));
 }
 
-/// A session moves from a model with tools to one without and back: each sees the earlier calls in its own form.
+/// A session moves from a model with tools to one without and back. Each sees the earlier calls in its own format.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_moves_to_a_model_without_tools_and_back() {
     let (native, small) = (Model::start().await, Model::start().await);
@@ -167,7 +165,7 @@ async fn a_session_moves_to_a_model_without_tools_and_back() {
     );
 }
 
-/// In Chinese, with the markers that Chinese models write.
+/// Chinese texts, with the markers that Chinese models write.
 #[tokio::test(flavor = "multi_thread")]
 async fn chinese_react_markers_are_understood() {
     let model = Model::start().await;
@@ -186,7 +184,7 @@ async fn chinese_react_markers_are_understood() {
     assert_eq!((model.count(), model.refused()), (2, Vec::new()));
 }
 
-/// A process that dies between two ReAct steps continues where it was.
+/// A process that dies between two ReAct steps continues at that point.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_react_turn_continues_after_a_crash() {
     if bubblewrap_is_missing() {
@@ -212,7 +210,7 @@ async fn a_react_turn_continues_after_a_crash() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// `plain` asks once and offers no tools.
+/// `plain` calls the model once and offers no tools.
 #[tokio::test(flavor = "multi_thread")]
 async fn plain_mode_asks_once_without_tools() {
     let model = Model::start().await;

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::support::gateway::Message;
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, until};
 
-/// Writes the settings, sends SIGHUP, and waits for a line of the log.
+/// Writes the settings, sends SIGHUP, and waits for a log line.
 async fn reload(gateway: &Gateway, expected: &str) {
     let before = gateway.logs().len();
     gateway.write_config();
@@ -40,7 +40,7 @@ async fn a_reload_applies_to_later_turns() {
     *gateway.setup() = setup.clone();
     gateway.write_config();
     gateway.sighup();
-    // The old level logged none of it; the new one logs what follows.
+    // The old level logged no such line; the new level logs later events.
     until("the capacity of after", async || {
         let answered = gateway.post("in", "", &Message::new("more").chat("a")).await;
         (answered.status == 429).then_some(())
@@ -60,7 +60,7 @@ async fn a_reload_applies_to_later_turns() {
     gateway.stop().await;
 }
 
-/// An invalid file changes nothing and is reported line by line; changed settings that need a restart are named.
+/// An invalid file changes nothing, and its errors are reported line by line. Changed settings that need a restart are named.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_reload_changes_nothing_and_restart_settings_are_named() {
     let model = Model::start().await;
@@ -93,7 +93,7 @@ async fn a_failed_reload_changes_nothing_and_restart_settings_are_named() {
     gateway.stop().await;
 }
 
-/// After a reload `status` reports the actual state: where the gateway is reached, and which channels run.
+/// After a reload, `status` reports the actual state: the gateway's address, and the running channels.
 #[tokio::test(flavor = "multi_thread")]
 async fn status_reports_the_running_configuration() {
     let setup = || Setup::new().hook(Hook::bearer("stays"));
@@ -133,7 +133,7 @@ async fn status_reports_the_running_configuration() {
     assert_eq!(json!(rows), json!(["cli", "webhook:comes", "webhook:stays"].map(running)));
 }
 
-/// A reload is one step: a turn that began before it ends with all of its settings, also those of its tools.
+/// A reload is one step: a turn that began earlier ends with all of its settings, including those of its tools.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_never_sees_half_of_a_reload() {
     let (model, gate) = (Model::start().await, Gate::new());

@@ -22,7 +22,7 @@ struct World {
 }
 
 impl World {
-    /// Returns a world; skips the story if there is no sandbox.
+    /// Returns a world; if there is no sandbox, skips the story and returns `None`.
     fn new(files: &[(&str, &str)]) -> Option<Self> {
         if let Err(reason) = sandbox_of(SandboxMode::Auto, Path::new(BINARY)) {
             skip_story(&reason);
@@ -41,7 +41,7 @@ impl World {
         self.executor.run(&call, &tool_context(Trust::Owner)).await.result
     }
 
-    /// Asserts the counts, and the place of the only failure; returns the result as the model reads it.
+    /// Asserts the counts and the position of the only failure; returns the result as the model reads it.
     async fn check(&self, arguments: Value, counts: (u64, u64, u64), failure: Option<(&str, &str, u64)>) -> String {
         let result = self.run(arguments).await;
         let text = result.render();
@@ -62,7 +62,7 @@ impl World {
     }
 }
 
-/// Returns true if pytest does not run in the sandbox, and then skips the story; another Python may be in a user's home.
+/// Returns true if pytest does not run in the sandbox; then it also skips the story. The default Python may be in a user's home.
 fn pytest_is_missing() -> bool {
     let ran = Command::new("/usr/bin/python3").args(["-m", "pytest", "--version"]).output();
     let is_missing = !ran.is_ok_and(|ran| ran.status.success());
@@ -180,7 +180,7 @@ const LIBRARY: &str = "pub fn add(a: i32, b: i32) -> i32 { a + b }\n\n#[cfg(test
                        fn adds() { assert_eq!(super::add(1, 1), 2); }\n    #[test]\n    fn fails() {\n        \
                        assert_eq!(super::add(1, 1), 3, \"the sum\");\n    }\n    #[test]\n    #[ignore]\n    fn later() {}\n}\n";
 
-/// Through the real program, as its model sees it.
+/// Runs the tool through the real program, as its model sees it.
 #[tokio::test(flavor = "multi_thread")]
 async fn cargo_is_run() {
     if bubblewrap_is_missing() {

@@ -30,7 +30,7 @@ fn numbered(word: &str, numbers: Range<usize>) -> impl Iterator<Item = String> {
     numbers.map(move |n| format!("{word} {n}"))
 }
 
-/// Each request contains the answers to all earlier messages, so no two can have run at the same time.
+/// Each request contains the answers to all earlier messages, so no two messages ran at the same time.
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_of_a_session_are_answered_in_order() {
     let model = Model::start().await;
@@ -48,7 +48,7 @@ async fn messages_of_a_session_are_answered_in_order() {
     gateway.check_settled(&Witness { accepted: &accepted, sink: Some(&sink), strict_order: true }).await;
 }
 
-/// Sessions run concurrently up to `max_concurrent_turns`; further ones wait.
+/// Sessions run concurrently up to `max_concurrent_turns`; further sessions wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn sessions_run_concurrently_up_to_the_limit() {
     let model = Model::start().await;
@@ -77,7 +77,7 @@ async fn sessions_run_concurrently_up_to_the_limit() {
     gateway.check_settled(&Witness { accepted: &ids, ..Witness::default() }).await;
 }
 
-/// A session with a thousand messages lets another session's single message pass after one turn.
+/// A session with a thousand messages lets another session's message run after one turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crowded_session_does_not_starve_others() {
     let model = Model::start().await;
@@ -97,8 +97,8 @@ async fn a_crowded_session_does_not_starve_others() {
     assert!(turns <= 2, "{turns} turns of the crowd came before the single message");
 }
 
-/// `queue = "collect"`: waiting messages of one sender become one turn with one reply, also after a kill in the
-/// middle; another sender's message and a command stay separate.
+/// `queue = "collect"`: waiting messages of one sender become one turn with one reply, even after a kill in the middle.
+/// Another sender's message and a command stay separate.
 #[tokio::test(flavor = "multi_thread")]
 async fn queued_messages_are_collected_into_one_turn() {
     let model = Model::start().await;
@@ -117,7 +117,7 @@ async fn queued_messages_are_collected_into_one_turn() {
     }
     first.open();
     joined.wait_arrived(1).await;
-    // Messages that arrive while they run are no part of their turn, before and after a restart.
+    // Messages that arrive while the turn runs are not part of it, before and after a restart.
     ids.push(gateway.accept("in", &from("ann", "late")).await);
     gateway.restart().await;
     joined.wait_arrived(2).await;
@@ -153,7 +153,7 @@ fn assert_refused(answered: &HttpAnswer, status: u16) {
     assert!(answered.body["error"]["code"].is_string(), "{answered:?}");
 }
 
-/// A full session answers 429, a full gateway 503, both say when to retry; accepted messages stay known, commands
+/// A full session answers 429 and a full gateway 503, and both say when to retry. Accepted messages stay known, commands
 /// still pass, a restart keeps everything, and space becomes free again.
 #[tokio::test(flavor = "multi_thread")]
 async fn full_queues_refuse_messages_until_there_is_room() {

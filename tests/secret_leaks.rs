@@ -1,5 +1,5 @@
-//! Fault 33: canary secrets. Whatever happens, they stay where the owner put them and go only to their services;
-//! never into logs, the database, model requests, commands' environments, or replies.
+//! Fault 33: canary secrets. In every case they stay where the owner put them and go only to their services. They never
+//! reach logs, the database, model requests, commands' environments, or replies.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,9 +26,9 @@ struct World {
     model: Model,
     sink: Sink,
     gateway: Gateway,
-    /// Holds an answer back; nothing of it may appear.
+    /// Holds an answer back, no part of which may appear.
     gate: Gate,
-    /// Strings that must not occur anywhere, the mark among them.
+    /// The strings that must not occur anywhere, including the mark.
     needles: Vec<String>,
 }
 
@@ -75,7 +75,7 @@ impl World {
         }
     }
 
-    /// Asserts that no file below the test's folder contains a canary, except those in which the owner keeps secrets.
+    /// Asserts that no file below the test's folder contains a canary, except the files in which the owner keeps secrets.
     fn assert_files_clean(&self) -> usize {
         let root = self.gateway.home().parent().unwrap().to_owned();
         let kept = ["config.toml", "token", "hook-secret", "callback"];
@@ -90,12 +90,12 @@ impl World {
 fn files_below(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let (folders, others): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir() && !path.is_symlink());
-    // A link into the home holds nothing itself; reading through it is tested elsewhere.
+    // A link into the home has no content itself; other stories test reading through it.
     let files = others.into_iter().filter(|path| path.is_file() && !path.is_symlink());
     files.chain(folders.iter().flat_map(|folder| files_below(folder))).collect()
 }
 
-/// Scripts a curious or hostile model, and services that repeat what they were sent.
+/// Scripts a curious or hostile model, and services that repeat the requests they get.
 fn script(model: &Model, gate: &Gate) {
     let echo = format!("Incorrect API key provided: {LITERAL}, with {FROM_ENV} and {HEADER}");
     model.on("refused", [Reply::status(401).saying(&echo)]);
@@ -117,7 +117,7 @@ fn script(model: &Model, gate: &Gate) {
         .and_tool("read_file", &json!({"path": "/proc/self/environ"}))
         .and_tool("list_dir", &json!({"path": ".."}));
     model.on("snoop", [snoop, Reply::text("that is all I could find")]);
-    // The tools that search, patch, run projects and ask git.
+    // Covers the tools that search, patch, run projects and use git.
     let makefile =
         json!({"path": "Makefile", "content": "test:\n\tenv; cat ../token ../config.toml ../hook-secret; false\n"});
     let patch = "*** Begin Patch\n*** Update File: ../token\n-x\n+y\n*** End Patch";
@@ -137,7 +137,7 @@ fn script(model: &Model, gate: &Gate) {
         .and_tool("git_diff", &json!({"path": "../config.toml"}))
         .and_tool("web_fetch", &json!({"url": "http://127.0.0.1:1/steal"}));
     model.on("search", [search, Reply::text("that is all I could search")]);
-    // Findings go into files, and the files into messages.
+    // Findings are written to files, and the files are attached to messages.
     let gather = "(env; set; cat /proc/*/environ ../token ../config.toml ../hook-secret; cat .daoyou/*/* ) > found.txt 2>&1; \
         for name in token config.toml hook-secret daoyou.db; do ln -sf ../$name link-$name; ln ../$name hard-$name; done";
     let attach = |path: &str| json!({"content": "look", "attachments": [path]});
@@ -146,7 +146,7 @@ fn script(model: &Model, gate: &Gate) {
     model.on("carry", [Reply::tool("exec", &exec(gather)), send, Reply::text("that is all I could send")]);
 }
 
-/// Commands that show what the gateway knows.
+/// Commands that show the gateway's data.
 const COMMANDS: [&str; 12] = [
     "config show",
     "config show --json",
@@ -176,7 +176,7 @@ async fn canary_secrets_never_leak() {
         "hello", "snoop", "carry", "search", "refused", "flaky", "cut-a", "cut-b", "midway", "garbage", "/status",
         "/model",
     ] {
-        // These wait for the service until they are stopped; their notices are in the outbox, which is checked.
+        // These messages wait for the service until they are stopped. Their notices are in the outbox, which is checked.
         let waits = ["refused", "flaky", "midway"].contains(&text);
         let wait = if waits { "" } else { "?wait=30" };
         let mut answered = world.gateway.post("in", wait, &Message::new(text).chat("c")).await;
@@ -201,7 +201,7 @@ async fn canary_secrets_never_leak() {
     world.gate.wait_arrived(1).await;
     world.gateway.accept("in", &Message::new("/stop").chat("d")).await;
     world.gateway.wait_done("in", &held).await;
-    // A callback that is unreachable, and one that is refused.
+    // One callback is unreachable, and one refuses.
     world.sink.down();
     world.gateway.accept("in", &Message::new("unheard").chat("e")).await;
     wait_settled(&world.gateway.database()).await;
@@ -243,7 +243,7 @@ async fn canary_secrets_never_leak() {
     assert!(logs.contains("TRACE") && logs.contains("(hidden)"), "the log was at its loudest");
 }
 
-/// Configuration errors do not repeat what may be a secret.
+/// Configuration errors do not repeat text that may be a secret.
 #[tokio::test(flavor = "multi_thread")]
 async fn configuration_errors_never_repeat_secrets() {
     let mut gateway = Gateway::new(Setup::new());

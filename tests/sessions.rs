@@ -6,13 +6,13 @@ use crate::support::clock::{faketime, start_at_time};
 use crate::support::gateway::{Gateway, Message};
 use crate::support::{Model, Reply, Setup, until};
 
-/// Returns the session of this key as listed.
+/// Returns the session of this key from the list.
 async fn listed_session(gateway: &Gateway, key: &str) -> Value {
     let list = gateway.json(&["sessions", "list"]).await;
     list.as_array().unwrap().iter().find(|row| row["session"] == key).cloned().unwrap_or(Value::Null)
 }
 
-/// Returns search results as `session #seq`, once there are any.
+/// Waits for search results and returns them as `session #seq`.
 async fn search_results(gateway: &Gateway, args: &[&str]) -> Vec<String> {
     let place = |hit: &Value| format!("{} #{}", hit["session"].as_str().unwrap(), hit["seq"]);
     until("a message to be found", async || {
@@ -31,8 +31,8 @@ fn messages_given(model: &Model, text: &str) -> Vec<String> {
     messages.iter().filter(|message| message["role"] != "system").map(content).collect()
 }
 
-/// After a hundred turns with a kill in the middle the log is complete and in order, each request was valid, and the
-/// first and last messages are found.
+/// After a hundred turns with a kill in the middle, the log is complete and in order, each request was valid, and the first
+/// and last messages are found.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_turns_stay_complete_across_a_kill() {
     let model = Model::start().await;
@@ -66,7 +66,7 @@ async fn a_hundred_turns_stay_complete_across_a_kill() {
     assert_eq!(at_rest, last, "the same where no gateway runs");
 }
 
-/// An export is imported unchanged, with a gateway and without; so is a file of another assistant.
+/// An export is imported unchanged, with a gateway and without; a file of another assistant is imported too.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_conversation_is_exported_and_imported() {
     let model = Model::start().await;
@@ -108,7 +108,7 @@ async fn a_conversation_is_exported_and_imported() {
         let ran = gateway.run_with_input(&["sessions", "import", "-", "--session", "cli:no"], &spoilt).await;
         assert!(ran.code == Some(1) && ran.stderr.contains("nothing was imported:\nline 5: "), "{ran:?}");
         assert_eq!(listed_session(&gateway, "cli:no").await, Value::Null, "all or nothing");
-        // As earlier versions wrote it.
+        // The format of earlier versions.
         let nameless = lines.replace(&format!(",\"session\":\"{key}\""), "");
         let ran = gateway.run_with_input(&["sessions", "import", "-"], &nameless).await;
         assert!(ran.code == Some(1) && ran.stderr.contains("--session KEY"), "{ran:?}");
@@ -125,7 +125,7 @@ async fn a_conversation_is_exported_and_imported() {
     assert_eq!((given.len(), given[0].as_str()), (3, "my bicycle is red"), "the conversation goes on: {given:?}");
 }
 
-/// Each sender of a chat has a conversation of their own where that is configured; a reload applies it.
+/// Each sender of a chat has a separate conversation if that is configured. A reload applies the setting.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_sender_of_a_chat_can_have_a_session() {
     let model = Model::start().await;
@@ -145,7 +145,7 @@ async fn each_sender_of_a_chat_can_have_a_session() {
     assert_eq!(gateway.post("in", "?wait=30", &own).await.text("session"), "webhook:in:ops", "it says so itself");
 }
 
-/// The first message after the reset time, and the first after a long silence, begin a new conversation, once, also
+/// The first message after the reset time, and the first after a long silence, begin a new conversation, exactly once, even
 /// across a clock change.
 #[tokio::test(flavor = "multi_thread")]
 async fn conversations_are_reset_by_time_and_silence() {
@@ -156,8 +156,7 @@ async fn conversations_are_reset_by_time_and_silence() {
         .set("agent.session.daily_reset", "02:30")
         .set("agent.session.idle_reset", "12h");
     let mut gateway = Gateway::new(setup);
-    // 02:30 does not exist on that day: the clock goes from 01:59:59 to 03:00:00, at 07:00 UTC, and 03:30 replaces
-    // it.
+    // 02:30 does not exist on that day: the clock goes from 01:59:59 to 03:00:00 at 07:00 UTC, and 03:30 replaces it.
     for (time, text, epoch, messages) in [
         ("2026-03-08 06:50:00", "one", 0, 2),
         ("2026-03-08 07:29:00", "two", 0, 4),

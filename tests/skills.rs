@@ -1,4 +1,4 @@
-//! Skills: the model sees their names and descriptions, loads one when it needs it, and runs its scripts.
+//! Skills: the model sees their names and descriptions, loads a skill when it needs it, and runs its scripts.
 
 use serde_json::{Value, json};
 use tokio::task::block_in_place;
@@ -52,14 +52,14 @@ async fn a_turn_loads_a_skill_and_runs_its_script_without_seeing_the_source() {
     let ran = requests[3]["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap();
     assert!(ran.contains("sunny in Lisbon"), "{ran}");
     assert!(requests.iter().all(|request| !request.to_string().contains("canary-source")));
-    // What changes on disk is seen by the next turn.
+    // The next turn sees changes on disk.
     write(&gateway, "skills/weather/SKILL.md", &WEATHER.replace("of a town", "of a village"));
     assert_eq!(gateway.run(&["agent", "-m", "hello again"]).await.code, Some(0));
     assert!(system_of(model.requests().last().unwrap()).contains("of a village"));
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// The folders of the user's home are readable by commands; a folder below the workspace that became a link is not followed.
+/// Commands can read the skill folders in the user's home. A folder below the workspace that became a link is not followed.
 #[tokio::test(flavor = "multi_thread")]
 async fn scripts_of_the_users_skills_run_and_links_lead_nowhere() {
     let model = Model::start().await;
@@ -184,9 +184,9 @@ async fn skills_are_listed_shown_and_checked_with_and_without_a_gateway() {
     }
 }
 
-/// The skills of the program are in the prompt for few tokens, load, and can be switched off.
+/// The built-in skills take few tokens of the prompt, load, and can be switched off.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_skills_of_the_program_are_there_for_few_tokens() {
+async fn built_in_skills_take_few_tokens_of_the_prompt() {
     let model = Model::start().await;
     let gateway = Gateway::start(Setup::new().model(&model)).await;
     model.on("every Monday", [Reply::tool("load_skill", &json!({"name": "scheduling"})), Reply::text("Done.")]);
@@ -206,7 +206,7 @@ async fn the_skills_of_the_program_are_there_for_few_tokens() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// A skill with `allowed-tools` limits the turn that has loaded it, also in plans, and no other turn.
+/// A skill with `allowed-tools` limits the turn that loaded it, including plans, and no other turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn allowed_tools_limit_the_turn_that_has_loaded_the_skill() {
     let model = Model::start().await;
@@ -225,7 +225,7 @@ async fn allowed_tools_limit_the_turn_that_has_loaded_the_skill() {
         Reply::text("Audited."),
     ];
     model.on("audit it", steps);
-    // Nobody is asked to approve what the skill forbids.
+    // There is no approval for calls that the skill forbids.
     assert_eq!(gateway.run(&["agent", "-m", "audit it"]).await.stdout, "Audited.\n");
     let requests = model.requests();
     let told = |at: usize| requests[at]["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap();
@@ -238,7 +238,7 @@ async fn allowed_tools_limit_the_turn_that_has_loaded_the_skill() {
     assert_eq!(checked.code, Some(0), "{}", checked.stdout);
 }
 
-/// A skill is shown before it is installed, and is used until somebody changes it.
+/// A skill is shown before its installation, and is used until it changes on disk.
 #[tokio::test(flavor = "multi_thread")]
 async fn installed_skills_are_reviewed_pinned_accepted_and_removed() {
     let model = Model::start().await;
@@ -251,7 +251,7 @@ async fn installed_skills_are_reviewed_pinned_accepted_and_removed() {
         write_file(folder.join(path), text);
     }
     write(&gateway, "skills/own/SKILL.md", "# Own\n\nIs the agent's own.\n");
-    // Nobody is there to say yes.
+    // Without a terminal, nobody can confirm.
     let told = gateway.run(&["skills", "install", &source]).await;
     assert!(
         told.code == Some(1) && told.stderr.contains("there are 2 skills") && told.stderr.contains("tea, weather"),
@@ -263,7 +263,7 @@ async fn installed_skills_are_reviewed_pinned_accepted_and_removed() {
         "{told:?}"
     );
     assert!(!gateway.workspace().join("skills/weather").exists());
-    // At a terminal there is a question.
+    // At a terminal, the command asks.
     block_in_place(|| {
         let mut terminal = Terminal::start(&gateway, &["skills", "install", &source, "weather"]);
         terminal.expect("Install weather? [y/N] ");

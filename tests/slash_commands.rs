@@ -1,5 +1,4 @@
-//! Slash commands, which are answered without the model on any channel, `/stop`, and the program's commands that ask
-//! a gateway about itself.
+//! Slash commands, which are answered without the model on any channel, `/stop`, and the program's commands that query a gateway.
 
 use serde_json::{Value, json};
 
@@ -25,7 +24,7 @@ fn contents<'a>(request: &'a Value, role: &str) -> Vec<&'a str> {
     of_role.filter_map(|message| message["content"].as_str()).collect()
 }
 
-/// The question, and everything that the answer must contain.
+/// Each question with all texts that the answer must contain.
 type Table = &'static [(&'static str, &'static [&'static str])];
 
 const COMMANDS: &[&str] = &[
@@ -91,7 +90,7 @@ async fn answered_without_the_model(locale: &str, table: Table) {
     }
     assert_eq!(model.count(), 1, "a command needs no model");
 
-    // The history is gone for the model, commands were never in it, and a path is no command.
+    // The model no longer has the history, commands were never part of it, and a path is not a command.
     assert!(gateway.ask("in", "c", "/etc/hosts is missing").await.starts_with("echo: /etc/hosts"));
     let request = &model.requests()[1];
     assert_eq!((message_count(request), model.refused()), (1, Vec::new()), "{request}");
@@ -110,7 +109,7 @@ async fn slash_commands_are_answered_in_chinese() {
     answered_without_the_model("zh", CHINESE).await;
 }
 
-/// A session's model is its own, survives a kill, and is reset with `auto`.
+/// The model choice of a session is separate, survives a kill, and is reset with `auto`.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_session_chooses_its_model() {
     let model = Model::start().await;
@@ -131,7 +130,7 @@ async fn each_session_chooses_its_model() {
     assert_eq!(asked, ["other", "other", "scripted", "other", "other", "scripted"]);
 }
 
-/// `/stop` while the model is silent: its connection closes, the turn ends, and queued messages continue.
+/// `/stop` while the model is silent: the connection closes, the turn ends, and queued messages continue.
 #[tokio::test(flavor = "multi_thread")]
 async fn stop_ends_the_wait_for_a_silent_model() {
     let model = Model::start().await;
@@ -165,7 +164,7 @@ async fn stop_keeps_the_streamed_part_of_an_answer() {
     let told = gateway.accept("in", &Message::new("tell").chat("c")).await;
     gate.wait_arrived(1).await;
     let after = gateway.accept("in", &Message::new("after").chat("c")).await;
-    // Data in the socket is read while another turn runs completely.
+    // Data in the socket is read while another turn runs to its end.
     gateway.ask("in", "d", "meanwhile").await;
     gateway.ask("in", "c", "/stop").await;
     model.wait_disconnected(1).await;
@@ -183,13 +182,13 @@ async fn stop_ends_a_running_command() {
     }
     let model = Model::start().await;
     let seconds = unique_sleep(100_000);
-    let command = json!({"command": format!("echo halfway; touch started.txt; sleep {seconds}")});
+    let command = json!({"command": format!("echo halfway; sleep {seconds}")});
     let calls = Reply::tool("exec", &command).and_tool("exec", &json!({"command": "touch second.txt"}));
     model.on("work", [calls]);
     let gateway = Gateway::start(setup(&model)).await;
     let work = gateway.accept("in", &Message::new("work").chat("c")).await;
-    let started = gateway.workspace().join("started.txt");
-    until("the command to start", async || (started.exists() && is_running(&seconds)).then_some(())).await;
+    let sleeping = format!("sleep\0{seconds}\0");
+    until("the command to start", async || is_running(&sleeping).then_some(())).await;
     gateway.ask("in", "c", "/stop").await;
     let state = gateway.wait_done("in", &work).await;
     assert_eq!((state.text("reply"), &state.body["error"]["code"]), ("(stopped)", &json!("stopped")));
@@ -205,7 +204,7 @@ async fn stop_ends_a_running_command() {
     gateway.check_settled(&Witness { accepted: &[work], ..Witness::default() }).await;
 }
 
-/// A stopped turn does not continue after a kill: it ends as stopped, and the model is not asked.
+/// A stopped turn does not continue after a kill: it ends as stopped, and the model is not called.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_turn_stays_stopped_after_a_kill() {
     if bubblewrap_is_missing() {
@@ -233,7 +232,7 @@ async fn a_stopped_turn_stays_stopped_after_a_kill() {
     gateway.check_settled(&Witness { accepted: &[work], ..Witness::default() }).await;
 }
 
-/// Commands about the gateway itself have the same form with and without one, text for people, and no secret.
+/// Commands about the gateway itself have the same JSON form with and without a gateway, text for people, and no secret.
 #[tokio::test(flavor = "multi_thread")]
 async fn gateway_commands_have_the_same_form_with_and_without_a_gateway() {
     let model = Model::start().await;
@@ -286,11 +285,11 @@ async fn gateway_commands_have_the_same_form_with_and_without_a_gateway() {
     }
 }
 
-/// Returns the paths of all keys of a JSON value; the first entry of a list stands for all.
+/// Returns the paths of all keys of a JSON value. The first entry of a list stands for all entries.
 fn key_paths(value: &Value) -> Vec<String> {
     match value {
         Value::Object(table) => {
-            // A running gateway has parts that a stopped one has not.
+            // A running gateway reports parts that a stopped one lacks.
             let shared = table.iter().filter(|(key, _)| *key != "parts");
             shared
                 .flat_map(|(key, value)| {
@@ -304,7 +303,7 @@ fn key_paths(value: &Value) -> Vec<String> {
     }
 }
 
-/// What follows from the command line alone needs no home, and a typing error gets a suggestion.
+/// Commands that depend only on the command line need no home, and a typing error gets a suggestion.
 #[tokio::test(flavor = "multi_thread")]
 async fn help_and_suggestions_need_no_home() {
     let gateway = Gateway::new(Setup::new());
@@ -336,8 +335,8 @@ async fn help_and_suggestions_need_no_home() {
     assert!(!gateway.home().exists());
 }
 
-/// A command to a running gateway needs nothing of its configuration, such as credentials that only the service has;
-/// and history can be read whatever the configuration says. Commands that need it report the error.
+/// A command to a running gateway does not need the local configuration, such as credentials that only the service has.
+/// History is readable whatever the configuration says. Commands that need the configuration report its error.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_local_configuration_error_does_not_hide_a_running_gateway() {
     let model = Model::start().await;

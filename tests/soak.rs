@@ -1,6 +1,6 @@
-//! Random messages, random crashes, and a model service that sometimes fails. Short here, long by `cargo xtask soak`;
-//! a failure names the seed that repeats it: the same messages, the same crashes in the same order, and the same
-//! faults at the same requests. How threads interleave is up to the machine.
+//! Random messages, random crashes, and a model service that sometimes fails. The run is short here and long with `cargo
+//! xtask soak`. A failure names the seed that repeats it: the same messages, the same crashes in the same order, and the
+//! same faults at the same requests. Only the interleaving of threads depends on the machine.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -29,7 +29,7 @@ const POINTS: &[&str] = &[
 const CHATS: usize = 6;
 const MESSAGES: usize = 20;
 
-/// SplitMix64: small, and the same on every machine.
+/// SplitMix64, a small generator that gives the same numbers on every machine.
 struct Random(u64);
 
 impl Random {
@@ -47,22 +47,22 @@ fn env_number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|value| value.parse().ok())
 }
 
-/// One run of the gateway, and how it ends.
+/// One run of the gateway and the way it ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Life {
-    /// The fail point that ends it, if it is reached often enough.
+    /// The fail point that ends the run, if the run reaches it often enough.
     point: Option<String>,
-    /// Otherwise it is killed after this many requests to the model.
+    /// Otherwise the gateway is killed after this many requests to the model.
     requests: usize,
 }
 
-/// The actions of a round; everything in it follows from its seed.
+/// The actions of a round, all derived from its seed.
 struct Plan {
     seed: u64,
 }
 
 impl Plan {
-    /// Returns a generator for `what`: results do not depend on the order of the questions.
+    /// Returns a generator for `what`, so that results do not depend on the order of the calls.
     fn random(&self, what: &str) -> Random {
         let hash = Sha256::digest(format!("{} {what}", self.seed));
         Random(hash.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte)))
@@ -80,7 +80,7 @@ impl Plan {
         (0..MESSAGES).map(|_| random.below(3) == 0).collect()
     }
 
-    /// Returns the fault of the `time`-th try of a request about `text`, if any.
+    /// Returns the fault of the `time`-th attempt of a request about `text`, if it has one.
     fn fault(&self, text: &str, step: usize, time: usize) -> Option<usize> {
         let mut random = self.random(&format!("request {text} {step} {time}"));
         (random.below(8) == 0).then(|| random.below(5))
@@ -117,8 +117,8 @@ async fn soak() {
     }
 }
 
-/// Returns the answer of a service that sometimes fails. The second try usually succeeds; otherwise the turn ends
-/// with an error, and everything else holds.
+/// Returns the answer of a service that sometimes fails. The second attempt usually succeeds. Otherwise the turn ends with
+/// an error, and all other invariants hold.
 fn fault(kind: usize, never: &Gate, answer: Reply) -> Reply {
     match kind {
         0 => Reply::status(429).retry_after("0"),
@@ -129,8 +129,8 @@ fn fault(kind: usize, never: &Gate, answer: Reply) -> Reply {
     }
 }
 
-/// Runs senders who send until they are told "accepted", a service that fails, and a gateway that is killed
-/// repeatedly, then checks everything. Returns how often it was killed.
+/// Runs senders that send until their messages are accepted, a service that fails, and a gateway that is killed repeatedly.
+/// Then checks everything. Returns the number of kills.
 async fn one_round(plan: Plan) -> usize {
     let (model, never) = (Model::start().await, Gate::new());
     let (of_requests, tries) = (Plan { seed: plan.seed }, Mutex::new(BTreeMap::<(String, usize), usize>::new()));
@@ -224,7 +224,7 @@ async fn sender(
     }
 }
 
-/// The generator is the same on every machine, or a seed would repeat nothing.
+/// The generator is the same on every machine; otherwise a seed would not repeat a run.
 #[test]
 fn the_soak_generator_is_stable() {
     let mut random = Random(1);

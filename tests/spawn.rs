@@ -1,4 +1,4 @@
-//! Sub-agents: delegated tasks, awaited or not, whatever happens to the process meanwhile.
+//! Sub-agents: delegated tasks, awaited or not, across crashes of the process.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ fn spawn(arguments: &Value) -> Reply {
     Reply::tool("spawn", arguments)
 }
 
-/// Returns one answer with an awaited call of `spawn` for each of these tasks.
+/// Returns one answer with an awaited `spawn` call for each of these tasks.
 fn awaited_spawns(tasks: &[&str]) -> Reply {
     let one = |reply: Reply, (n, task): (usize, &&str)| {
         reply.and_tool("spawn", &json!({"task": task, "wait": true})).call_id(&format!("c{n}"))
@@ -47,7 +47,7 @@ async fn a_sub_agent_report_is_answered_once_at_every_crash_point() {
             gateway.wait_crash().await;
             gateway.recover().await;
         }
-        // A reply that was sent but not marked is sent again under its id.
+        // A reply that was sent but not marked as sent is sent again under its id.
         let said = || {
             let posts = sink.posts();
             posts.iter().map(|post| (post.id().to_owned(), post.data("content").to_owned())).collect::<BTreeSet<_>>()
@@ -66,7 +66,7 @@ async fn a_sub_agent_report_is_answered_once_at_every_crash_point() {
     }
 }
 
-/// Three sub-agents at once while their turn is parked without a slot; after a kill everything continues.
+/// Three sub-agents run at once while their turn is parked without a slot. After a kill everything continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_that_waits_for_sub_agents_uses_no_slot_and_survives_a_kill() {
     let model = Model::start().await;
@@ -93,7 +93,7 @@ async fn a_turn_that_waits_for_sub_agents_uses_no_slot_and_survives_a_kill() {
     gateway.check_settled(&Witness { accepted: &[id], ..Witness::default() }).await;
 }
 
-/// Killed right when an awaited sub-agent has begun, has ended, or its turn was parked.
+/// Killed just after an awaited sub-agent has begun or ended, or after its turn was parked.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_awaited_sub_agent_runs_once_at_every_crash_point() {
     for point in ["spawn_committed", "child_ended", "waiting_committed=ask one"] {
@@ -110,7 +110,7 @@ async fn an_awaited_sub_agent_runs_once_at_every_crash_point() {
         assert!(id.is_empty() || again.text("id") == id, "{point}");
         assert_eq!(gateway.wait_done("in", again.text("id")).await.text("reply"), "thanks", "{point}");
         assert_eq!(last_results(&model, "ask one"), ["the only answer"], "{point}");
-        // A kill may come between a request and the step of its answer.
+        // A kill may happen between a request and the step of its answer.
         let asked = model.requests_about("the only task").len();
         assert!(asked == 1 || (asked == 2 && point.starts_with("waiting")), "{point}: {asked}");
         let journal = check(&gateway.database(), &Witness::default());
@@ -118,8 +118,8 @@ async fn an_awaited_sub_agent_runs_once_at_every_crash_point() {
     }
 }
 
-/// More sub-agents than slots, each with one of its own, and one turn at a time: nobody waits for another's slot. The
-/// deepest are offered no `spawn`.
+/// More sub-agents than slots, each with its own sub-agent, and one turn at a time: no turn waits for another's slot. The
+/// deepest sub-agents are not offered `spawn`.
 #[tokio::test(flavor = "multi_thread")]
 async fn parent_and_child_turns_never_deadlock_over_slots() {
     let model = Model::start().await;
@@ -143,7 +143,7 @@ async fn parent_and_child_turns_never_deadlock_over_slots() {
     gateway.check_settled(&Witness::default()).await;
 }
 
-/// `/stop` ends the running turn and everything below it; without a running turn, independent sub-agents.
+/// `/stop` ends the running turn and everything below it, or without a running turn the independent sub-agents.
 #[tokio::test(flavor = "multi_thread")]
 async fn stop_ends_sub_agents_at_every_depth() {
     let model = Model::start().await;
@@ -176,7 +176,7 @@ async fn stop_ends_sub_agents_at_every_depth() {
     check(&gateway.database(), &Witness::default());
 }
 
-/// A plan waits for its sub-agents, passes their answers to those that need them, and runs each once.
+/// A plan waits for its sub-agents, passes their answers to the steps that need them, and runs each once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plan_passes_answers_between_sub_agents() {
     let model = Model::start().await;
@@ -221,7 +221,7 @@ async fn a_plan_passes_answers_between_sub_agents() {
     gateway.check_settled(&Witness { accepted: &[id], ..Witness::default() }).await;
 }
 
-/// The asking turn gets the failures and the limits of its sub-agents.
+/// The asking turn gets the failures and the exceeded limits of its sub-agents.
 #[tokio::test(flavor = "multi_thread")]
 async fn limits_and_failures_of_sub_agents_are_reported() {
     let model = Model::start().await;

@@ -1,5 +1,4 @@
-//! The store from outside: accepted messages are on the disk, one gateway holds a home, and a foreign file stays
-//! unchanged.
+//! The store from outside: accepted messages are on disk, only one gateway holds a home, and a foreign file stays unchanged.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -11,15 +10,15 @@ use crate::support::invariants::{Witness, check, open, wait_settled};
 use crate::support::requirements::skip_story;
 use crate::support::{Gateway, Hook, Setup, deadline, until};
 
-/// `strace` on a running gateway, its lines in a file. One line for each call, or two where another thread
-/// interrupted it.
+/// `strace` on a running gateway, which writes its lines to a file: one line for each call, or two if another thread
+/// interrupted the call.
 struct Trace {
     strace: Child,
     file: PathBuf,
 }
 
 impl Trace {
-    /// Attaches; returns `None` if there is no strace, or it may not trace.
+    /// Attaches strace; returns `None` if there is no strace, or if it may not trace.
     async fn attach(gateway: &Gateway) -> Option<Self> {
         let file = gateway.home().join("trace");
         let calls = "trace=read,recvfrom,pwrite64,fsync,fdatasync,write,writev,sendto";
@@ -31,7 +30,7 @@ impl Trace {
         let attached = tokio::io::AsyncBufReadExt::read_line(&mut said, &mut line);
         deadline("strace to attach", attached).await.ok()?;
         line.contains("attached").then_some(())?;
-        // All threads, including the writer's.
+        // All threads are traced, including the writer's.
         let threads = || std::fs::read_dir(format!("/proc/{}/task", gateway.pid())).map_or(0, Iterator::count);
         let traced = |task: &Path| {
             let status = std::fs::read_to_string(task.join("status")).unwrap_or_default();
@@ -55,7 +54,7 @@ impl Trace {
     }
 }
 
-/// What one line of the trace shows.
+/// The event that one line of the trace shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
     ModelRequest,
@@ -64,7 +63,7 @@ enum Seen {
     HttpAnswer,
 }
 
-/// Returns the relevant calls in order: a sync counts when it returned, an answer when it began.
+/// Returns the relevant calls in order. A sync counts at its return, an answer at its begin.
 fn relevant_calls(lines: &[String]) -> Vec<Seen> {
     let mut syncing: Vec<&str> = Vec::new();
     let mut all = Vec::new();
@@ -94,8 +93,8 @@ fn relevant_calls(lines: &[String]) -> Vec<Seen> {
     all
 }
 
-/// `kill -9` cannot show whether a commit had reached the disk: the kernel keeps what was written. So this checks the
-/// system calls: between a message and its 202 the WAL is written, then synced.
+/// `kill -9` cannot show whether a commit reached the disk, because the kernel keeps written data. Therefore this test
+/// checks the system calls: between a message and its 202, the WAL is written and then synced.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_is_synced_before_its_202_is_written() {
     let gateway = Gateway::start(Setup::new().hook(Hook::bearer("in"))).await;
@@ -104,7 +103,7 @@ async fn a_message_is_synced_before_its_202_is_written() {
     };
     for n in 0..5 {
         gateway.accept("in", &Message::new("/help").chat(&n.to_string())).await;
-        // The turn's own writes are done before the next message comes.
+        // The writes of the turn are done before the next message arrives.
         wait_settled(&gateway.database()).await;
     }
     let lines = trace.lines().await;
@@ -122,7 +121,7 @@ async fn a_message_is_synced_before_its_202_is_written() {
     assert_eq!(mode.unwrap(), "wal");
 }
 
-/// A newer or foreign database stays unchanged, and every command says so.
+/// A newer or foreign database stays unchanged, and every command reports it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_newer_or_foreign_database_is_refused_unchanged() {
     let newer = tempfile::NamedTempFile::new().unwrap();
@@ -151,7 +150,7 @@ async fn a_newer_or_foreign_database_is_refused_unchanged() {
     }
 }
 
-/// One gateway holds a home: a second one names the first. What a killed one left behind is no lock.
+/// One gateway holds a home, and a second one names the first. The remains of a killed gateway are not a lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_gateway_in_a_home_is_refused() {
     let mut gateway = Gateway::start(Setup::new().hook(Hook::bearer("in"))).await;
@@ -171,7 +170,7 @@ async fn a_second_gateway_in_a_home_is_refused() {
     check(&gateway.database(), &Witness { accepted: &[id], ..Witness::default() });
 }
 
-/// An occupied port is reported in one line, and nothing is left half started.
+/// An occupied port is reported in one line, and nothing stays half started.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_occupied_port_ends_the_start() {
     let mut gateway = Gateway::new(Setup::new());

@@ -15,7 +15,7 @@ use crate::support::recorded::assert_recorded;
 use crate::support::requirements::skip_story;
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, deadline, until};
 
-/// A socket in place of the service manager's, and all notifications.
+/// A socket that replaces the service manager's, and all notifications received.
 struct Manager {
     socket: UnixDatagram,
     folder: TempDir,
@@ -33,7 +33,7 @@ impl Manager {
         self.folder.path().join("notify")
     }
 
-    /// Returns the next message that contains `word`; earlier ones are kept.
+    /// Returns the next message that contains `word`; keeps earlier messages.
     async fn expect_message(&self, word: &str) -> String {
         deadline(&format!("{word:?} for the service manager"), async {
             loop {
@@ -99,7 +99,7 @@ async fn the_service_manager_is_notified_of_each_step() {
     assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "slow done");
 }
 
-/// If the store's writer stalls, the watchdog is not notified, and the log says why.
+/// If the store's writer stalls, the watchdog is not notified, and the log names the reason.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stalled_store_stops_the_watchdog_notifications() {
     let manager = Manager::new();
@@ -123,7 +123,7 @@ async fn a_stalled_store_stops_the_watchdog_notifications() {
     gateway.kill9().await;
 }
 
-/// In the journal, lines have no time and no colour, and begin with their priority; elsewhere nothing changes.
+/// In the journal, lines have no time and no colour and begin with their priority; elsewhere nothing changes.
 #[test]
 fn journal_lines_carry_their_priority() {
     let home = tempfile::tempdir().unwrap();
@@ -151,7 +151,7 @@ fn journal_lines_carry_their_priority() {
     assert!(elsewhere.starts_with("20") && !elsewhere.contains('<'), "{elsewhere}");
 }
 
-/// The units as installed, except the program, which this machine may not have.
+/// Checks the units as installed, except for the program, which this machine may not have.
 #[test]
 fn the_systemd_units_are_valid_and_hardened() {
     let folder = tempfile::tempdir().unwrap();
@@ -178,7 +178,7 @@ fn the_systemd_units_are_valid_and_hardened() {
     }
 }
 
-/// A `systemctl` that records its arguments and answers as if all were well.
+/// A `systemctl` that records its arguments and always reports success.
 struct Fake {
     folder: TempDir,
 }
@@ -264,7 +264,7 @@ fn without_systemd_service_commands_change_nothing() {
     }
 }
 
-/// If a step fails, the remaining ones are left to the owner.
+/// If a step fails, the owner must perform the remaining ones.
 #[test]
 fn a_failed_service_step_reports_the_remaining_steps() {
     let fake = Fake::new("case \"$*\" in *Version*) echo 257;; *daemon-reload*) echo 'no bus' >&2; exit 1;; esac");

@@ -1,4 +1,4 @@
-//! OpenTelemetry: a collector gets each turn as one trace, whatever happens to the process meanwhile, and the metrics.
+//! OpenTelemetry: a collector gets each turn as one trace, even across a crash, and the metrics.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use uuid::Uuid;
 use crate::support::gateway::Message;
 use crate::support::{Gateway, Model, Reply, Setup, until};
 
-/// A collector, which refuses the first requests of each kind.
+/// A collector that refuses the first requests of each kind.
 #[derive(Default)]
 struct Collector {
     refusals: Mutex<BTreeMap<String, u16>>,
@@ -44,7 +44,7 @@ impl Collector {
         self.bodies.lock().iter().filter(|(of, _)| of == kind).map(|(_, body)| body.clone()).collect()
     }
 
-    /// Returns the spans of all requests, and the name that the gateway gives itself.
+    /// Returns the spans of all requests, and asserts the gateway's service name.
     fn spans(&self) -> Vec<Span> {
         let requests = self.bodies("traces").into_iter().map(|body| ExportTraceServiceRequest::decode(body).unwrap());
         let resources = requests.flat_map(|request| request.resource_spans);
@@ -90,7 +90,7 @@ fn setup(model: &Model, endpoint: &str) -> Setup {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_turn_is_one_trace_although_the_process_was_killed_in_it() {
+async fn a_turn_is_one_trace_even_after_a_kill() {
     let model = Model::start().await;
     let (collector, endpoint) = Collector::start(&[("traces", 1)]).await;
     let task = json!({"task": "count the sheep", "label": "sheep", "wait": true});
@@ -160,9 +160,9 @@ async fn metrics_are_sent_and_the_last_ones_at_the_end() {
     assert!(!gateway.logs().contains("canary-collector-key"));
 }
 
-/// A collector that is away or refuses costs traces alone.
+/// If a collector is unreachable or refuses, only traces are lost.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_collector_that_is_away_hurts_no_turn() {
+async fn an_unreachable_collector_affects_no_turn() {
     let model = Model::start().await;
     let mut gateway = Gateway::start(setup(&model, "http://127.0.0.1:9")).await;
     for chat in ["a", "b"] {

@@ -34,7 +34,7 @@ async fn chat(setup: Setup) -> (Gateway, Model) {
     (gateway, model)
 }
 
-/// Returns the rows on the screen at the end: the last row is redrawn while it grows.
+/// Returns the final rows on the screen, since the last row is redrawn while it grows.
 fn screen_rows(drawn: &str) -> Vec<String> {
     let last = |row: &str| row.rsplit("\x1b[J").next().unwrap_or_default().trim_end_matches('\r').to_owned();
     drawn.split("\r\n").map(|row| last(row).rsplit('\r').next().unwrap_or_default().to_owned()).collect()
@@ -52,8 +52,8 @@ fn exit_chat(terminal: &mut Terminal) {
     assert_eq!(terminal.wait_exit(), Some(0));
 }
 
-/// Lines are edited with the usual keys, kept for the next program in a file only the owner can read, and a message
-/// of several lines is one message, however it is typed.
+/// Lines are edited with the usual keys and kept for the next program in a file that only the owner can read. A message of
+/// several lines is one message, however it is typed.
 #[tokio::test(flavor = "multi_thread")]
 async fn lines_are_edited_joined_and_kept_in_the_history() {
     let (gateway, model) = chat(Setup::new()).await;
@@ -89,7 +89,7 @@ async fn lines_are_edited_joined_and_kept_in_the_history() {
     assert!(!fs::read_to_string(&history).unwrap().contains("secret"));
 }
 
-/// Tab completes commands, sessions, models and files; a hint appears behind the input.
+/// Tab completes commands, sessions, models and files. A hint appears after the input.
 #[tokio::test(flavor = "multi_thread")]
 async fn tab_completes_commands_sessions_models_and_files() {
     let (gateway, _model) = chat(Setup::new()).await;
@@ -119,8 +119,8 @@ async fn tab_completes_commands_sessions_models_and_files() {
     });
 }
 
-/// A turn shows dim reasoning, a tool's call on one yellow row with its result folded, Markdown drawn while it
-/// streams, and the usage below. Nothing appears twice, and nothing controls the terminal.
+/// A turn shows dim reasoning, a tool call in one yellow row with its folded result, Markdown rendered while it streams,
+/// and the usage below. Nothing appears twice, and nothing controls the terminal.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_is_rendered_in_colour() {
     let setup = Setup::new().set("providers.scripted.price.input", 2.0).set("providers.scripted.price.output", 8.0);
@@ -189,7 +189,7 @@ async fn no_color_dumb_terminals_and_pipes_get_plain_text() {
     assert_eq!((piped.code, piped.stdout.as_str()), (Some(0), "# x\n**y**\n"), "{piped:?}");
 }
 
-/// A message that arrives while a line is typed appears above it, and the line stays.
+/// A message that arrives while the user types a line appears above the line, which stays.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_incoming_message_keeps_the_typed_line() {
     let model = Model::start().await;
@@ -219,8 +219,8 @@ async fn an_incoming_message_keeps_the_typed_line() {
     assert_eq!(user_messages(&model).last().map(String::as_str), Some("half of 一半 a line"));
 }
 
-/// The screen is resized while an answer streams and a tool runs: nothing appears twice, nothing is lost, and a line
-/// of code is copied as one line however the terminal wraps it.
+/// The screen is resized while an answer streams and a tool runs. Nothing appears twice, nothing is lost, and a line of
+/// code is copied as one line however the terminal wraps it.
 #[tokio::test(flavor = "multi_thread")]
 async fn resizing_while_an_answer_streams_duplicates_nothing() {
     let (gateway, model) = chat(Setup::new().env("NO_COLOR", "1")).await;
@@ -258,7 +258,7 @@ async fn resizing_while_an_answer_streams_duplicates_nothing() {
     block_in_place(|| exit_chat(&mut terminal));
 }
 
-/// Notes for the model appear neither in a chat, nor in the offline responder's answers, nor in `sessions show`.
+/// Notes for the model appear in no chat, in no answer of the offline responder, and not in `sessions show`.
 #[tokio::test(flavor = "multi_thread")]
 async fn model_only_notes_are_hidden_from_people() {
     for is_offline in [false, true] {
@@ -297,8 +297,8 @@ async fn model_only_notes_are_hidden_from_people() {
     }
 }
 
-/// Ctrl-C while an answer streams: first the running action, then the partial answer and its mark; the answer to the
-/// `/stop` behind it adds nothing.
+/// Ctrl-C while an answer streams shows first the running action, then the partial answer and its mark. The answer to the
+/// `/stop` adds nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_answer_is_shown_with_its_mark_in_order() {
     let (gateway, model) = chat(Setup::new().env("NO_COLOR", "1")).await;
@@ -326,8 +326,8 @@ async fn a_stopped_answer_is_shown_with_its_mark_in_order() {
     });
 }
 
-/// Reasoning is one line with its duration; `/thinking` prints it, and shows later reasoning. An unknown command is
-/// one line that names the nearest. A tool's row names the file before its content.
+/// Reasoning is one line with its duration. `/thinking` prints the reasoning and shows later reasoning. An unknown command
+/// gives one line with the nearest command. A tool's row names the file before its content.
 #[tokio::test(flavor = "multi_thread")]
 async fn reasoning_is_folded_and_tool_rows_name_the_file_first() {
     let (gateway, model) = chat(Setup::new().env("NO_COLOR", "1")).await;
@@ -361,8 +361,8 @@ async fn reasoning_is_folded_and_tool_rows_name_the_file_first() {
     });
 }
 
-/// When the gateway restarts under a chat, the chat says so, keeps the typed line, accepts messages meanwhile, and
-/// follows the awaited reply; each is answered once.
+/// When the gateway restarts during a chat, the chat says so, keeps the typed line, accepts messages, and follows the
+/// awaited reply. Each message is answered once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chat_survives_a_restart_of_its_gateway() {
     let model = Model::start().await;
@@ -417,7 +417,7 @@ async fn a_chat_survives_a_restart_of_its_gateway() {
     check(&gateway.database(), &Witness::default());
 }
 
-/// Chinese text is wrapped by its width, and a narrowed screen is used as such.
+/// Chinese text is wrapped by its display width, and a narrowed screen is respected.
 #[tokio::test(flavor = "multi_thread")]
 async fn chinese_text_wraps_by_display_width() {
     let (gateway, model) = chat(Setup::new().set("agent.locale", "zh").env("NO_COLOR", "1")).await;
@@ -445,8 +445,7 @@ async fn chinese_text_wraps_by_display_width() {
     });
 }
 
-/// Ctrl-C discards a line, explains how to leave at an empty prompt, and leaves the second time; SIGTERM restores the
-/// terminal.
+/// Ctrl-C discards a line, explains at an empty prompt how to leave, and leaves the second time. SIGTERM restores the terminal.
 #[tokio::test(flavor = "multi_thread")]
 async fn ctrl_c_and_sigterm_leave_the_chat_cleanly() {
     let (gateway, model) = chat(Setup::new()).await;
@@ -492,8 +491,7 @@ async fn ctrl_c_and_sigterm_leave_the_chat_cleanly() {
     assert!(waiting.is_cooked());
 }
 
-/// Files go with the next message and are stored permanently; `--model` applies to this chat only; `/session`
-/// switches.
+/// Files go with the next message and are stored permanently. `--model` applies to this chat only. `/session` switches the session.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chat_attaches_files_and_switches_model_and_session() {
     let model = Model::start().await;

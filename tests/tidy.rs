@@ -1,5 +1,5 @@
-//! Checks the layout and style of the sources: which module may import which, no import cycles, no file over 600 lines, no
-//! `unwrap` outside tests. Each failure says which rule was broken and why it exists.
+//! Checks the layout and style of the sources: permitted imports between modules, no import cycles, no file over 600 lines,
+//! no `unwrap` outside tests. Each failure names the broken rule and its reason.
 
 mod graph;
 mod source;
@@ -12,7 +12,7 @@ use source::{declares_test_module, module_path, production_code, root, rust_file
 
 const MAX_LINES: usize = 600;
 
-/// Words that finished code does not contain, and what to do instead.
+/// The words that finished code must not contain, and what to do instead.
 const FORBIDDEN: &[(&str, &str)] = &[
     (".unwrap()", "answer an error; where it cannot happen, `expect` with the reason why"),
     ("todo!", "finish it, or leave it out"),
@@ -24,7 +24,7 @@ const FORBIDDEN: &[(&str, &str)] = &[
 const UNDER_THE_AGENT: &[&str] = &["tools", "memory", "skills", "cron", "postprocess", "guard", "llm", "bus"];
 /// The agent: its loop, turns, sessions, and consolidation.
 const THE_AGENT: &[&str] = &["agent", "turn", "session", "consolidation"];
-/// Modules that compose the others; no lower module imports them.
+/// The modules that compose the others. No lower module imports them.
 const ABOVE: &[&str] = &["gateway", "commands", "cli", "main"];
 /// Modules that the commands and `main` may import.
 const UNDER_THE_COMMANDS: &[&str] =
@@ -32,7 +32,7 @@ const UNDER_THE_COMMANDS: &[&str] =
 /// Modules that the read models may import.
 const UNDER_THE_QUERIES: &[&str] = &["bus", "chat", "cron", "live", "llm", "memory", "origin", "store"];
 
-/// Returns why `from` may not import `to`, if it may not.
+/// Returns the reason why `from` may not import `to`; `None` if it may.
 fn forbidden_arrow(from: &str, to: &str) -> Option<&'static str> {
     let is_command = matches!(from, "commands" | "cli" | "main");
     if from == "store" {
@@ -91,8 +91,8 @@ fn forbidden_arrow(from: &str, to: &str) -> Option<&'static str> {
     None
 }
 
-/// Returns the top-level modules that stripped code names, by `crate::`, `daoyou::` or enough `super::`, with their
-/// lines. `depth` is the depth of the file's module below the root.
+/// Returns the top-level modules that stripped code names by `crate::`, `daoyou::` or enough `super::`, with their lines.
+/// `depth` is the depth of the file's module below the root.
 fn imports(stripped: &str, depth: usize) -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();
     let roots = ["crate::".to_owned(), "daoyou::".to_owned(), "super::".repeat(depth)];
@@ -111,7 +111,7 @@ fn imports(stripped: &str, depth: usize) -> BTreeMap<String, usize> {
     found
 }
 
-/// Returns the first name of a path, or those of a group: `a::b` gives `a`, `{a::{b, c}, d}` gives `a` and `d`.
+/// Returns the first name of a path, or the first names in a group: `a::b` gives `a`, `{a::{b, c}, d}` gives `a` and `d`.
 fn first_names(path: &str) -> Vec<String> {
     let name =
         |text: &str| text.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
@@ -195,13 +195,13 @@ fn modules_import_only_what_they_may() {
     report(&faults);
 }
 
-/// The crates whose files are checked: their folders, and the names by which their own files call them.
+/// The crates whose files are checked, each with its folder and the names by which its own files refer to it.
 const CRATES: &[(&str, &[&str])] = &[("src", &["daoyou"]), ("channels", &["daoyou_channels"])];
 
-/// Files under [`SMALL_FILE`] lines with a single importer that stay files of their own for now. This list must only shrink.
+/// The files under [`SMALL_FILE`] lines with a single importer that stay separate for now. This list must only shrink.
 const SMALL_FILES: &[&str] = &[];
 
-/// A file with fewer lines belongs into the file that uses it, if only one does.
+/// The number of lines below which a file belongs into its importer, if it has only one.
 const SMALL_FILE: usize = 60;
 
 fn crate_graph(folder: &str, crate_names: &[&str]) -> Graph {
@@ -239,10 +239,10 @@ fn small_files_have_more_than_one_importer() {
     report(&faults);
 }
 
-/// Names of types that several modules use with the module's name in front, as Rust programs do.
+/// The type names that several modules use, qualified by the module's name, as Rust programs do.
 const SHARED_TYPE_NAMES: &[&str] = &["Config", "Error"];
 
-/// A name that stands for two things costs every reader. Tests and benchmarks of their own crates are not checked.
+/// A name with two meanings costs every reader. Test and benchmark crates are not checked.
 #[test]
 fn type_names_are_unique() {
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -318,7 +318,7 @@ fn production_code_has_no_unwrap_or_placeholder() {
     report(&faults);
 }
 
-/// Files that may write to the process's standard output or error, and why.
+/// The files that may write to the process's standard output or error, each with the reason.
 const PRINTERS: &[(&str, &str)] = &[
     ("src/commands/output.rs", "cleans what commands print"),
     ("src/logging.rs", "cleans what is logged"),
@@ -358,7 +358,7 @@ fn everything_is_printed_through_the_output_module() {
     }
 }
 
-/// Secrets are compared with input in constant time, so that timing does not reveal how much was right.
+/// Secrets are compared with input in constant time, so that the timing does not reveal how much was correct.
 #[test]
 fn secrets_are_compared_in_constant_time() {
     const COMPARE: [&str; 5] = ["==", "!=", ".eq(", ".ne(", "matches!"];

@@ -21,7 +21,7 @@ async fn a_tool_runs_by_hand_with_and_without_a_gateway() {
         let (code, made) =
             run(&gateway, "write_file", &json!({"path": "a.txt", "content": "x\n".repeat(500)}), &[]).await;
         assert_eq!((code, &made["success"], &made["error"]), (Some(0), &json!(true), &Value::Null), "{made}");
-        // By an alias; the result is within the limit, and whole with --raw.
+        // By an alias. The result is within the limit, and complete with --raw.
         let (code, read) = run(&gateway, "cat", &json!({"path": "a.txt", "limit": 500}), &[]).await;
         let metadata = &read["metadata"];
         let text = read["content"].as_str().unwrap();
@@ -34,14 +34,14 @@ async fn a_tool_runs_by_hand_with_and_without_a_gateway() {
         let (_, whole) = run(&gateway, "read_file", &json!({"path": "a.txt", "limit": 500}), &["--raw"]).await;
         let numbered: String = (1..=500).map(|number| format!("{number}\tx\n")).collect();
         assert_eq!(whole["content"].as_str().map(str::trim_end), Some(numbered.trim_end()));
-        // The jail and the schema hold.
+        // The path jail and the schema apply.
         for (arguments, expected) in [(json!({"path": "/etc/passwd"}), "outside the workspace"), (json!({}), "path")] {
             let (code, failed) = run(&gateway, "read_file", &arguments, &[]).await;
             let error = failed["error"].as_str().unwrap_or_default();
             assert_eq!((code, &failed["success"]), (Some(1), &json!(false)));
             assert!(error.contains(expected) && !error.contains("[Please"), "{failed}");
         }
-        // What a tool does inside daoyou is kept.
+        // Data that a tool stores in daoyou persists.
         let fact = format!("The harbour opens at six, {is_running}.");
         assert_eq!(run(&gateway, "remember", &json!({"content": fact}), &[]).await.0, Some(0));
         let known = gateway.json(&["memory", "show"]).await.to_string();
@@ -55,7 +55,7 @@ async fn a_tool_runs_by_hand_with_and_without_a_gateway() {
         let rows = Journal::read(&gateway.database()).unwrap().outbox;
         let sent = rows.iter().filter(|row| row.body["content"].as_str() == message["content"].as_str()).count();
         assert_eq!(sent, 1, "{rows:?}");
-        // Nobody can be asked, and nothing waits.
+        // Nobody can be asked, so the call fails and nothing waits.
         let (code, asked) = run(&gateway, "ask_user", &json!({"question": "Which?"}), &[]).await;
         assert_eq!(code, Some(1));
         assert!(asked["error"].as_str().unwrap().contains("only a turn of a conversation can do"), "{asked}");
@@ -66,7 +66,7 @@ async fn a_tool_runs_by_hand_with_and_without_a_gateway() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_names_and_arguments_are_wrong_usage() {
+async fn wrong_names_and_arguments_are_usage_errors() {
     let gateway = Gateway::new(Setup::new());
     for (args, expected) in [
         (&["tools", "run", "exce", "{}"][..], "did you mean exec"),
@@ -90,14 +90,14 @@ async fn wrong_names_and_arguments_are_wrong_usage() {
         tool["offered"].as_bool().unwrap()
     };
     assert!(offered("exec") && !offered("cron"), "{listed}");
-    // JSON is laid out for people.
+    // JSON is formatted for people.
     std::fs::create_dir_all(gateway.workspace()).unwrap();
     std::fs::write(gateway.workspace().join("a.json"), r#"{"b":[1]}"#).unwrap();
     let ran = gateway.run(&["tools", "run", "exec", r#"{"command":"cat a.json"}"#]).await;
     assert_eq!(ran.stdout, "{\n  \"b\": [\n    1\n  ]\n}\n", "{ran:?}");
 }
 
-/// The bytes are those of the body that is sent then.
+/// The printed prompt has the bytes of the body that is sent next.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_prompt_is_the_request_that_is_sent_next() {
     let model = Model::start().await;
@@ -117,7 +117,7 @@ async fn the_prompt_is_the_request_that_is_sent_next() {
             let sent = sent.expect("a request");
             assert_eq!(shown["bytes"], json!(sent.to_string().len()), "{shown}\n{sent}");
             let mut request = shown["request"].clone();
-            // A minute may have begun between both.
+            // A new minute may have begun between the two.
             let last = |request: &Value| request["messages"].as_array().unwrap().len() - 1;
             assert_eq!(last(&request), last(&sent));
             let at = last(&sent);

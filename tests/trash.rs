@@ -1,4 +1,4 @@
-//! What the agent deletes goes to the trash, from which the owner restores it, with and without a gateway.
+//! The agent's deletions go to the trash, from which the owner restores them, with and without a gateway.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::support::{Gateway, Hook, Model, Setup, until};
 
 struct World {
     gateway: Gateway,
-    /// Answers as long as it lives.
+    /// Keeps the model server running.
     _model: Model,
 }
 
@@ -25,10 +25,6 @@ impl World {
 
     fn at(&self, path: &str) -> PathBuf {
         self.gateway.workspace().join(path)
-    }
-
-    async fn call(&self, tool: &str, arguments: Value) -> String {
-        self.gateway.call_tool(tool, &arguments).await
     }
 
     async fn list(&self) -> Vec<Value> {
@@ -49,7 +45,7 @@ async fn deleted_files_are_restored_with_and_without_a_gateway() {
         fs::write(world.at("notes/old/a.txt"), "one").unwrap();
         fs::write(world.at("b.txt"), "two").unwrap();
         for path in ["notes", "b.txt"] {
-            let said = world.call("rm", json!({"file_path": path, "recursive": true})).await;
+            let said = world.gateway.call_tool("rm", &json!({"file_path": path, "recursive": true})).await;
             assert!(said.starts_with(&format!("Moved {path} to the trash")), "{said}");
         }
         if !is_running {
@@ -64,7 +60,7 @@ async fn deleted_files_are_restored_with_and_without_a_gateway() {
         let shown = world.gateway.run(&["trash", "list"]).await.stdout;
         assert!(shown.contains("b.txt") && shown.contains(id(folder)), "{shown}");
 
-        // Nothing is overwritten.
+        // A restore overwrites nothing.
         fs::write(world.at("b.txt"), "newer").unwrap();
         let ran = world.gateway.run(&["trash", "restore", id(file)]).await;
         assert!(ran.code == Some(1) && ran.stderr.contains("b.txt: there is something already"), "{ran:?}");
@@ -90,7 +86,7 @@ async fn deleted_files_are_restored_with_and_without_a_gateway() {
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "0 entries removed\n"), "{ran:?}");
 }
 
-/// The upkeep of each hour removes what was deleted longer ago than `tools.trash` says.
+/// The hourly upkeep removes entries older than `tools.trash`.
 #[tokio::test(flavor = "multi_thread")]
 async fn old_entries_are_removed_by_the_upkeep() {
     let Some(library) = faketime() else { return };
@@ -105,7 +101,7 @@ async fn old_entries_are_removed_by_the_upkeep() {
     gateway.up().await;
     let world = World { gateway, _model: model };
     fs::write(world.at("file"), "x").unwrap();
-    world.call("delete_file", json!({"path": "file"})).await;
+    world.gateway.call_tool("delete_file", &json!({"path": "file"})).await;
     set_clock(&clock, 2 * 3_600);
     set_clock(&clock, 26 * 3_600);
     until("the entry to be removed", async || world.list().await.is_empty().then_some(())).await;
@@ -120,7 +116,7 @@ async fn the_trash_is_emptied_by_hand() {
         fs::write(world.at(path), path).unwrap();
     }
     for path in ["folder", "b"] {
-        world.call("delete_file", json!({ "path": path })).await;
+        world.gateway.call_tool("delete_file", &json!({ "path": path })).await;
     }
     assert_eq!(world.list().await.len(), 2);
     assert_eq!(world.gateway.json(&["trash", "empty"]).await, json!({"removed": 2}));
@@ -128,7 +124,7 @@ async fn the_trash_is_emptied_by_hand() {
     assert_eq!(fs::read_dir(world.at(".daoyou/trash")).unwrap().count(), 0);
 }
 
-/// Commands do not see the trash, and tools do not reach it.
+/// Commands cannot see the trash, and tools cannot reach it.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_trash_is_closed_to_tools_and_commands() {
     if bubblewrap_is_missing() {
@@ -136,7 +132,7 @@ async fn the_trash_is_closed_to_tools_and_commands() {
     }
     let world = World::start().await;
     fs::write(world.at("file"), "canary-trash").unwrap();
-    world.call("delete_file", json!({"path": "file"})).await;
+    world.gateway.call_tool("delete_file", &json!({"path": "file"})).await;
     let entry = world.list().await.remove(0);
     let content = format!(".daoyou/trash/{}/content", id(&entry));
     assert_eq!(fs::read_to_string(world.at(&content)).unwrap(), "canary-trash");
@@ -154,16 +150,16 @@ async fn the_trash_is_closed_to_tools_and_commands() {
         ("write_file", json!({"path": content, "content": "x"})),
         ("exec", json!({"command": format!("cat {content}; grep -r canary .; find . -name content")})),
     ] {
-        let said = world.call(tool, arguments.clone()).await;
+        let said = world.gateway.call_tool(tool, &arguments).await;
         assert!(!said.contains("canary-trash") && !said.contains("Moved"), "{tool} {arguments}: {said}");
         assert!(!said.contains("/content\n"), "{tool} {arguments}: {said}");
     }
     assert_eq!(world.list().await.len(), 1);
 }
 
-/// A deletion is a change: a tainted turn waits for the owner's yes.
+/// A deletion is a change, so in a tainted turn it waits for the owner's approval.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deletion_asked_for_by_others_waits_for_the_owner() {
+async fn a_deletion_requested_by_others_waits_for_the_owners_approval() {
     let model = Model::start().await;
     model.call_named_tools();
     let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in").trusting(&[]))).await;

@@ -1,4 +1,4 @@
-//! Effects of a model on a turn: invalid calls, loops, huge output, silence, reasoning.
+//! Effects of a model's behaviour on a turn: invalid calls, loops, huge output, silence, reasoning.
 
 use serde_json::{Value, json};
 
@@ -52,14 +52,14 @@ fn invalid_calls() -> Vec<Nonsense> {
     ]
 }
 
-/// For every invalid call the model gets the error, and the conversation stays valid, now and in the next turn.
+/// For every invalid call the model gets an error, and the conversation stays valid, now and in the next turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_calls_are_reported_to_the_model_and_the_history_stays_valid() {
     let model = Model::start().await;
     let gateway = Gateway::start(Setup::scripted(&model)).await;
     for (n, case) in invalid_calls().into_iter().enumerate() {
         let (chat, text) = (format!("chat {n}"), format!("case <{n}>"));
-        // The same answer twice, so that the ids occur in two responses of one turn.
+        // The same answer occurs twice, so that its ids occur in two responses of one turn.
         model.on(&text, [case.calls.clone(), case.calls, Reply::text("understood")]);
         assert_eq!(gateway.ask("in", &chat, &text).await, "understood", "{}", case.name);
         let requests = model.requests_about(&text);
@@ -96,7 +96,7 @@ async fn a_hundred_calls_in_one_answer_are_answered_in_order() {
     gateway.check_settled(&Witness::default()).await;
 }
 
-/// A model that never stops calling tools is asked once more without them, and the answer says so.
+/// A model that never stops calling tools is called once more without them, and the answer says so.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_endless_tool_loop_ends_at_the_round_limit() {
     let model = Model::start().await;
@@ -138,7 +138,7 @@ async fn a_turn_ends_at_its_token_limit() {
     assert!(gateway.ask("in", "c", "/cost").await.contains("tokens in"));
 }
 
-/// Of huge output the model gets head and tail and can page through the rest; the gateway's memory does not grow.
+/// The model gets head and tail of huge output and can page through the rest. The gateway's memory does not grow.
 #[tokio::test(flavor = "multi_thread")]
 async fn huge_tool_output_is_truncated_spilled_and_paged() {
     if bubblewrap_is_missing() {
@@ -172,8 +172,7 @@ async fn huge_tool_output_is_truncated_spilled_and_paged() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// Reasoning is no part of the answer, however its tags are split, and is returned to the model only where its
-/// service keeps it separate.
+/// Reasoning is not part of the answer, however its tags are split. It is returned to the model only if the service keeps it separate.
 #[tokio::test(flavor = "multi_thread")]
 async fn reasoning_is_no_part_of_the_answer() {
     let model = Model::start().await;
@@ -199,7 +198,7 @@ async fn reasoning_is_no_part_of_the_answer() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// An answer without text is a clear error, unless tools did what was asked.
+/// An answer without text is a clear error, unless tools did what the user asked.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_empty_answer_is_a_clear_error() {
     let model = Model::start().await;
@@ -221,7 +220,7 @@ async fn an_empty_answer_is_a_clear_error() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// At its timeout a turn says so, ends what it ran, and lets the next one continue.
+/// At its timeout a turn says so, ends what it runs, and the next turn can start.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_ends_at_its_timeout() {
     if bubblewrap_is_missing() {
@@ -246,7 +245,7 @@ async fn a_turn_ends_at_its_timeout() {
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
-/// A row that cannot be read as a whole is answered all the same, and its session goes on.
+/// A row that cannot be read completely is answered too, and its session continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_whose_metadata_is_unreadable_is_answered() {
     let model = Model::start().await;
@@ -265,7 +264,7 @@ async fn a_message_whose_metadata_is_unreadable_is_answered() {
     assert_eq!(gateway.ask("in", "c", "go on").await, "echo: go on");
 }
 
-/// A write that the store never accepts ends its turn with an error, and the session goes on once it may.
+/// A write that the store never accepts ends its turn with an error. The session continues when the store accepts writes again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_that_the_store_never_accepts_ends_with_an_error() {
     let model = Model::start().await;
@@ -297,7 +296,7 @@ async fn a_turn_that_the_store_never_accepts_ends_with_an_error() {
     assert_eq!(gateway.ask("in", "c", "go on").await, "echo: go on");
 }
 
-/// A turn whose journal was changed from outside is not resumed: the sender is told, and the session continues.
+/// A turn whose journal was changed from outside is not resumed. The sender is notified, and the session continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_with_a_damaged_journal_is_not_resumed() {
     let model = Model::start().await;

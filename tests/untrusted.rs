@@ -1,5 +1,5 @@
-//! Messages of outside senders: a model that obeys them does nothing that they want, in whatever way it calls its
-//! tools, also if the process dies meanwhile. Their attachments reach the model as permitted.
+//! Messages of outside senders. A model that obeys them has no effect for them, whatever form its tool calls have, even if
+//! the process dies. Their attachments reach the model as permitted.
 
 use serde_json::{Value, json};
 
@@ -44,7 +44,7 @@ fn forbidden_calls() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Makes the model call everything, one after the other or all at once.
+/// Makes the model call every tool, one after the other or all at once.
 fn script_obedient_model(model: &Model, form: &str) {
     let calls = forbidden_calls();
     let done = Reply::text("I could not.");
@@ -73,8 +73,8 @@ fn script_obedient_model(model: &Model, form: &str) {
     });
 }
 
-/// No command, no file, no message to others; the sender is answered. Being named as the owner changes nothing if the
-/// channel does not confirm it.
+/// Runs no command, changes no file, and sends no message to others; the sender is answered. A sender with the owner's name
+/// gains nothing if the channel does not confirm the name.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_obedient_model_does_nothing_for_an_untrusted_sender() {
     for (form, orchestrator, point) in [
@@ -132,7 +132,7 @@ async fn trusted_senders_are_obeyed() {
     assert!(!asked.contains("outside sender") && asked.contains("Rex"), "{asked}");
 }
 
-/// Messages of one sender with different trust are not joined: none lends its trust to another.
+/// Messages of one sender with different trust are not joined, so none gains the trust of another.
 #[tokio::test(flavor = "multi_thread")]
 async fn only_messages_of_equal_trust_are_collected() {
     let (model, gate) = (Model::start().await, Gate::new());
@@ -150,8 +150,8 @@ async fn only_messages_of_equal_trust_are_collected() {
     assert!(!gateway.workspace().join("owned.txt").exists());
 }
 
-/// Commands in the first line bypass the session's queue, also an untrusted sender's for their own turn, with a
-/// signature below; other text there is reported as not read.
+/// Commands in the first line bypass the session's queue, even above a signature, and for an untrusted sender's own turn.
+/// Other text below is reported as not read.
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_above_a_signature_bypass_the_queue() {
     let (model, gate) = (Model::start().await, Gate::new());
@@ -180,8 +180,8 @@ async fn commands_above_a_signature_bypass_the_queue() {
     }
 }
 
-/// An image goes to a model with vision, in either protocol, and again with the next message; its bytes are in no
-/// table. Other files, and images for a model without vision, are named.
+/// An image goes to a model with vision, in either protocol, and again with the next message. No table contains its bytes.
+/// Other files, and images for a model without vision, are named.
 #[tokio::test(flavor = "multi_thread")]
 async fn images_reach_models_with_vision() {
     let picture = b"\x89PNG\r\n\x1a\nno more than a beginning";
@@ -221,10 +221,10 @@ async fn images_reach_models_with_vision() {
     }
 }
 
-/// An image that `read_file` reads goes to a model that sees, in either protocol, also after a restart and with the next message.
+/// An image that `read_file` reads goes to a model with vision, in either protocol, even after a restart and with the next message.
 #[tokio::test(flavor = "multi_thread")]
 async fn images_that_are_read_reach_models_with_vision() {
-    // A picture of one pixel, which has a size.
+    // An image of one pixel with a valid size.
     let picture =
         [&b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"[..], &1_u32.to_be_bytes(), &1_u32.to_be_bytes(), &[8, 6, 0, 0, 0]].concat();
     let base64 = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAA=";
@@ -254,7 +254,7 @@ async fn images_that_are_read_reach_models_with_vision() {
     }
 }
 
-/// A message of a trusted sender contains none of these notes.
+/// A message of a trusted sender has none of these notes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_trusted_message_carries_no_trust_notes() {
     let model = Model::start().await;

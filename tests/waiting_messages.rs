@@ -1,5 +1,5 @@
-//! Messages that wait for a model service: its key is refused, its account is empty, or it fails for a while. They
-//! are kept and answered when it works again; the owner is told once, and nobody else sees the service's own words.
+//! Messages that wait for a model service, because its key is refused, its account is empty, or it fails for a while. They
+//! are kept and answered when it works again. The owner is notified once, and nobody else sees the service's own text.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,10 +14,10 @@ use crate::support::invariants::{Journal, Witness, check, wait_settled};
 use crate::support::pty::Terminal;
 use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, until};
 
-/// Text that no caller may read.
+/// Text that no sender may read.
 const RAW: &str = "raw words from 10.1.2.3";
 
-/// Answers all requests with `fault` while the switch is on.
+/// Answers all requests with `fault` while the returned switch is on.
 fn fail_while(model: &Model, fault: Reply) -> Arc<AtomicBool> {
     let is_bad = Arc::new(AtomicBool::new(true));
     let switch = is_bad.clone();
@@ -29,7 +29,7 @@ fn setup(model: &Model) -> Setup {
     Setup::new().model(model).set("providers.scripted.retries", 0).set("memory.enabled", false).hook(Hook::bearer("in"))
 }
 
-/// Returns the contents written into a slot of the outbox.
+/// Returns the contents in one slot of the outbox.
 fn outbox_contents(gateway: &Gateway, slot: &str) -> Vec<String> {
     let rows = Journal::read(&gateway.database()).unwrap().outbox.into_iter().filter(|row| row.slot == slot);
     rows.map(|row| row.body["content"].as_str().unwrap_or_default().to_owned()).collect()
@@ -40,8 +40,8 @@ async fn readyz(gateway: &Gateway) -> (u16, Value) {
     (answer.status().as_u16(), answer.json().await.unwrap())
 }
 
-/// A refused key is tried once, whoever writes; the messages wait, the owner is told once with the cause, `status`,
-/// `doctor` and `/readyz` report it, and all is answered after a reload.
+/// A refused key is tried once, whoever writes. The messages wait, the owner is notified once with the cause, `status`,
+/// `doctor` and `/readyz` report it, and all messages are answered after a reload.
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_wait_while_the_api_key_is_refused_until_a_reload() {
     let (model, sink) = (Model::start().await, Sink::signed().await);
@@ -84,7 +84,7 @@ async fn messages_wait_while_the_api_key_is_refused_until_a_reload() {
     let told = gateway.ask("in", "a", "/status").await;
     assert!(told.contains("The model service scripted refuses its API key"), "{told}");
 
-    // Another process repeats no notice.
+    // A restarted process repeats no notice.
     gateway.restart().await;
     until("it to be asked again", async || (model.count() > 1).then_some(())).await;
     gateway.wait_status(&one, "waiting").await;
@@ -103,7 +103,7 @@ async fn messages_wait_while_the_api_key_is_refused_until_a_reload() {
     check(&gateway.database(), &Witness { accepted: &[one, two], ..Witness::default() });
 }
 
-/// The owner can retry a refused key at once, and another model answers waiting messages.
+/// The owner can retry a refused key at once, and another model can answer waiting messages.
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_messages_are_retried_by_hand_or_answered_by_another_model() {
     let (model, other) = (Model::start().await, Model::start().await);
@@ -136,7 +136,7 @@ async fn waiting_messages_are_retried_by_hand_or_answered_by_another_model() {
     gateway.check_settled(&Witness { accepted: &waiting, ..Witness::default() }).await;
 }
 
-/// A provider fault is cleared as soon as no message waits for it, also if another model answered after a restart.
+/// A provider fault is cleared as soon as no message waits for the provider, even if another model answered after a restart.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_provider_fault_is_cleared_when_no_message_waits_for_it() {
     let (model, other) = (Model::start().await, Model::start().await);
@@ -156,8 +156,8 @@ async fn a_provider_fault_is_cleared_when_no_message_waits_for_it() {
     assert_eq!(readyz(&gateway).await.1["parts"]["services"], json!({}));
 }
 
-/// An empty account, and a broken or busy service, are retried after growing waits, for longer than a turn may take,
-/// and answered when they work again. Senders read nothing of the service's own words.
+/// An empty account and a broken or busy service are retried after growing waits, for longer than a turn may take, and
+/// messages are answered when they work again. Senders see nothing of the service's own text.
 #[tokio::test(flavor = "multi_thread")]
 async fn temporary_provider_faults_are_waited_out_beyond_the_turn_timeout() {
     let quota = json!({"error": {"message": RAW, "type": "insufficient_quota"}}).to_string();
@@ -170,8 +170,7 @@ async fn temporary_provider_faults_are_waited_out_beyond_the_turn_timeout() {
         ("inside", 3, Reply::events([broken.as_str()]), "reports an error"),
         ("quota inside", 3, Reply::events([quota.as_str()]), "reports an error"),
     ];
-    // This many tries take at least 1.5 s: half a second before the second, one before the third, five for an
-    // account.
+    // These attempts take at least 1.5 s: half a second before the second attempt, one second before the third, and five for an account.
     join_all(faults.into_iter().map(async |(name, tries, fault, words)| {
         let model = Model::start().await;
         let is_bad = fail_while(&model, fault);
@@ -194,8 +193,8 @@ async fn temporary_provider_faults_are_waited_out_beyond_the_turn_timeout() {
     .await;
 }
 
-/// A turn that fails because of the request itself says so without the service's words; it can be retried by the id
-/// that `status` shows, continues from its journal, and is not retried with `--all`.
+/// A turn that fails because of the request itself says so without the service's text. The owner can retry it by the id
+/// that `status` shows. It then continues from its journal. `--all` does not retry it.
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_turns_and_dead_letters_are_retried_by_id_all_or_by_outcome() {
     let model = Model::start().await;
@@ -252,7 +251,7 @@ async fn failed_turns_and_dead_letters_are_retried_by_id_all_or_by_outcome() {
     assert_eq!(gateway.run(&["queue", "retry", id]).await.code, Some(1), "it is answered");
 }
 
-/// `daoyou agent -m` beside a gateway exits with 76 and the message's id; the message is answered later.
+/// `daoyou agent -m` with a running gateway exits with 76 and the message's id; the message is answered later.
 #[tokio::test(flavor = "multi_thread")]
 async fn agent_exits_76_when_its_wait_expires() {
     let model = Model::start().await;
@@ -272,7 +271,7 @@ async fn agent_exits_76_when_its_wait_expires() {
     .await;
 }
 
-/// While a message waits the prompt is usable: it shows what is awaited, accepts commands, and another model answers.
+/// While a message waits, the prompt is usable: it shows the awaited message, accepts commands, and another model can answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_chat_prompt_stays_usable_while_a_message_waits() {
     let (model, other) = (Model::start().await, Model::start().await);
@@ -307,7 +306,7 @@ async fn the_chat_prompt_stays_usable_while_a_message_waits() {
     });
 }
 
-/// From the first answer on `/readyz` is 503 until each channel has started, and then 200 permanently.
+/// `/readyz` is 503 from its first answer until each channel has started, and 200 from then on.
 #[tokio::test(flavor = "multi_thread")]
 async fn readyz_is_503_until_every_channel_has_started() {
     let model = Model::start().await;

@@ -1,4 +1,4 @@
-//! The web: what is fetched and searched, what is refused, and what a page may not make the agent do.
+//! The web: what is fetched and searched, what is refused, and which effects a page must not have.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::support::dns::{NameAnswer, program_asking};
 use crate::support::web::{Page, Web};
 use crate::support::{Gateway, Model, Reply, Setup, until};
 
-/// A model that calls the tool that the message names in JSON, and then answers with the result.
+/// Starts a model that calls the tool that the message names in JSON, and then answers with the result.
 async fn caller() -> Model {
     let model = Model::start().await;
     model.script(|asked| match asked.results.last() {
@@ -19,7 +19,7 @@ async fn caller() -> Model {
     model
 }
 
-/// Returns what came of one call for the owner.
+/// Returns the result of one call for the owner.
 async fn call(gateway: &Gateway, tool: &str, arguments: &Value) -> String {
     use crate::support::gateway::Message;
     let text = json!({ "tool": tool, "arguments": arguments }).to_string();
@@ -33,7 +33,7 @@ async fn fetch(gateway: &Gateway, url: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_is_read_as_markdown_page_by_page_and_kept_as_long_as_it_allows() {
+async fn a_page_is_read_as_markdown_in_parts_and_cached_as_long_as_it_allows() {
     let (model, web) = (caller().await, Web::start().await);
     let words = "Ships of that age carried salt, wool and letters. ".repeat(400);
     let article = format!(
@@ -74,7 +74,7 @@ async fn a_page_is_read_as_markdown_page_by_page_and_kept_as_long_as_it_allows()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_inside_is_asked_however_it_is_written() {
+async fn internal_addresses_are_never_fetched_however_they_are_written() {
     let (model, web) = (caller().await, Web::start().await);
     let port = web.port();
     web.put("/", Page::html("<p>inner secret</p>"));
@@ -98,7 +98,7 @@ async fn nothing_inside_is_asked_however_it_is_written() {
         let told = fetch(&gateway, url).await;
         assert!(told.contains("Error: "), "{url}: {told}");
     }
-    // A redirect opens no more than its first address.
+    // The target of a redirect needs the same permission as the first address.
     let open = Gateway::start(Setup::owned_by_boss(&model).set("tools.web.allow_private", vec!["127.0.0.1"])).await;
     web.put("/jump", Page::redirect(&format!("http://127.0.0.2:{port}/")));
     let told = fetch(&open, &web.url("/jump")).await;
@@ -111,7 +111,7 @@ async fn nothing_inside_is_asked_however_it_is_written() {
     assert!(fetch(&listed, &web.url("/")).await.contains("not among tools.web.allow_hosts"));
 }
 
-/// The name server names an allowed address first, and another one when it is asked again.
+/// The name server returns an allowed address first, and another one at the next query.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_server_that_rebinds_gains_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -157,7 +157,7 @@ async fn the_configured_service_is_searched() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kept_page_says_how_old_it_is_and_is_read_anew_on_demand() {
+async fn a_cached_page_tells_its_age_and_is_fetched_again_on_demand() {
     let (model, web) = (caller().await, Web::start().await);
     web.put_each("/news", ["old", "new"].map(|text| Page::html(&format!("<p>{text} news</p>"))).into());
     let gateway = Gateway::start(Setup::owned_by_boss(&model).set("tools.web.allow_private", vec!["127.0.0.1"])).await;
@@ -180,7 +180,7 @@ async fn a_kept_page_says_how_old_it_is_and_is_read_anew_on_demand() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failure_that_may_pass_is_retried() {
+async fn a_temporary_failure_is_retried() {
     let (model, web) = (caller().await, Web::start().await);
     let setup = Setup::owned_by_boss(&model).set("tools.web.allow_private", vec!["127.0.0.1"]);
     let gateway = Gateway::start(setup.set("tools.web.base_url", web.url("").as_str())).await;
@@ -220,7 +220,7 @@ async fn a_failure_that_may_pass_is_retried() {
     assert_eq!((&read["success"], &read["metadata"]["retries"]), (&json!(false), &json!(2)), "{read}");
 }
 
-/// The server starts only after the first try.
+/// The server starts only after the first attempt.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_connection_is_retried() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -268,7 +268,7 @@ async fn a_failure_of_the_name_server_is_retried_and_an_unknown_name_is_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn web_settings_that_cannot_be_are_named() {
+async fn invalid_web_settings_are_named() {
     let model = caller().await;
     for (key, value, part) in [
         ("tools.web.allow_private", toml::Value::from(vec!["10.0.0.0/99"]), "10.0.0.0/8"),
@@ -283,9 +283,9 @@ async fn web_settings_that_cannot_be_are_named() {
     }
 }
 
-/// The page tells the agent to run a command, and to carry what it knows to another host.
+/// The page tells the agent to run a command and to send its knowledge to another host.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_with_orders_makes_the_agent_do_nothing() {
+async fn instructions_in_a_page_make_the_agent_do_nothing() {
     let web = Web::start().await;
     let stolen = web.url("/steal?secret=4711");
     web.put(

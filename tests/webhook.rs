@@ -1,10 +1,10 @@
-//! Messages by webhook, as contract.md fixes them.
+//! Messages by webhook, as contract.md specifies them.
 
 use futures_util::future::join_all;
 use serde_json::json;
 
 use crate::support::gateway::Message;
-use crate::support::invariants::{Witness, check, wait_settled};
+use crate::support::invariants::Witness;
 use crate::support::{Answer, Gate, Gateway, Hook, Model, Reply, Setup, Sink, until};
 
 /// A hundred concurrent copies of a message are one turn, and every caller gets the same answer.
@@ -23,12 +23,11 @@ async fn a_hundred_concurrent_duplicates_are_one_turn() {
     let state = gateway.wait_done("in", first.text("id")).await;
     assert_eq!((state.text("status"), state.text("reply")), ("done", "echo: once"));
     assert_eq!((model.count(), model.refused()), (1, Vec::<String>::new()));
-    wait_settled(&gateway.database()).await;
     let accepted = [first.text("id").to_owned()];
-    check(&gateway.database(), &Witness { accepted: &accepted, ..Witness::default() });
+    gateway.check_settled(&Witness { accepted: &accepted, ..Witness::default() }).await;
 }
 
-/// `?wait` holds for the reply; without one in time it is a 202, and the reply is fetched later.
+/// `?wait` waits for the reply. If the reply is late, the answer is a 202, and the caller fetches the reply later.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reply_is_awaited_or_fetched_later() {
     let model = Model::start().await;
@@ -47,7 +46,7 @@ async fn a_reply_is_awaited_or_fetched_later() {
     assert_eq!(gateway.state("in", "no-such-message").await.status, 404);
 }
 
-/// Replies are signed, sent again under the same id when refused or in doubt, and in order within a chat.
+/// Replies are signed, sent again under the same id after a refusal or an unknown outcome, and in order within a chat.
 #[tokio::test(flavor = "multi_thread")]
 async fn replies_are_signed_and_retried_under_the_same_id() {
     let model = Model::start().await;
@@ -60,7 +59,7 @@ async fn replies_are_signed_and_retried_under_the_same_id() {
     assert_eq!((posts[2].data("in_reply_to"), posts[2].data("content")), (id.as_str(), "echo: ping"));
     assert_eq!((posts[2].data("session"), posts[2].data("chat_id")), ("webhook:in:c1", "c1"));
 
-    // Unreachable, and back: pending replies arrive in order.
+    // The receiver is unreachable and returns: pending replies arrive in order.
     sink.down();
     let mut accepted = vec![id];
     for n in 0..3 {
@@ -97,11 +96,10 @@ async fn unauthenticated_posts_are_refused_before_anything_is_written() {
         let has_error = answered.body["error"]["code"].is_string() && answered.body["error"]["message"].is_string();
         assert_eq!(has_error, status >= 400, "{answered:?}");
     }
-    wait_settled(&gateway.database()).await;
-    assert_eq!(check(&gateway.database(), &Witness::default()).inbox.len(), 1);
+    assert_eq!(gateway.check_settled(&Witness::default()).await.inbox.len(), 1);
 }
 
-/// A slow chat delays nobody else, and its own messages keep their order.
+/// A slow chat delays no other chat, and its own messages keep their order.
 #[tokio::test(flavor = "multi_thread")]
 async fn chats_run_concurrently_and_each_in_order() {
     let model = Model::start().await;

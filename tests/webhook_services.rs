@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::config::SERVICE_SECRET;
 use crate::support::gateway::{HttpAnswer, Message};
-use crate::support::invariants::{Witness, check, wait_settled};
+use crate::support::invariants::{Witness, wait_settled};
 use crate::support::signing::{hex, hmac_sha256};
 use crate::support::sink::Post;
 use crate::support::{Answer, Gateway, Hook, Model, Setup, Sink, signing, until};
@@ -68,8 +68,7 @@ fn event(service: &str) -> String {
     event.to_string()
 }
 
-/// For each kind: valid, tampered, by another key, too old, too early, replayed, and replayed with other unsigned
-/// content.
+/// For each kind of signature: valid, tampered, by another key, too old, too early, replayed, and replayed with different unsigned parts.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_kind_of_signature_covers_body_time_and_id() {
     let model = Model::start().await;
@@ -106,7 +105,7 @@ async fn each_kind_of_signature_covers_body_time_and_id() {
         assert!(first.text("reply").starts_with(reply), "{first:?}");
         accepted.push(first.text("id").to_owned());
 
-        // Again, at another time, and with unsigned headers.
+        // Repeated at another time, and with unsigned headers.
         let mut spelled = signed(kind, &body, time + 1);
         for (name, value) in &mut spelled {
             if *name == "x-github-delivery" {
@@ -128,7 +127,7 @@ async fn each_kind_of_signature_covers_body_time_and_id() {
     gateway.check_settled(&Witness { accepted: &accepted, ..Witness::default() }).await;
 }
 
-/// What services send besides events is answered without a turn; forms and the native body are understood.
+/// Service requests that are not events are answered without a turn. Forms and the native body are understood.
 #[tokio::test(flavor = "multi_thread")]
 async fn service_handshakes_and_forms_are_answered_as_expected() {
     let model = Model::start().await;
@@ -170,7 +169,7 @@ async fn service_handshakes_and_forms_are_answered_as_expected() {
     assert_eq!((told.text("reply"), told.text("session")), ("echo: plain words", "webhook:github:c"));
 }
 
-/// Each hook has its templates, session, prompt and model; requests decide none of them.
+/// Each hook has its own templates, session, prompt and model; requests decide none of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_hook_has_its_own_templates_session_prompt_and_model() {
     let (usual, other) = (Model::start().await, Model::start().await);
@@ -207,7 +206,7 @@ async fn each_hook_has_its_own_templates_session_prompt_and_model() {
     assert_eq!((told.status, told.text("session")), (200, "webhook:alerts:ops"), "{told:?}");
     gateway.ask("plain", "c", "hello").await;
 
-    // The hook's prompt is in the message, not in the system prompt, which is the same for all.
+    // The hook's prompt is in the message and not in the system prompt, which is the same for all hooks.
     let (strong, plain) = (&other.requests()[0], usual.requests());
     let text = |request: &Value, at: usize| request["messages"][at]["content"].as_str().unwrap().to_owned();
     assert_eq!(strong["model"], "strong");
@@ -229,7 +228,7 @@ async fn each_hook_has_its_own_templates_session_prompt_and_model() {
     assert_eq!((missing.status, words), (422, "channels.webhook.alerts.content: `headers.x_host` is missing"));
 }
 
-/// A body that is no message gives one clear error, whoever sends it, and the gateway continues.
+/// A body that is not a message gives one clear error, whoever sends it, and the gateway continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_bodies_are_refused_with_the_position_of_the_error() {
     let hook = Hook::bearer("in").set("max_body", "1KB").set("rate_limit", "20/h");
@@ -264,15 +263,14 @@ async fn invalid_bodies_are_refused_with_the_position_of_the_error() {
         let kind = ["text/plain", "application/x-www-form-urlencoded", "nonsense"][n % 3];
         statuses.push(post(&gateway, "in", &headers(kind), format!(r#"{{"content":"/help","id":"{n}"}}"#)).await);
     }
-    // Six of the twenty went to what was authenticated and refused for its body, not for its length.
+    // Six of the twenty requests in the quota were used by authenticated requests with wrong bodies; oversized ones do not count.
     assert!(statuses[..14].iter().all(|told| told.status == 202), "{statuses:?}");
     assert!(statuses[14..].iter().all(|told| told.status == 429 && told.retry_after.is_some()), "{statuses:?}");
-    wait_settled(&gateway.database()).await;
-    assert_eq!(check(&gateway.database(), &Witness::default()).inbox.len(), 15);
+    assert_eq!(gateway.check_settled(&Witness::default()).await.inbox.len(), 15);
 }
 
-/// An unreachable callback: each chat in its order, each message under one id, then dead letters that are reported to
-/// the owner once and can be retried.
+/// An unreachable callback: each chat stays in order and each message has one id. Then the messages become dead letters,
+/// which are reported to the owner once and can be retried.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unreachable_callback_ends_in_dead_letters_that_can_be_retried() {
     let (sink, owner) = (Sink::signed().await, Sink::start(None).await);
@@ -316,7 +314,7 @@ async fn an_unreachable_callback_ends_in_dead_letters_that_can_be_retried() {
     assert_eq!(owner.posts().len(), 1, "told once");
 }
 
-/// Unusable settings stop the start, with the line to correct.
+/// Unusable settings prevent the start; the error names the line to correct.
 #[tokio::test(flavor = "multi_thread")]
 async fn unusable_hook_settings_are_configuration_errors() {
     let hook = || Hook::bearer("in");

@@ -1,4 +1,4 @@
-//! Workflows: agents whose steps are written down. Each step runs once, whatever happens to the process meanwhile.
+//! Workflows: agents with written steps. Each step runs once, even if the process crashes.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::support::model::ModelRequest;
 use crate::support::requirements::bubblewrap_is_missing;
 use crate::support::{Gateway, Model, Reply, Setup, until};
 
-/// All messages are answered by `flow`, whose steps are in `flow.yaml` beside the configuration.
+/// Returns a setup in which `flow` answers all messages; its steps are in `flow.yaml` next to the configuration.
 fn setup(model: &Model) -> Setup {
     let mut route = toml::Table::new();
     route.insert("agent".to_owned(), "flow".into());
@@ -20,7 +20,7 @@ fn setup(model: &Model) -> Setup {
         .set("routes", toml::Value::Array(vec![route.into()]))
 }
 
-/// Returns a gateway with these steps that does not run yet.
+/// Returns a stopped gateway with these steps.
 fn with_flow(setup: Setup, flow: &str) -> Gateway {
     let gateway = Gateway::new(setup);
     std::fs::create_dir_all(gateway.home()).unwrap();
@@ -67,7 +67,7 @@ output: '{{ steps.translation.output }}, {{ steps.warning.status }}, {{ steps.sa
     let answer = gateway.ask("in", "c", r#"{"file": "a.txt"}"#).await;
     assert!(answer.starts_with("bonjour, skipped, done, ") && answer.contains("nowhere.txt"), "{answer}");
     assert_eq!(std::fs::read_to_string(gateway.workspace().join("out.txt")).unwrap(), "bonjour");
-    // No model was asked but that of the step, with the agent's own prompt and tools.
+    // Only the model of the step was called, with the agent's own prompt and tools.
     let requests = model.requests();
     assert_eq!(requests.len(), 1, "{requests:?}");
     let asked = ModelRequest::new(0, &requests[0]);
@@ -86,7 +86,7 @@ output: '{{ steps.translation.output }}, {{ steps.warning.status }}, {{ steps.sa
     gateway.check_settled(&Witness::default()).await;
 }
 
-/// The first attempt fails, the second one succeeds; a step that fails each time stops the workflow with its reason.
+/// The first attempt fails and the second succeeds. A step that fails each time stops the workflow with its reason.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_step_that_fails_is_repeated_and_then_stops_the_workflow() {
     if bubblewrap_is_missing() {
@@ -119,7 +119,7 @@ output: '{{{{ input }}}} is {{{{ steps.after.status }}}}'
     assert_eq!(model.requests().len(), 0);
 }
 
-/// Killed at each point between the steps: the turn goes on behind the last finished one, and nothing runs twice.
+/// Killed at each point between the steps, the turn continues after the last finished step, and nothing runs twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_step_runs_twice_at_any_crash_point() {
     if bubblewrap_is_missing() {
@@ -165,7 +165,7 @@ output: '{{ steps.asked.output }} and {{ steps.last.status }}'
         let answer = gateway.wait_done("in", again.text("id")).await.text("reply").to_owned();
         let counts = ["first.txt", "last.txt"].map(|name| lines(&gateway.workspace().join(name)));
         match point {
-            // Whether it took effect is unknown, so it is not repeated in spite of its retries.
+            // The outcome is unknown, so the call is not repeated despite its retries.
             "tool_started=exec" | "tool_finished=exec" => {
                 assert!(answer.starts_with("Workflow: step first failed: interrupted: "), "{point}: {answer}");
                 assert_eq!(counts, [usize::from(point == "tool_finished=exec"), 0], "{point}");
@@ -209,7 +209,7 @@ output: '{{ steps.run.status }}'
     }
 }
 
-/// A workflow that was changed while a turn waited is not followed with the results of the other one.
+/// If a workflow changes while a turn waits, the turn does not continue with results of the old workflow.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_changed_workflow_ends_the_turns_of_the_old_one() {
     let model = Model::start().await;
@@ -253,7 +253,7 @@ async fn a_broken_workflow_is_one_clear_error() {
         gateway.spawn();
         assert_eq!(gateway.wait_exit().await.code(), Some(78), "{flow}");
     }
-    // A profile of the workspace is rejected alone.
+    // Only the broken profile of the workspace is rejected.
     let mut gateway = Gateway::new(Setup::scripted(&model));
     for (name, flow) in
         [("good", "steps: [{id: a, tool: list_dir, arguments: {path: .}}]"), ("bad", "steps:\n  - id: a\n")]
@@ -274,8 +274,8 @@ async fn a_broken_workflow_is_one_clear_error() {
     assert_eq!(model.requests().len(), 0);
 }
 
-/// What a step gives goes whole to the next one, however little of it the message asks for; a step without output gives an empty one.
-/// A workflow that failed would stop at the same step again, so it is not retried.
+/// The output of a step goes completely to the next step, however little of it the message uses. A step without output
+/// gives an empty text. A failed workflow would stop at the same step again, so it is not retried.
 #[tokio::test(flavor = "multi_thread")]
 async fn outputs_go_whole_to_the_next_step_and_a_failure_stays() {
     let model = Model::start().await;

@@ -1,4 +1,4 @@
-//! Scheduled jobs: how late many due jobs are taken, and what many idle jobs cost.
+//! Measures scheduled jobs: the lateness of many due jobs, and the cost of many idle jobs.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::{Bench, Bencher};
 /// How long the idle gateway is observed.
 const WATCHED: Duration = Duration::from_secs(10);
 
-/// Measures lateness and idle cost with as many jobs as `size` says.
+/// Measures lateness and idle cost with the number of jobs that `size` gives.
 pub async fn cron(bencher: &mut Bencher) {
     for _ in 0..bencher.size.runs {
         lateness(bencher).await;
@@ -23,7 +23,7 @@ pub async fn cron(bencher: &mut Bencher) {
     }
 }
 
-/// Creates a stopped gateway with `jobs` jobs; `due` gives the due time of the n-th.
+/// Creates a stopped gateway with `jobs` jobs. `due` returns the due time of the n-th job.
 async fn with_jobs(jobs: usize, due: impl Fn(usize) -> Timestamp) -> Bench {
     let mut bench = Bench::start(Duration::ZERO, |setup| setup.set("cron.max_jobs", 1_000_000)).await;
     bench.gateway.stop().await;
@@ -31,8 +31,8 @@ async fn with_jobs(jobs: usize, due: impl Fn(usize) -> Timestamp) -> Bench {
     bench
 }
 
-/// Measures the delay from due time to taken slot, as the store records it. Jobs are spread evenly over a minute (a
-/// tenth of it with `--quick`), each a message to one of a hundred chats.
+/// Measures the delay between due time and start, as the store records it. The jobs are spread evenly over a minute (over a
+/// tenth of it with `--quick`); each is a message to one of a hundred chats.
 async fn lateness(bencher: &mut Bencher) {
     let jobs = bencher.size.jobs;
     let span = Duration::from_millis(u64::try_from(jobs * 6).unwrap_or(u64::MAX));
@@ -63,7 +63,7 @@ async fn idle(bencher: &mut Bencher) {
     let later = Timestamp::now() + Duration::from_secs(3_600);
     let mut bench = with_jobs(jobs, |n| later + Duration::from_millis(u64::try_from(n).unwrap_or(0))).await;
     bench.gateway.up().await;
-    // Work of the startup does not count as idling.
+    // The work after the start is not idle cost.
     tokio::time::sleep(Duration::from_secs(3)).await;
     let before = cpu_time(bench.gateway.pid());
     tokio::time::sleep(WATCHED).await;
@@ -88,7 +88,7 @@ fn fill(database: &Path, jobs: usize, due: impl Fn(usize) -> Timestamp) -> rusql
         let sql = "INSERT INTO jobs (id, name, body, next_at, created_at, updated_at) VALUES (?1, ?1, ?2, ?3, 0, 0)";
         let mut insert = store.prepare(sql)?;
         for n in 0..jobs {
-            // Whole milliseconds, as the store keeps them.
+            // The store keeps whole milliseconds.
             let at = Timestamp::from_millisecond(due(n).as_millisecond()).unwrap_or_default();
             let chat = format!("cron-{}", n % 100);
             let body = json!({

@@ -1,4 +1,4 @@
-//! Fills a store with history: sessions with many messages, as if they had taken place.
+//! Fills a store with history: sessions with many messages, as a real use would leave them.
 
 use std::path::Path;
 
@@ -10,20 +10,18 @@ use uuid::Uuid;
 
 use super::talk::Talk;
 
-/// 2026-01-01 in UTC milliseconds, the time of the first message; each further message is one second later.
+/// The time of the first message in milliseconds: 2026-01-01 UTC. Each further message is one second later.
 const BEGIN: i64 = 1_767_225_600_000;
 
-/// Newest messages of a session that no summary covers.
+/// The number of a session's newest messages that no summary covers.
 const UNTOLD: usize = 30;
 
-/// Writes `sessions` sessions of `each` messages into the store at `database`, which a gateway has created and left.
-/// Session `n` is that of chat `past-n` on the webhook `in`. Two messages, an inbox row and an outbox row form one
-/// turn.
+/// Writes `sessions` sessions of `each` messages into the store at `database`, which a stopped gateway has created. Session
+/// `n` belongs to the chat `past-n` on the webhook `in`. Two messages, an inbox row and an outbox row form one turn.
 ///
-/// All but the newest messages are summarised and in the word index, so that no background work remains while turns
-/// are measured.
+/// All but the newest messages are summarised and indexed, so that no background work remains while turns are measured.
 ///
-/// This function knows the tables of the store and changes with them.
+/// This function depends on the store's tables and must change with them.
 pub fn fill(database: &Path, sessions: usize, each: usize) -> Result<(), StoreError> {
     let store = Connection::open(database)?;
     store.execute_batch("PRAGMA synchronous = OFF; BEGIN")?;

@@ -1,4 +1,4 @@
-//! One owner who keeps talking: what a turn costs, and what the gateway holds, as messages accumulate.
+//! Measures how the cost of a turn and the size of the gateway's data grow as one owner's messages accumulate.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,15 +15,15 @@ use super::talk::{Talk, VOCABULARY, WORDS};
 
 const CONVERSATIONS: usize = 200;
 const IN_FLIGHT: usize = 20;
-/// The first checkpoint; each further one is at this many times the count.
+/// The message count of the first checkpoint; each further checkpoint multiplies the count by this number.
 const FIRST: usize = 1_000;
 const STEP: usize = 6;
-/// The most turns before a checkpoint from which its figures are taken.
+/// The maximum number of turns before a checkpoint that its figures cover.
 const WINDOW: usize = 3_000;
-/// A gateway without any callback for this long has stopped.
+/// The time without a callback after which the gateway counts as stopped.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// What memory attached to messages, as the model server sees it.
+/// The text that memory attached to messages, as the model server sees it.
 #[derive(Default)]
 struct Attached {
     messages: AtomicUsize,
@@ -39,7 +39,7 @@ impl Attached {
     }
 }
 
-/// Prints a section of Markdown with a line for each checkpoint up to `messages`.
+/// Prints a Markdown section with a line for each checkpoint up to `messages`.
 #[expect(clippy::print_stdout, reason = "the bench's output")]
 pub async fn growth(messages: usize) {
     let bench = Bench::start(Duration::ZERO, as_owner).await;
@@ -90,14 +90,14 @@ fn as_owner(setup: Setup) -> Setup {
     setup.set("owner.identities", vec!["webhook:in:me"]).set("memory.model", "offline/offline")
 }
 
-/// Returns the bytes of the database including its WAL.
+/// Returns the size of the database in bytes, including its WAL.
 fn stored(bench: &Bench) -> u64 {
     let pages = rusqlite::Connection::open(bench.gateway.database())
         .and_then(|store| store.query_row("PRAGMA page_count", [], |row| row.get::<_, u64>(0)));
     pages.expect("the store can be read") * 4_096
 }
 
-/// Offers message after message, with a fixed number unanswered at any time.
+/// Sends messages with a fixed number unanswered at any time.
 struct Offered {
     client: Arc<Client>,
     replies: tokio::sync::watch::Receiver<usize>,
@@ -117,7 +117,7 @@ impl Offered {
         }
     }
 
-    /// Returns when `messages` messages are answered.
+    /// Returns when the gateway has answered `messages` messages.
     async fn up_to(&mut self, bench: &Bench, messages: usize) {
         while self.next < messages {
             self.answered(bench, (self.next + 1).saturating_sub(IN_FLIGHT)).await;
@@ -128,7 +128,7 @@ impl Offered {
                 n % CONVERSATIONS
             );
             self.posts.spawn(async move {
-                // The connection may have been closed meanwhile; the gateway accepts the same id once.
+                // The connection may have been closed since; the gateway accepts the same id only once.
                 match client.post(&body).await {
                     0 => client.post(&body).await,
                     status => status,

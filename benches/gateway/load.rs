@@ -1,4 +1,4 @@
-//! The load driver: sends messages at a rate or with a number in flight, and records when each reply arrived.
+//! The load driver: sends messages at a fixed rate or with a fixed number in flight, and records when each reply arrives.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use crate::support::processes::resident_bytes;
 use crate::support::{Gateway, Sink};
 
-/// How long the driver waits for the last reply before it counts missing replies as lost.
+/// How long the driver waits for the last reply before missing replies count as lost.
 const LAST_REPLY: Duration = Duration::from_secs(30);
 
 /// The result of one run.
@@ -22,17 +22,16 @@ pub struct Measured {
     pub refused: usize,
     pub lost: usize,
     pub duplicate: usize,
-    /// From the first post to the last reply.
+    /// The time between the first post and the last reply.
     pub wall: Duration,
-    /// From the time at which a message was due to be posted until its callback was read, less the model's time;
-    /// sorted.
+    /// The times between the due time of a message and the arrival of its callback, without the model's time; sorted.
     pub overheads: Vec<Duration>,
-    /// CPU time of the daemon, all threads.
+    /// The CPU time of the daemon, for all threads.
     pub cpu: Duration,
 }
 
 impl Measured {
-    /// Returns the overhead that `percent` of the turns stay within.
+    /// Returns the overhead that `percent` of the turns do not exceed.
     pub fn percentile(&self, percent: usize) -> Duration {
         let last = self.overheads.len().saturating_sub(1);
         self.overheads.get((self.overheads.len() * percent / 100).min(last)).copied().unwrap_or_default()
@@ -47,12 +46,12 @@ impl Measured {
     }
 }
 
-/// How messages are offered.
+/// The pattern in which messages are sent.
 #[derive(Clone, Copy)]
 pub enum Offer {
     /// A fixed number of unanswered messages.
     InFlight(usize),
-    /// A fixed number a second, whether or not earlier messages are answered.
+    /// A fixed number per second, whether or not earlier messages are answered.
     Rate(usize),
 }
 
@@ -61,15 +60,15 @@ pub struct Load<'a> {
     pub gateway: &'a Gateway,
     pub sink: &'a Sink,
     pub model_latency: Duration,
-    /// The `chat_id` of message `n` of `sessions`.
+    /// Returns the `chat_id` of message `n` of `sessions`.
     pub chat: &'a dyn Fn(usize) -> String,
 }
 
-/// Numbers every message of this process, so that replies of different runs differ.
+/// Numbers all messages of this process, so that replies of different runs differ.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 impl Load<'_> {
-    /// Offers `turns` messages over `sessions` chats, and waits for the replies.
+    /// Sends `turns` messages to `sessions` chats and waits for the replies.
     pub async fn run(&self, turns: usize, sessions: usize, offer: Offer) -> Measured {
         let base = NEXT.fetch_add(turns, Ordering::SeqCst);
         let posts_before = self.sink.posts().len();
@@ -83,7 +82,7 @@ impl Load<'_> {
         for i in 0..turns {
             match offer {
                 Offer::InFlight(n) => {
-                    // A message is answered when its callback is there, not when it is accepted.
+                    // A message is answered when its callback arrives, not when the message is accepted.
                     let answered = posts_before + (i + 1).saturating_sub(n);
                     if !room(&mut replies, answered, &refused).await {
                         break;
@@ -113,9 +112,10 @@ impl Load<'_> {
         let complete = tokio::time::timeout(LAST_REPLY, all).await.is_ok();
         let wall = begun.elapsed();
         let cpu = cpu_time(self.gateway.pid()).saturating_sub(cpu_before);
-        assert!(resident_bytes(self.gateway.pid()) > 0, "the gateway has died under the load");
+        // Panics if the gateway has died under the load.
+        resident_bytes(self.gateway.pid());
         if complete {
-            // A duplicate would arrive later; this is the only place that waits for nothing to happen.
+            // A duplicate would arrive later. This is the only place that waits for nothing to happen.
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         self.reckon(
@@ -155,11 +155,11 @@ impl Load<'_> {
     }
 }
 
-/// Waits until all but `refused` of `answered` callbacks have come; returns false if they do not.
+/// Waits until `answered` callbacks have arrived, not counting `refused` messages. Returns false if they do not arrive.
 async fn room(replies: &mut watch::Receiver<usize>, answered: usize, refused: &AtomicUsize) -> bool {
     let begun = Instant::now();
     while begun.elapsed() < LAST_REPLY {
-        // Checked again every second: a message may be refused meanwhile and then has no callback.
+        // Checked every second, because a message may be refused meanwhile, and then has no callback.
         let wanted = answered.saturating_sub(refused.load(Ordering::SeqCst));
         let seen = replies.wait_for(|count| *count >= wanted);
         if tokio::time::timeout(Duration::from_secs(1), seen).await.is_ok() {
@@ -171,7 +171,7 @@ async fn room(replies: &mut watch::Receiver<usize>, answered: usize, refused: &A
 
 /// Returns the CPU time of all threads of a process.
 pub fn cpu_time(pid: u32) -> Duration {
-    // In nanoseconds, by thread; `/proc/PID/stat` counts ticks of 10 ms, too coarse for a few short turns.
+    // In nanoseconds, by thread. `/proc/PID/stat` counts ticks of 10 ms, which is too coarse for a few short turns.
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let spent = threads.filter_map(|thread| {
         let schedstat = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
@@ -180,7 +180,7 @@ pub fn cpu_time(pid: u32) -> Duration {
     Duration::from_nanos(spent.sum())
 }
 
-/// A minimal HTTP client, so that the driver leaves the processor to what it measures.
+/// A minimal HTTP client, so that the driver leaves the processor to the measured program.
 pub struct Client {
     address: String,
     idle: Mutex<Vec<TcpStream>>,
@@ -191,7 +191,7 @@ impl Client {
         Self { address, idle: Mutex::default() }
     }
 
-    /// Posts a message as JSON; returns the status.
+    /// Posts a message as JSON and returns the status.
     pub async fn post(&self, body: &str) -> u16 {
         let request = format!(
             "POST /webhook/in HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer a-bearer-secret\r\n\

@@ -1,9 +1,14 @@
-//! Measures the release build from outside: webhook in, callback out. `cargo xtask bench` prints the table and writes
-//! `docs/benchmarks.md`. With `--quick` there are few turns and one run, the numbers are rough, and nothing is
-//! written. `--only PART` measures one part, `--set KEY=VALUE` measures with a configuration key set; both write nothing. `--against PROGRAM
-//! --against-name NAME` also measures starts, idling and speeds of another build, alternating between the two.
-//! `--growth MESSAGES` lets one owner send that many messages and prints a section of its own, `--tools` measures the tools,
-//! `--skills [--folder DIR]` skills and MCP servers, `--page` the page and streams of events.
+//! Measures the release build from outside: messages enter by webhook and replies leave by callback. `cargo xtask bench`
+//! prints the table and writes `docs/benchmarks.md`.
+//!
+//! - `--quick`: few turns and one run, so the numbers are rough; writes nothing.
+//! - `--only PART`: measures one part; writes nothing.
+//! - `--set KEY=VALUE`: measures with this configuration value; writes nothing.
+//! - `--against PROGRAM --against-name NAME`: also measures starts, idling and speeds of another build, alternating between both.
+//! - `--growth MESSAGES`: one owner sends that many messages; prints a separate section.
+//! - `--tools`: measures the tools.
+//! - `--skills [--folder DIR]`: measures skills and MCP servers.
+//! - `--page`: measures the page and streams of events.
 
 #[expect(clippy::allow_attributes, reason = "the stories use the rest")]
 #[allow(dead_code, unused_imports, clippy::print_stdout, reason = "a tool box: the bench uses a part of it")]
@@ -34,7 +39,7 @@ use support::processes::resident_bytes;
 use support::{Gateway, Hook, Model, Reply, Setup, Sink, until};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
-/// The amount of work in each part.
+/// The amount of work for each part.
 struct Size {
     quick: bool,
     runs: usize,
@@ -45,7 +50,7 @@ struct Size {
     stored_messages: usize,
     traced: usize,
     sessions: usize,
-    /// Messages of a session, the fewest first.
+    /// The numbers of messages of a session, in ascending order.
     histories: &'static [usize],
     jobs: usize,
 }
@@ -83,7 +88,7 @@ impl Size {
     }
 }
 
-/// A gateway with its model and its callback sink.
+/// A running gateway with its model and its callback receiver.
 struct Bench {
     gateway: Gateway,
     model: Model,
@@ -123,10 +128,10 @@ impl Bench {
     }
 }
 
-/// What is measured, how much of it, and the results.
+/// The programs to measure, the amount of work, and the results.
 struct Bencher {
     size: Size,
-    /// The program of `--against`.
+    /// The program given by `--against`.
     before: Option<PathBuf>,
     report: Report,
     faults: Faults,
@@ -139,13 +144,13 @@ impl Bencher {
         [(Program::This, None)].into_iter().chain(before).collect()
     }
 
-    /// Adds a row for this program.
+    /// Adds a row for `self.program`.
     fn add(&mut self, what: impl Into<String>, figures: Vec<Figure>, goal: &'static str) {
         self.report.add(Program::This, what, figures, goal);
     }
 
     fn add_speed(&mut self, program: Program, what: impl Into<String>, measured: &Measured, goal: &'static str) {
-        // Faults of the other program are not ours.
+        // Faults of the other program do not count.
         if program == Program::This {
             self.faults.count(measured);
         }
@@ -214,7 +219,7 @@ async fn main() {
     finish(bencher, only.is_none());
 }
 
-/// Prints the table, and writes the page if everything was measured with default settings.
+/// Prints the table. Writes the page if everything was measured with default settings.
 #[expect(clippy::print_stdout, reason = "the bench's output")]
 fn finish(mut bencher: Bencher, is_all: bool) {
     let Faults { refused, lost, duplicate } = bencher.faults;
@@ -242,7 +247,7 @@ fn arguments(name: &'static str) -> impl Iterator<Item = String> {
     std::env::args().zip(std::env::args().skip(1)).filter(move |(before, _)| before == name).map(|(_, value)| value)
 }
 
-/// Returns the configuration that `--set KEY=VALUE` (the value in TOML) sets in every gateway.
+/// Returns the configuration values that `--set KEY=VALUE` (the value in TOML) sets in every gateway.
 fn settings() -> impl Iterator<Item = (String, toml::Value)> {
     arguments("--set").map(|setting| {
         let (key, value) = setting.split_once('=').expect("--set takes KEY=VALUE");
@@ -250,7 +255,7 @@ fn settings() -> impl Iterator<Item = (String, toml::Value)> {
     })
 }
 
-/// Events that must not happen, over all runs.
+/// Counts of events that must not happen, over all runs.
 #[derive(Clone, Copy, Default)]
 struct Faults {
     refused: usize,
@@ -279,7 +284,7 @@ async fn start_time(bench: &mut Bench, times: usize) -> Duration {
     taken[taken.len() / 2]
 }
 
-/// Measures start to ready with an empty store and a full one, and idle memory.
+/// Measures the time from start to ready with an empty store and a full one, and the idle memory.
 async fn starts(bencher: &mut Bencher) {
     let (times, stored) = (bencher.size.starts, bencher.size.stored_messages);
     let mut benches = Vec::new();
@@ -347,8 +352,8 @@ async fn speeds(bencher: &mut Bencher, latency: Duration) {
     }
 }
 
-/// Measures the cost of a turn with few sessions and with many. All have the same history: longer than the window,
-/// and indexed. No session gets enough turns to be summarised.
+/// Measures the cost of a turn with few sessions and with many. All sessions have the same history, which is longer than
+/// the window and indexed. No session gets enough turns to be summarised.
 async fn sessions(bencher: &mut Bencher) {
     const FEW: usize = 100;
     const PAST: usize = 60;
@@ -360,7 +365,7 @@ async fn sessions(bencher: &mut Bencher) {
             bench.gateway.stop().await;
             fill::fill(&bench.gateway.database(), sessions, PAST).expect("the store can be filled");
             bench.gateway.up().await;
-            // One-time work after a start is not the cost of a turn.
+            // One-time work after a start is not part of the cost of a turn.
             bench.run(FEW, FEW, Offer::InFlight(10)).await;
             let used = sessions.min(TURNS);
             let measured = bench.run_in(TURNS, used, Offer::InFlight(10), |n| format!("past-{n}")).await;
@@ -389,7 +394,7 @@ async fn history(bencher: &mut Bencher) {
         let mut costs = Vec::new();
         for (messages, bench) in &mut benches {
             bench.gateway.up().await;
-            // What is read for the first time after a start is not the cost of a turn.
+            // The first reads after a start are not part of the cost of a turn.
             bench.run_in(turns / 5, SESSIONS, Offer::InFlight(4), |n| format!("past-{n}")).await;
             let measured = bench.run_in(turns, SESSIONS, Offer::InFlight(4), |n| format!("past-{n}")).await;
             costs.push(measured.cpu_ms_a_turn());
@@ -402,7 +407,7 @@ async fn history(bencher: &mut Bencher) {
     }
 }
 
-/// Measures turns of other sessions while a session's command runs for five minutes, and without it.
+/// Measures turns of other sessions, with and without a session's command that runs for five minutes.
 async fn isolation(bencher: &mut Bencher) {
     let turns = bencher.size.in_flight / 5;
     for _ in 0..bencher.size.runs {
@@ -439,7 +444,7 @@ async fn fsyncs(bencher: &mut Bencher) {
 async fn counted(bench: &Bench, turns: usize, in_flight: usize) -> Option<usize> {
     let pid = bench.gateway.pid().to_string();
     let mut strace = tokio::process::Command::new("strace");
-    // One line for each call; seccomp-bpf cannot be used on a running process.
+    // One line for each call. seccomp-bpf cannot be used on a running process.
     strace.args(["-f", "-e", "trace=fdatasync,fsync", "-p", &pid]);
     strace.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
     let mut child = strace.spawn().ok()?;
@@ -451,14 +456,14 @@ async fn counted(bench: &Bench, turns: usize, in_flight: usize) -> Option<usize>
     let (seen, mut count) = tokio::sync::watch::channel(0_usize);
     let reader = tokio::spawn(async move {
         while let Ok(Some(line)) = lines.next_line().await {
-            // A call that another thread's line interrupts is written in two parts; the first counts.
+            // strace splits a call into two parts if another thread's line interrupts it; only the first part counts.
             if line.contains("sync(") {
                 seen.send_modify(|count| *count += 1);
             }
         }
     });
     bench.run(turns, in_flight, Offer::InFlight(in_flight)).await;
-    // The last lines may still be in the pipe: strace writes the end of each call before the thread continues.
+    // The last lines may still be in the pipe, because strace writes the end of each call before the thread continues.
     let mut last = *count.borrow_and_update();
     until("strace to fall silent", async || {
         tokio::time::sleep(Duration::from_millis(100)).await;

@@ -1,4 +1,5 @@
-//! MCP servers: what configured ones add to a start, what a call costs beside a bare client, and the memory of idle connections.
+//! Measures MCP servers: what configured servers add to a start, what a call costs compared with a bare client, and the
+//! memory of idle connections.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -84,7 +85,7 @@ async fn call_time(gateway: &Gateway, tool: &str, arguments: impl Fn(usize) -> s
         let text = answer.text().await.expect("an answer of the gateway");
         let taken = begun.elapsed();
         assert!(status.is_success() && text.contains("\"success\":true"), "{status}: {text}");
-        // The first one starts the server.
+        // The first call starts the server.
         if at > 0 {
             times.push(taken);
         }

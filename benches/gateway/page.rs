@@ -1,4 +1,4 @@
-//! The page: its weight and how soon it can be used, what open pages cost the turns, and 500 streams of events.
+//! Measures the page: its size, the time until it can be used, what open pages cost the turns, and 500 streams of events.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,11 +18,11 @@ use super::support::Gateway;
 use super::support::gateway::Message;
 use super::support::processes::resident_bytes;
 
-/// Browsers that are open under load; each has one stream for all its tabs.
+/// The number of open browsers under load. Each has one stream for all its tabs.
 const BROWSERS: usize = 3;
 const STREAMS: usize = 500;
 const ALONE: usize = 100;
-/// How long an event may take to come.
+/// How long an event may take to arrive.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Prints a section of Markdown.
@@ -42,7 +42,7 @@ pub async fn page() {
     many_streams(&bench).await;
 }
 
-/// Measures many streams that all follow turns which run alone.
+/// Measures many streams that all follow turns which run one at a time.
 #[expect(clippy::print_stdout, reason = "the bench's output")]
 async fn many_streams(bench: &Bench) {
     println!("\n| what | 1 stream | {STREAMS} streams |\n|---|---|---|");
@@ -69,16 +69,16 @@ async fn many_streams(bench: &Bench) {
     }
 }
 
-/// Streams of `/api/events`, read until they are dropped.
+/// The streams of `/api/events`, which are read until they are dropped.
 struct EventStreams {
-    /// When the end of a turn came, by stream.
+    /// The times at which ends of turns arrived, by stream.
     ends: Arc<Mutex<Vec<Vec<Instant>>>>,
     seen: watch::Receiver<u64>,
     _readers: JoinSet<()>,
 }
 
 impl EventStreams {
-    /// Opens streams; each has been greeted when this returns.
+    /// Opens streams. On return, each stream has received its greeting.
     async fn open(gateway: &Gateway, count: usize) -> Self {
         let ends = Arc::new(Mutex::new(vec![Vec::new(); count]));
         let (sender, seen) = watch::channel(0);
@@ -109,7 +109,7 @@ impl EventStreams {
         Self { ends, seen, _readers: readers }
     }
 
-    /// Waits until each stream has seen this many ends, and returns when they saw the last.
+    /// Waits until each stream has received this many ends, and returns when each received the last one.
     async fn ends(&mut self, count: usize) -> Vec<Instant> {
         let streams = self.ends.lock().len();
         let wanted = (streams * count) as u64;
@@ -119,7 +119,7 @@ impl EventStreams {
     }
 }
 
-/// Measures the page in Chromium; returns rows, or why it cannot be measured.
+/// Measures the page in Chromium. Returns rows, or the reason why it cannot be measured.
 fn in_browser(gateway: &Gateway) -> Result<String, String> {
     let npm = Command::new("npm").args(["root", "--global"]).output().map_err(|error| format!("npm: {error}"))?;
     let packages = PathBuf::from(String::from_utf8_lossy(&npm.stdout).trim());

@@ -1,4 +1,4 @@
-//! The table: on the screen, and with the machine's data in `docs/benchmarks.md`.
+//! Prints the table, and writes it with the machine's data to `docs/benchmarks.md`.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -14,7 +14,7 @@ pub enum Unit {
     Times,
     Percent,
     Count,
-    /// A count of what must not happen; shown only if it is not zero.
+    /// The count of events that must not happen; shown only if it is not zero.
     Fault,
 }
 
@@ -43,7 +43,7 @@ impl Unit {
 /// One number of a row.
 #[derive(Clone, Copy)]
 pub struct Figure {
-    /// Empty for the only figure of a row.
+    /// The name of the figure; empty for the only figure of a row.
     pub name: &'static str,
     pub value: f64,
     pub unit: Unit,
@@ -63,15 +63,15 @@ impl Figure {
     }
 }
 
-/// The measured programs.
+/// A measured program.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Program {
     This,
-    /// The program of `--against`.
+    /// The program given by `--against`.
     Before,
 }
 
-/// A row of the table: its figures of each run.
+/// A row of the table with its figures of each run.
 struct Row {
     what: String,
     this: Vec<Vec<Figure>>,
@@ -79,17 +79,17 @@ struct Row {
     goal: &'static str,
 }
 
-/// What limits the numbers, found by profiling.
+/// The limits behind the numbers, found by profiling.
 const FINDINGS: &str = include_str!("findings.md");
 
-/// All measurements.
+/// The results of all measurements.
 #[derive(Default)]
 pub struct Report {
     rows: Vec<Row>,
 }
 
 impl Report {
-    /// Adds the result of one run; rows of the same name are runs of the same measurement.
+    /// Adds the result of one run. Rows of the same name are runs of the same measurement.
     #[expect(clippy::print_stdout, reason = "the bench's output")]
     pub fn add(&mut self, program: Program, what: impl Into<String>, figures: Vec<Figure>, goal: &'static str) {
         let what = what.into();
@@ -136,7 +136,7 @@ impl Report {
     }
 }
 
-/// Formats the figures of several runs: the median of each, and if there are several the minimum and the maximum.
+/// Formats the figures of several runs: the median of each, and for several runs the minimum and the maximum.
 fn shown(runs: &[Vec<Figure>]) -> String {
     let Some(first) = runs.first() else { return String::new() };
     if first.is_empty() {

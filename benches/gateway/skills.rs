@@ -1,4 +1,4 @@
-//! Skills: the tokens of them in each request, and what 300 of them add to a start and to a turn.
+//! Measures skills: their tokens in each request, and what 300 of them add to a start and to a turn.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -30,7 +30,7 @@ pub async fn skills() {
     let none = |setup: Setup| setup.set("skills.built_in", false);
     println!("| what | none | {SKILLS} skills |\n|---|---|---|");
     let mut benches = [Bench::stopped(Duration::ZERO, none).await, Bench::stopped(Duration::ZERO, none).await];
-    // Installed ones are dearer than others: each turn makes sure that they have not changed.
+    // Installed skills cost more than others, since each turn checks that they have not changed.
     let installed = benches[1].gateway.run(&["skills", "install", &path, "--all", "--yes"]).await;
     assert_eq!(installed.code, Some(0), "{}", installed.stderr);
     let mut starts = [Vec::new(), Vec::new()];
@@ -49,7 +49,7 @@ pub async fn skills() {
     println!("| bytes of the system prompt, which the cache of a service keeps | {none} | {many} |");
 }
 
-/// Prints what a turn costs in each of two gateways, which are measured by turns.
+/// Prints the cost of a turn in two gateways, which are measured alternately.
 #[expect(clippy::print_stdout, reason = "the bench's output")]
 pub async fn print_turn_costs(benches: &[Bench; 2]) {
     for bench in benches {
@@ -68,7 +68,7 @@ pub async fn print_turn_costs(benches: &[Bench; 2]) {
     println!("| overhead, median | {} ms | {} ms |", spread(middle), spread(other_middle));
 }
 
-/// The system prompts that a model was sent: how many requests had each of them.
+/// The system prompts in the model's requests, each with its number of requests.
 struct SystemPrompts(Arc<Mutex<BTreeMap<String, usize>>>);
 
 impl SystemPrompts {
@@ -95,7 +95,7 @@ impl SystemPrompts {
     }
 }
 
-/// Returns a table of the tokens of skills in a request: those of the program, and those of the folder that `--folder` names.
+/// Returns a table with the tokens of skills in a request: the built-in skills, and those in the folder given by `--folder`.
 async fn level_one() -> String {
     let mut table = "| skills | number | tokens in each request | a skill |\n|---|---|---|---|\n".to_owned();
     let built_in = Gateway::start(Setup::new()).await;
@@ -132,7 +132,7 @@ fn write_skills(folder: &Path) {
     }
 }
 
-/// Returns the median with the least and the most.
+/// Returns the median with the minimum and the maximum.
 pub fn spread(figures: &mut [f64]) -> String {
     figures.sort_unstable_by(f64::total_cmp);
     let at = |index: usize| figures.get(index).copied().unwrap_or_default();

@@ -1,10 +1,10 @@
-//! Sentences for the bench: none repeats, and each run generates the same ones.
+//! Generates sentences for the benchmark. No sentence repeats, and each run generates the same ones.
 
 use super::support::spelled;
 
-/// The size of the vocabulary; word frequencies follow Zipf's law, as in any language.
+/// The size of the vocabulary. Word frequencies follow Zipf's law, as in any language.
 pub const VOCABULARY: u64 = 6_000;
-/// Words in a sentence.
+/// The number of words in a sentence.
 pub const WORDS: usize = 12;
 
 /// A generator of sentences.
@@ -24,7 +24,7 @@ impl Talk {
         words.join(" ")
     }
 
-    /// Returns a word; lower numbers are more frequent.
+    /// Returns a word. Lower numbers are more frequent.
     fn word(&mut self) -> usize {
         self.dice ^= self.dice << 13;
         self.dice ^= self.dice >> 7;

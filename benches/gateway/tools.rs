@@ -1,5 +1,5 @@
-//! The tools, each called by a scripted model in a turn: searching a large tree beside `rg`, a map of code, a page of a large file, a web page, and
-//! the first request by its parts. The times are those of the whole turn.
+//! Measures tools that a scripted model calls in a turn: a search of a large tree compared with `rg`, a map of code, a page
+//! of a large file, a web page, and the first request by its parts. The times are those of the whole turn.
 
 use std::fs;
 use std::io::{BufWriter, Write};
@@ -74,7 +74,7 @@ pub async fn tools() {
     println!("\n{}", first_request(&gateway).await);
 }
 
-/// Prints the rows of `repo_map`: each run of the first one is without a cache.
+/// Prints the rows of `repo_map`. Each run of the first row is without a cache.
 #[expect(clippy::print_stdout, reason = "the bench's output")]
 async fn code_maps(bench: &ToolBench<'_>, workspace: &Path) {
     make_code(&workspace.join("code"));
@@ -82,7 +82,7 @@ async fn code_maps(bench: &ToolBench<'_>, workspace: &Path) {
     let text = format!("repo_map|{map}");
     let mut cold = Vec::new();
     for run in 0..RUNS {
-        // The cache is a file for each version of a content: the files are others in each run.
+        // The cache has a file for each version of a content, so the files differ in each run.
         for file in 0..CODE_FILES {
             let mut module =
                 fs::File::options().append(true).open(code_path(&workspace.join("code"), file)).expect("a module");
@@ -108,7 +108,7 @@ fn code_path(code: &Path, file: usize) -> std::path::PathBuf {
     code.join(format!("package_{}/module_{file}.py", file % CODE_FOLDERS))
 }
 
-/// Writes modules of Python that use each other.
+/// Writes Python modules that use each other.
 fn make_code(code: &Path) {
     for folder in 0..CODE_FOLDERS {
         fs::create_dir_all(code.join(format!("package_{folder}"))).expect("a folder of code");
@@ -136,7 +136,7 @@ struct ToolBench<'a> {
 }
 
 impl ToolBench<'_> {
-    /// Prints the row of one call, alternating with `rg` where that does the same. Each result must hold `expected`.
+    /// Prints the row of one call, which alternates with an equivalent `rg` command if there is one. Each result must contain `expected`.
     #[expect(clippy::print_stdout, reason = "the bench's output")]
     async fn row(&self, what: &str, tool: &str, arguments: &Value, rg: &[&str], folder: &Path, expected: &str) {
         let text = if tool.is_empty() { "hello".to_owned() } else { format!("{tool}|{arguments}") };
@@ -209,7 +209,7 @@ fn html() -> String {
     )
 }
 
-/// Returns the table of the first request of a new agent.
+/// Returns the table with the parts of a new agent's first request.
 async fn first_request(gateway: &Gateway) -> String {
     let told = gateway.json(&["prompt", "--session", "cli:new"]).await;
     let mut table = format!(

@@ -1,5 +1,5 @@
-//! Measures daoyou's own work on a model's answers and requests, without a network: `cargo bench --bench llm`.
-//! Comparable numbers need an otherwise idle machine; none of these is a test.
+//! Measures daoyou's own processing of a model's requests and answers, without a network: `cargo bench --bench llm`.
+//! Comparable numbers need an otherwise idle machine. No benchmark here is a test.
 
 use std::sync::Arc;
 
@@ -47,11 +47,11 @@ fn tools() -> Arc<[ToolSpec]> {
     (0..12).map(tool).collect()
 }
 
-/// Reading events from the wire, from single words to whole answers in one event.
+/// Reading events, from single words to a whole answer in one event.
 mod sse {
     use super::*;
 
-    /// Reads events of `text` bytes each.
+    /// Reads events with `text` bytes each.
     #[divan::bench(args = [4, 64, 1_024, 65_536, 1_048_576])]
     fn read(bencher: Bencher<'_, '_>, text: usize) {
         let event = format!("data: {}\n\n", delta(&json!({"content": "x".repeat(text)})));
@@ -89,13 +89,13 @@ mod assemble {
         measure(bencher, &events);
     }
 
-    /// One call whose arguments arrive in 1,000 pieces.
+    /// Assembles one call whose arguments arrive in 1,000 pieces.
     #[divan::bench]
     fn arguments_of_1000_deltas(bencher: Bencher<'_, '_>) {
         measure(bencher, &calls(1));
     }
 
-    /// Eight calls whose arguments arrive interleaved.
+    /// Assembles eight calls whose arguments arrive interleaved.
     #[divan::bench]
     fn arguments_of_8_calls_in_1000_deltas(bencher: Bencher<'_, '_>) {
         measure(bencher, &calls(8));

@@ -1,4 +1,4 @@
-//! The project's own data set: facts in English and Chinese, and questions that people would ask about them.
+//! Measures recall on the project's own data set: facts in English and Chinese, and questions that people would ask about them.
 
 use anyhow::{Context, Result};
 use daoyou::memory::{HitLocation, Identities, Owner, rebuild_index, recall};
@@ -10,13 +10,13 @@ use super::{World, as_f64, ask};
 
 #[derive(Deserialize)]
 struct Set {
-    /// A name and the sentence of each fact.
+    /// The name and the sentence of each fact.
     facts: Vec<(String, String)>,
-    /// Each question and the name of the fact that answers it.
+    /// Each question, and the name of the fact that answers it.
     questions: Vec<(String, String)>,
 }
 
-/// Returns the table: how often the fact is the first hit, and among the first five.
+/// Returns the table: how often the fact is the first hit, and how often it is among the first five.
 pub async fn measure() -> Result<String> {
     let set: Set = serde_json::from_str(include_str!("bilingual.json")).context("bilingual.json")?;
     let world = World::new()?;

@@ -1,4 +1,4 @@
-//! Embeddings of a service, computed as a gateway computes them.
+//! Embeddings of a service, requested as a gateway requests them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{BenchArguments, World};
 
-/// If vectors are still missing after this long, the service has a problem.
+/// If vectors are still missing after this time, the service does not work.
 const LONGEST: Duration = Duration::from_secs(1_800);
 
 /// A service that speaks OpenAI's `/embeddings`.
@@ -39,7 +39,7 @@ impl Service {
         &self.model
     }
 
-    /// Computes vectors of everything searchable in `world`; returns the service to query with them.
+    /// Computes the vectors of everything searchable in `world`. Returns the service that answers queries with them.
     pub async fn embed(&self, world: &World) -> Result<Arc<MemoryService>> {
         let terms = MemorySettings {
             config: MemoryConfig::default(),

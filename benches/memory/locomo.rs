@@ -1,7 +1,6 @@
-//! LoCoMo (Maharana et al., 2024): long conversations of two people, and questions with the turns that answer them.
+//! Measures recall on LoCoMo (Maharana et al., 2024): long conversations of two people, and questions with the turns that answer them.
 //!
-//! The weights of recall were chosen on conversations 1, 3, 5 … alone, so these are reported separately from the
-//! others.
+//! The weights of recall were chosen on the conversations 1, 3, 5 … only, so these are reported separately from the others.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
@@ -26,7 +25,7 @@ const CHANNEL: &str = "webhook:locomo";
 const CHAT: &str = "webhook:locomo:chat";
 const HITS: [usize; 4] = [5, 10, 20, 50];
 
-/// One utterance.
+/// One utterance of a conversation.
 struct LocomoTurn {
     speaker: String,
     id: String,
@@ -39,7 +38,7 @@ struct Question {
     vector: Option<Arc<[f32]>>,
 }
 
-/// A way of finding turns.
+/// A method of finding turns.
 #[derive(Clone, Copy)]
 enum Way {
     /// The baseline: SQLite's full-text search with its own BM25 and Porter's stemmer.
@@ -48,7 +47,7 @@ enum Way {
     WordsAndVectors(RecallWeights),
 }
 
-/// The measurements of one way.
+/// The sums of the measurements of one method.
 #[derive(Default)]
 struct Sum {
     questions: usize,
@@ -56,8 +55,7 @@ struct Sum {
     tokens: [f64; HITS.len()],
 }
 
-/// Returns the tables: recall and tokens, as means over all questions of all conversations, by words and with vectors
-/// of `service`.
+/// Returns the tables of recall and tokens, as means over all questions of all conversations, by words and with vectors of `service`.
 pub async fn measure(file: &Path, service: Option<&Service>, is_quick: bool) -> Result<String> {
     let halves = read(file, service, if is_quick { 2 } else { usize::MAX }).await?;
     let counts = halves.each_ref().map(|half| half.iter().map(|told| told.questions.len()).sum::<usize>());
@@ -98,8 +96,9 @@ pub async fn measure(file: &Path, service: Option<&Service>, is_quick: bool) -> 
     Ok(page)
 }
 
-/// Tries weights on the first half: first how much neighbours count by words, then, with the best of these, the two
-/// weights of similarity. Prints the mean recall over all numbers of hits of each, the best last.
+/// Tries weights on the first half of the conversations: first the weight of neighbours in a search by words, then, with
+/// the best of these, the two weights of similarity. Prints the mean recall over all numbers of hits for each combination,
+/// the best last.
 pub async fn choose(file: &Path, service: Option<&Service>) -> Result<String> {
     const SHARES: [f64; 10] = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
     let [half, _] = read(file, service, usize::MAX).await?;
@@ -157,7 +156,7 @@ fn table(name: &str, ways: &[(&str, Way)], sums: &[Sum]) -> String {
 }
 
 impl Sum {
-    /// Adds a result; `found` are the name and the text of each turn found, the best first.
+    /// Adds a result. `found` holds the name and the text of each turn found, the best first.
     fn add(&mut self, question: &Question, found: &[(&str, String)]) {
         self.questions += 1;
         for (at, most) in HITS.iter().enumerate() {
@@ -173,10 +172,10 @@ impl Sum {
     }
 }
 
-/// One conversation and its questions.
+/// One stored conversation and its questions.
 struct Told {
     world: World,
-    /// Keeps the vectors of the messages, if there are any.
+    /// Keeps the vectors of the messages alive, if there are any.
     _desk: Option<Arc<MemoryService>>,
     /// The turns in a plain SQLite index.
     plain: Connection,

@@ -1,6 +1,6 @@
-//! Measures how well and how fast memory finds: `cargo xtask bench memory [--locomo FILE [--embeddings URL
-//! --embeddings-model NAME]] [--quick | --choose]`. Prints the section of `docs/benchmarks.md`. Index and vectors are
-//! the real ones, built as a gateway builds them. With `--choose` it prints what other weights of recall would find.
+//! Measures how well and how fast memory finds entries: `cargo xtask bench memory [--locomo FILE [--embeddings URL
+//! --embeddings-model NAME]] [--quick | --choose]`. Prints the section of `docs/benchmarks.md`. Index and vectors are built
+//! as a gateway builds them. With `--choose` it prints what other weights of recall would find.
 #![expect(clippy::print_stdout, reason = "the bench's output")]
 
 #[expect(clippy::allow_attributes, reason = "the stories use the rest")]
@@ -22,11 +22,11 @@ use daoyou::store::{Connection, Store};
 use embedded::Service;
 use tempfile::TempDir;
 
-/// The command line.
+/// The parsed command line.
 #[derive(Default)]
 struct BenchArguments {
     locomo: Option<PathBuf>,
-    /// A service that speaks OpenAI's `/embeddings`, and its model.
+    /// The URL of a service with OpenAI's `/embeddings`, and its model.
     embeddings: Option<String>,
     embeddings_model: Option<String>,
     is_quick: bool,
@@ -52,7 +52,7 @@ impl BenchArguments {
                 }
                 "--quick" => arguments.is_quick = true,
                 "--choose" => arguments.is_choosing = true,
-                // cargo bench passes this to every bench.
+                // cargo passes this argument to every benchmark.
                 "--bench" => {}
                 other => {
                     bail!(
@@ -120,7 +120,7 @@ fn ask(text: &str, owners: Vec<Owner>, limit: usize) -> RecallQuery {
     }
 }
 
-/// Estimates the tokens of a text: four characters of English each.
+/// Estimates the tokens of an English text, at four characters each.
 fn tokens(text: &str) -> f64 {
     as_f64(text.chars().count()) / 4.0
 }

@@ -1,4 +1,4 @@
-//! How long a recall takes among many entries.
+//! Measures how long a recall among many entries takes.
 
 use std::time::{Duration, Instant};
 
@@ -15,24 +15,24 @@ use uuid::Uuid;
 use super::support::spelled;
 use super::{World, as_f64, ask};
 
-/// The size of the vocabulary; word frequencies follow Zipf's law, as in any language.
+/// The size of the vocabulary. Word frequencies follow Zipf's law, as in any language.
 const WORDS: usize = 30_000;
 const SESSIONS: usize = 200;
 /// One in this many entries is a fact.
 const FACTS: usize = 20;
 const QUESTIONS: usize = 400;
-/// Kinds of questions, and the ranges of words that each draws from.
+/// The kinds of questions, and the range of words that each draws from.
 const KINDS: [(&str, usize, usize); 3] =
     [("six words as they come", 1, WORDS), ("six common words", 1, 60), ("six rare words", 2_000, WORDS)];
 
-/// Dimensions of a vector.
+/// The dimensions of the vectors.
 const SIZES: [usize; 2] = [256, 1_536];
-/// Vectors written at once.
+/// The number of vectors written at once.
 const PIECE: i64 = 1_000;
-/// The share of noise in a question's vector, relative to that of a message: their cosine is 0.5.
+/// The share of noise in a question's vector, relative to a message's vector. Their cosine is 0.5.
 const WIDE: f64 = 1.732;
 
-/// A generator of the same numbers each time.
+/// A generator that gives the same numbers each time.
 struct Dice(u64);
 
 impl Dice {
@@ -49,7 +49,7 @@ impl Dice {
         scaled((0..size).map(|_| number(self)).collect())
     }
 
-    /// Returns a word; lower numbers are more frequent.
+    /// Returns a word. Lower numbers are more frequent.
     fn word(&mut self) -> usize {
         let part = as_f64(self.below(1 << 30)) / as_f64(1 << 30);
         #[expect(
@@ -76,7 +76,7 @@ impl Dice {
     }
 }
 
-/// Returns the table: p50 and p99 of questions of different kinds.
+/// Returns the table: p50 and p99 for questions of each kind.
 pub async fn measure(entries: usize) -> Result<String> {
     let world = World::new()?;
     let begun = Instant::now();
@@ -105,8 +105,7 @@ pub async fn measure(entries: usize) -> Result<String> {
     Ok(table)
 }
 
-/// Returns rows of the table: the newest messages have random vectors, and each question has one similar to that of a
-/// message.
+/// Returns rows of the table. The newest messages have random vectors, and each question has a vector similar to a message's.
 async fn with_vectors(world: &World, size: usize) -> Result<String> {
     let model = format!("chance@{size}");
     let said = world.store.read(|connection| vectors::newest(connection, SearchCorpus::Messages)).await?;
@@ -125,7 +124,7 @@ async fn with_vectors(world: &World, size: usize) -> Result<String> {
         after = until;
     }
     let filled = begun.elapsed().as_secs_f64() * 1e6 / as_f64(usize::try_from(said)?);
-    // Only the newest messages keep theirs.
+    // Only the newest messages keep their vectors.
     let gone = (said - vectors::KEPT_MESSAGES).max(0);
     let mut dice = Dice(11);
     let (mut times, mut found) = (Vec::new(), 0);
@@ -150,7 +149,7 @@ async fn with_vectors(world: &World, size: usize) -> Result<String> {
 }
 
 fn of_message(id: i64, size: usize) -> Vec<f32> {
-    // Consecutive numbers would begin alike.
+    // Consecutive seeds would give similar first numbers.
     let mut dice = Dice(u64::try_from(id).unwrap_or(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     dice.below(2);
     dice.vector(size)

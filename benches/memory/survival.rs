@@ -1,5 +1,4 @@
-//! What survives ten consolidations: through the real program, with a scripted model for the summaries and without
-//! one.
+//! Measures what survives ten consolidations in the real program, with a scripted model for the summaries and without one.
 
 use anyhow::Result;
 use daoyou::memory;
@@ -11,22 +10,22 @@ use crate::support::{Gateway, Model, Reply, Setup, until};
 
 const SESSION: &str = "webhook:in:c";
 const CONSOLIDATIONS: usize = 10;
-/// Planted facts: one before each consolidation, and one before all.
+/// The number of planted facts: one before each consolidation, and one before all.
 const PLANTED: usize = CONSOLIDATIONS + 1;
 
-/// The writer of the summaries.
+/// The author of the summaries.
 #[derive(Clone, Copy, PartialEq)]
 enum SurvivalWriter {
-    /// A model that carries over the previous summary.
+    /// A model that copies the previous summary.
     Carries,
-    /// A model whose summaries are empty, and which saves everything as facts.
+    /// A model with empty summaries, which saves everything as facts.
     Saves,
-    /// No model: an extract.
+    /// No model: the program extracts sentences.
     Nobody,
 }
 
-/// Returns the table: how many of the planted facts are in the prompt after ten consolidations, and how many a search
-/// finds first.
+/// Returns the table: how many of the planted facts are in the prompt after ten consolidations, and how many are the first
+/// hit of a search.
 pub async fn measure() -> Result<String> {
     let mut table = format!(
         "**Survival** of {PLANTED} planted facts through {CONSOLIDATIONS} consolidations of one conversation, through the gateway itself: \
@@ -83,7 +82,7 @@ async fn one(writer: SurvivalWriter) -> Result<(usize, usize)> {
     Ok((in_prompt, found))
 }
 
-/// Returns what the scripted model saves of a part of the conversation.
+/// Returns what the scripted model saves from a part of the conversation.
 fn saved(writer: SurvivalWriter, text: &str) -> Value {
     if writer == SurvivalWriter::Carries {
         let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| word.starts_with("shade"));

@@ -11,17 +11,17 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields)]
 pub struct Case {
     pub id: String,
-    /// Of the question: `en` or `zh`.
+    /// The language of the question: `en` or `zh`.
     pub language: String,
     pub tool: String,
     #[serde(default = "no_arguments")]
     pub arguments: serde_json::Value,
-    /// A captured output, for commands that other machines cannot repeat.
+    /// The captured output of a command that other machines cannot repeat.
     pub output: Option<String>,
-    /// A page that `web_fetch` fetches.
+    /// The page that `web_fetch` fetches.
     pub page: Option<String>,
     pub question: String,
-    /// Each is a part of one line that the answer needs.
+    /// Parts of the lines that the answer needs, one part for each line.
     pub answer: Vec<String>,
     #[serde(default)]
     pub held_out: bool,

@@ -15,12 +15,12 @@ use cases::read_cases;
 use measure::{MeasuredCase, measure, speed};
 use world::World;
 
-/// The command line.
+/// The parsed command line.
 #[derive(Default)]
 pub struct BenchArguments {
-    /// A service that speaks OpenAI's `/embeddings`, and its model.
+    /// The URL of a service with OpenAI's `/embeddings`, and its model.
     pub embeddings: Option<(String, String)>,
-    /// A service that speaks OpenAI's `/chat/completions`, and its model.
+    /// The URL of a service with OpenAI's `/chat/completions`, and its model.
     pub chat: Option<(String, String)>,
     pub is_listing_cases: bool,
 }
@@ -35,7 +35,7 @@ impl BenchArguments {
                     values.insert(word, value);
                 }
                 "--cases" => arguments.is_listing_cases = true,
-                // cargo bench passes this to every bench.
+                // cargo passes this argument to every benchmark.
                 "--bench" => {}
                 other => bail!(
                     "bench results knows --embeddings URL, --embeddings-model NAME, --chat URL, --chat-model NAME and --cases, not {other}"

@@ -1,4 +1,4 @@
-//! Runs a case through the tiers.
+//! Runs a case through the tiers of post-processing.
 
 use std::time::{Duration, Instant};
 
@@ -9,23 +9,23 @@ use daoyou::tools::OutputRule;
 use super::cases::Case;
 use super::world::{World, context};
 
-/// A path as long as those of spill files.
+/// A path as long as the paths of spill files.
 const SPILL: &str = ".daoyou/conversations/0123456789abcdef/spill/0123456789abcdef0123456789abcdef-call_1.txt";
-/// The size of the results by which speed is measured, in bytes.
+/// The size of the results for the measurement of speed, in bytes.
 const SPEED_BYTES: usize = 100_000;
 
-/// What a tier left of a result.
+/// What a tier kept of a result.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TierOutput {
     pub tokens: usize,
-    /// Tokens that the tier itself used.
+    /// The tokens that the tier itself used.
     pub spent: usize,
-    /// Answer lines that are still there.
+    /// The number of answer lines that are still present.
     pub answers: usize,
     pub is_filtered: bool,
 }
 
-/// A case and what each tier left.
+/// A case with the output of each tier.
 pub struct MeasuredCase {
     pub case: Case,
     pub text: String,
@@ -34,17 +34,17 @@ pub struct MeasuredCase {
     pub basic: TierOutput,
     pub semantic: Option<TierOutput>,
     pub llm: Option<TierOutput>,
-    /// The answers that the basic tier lost.
+    /// The answer lines that the basic tier lost.
     pub lost: Vec<String>,
     pub keywords: Vec<String>,
 }
 
-/// Counts tokens by the vocabulary `o200k_base`.
+/// Counts tokens with the vocabulary `o200k_base`.
 pub fn tokens(text: &str) -> usize {
     bpe_openai::o200k_base().count(text)
 }
 
-/// White space does not count: a filter may change the indentation of JSON.
+/// Returns the text without white space, because a filter may change the indentation of JSON.
 fn squeezed(text: &str) -> String {
     text.chars().filter(|c| !c.is_whitespace()).collect()
 }
@@ -101,7 +101,7 @@ fn rendered(done: Option<&FilteredResult>, text: &str, rule: OutputRule) -> Stri
     rule.cut_to_limit(&shown, Some(SPILL))
 }
 
-/// Returns how long the basic tier takes for each result of at least 100 KB; shorter results are repeated up to that.
+/// Returns how long the basic tier takes for each result of at least 100 KB. Shorter results are repeated up to that size.
 pub async fn speed(world: &World, measured: &[MeasuredCase]) -> Vec<Duration> {
     let mut times = Vec::new();
     for one in measured.iter().filter(|one| one.text.len() > 4_000) {

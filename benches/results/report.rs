@@ -1,4 +1,4 @@
-//! The section of the page.
+//! Renders the section of `docs/benchmarks.md`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -94,7 +94,7 @@ fn share(part: usize, whole: usize) -> String {
     format!("{:.1} %", 100.0 * part as f64 / whole.max(1) as f64)
 }
 
-/// The tiers that ask a model, if one was given.
+/// Adds the tiers that ask a model, if the command line names one.
 fn tiers(text: &mut String, measured: &[MeasuredCase], arguments: &BenchArguments) {
     type TierRow<'a> = (&'static str, Option<&'a (String, String)>, fn(&MeasuredCase) -> Option<TierOutput>);
     let given: [TierRow<'_>; 2] = [
@@ -123,7 +123,7 @@ fn tiers(text: &mut String, measured: &[MeasuredCase], arguments: &BenchArgument
     }
 }
 
-/// The outputs of test runners, and what `run_test` made of the same runs.
+/// The outputs of test runners, and what `run_test` returned for the same runs.
 const TEST_RUNS: [(&str, &str); 4] = [
     ("b-rawsql.txt", "b-rt-sqlparse.txt"),
     ("b-rawtoml.txt", "b-rt-tomlkit.txt"),
@@ -131,7 +131,7 @@ const TEST_RUNS: [(&str, &str); 4] = [
     ("b-rawbraces.txt", "b-rt-braces.txt"),
 ];
 
-/// What is left of test runs.
+/// Adds how much of the test runs is left.
 fn test_runs(text: &mut String, measured: &[MeasuredCase]) {
     let size = |name: &str| std::fs::metadata(corpus().join("outputs").join(name)).map_or(0, |file| file.len());
     let raw: u64 = TEST_RUNS.iter().map(|(runner, _)| size(runner)).sum();

@@ -1,4 +1,4 @@
-//! The tools over a copy of the sources, and the tiers.
+//! The tools over a copy of the sources, and the tiers of post-processing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use super::BenchArguments;
 use super::cases::{Case, corpus};
 use super::pages::serve;
 
-/// A home with the sources as its workspace.
+/// A gateway home whose workspace holds the sources.
 pub struct World {
     pub executor: ToolExecutor,
     pub basic: Postprocessor,
@@ -70,7 +70,7 @@ impl World {
         })
     }
 
-    /// Returns what the tool of a case returns, whole.
+    /// Returns the complete result of the tool of a case.
     pub async fn result(&self, case: &Case) -> Result<String> {
         if let Some(output) = &case.output {
             return fs::read_to_string(corpus().join(output)).with_context(|| output.clone());

@@ -1,4 +1,4 @@
-//! The answer to a request: whole when its turn has ended, or as a stream of events while it runs.
+//! The answer to a request: one body after its turn has ended, or a stream of events while the turn runs.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use super::followed_turn::{FollowedTurn, TurnAnswer, TurnStep};
 use super::progress::ApiDelta;
 use super::repeats::RepeatGuard;
 
-/// The most events that wait for a slow client.
+/// The maximum number of events that wait for a slow client.
 const BACKLOG: usize = 256;
-/// The most silence of a stream: proxies and clients close those that are silent for longer.
+/// The interval of keep-alive comments in a stream. Proxies and clients close a stream that stays silent for longer.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// An event of a stream.
@@ -26,7 +26,7 @@ pub(super) struct ApiEvent {
     pub data: String,
 }
 
-/// The form of an answer.
+/// The format of an answer: chat completion or response.
 pub(super) trait AnswerFormat: Send + 'static {
     /// Returns the body of an answer that is not streamed.
     fn whole(&self, end: &TurnAnswer, reasoning: &str) -> Value;
@@ -34,7 +34,7 @@ pub(super) trait AnswerFormat: Send + 'static {
     /// Returns the events that begin a stream.
     fn begin(&mut self) -> Vec<ApiEvent>;
 
-    /// Returns the events for more of the answer.
+    /// Returns the events for the next part of the answer.
     fn delta(&mut self, delta: &ApiDelta) -> Vec<ApiEvent>;
 
     /// Returns the events that end a stream.
@@ -44,7 +44,7 @@ pub(super) trait AnswerFormat: Send + 'static {
     fn failed(&mut self, failure: &ApiFailure) -> Vec<ApiEvent>;
 }
 
-/// Answers when the turn has ended. A client that goes away ends the wait; the turn goes on, and its session keeps the answer.
+/// Answers after the turn has ended. If the client disconnects, the wait ends; the turn continues, and its session keeps the answer.
 pub(super) async fn answer_whole(
     mut turn: FollowedTurn,
     format: &impl AnswerFormat,
@@ -69,7 +69,7 @@ pub(super) async fn answer_whole(
     }
 }
 
-/// Streams a turn. A client that goes away loses the stream; the turn goes on, and its session keeps the answer.
+/// Streams a turn. If the client disconnects, the stream ends; the turn continues, and its session keeps the answer.
 pub(super) fn answer_stream(turn: FollowedTurn, format: impl AnswerFormat, repeats: RepeatGuard) -> Response {
     let (sender, events) = async_channel::bounded(BACKLOG);
     tokio::spawn(send_events(turn, format, repeats, sender));

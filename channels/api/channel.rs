@@ -1,4 +1,4 @@
-//! The channel: replies are picked up by the requests that wait for them.
+//! The channel of the API. The requests that wait for replies pick them up.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::backoff::RetryTable;
 use crate::channel::{Capabilities, Channel, ChannelContext, PickupDelivery, Receipt, Resend, SendError, StartError};
 use crate::message::OutboundMessage;
 
-/// The folder of the workspace for files that came with requests.
+/// The workspace folder for the files of requests.
 const FILES: &str = "uploads";
 
 /// The OpenAI-compatible API.
@@ -26,7 +26,7 @@ pub struct ApiChannel {
 }
 
 impl ApiChannel {
-    /// Creates the channel of a gateway over `workspace`.
+    /// Creates the channel of `gateway`, which saves files in `workspace`.
     ///
     /// # Errors
     /// The workspace cannot be opened.
@@ -77,7 +77,7 @@ mod tests {
     use crate::message::OutboundContext;
 
     #[tokio::test]
-    async fn what_no_request_waits_for_is_not_counted_as_delivered() {
+    async fn messages_without_a_waiting_request_do_not_count_as_delivered() {
         let folder = tempfile::tempdir().unwrap();
         let channel = ApiChannel::new(Arc::new(ScriptedGateway(Vec::new())), folder.path()).unwrap();
         for (is_picked_up, is_delivered) in [(true, true), (false, false)] {

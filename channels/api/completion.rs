@@ -15,7 +15,7 @@ pub(super) struct ChatCompletion {
     pub id: Uuid,
     pub model: String,
     pub created: Timestamp,
-    /// The stream ends with the tokens.
+    /// The client wants the token usage at the end of the stream.
     pub wants_usage: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The parts of messages and the fields of requests, with one clear error for what is not understood.
+//! Parses the parts of messages and the fields of requests, with one clear error for each unsupported or malformed part.
 
 use axum::http::StatusCode;
 use base64::Engine;
@@ -10,30 +10,30 @@ use crate::http_error::HttpError;
 
 /// The longest name of a session, in bytes.
 const MAX_NAME: usize = 200;
-/// The most characters of a wrong value that an error repeats.
+/// The maximum number of characters of a wrong value that an error repeats.
 const SHOWN: usize = 40;
 
 /// The fields of a request.
 pub(super) struct RequestFields<'a>(pub &'a Map<String, Value>);
 
 impl<'a> RequestFields<'a> {
-    /// Returns the fields of a body.
+    /// Returns the fields of a request body.
     ///
     /// # Errors
-    /// It is no object.
+    /// The body is not an object.
     pub fn of(body: &'a Value) -> Result<Self, HttpError> {
         body.as_object().map(Self).ok_or_else(|| HttpError::bad_request("the body is not a JSON object"))
     }
 
-    /// Returns a field that is there and not null.
+    /// Returns a field that is present and not null.
     pub fn get(&self, key: &str) -> Option<&'a Value> {
         self.0.get(key).filter(|value| !value.is_null())
     }
 
-    /// Returns a string, without spaces around it; `None` if it is empty.
+    /// Returns a string field without surrounding spaces; `None` if it is empty.
     ///
     /// # Errors
-    /// It is no string.
+    /// The field is not a string.
     pub fn text(&self, key: &str) -> Result<Option<String>, HttpError> {
         let text = match self.get(key) {
             None => return Ok(None),
@@ -43,10 +43,10 @@ impl<'a> RequestFields<'a> {
         Ok((!text.is_empty()).then(|| text.to_owned()))
     }
 
-    /// Returns a flag, by default false.
+    /// Returns a boolean field; false if it is absent.
     ///
     /// # Errors
-    /// It is neither true nor false.
+    /// The field is neither true nor false.
     pub fn flag(&self, key: &str) -> Result<bool, HttpError> {
         match self.get(key) {
             None => Ok(false),
@@ -55,7 +55,7 @@ impl<'a> RequestFields<'a> {
         }
     }
 
-    /// Refuses a field that is set: ignoring it would give a wrong answer. Empty lists, false and null are not set.
+    /// Rejects a field that is set, since ignoring it would give a wrong answer. Empty lists, false and null count as not set.
     ///
     /// # Errors
     /// 400 with code `unsupported`.
@@ -68,7 +68,7 @@ impl<'a> RequestFields<'a> {
         if is_set { Err(unsupported(why)) } else { Ok(()) }
     }
 
-    /// Refuses a form of the answer other than text, of `format`, which is in the field `key`.
+    /// Rejects any answer format but text. `format` is the value of the field `key`.
     ///
     /// # Errors
     /// 400 with code `unsupported`.
@@ -83,15 +83,16 @@ impl<'a> RequestFields<'a> {
     }
 }
 
-/// 400 for what the agent does not do.
+/// Returns a 400 for a request that the agent does not support.
 pub(super) fn unsupported(message: impl Into<std::borrow::Cow<'static, str>>) -> HttpError {
     HttpError::new(StatusCode::BAD_REQUEST, "unsupported", message)
 }
 
-/// Checks the name of a session; `what` is where it was given. Names are written `NAME` or `api:NAME`.
+/// Returns the checked name of a session without its prefix; names are written `NAME` or `api:NAME`. `what` is the origin
+/// of the name, for the error.
 ///
 /// # Errors
-/// It is empty, too long or has control characters.
+/// The name is empty, too long, or contains control characters.
 pub(super) fn session_name(what: &str, name: &str) -> Result<String, HttpError> {
     let name = name.trim();
     let name = name.strip_prefix("api:").unwrap_or(name);
@@ -103,10 +104,10 @@ pub(super) fn session_name(what: &str, name: &str) -> Result<String, HttpError> 
     Ok(name.to_owned())
 }
 
-/// Returns the text of a message's content, and adds its files to `files`.
+/// Returns the text of a message's content and adds its files to `files`.
 ///
 /// # Errors
-/// Says what is wrong with the content.
+/// The problem with the content, as text.
 pub(super) fn content(content: &Value, files: &mut Vec<IncomingFile>) -> Result<String, String> {
     match content {
         Value::String(text) => Ok(text.clone()),
@@ -114,7 +115,7 @@ pub(super) fn content(content: &Value, files: &mut Vec<IncomingFile>) -> Result<
             let mut text = String::new();
             for part in parts {
                 if let Some(more) = part_text(part, files)? {
-                    // Parts are separate blocks, such as a file's text and the question about it.
+                    // Parts are separate blocks, e.g. the text of a file and the question about it.
                     let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
                     text.push_str(gap);
                     text.push_str(more);
@@ -126,7 +127,7 @@ pub(super) fn content(content: &Value, files: &mut Vec<IncomingFile>) -> Result<
     }
 }
 
-/// Returns the text of a part; the file of one is added to `files`.
+/// Returns the text of a part, or adds its file to `files`.
 fn part_text<'a>(part: &'a Value, files: &mut Vec<IncomingFile>) -> Result<Option<&'a str>, String> {
     let number = files.len() + 1;
     match part["type"].as_str() {
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_taken_is_explained() {
+    fn unsupported_content_is_explained() {
         for (value, expected) in [
             (json!(7), "has no \"content\""),
             (json!(null), "has no \"content\""),

@@ -1,4 +1,4 @@
-//! Errors as OpenAI writes them: `{"error":{"message","type","param","code"}}`.
+//! Errors in OpenAI's format: `{"error":{"message","type","param","code"}}`.
 
 use axum::Json;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use crate::http_error::HttpError;
 use crate::inbox::{Refusal, Reply};
 
-/// Tells the clients of OpenAI whether to send a request again by themselves.
+/// The header that tells OpenAI's clients whether to repeat a request automatically.
 static SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
-/// The codes of errors that another try does not mend, although clients try again after their statuses.
+/// The codes of errors that a retry does not fix, although clients retry after their HTTP statuses.
 const FINAL: &[&str] = &["too_many_attempts", "waiting"];
 
-/// Returns the response to an error of a request below `/v1` in OpenAI's form; other responses are not changed.
+/// Converts the error response to a request below `/v1` into OpenAI's format. Leaves other responses unchanged.
 pub fn in_openai_form(response: Response) -> Response {
     let Some(error) = response.extensions().get::<HttpError>().cloned() else { return response };
     let (mut parts, _) = response.into_parts();
@@ -26,11 +26,11 @@ pub fn in_openai_form(response: Response) -> Response {
     Response::from_parts(parts, body)
 }
 
-/// Why a request has no answer.
+/// The reason why a request has no answer.
 #[derive(Clone, Debug)]
 pub(super) enum ApiFailure {
     Refused(HttpError),
-    /// The turn failed; another try would be another message.
+    /// The turn failed. A retry would be a new message.
     Turn(Reply),
 }
 
@@ -47,7 +47,7 @@ impl From<Refusal> for ApiFailure {
 }
 
 impl ApiFailure {
-    /// Returns the body of the response, which is the last event of a stream.
+    /// Returns the body of the error response, which is also the last event of a stream.
     pub fn body(&self) -> Value {
         match self {
             Self::Refused(error) => error_body(error.status, error.code, &error.message),
@@ -62,7 +62,7 @@ impl ApiFailure {
 impl IntoResponse for ApiFailure {
     fn into_response(self) -> Response {
         match &self {
-            // The server writes it in OpenAI's form.
+            // The server converts it into OpenAI's format.
             Self::Refused(error) => error.clone().into_response(),
             Self::Turn(_) => {
                 let header = [(SHOULD_RETRY.clone(), HeaderValue::from_static("false"))];
@@ -72,7 +72,7 @@ impl IntoResponse for ApiFailure {
     }
 }
 
-/// Returns the body of an error.
+/// Returns the body of an error response.
 fn error_body(status: StatusCode, code: &str, message: &str) -> Value {
     let kind = match status.as_u16() {
         401 => "authentication_error",

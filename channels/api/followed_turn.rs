@@ -1,4 +1,4 @@
-//! Follows the turn of a request: what it shows while it runs, and its end.
+//! Follows the turn of a request: its output while it runs, and its end.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,35 +20,35 @@ use crate::inbox::{Inbox, MessageState, MessageStatus, Refusal, Reply};
 
 /// The tool that sends a message before the reply.
 const MESSAGE_TOOL: &str = "message";
-/// How long one look at the state of the message waits; after each, the turn may have a question.
+/// How long one wait for the state of the message takes. After each wait, the turn may have a question.
 const WAIT: Duration = Duration::from_secs(1);
-/// The pause after a look that ended early without an end.
+/// The pause after a wait that returned early although the turn has not ended.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How long a request goes on while its message waits for a model service.
+/// How long a request stays open while its message waits for a model service.
 const MODEL_PATIENCE: Duration = Duration::from_secs(60);
 const DRAINING_RETRY: Duration = Duration::from_secs(5);
 
-/// The end of a turn, or its question.
+/// The end of a turn, or the question that it asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TurnAnswer {
-    /// Everything that the turn sent: its messages and the reply.
+    /// All text that the turn sent: its messages and the reply.
     pub text: String,
     pub report: TurnReport,
 }
 
-/// What happens next in a turn.
+/// The next step of a turn.
 pub(super) enum TurnStep {
     Delta(ApiDelta),
     Ended(TurnAnswer),
     Failed(ApiFailure),
 }
 
-/// What a followed turn is about.
+/// The inputs of a [`FollowedTurn`].
 pub(super) struct FollowedTurnSetup {
     pub id: Uuid,
     pub chat_id: String,
     pub wants_reasoning: bool,
-    /// The events of the channel, from before the message was accepted.
+    /// The events of the channel. The subscription begins before the message is accepted.
     pub events: Receiver<SessionEvent>,
     pub inbox: Arc<dyn Inbox>,
     pub gateway: Arc<dyn ApiGateway>,
@@ -56,18 +56,18 @@ pub(super) struct FollowedTurnSetup {
     pub shutdown: CancellationToken,
 }
 
-/// A turn that a request waits for. The turn does not depend on it.
+/// A turn that a request waits for. The turn continues if the request ends early.
 pub(super) struct FollowedTurn {
     setup: FollowedTurnSetup,
     progress: AnswerProgress,
-    /// The number of messages of the turn that were shown.
+    /// The number of the turn's messages that are shown.
     shown: usize,
     /// The turn has sent a message that is not shown yet.
     is_message_due: bool,
-    /// The look at the message that is under way, and when it began.
+    /// The pending wait for the state of the message, started at `began`.
     look: BoxFuture<'static, Result<Option<MessageState>, Refusal>>,
     began: Instant,
-    /// Since when the message waits for a model service.
+    /// The time since which the message waits for a model service.
     waits_since: Option<Instant>,
     ready: VecDeque<ApiDelta>,
     end: Option<TurnStep>,
@@ -88,7 +88,7 @@ impl FollowedTurn {
         }
     }
 
-    /// Waits for the next step; the last one is an end or a failure.
+    /// Waits for the next step. The last step is an end or a failure.
     pub async fn next(&mut self) -> TurnStep {
         loop {
             if let Some(delta) = self.ready.pop_front() {
@@ -115,7 +115,7 @@ impl FollowedTurn {
         if event.turn != self.setup.id {
             return Ok(());
         }
-        // The message is stored after the result of its tool was shown, and before anything else happens.
+        // The store has the message only after the event of the tool's result. The next event is the first moment to read it.
         if std::mem::take(&mut self.is_message_due) {
             self.show_messages().await?;
         }
@@ -124,7 +124,7 @@ impl FollowedTurn {
         Ok(())
     }
 
-    /// Shows the messages that the turn sent since the last look, and returns what it has used and sent.
+    /// Shows the messages that the turn has sent since the last call; returns what the turn has used and sent.
     async fn show_messages(&mut self) -> Result<TurnReport, ApiFailure> {
         let report = self.setup.gateway.report(self.setup.id, &self.setup.chat_id).await?;
         for message in report.messages.iter().skip(self.shown) {
@@ -140,7 +140,7 @@ impl FollowedTurn {
         };
         let is_early = self.began.elapsed() < WAIT;
         if let Some(asked) = state.continues.filter(|asked| *asked != self.setup.id) {
-            // The message was an answer: the reply is that of the turn which goes on. What it sent before was shown.
+            // This message answered a question: the reply belongs to the turn that continues. Its earlier messages are shown already.
             self.setup.id = asked;
             self.shown = self.setup.gateway.report(asked, &self.setup.chat_id).await?.messages.len();
         } else if let Some(reply) = state.final_reply() {
@@ -163,7 +163,7 @@ impl FollowedTurn {
         Ok(())
     }
 
-    /// Ends the request if its message waits for a model service for too long.
+    /// Fails the request if its message has waited too long for a model service.
     fn check_wait(&mut self, status: MessageStatus, notice: Option<String>) -> Result<(), ApiFailure> {
         if status != MessageStatus::Waiting {
             self.waits_since = None;
@@ -178,7 +178,7 @@ impl FollowedTurn {
     }
 
     async fn finish(&mut self, reply: Reply) -> Result<(), ApiFailure> {
-        // What was emitted before the end comes first.
+        // Events emitted before the end come first.
         while let Ok(event) = self.setup.events.try_recv() {
             self.take_event(&event).await?;
         }
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_gateway_that_stops_ends_what_will_not_be_answered() {
+    async fn a_stopping_gateway_ends_requests_that_will_not_be_answered() {
         let (inbox, id, mut turn, shutdown) = follow(&[]).await;
         inbox.park(id, "The service is away.");
         shutdown.cancel();

@@ -1,5 +1,6 @@
 //! The OpenAI-compatible API as a channel: `POST /v1/chat/completions`, `POST /v1/responses` and `GET /v1/models`
-//! (<https://platform.openai.com/docs/api-reference/chat>). Any client of that API chats with the agent, whose own tools run inside.
+//! (<https://platform.openai.com/docs/api-reference/chat>). Any client of that API can chat with the agent, which runs its
+//! own tools.
 
 mod answer;
 mod channel;

@@ -1,23 +1,23 @@
-//! What the events of a turn add to an answer that is being streamed.
+//! Converts the events of a turn into additions to a streamed answer.
 
 use crate::event::TurnEvent;
 
-/// The most characters of a tool's arguments that are shown.
+/// The maximum number of characters of a tool's arguments in the output.
 const MAX_ARGUMENTS: usize = 200;
 
-/// More of an answer.
+/// The next part of a streamed answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ApiDelta {
     Text(String),
-    /// Thinking, and what tools do.
+    /// The model's reasoning, and the activity of tools.
     Reasoning(String),
 }
 
-/// What has been shown of a turn.
+/// The part of an answer that the client already has.
 #[derive(Debug, Default)]
 pub(super) struct AnswerProgress {
     text: String,
-    /// Where the text of the response that is being streamed begins.
+    /// The position in `text` where the response that is being streamed begins.
     response: usize,
     wants_reasoning: bool,
 }
@@ -27,11 +27,11 @@ impl AnswerProgress {
         Self { wants_reasoning, ..Self::default() }
     }
 
-    /// Takes an event of the turn, and returns what it adds.
+    /// Records an event of the turn and returns what it adds to the answer.
     pub fn apply(&mut self, event: &TurnEvent) -> Option<ApiDelta> {
         match event {
             TurnEvent::Text { delta } => {
-                // A text behind a tool call, or one that starts again, is a paragraph of its own.
+                // Text after a tool call, or after a restart of the response, begins a new paragraph.
                 let is_first = self.response == self.text.len();
                 let delta = format!("{}{delta}", if is_first { self.gap() } else { "" });
                 self.text.push_str(&delta);
@@ -68,7 +68,7 @@ impl AnswerProgress {
         self.wants_reasoning.then_some(ApiDelta::Reasoning(delta))
     }
 
-    /// Adds a text of its own.
+    /// Adds `text` as a separate paragraph.
     pub fn paragraph(&mut self, text: &str) -> ApiDelta {
         let delta = format!("{}{}", self.gap(), text.trim_end());
         self.text.push_str(&delta);
@@ -76,7 +76,7 @@ impl AnswerProgress {
         ApiDelta::Text(delta)
     }
 
-    /// Returns what completes the streamed text to the reply. Events can be lost, the reply cannot.
+    /// Returns the part of the reply that the stream lacks. Events can be lost; the reply cannot.
     pub fn complete(&mut self, reply: &str) -> Option<ApiDelta> {
         let shown = self.text[self.response..].trim();
         if reply.is_empty() || shown == reply || self.text.trim_end().ends_with(reply) {

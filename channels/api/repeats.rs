@@ -1,8 +1,8 @@
-//! Recognizes a request that a client sends again: it is the same message.
+//! Recognizes a repeated request, so that a retry does not become a second message.
 //!
-//! `Idempotency-Key` says so. OpenAI's own clients send none; they repeat a request after a timeout or a lost connection and count the
-//! attempts in a header. For them, a note holds which message a body became, until the request was answered: an equal request
-//! after that is a new message.
+//! A client can mark a retry with `Idempotency-Key`. OpenAI's own clients do not send that header: after a timeout or a
+//! lost connection they repeat the request and count the attempts in another header. For these clients, a note maps the
+//! body to its message until the request is answered. After that, an equal request is a new message.
 
 use std::sync::Arc;
 
@@ -15,23 +15,23 @@ use crate::ids::new_id;
 use crate::inbox::{AcceptExtras, Inbox, Note};
 use crate::text::sha256_hex;
 
-/// The header in which OpenAI's clients count the attempts, from 0.
+/// The header in which OpenAI's clients count attempts, from 0.
 const RETRY_COUNT: &str = "x-stainless-retry-count";
 /// The longest `Idempotency-Key`, in bytes.
 const MAX_KEY: usize = 255;
 
-/// By what a request is recognized.
+/// The identity of a request: what a repetition of it has in common with it.
 #[derive(Debug, Default)]
 pub(super) struct RequestIdentity {
-    /// The sender's id of the message; `None` if each request is a new one.
+    /// The sender's id of the message; `None` if every request is new.
     pub external_id: Option<String>,
     pub note: Option<Note>,
-    /// The body that came with an `Idempotency-Key`.
+    /// The hash of the body that came with an `Idempotency-Key`.
     body_note: Option<Note>,
 }
 
 impl RequestIdentity {
-    /// Finds the identity of a request with this body for a session.
+    /// Determines the identity of a request in a session from its headers and body.
     ///
     /// # Errors
     /// A header is malformed, or the store cannot be read.
@@ -50,11 +50,11 @@ impl RequestIdentity {
         Ok(Self { external_id: Some(value), note: Some(note), body_note: None })
     }
 
-    /// Returns the identity of a request with an `Idempotency-Key`, which holds within one session.
+    /// Returns the identity of a request with an `Idempotency-Key`. A key counts within one session only.
     async fn of_key(inbox: &dyn Inbox, key: &str, session: &str, body: &str) -> Result<Self, HttpError> {
         let mut asked: Value = serde_json::from_str(body).unwrap_or_default();
         if let Some(asked) = asked.as_object_mut() {
-            // How it is answered is not what is asked.
+            // The format of the answer does not belong to the request's content.
             asked.retain(|field, _| !matches!(field.as_str(), "stream" | "stream_options"));
         }
         let id = format!("key-{}", sha256_hex(&[session.as_bytes(), &[0], key.as_bytes(), &[0]]));
@@ -67,25 +67,25 @@ impl RequestIdentity {
         Ok(Self { external_id: Some(id), note: None, body_note: Some(body_note) })
     }
 
-    /// Returns what is stored with the message.
+    /// Returns the notes to store with the message.
     pub fn notes(&self) -> Vec<Note> {
         self.note.iter().chain(&self.body_note).cloned().collect()
     }
 }
 
-/// Ends the recognition of a request when it was answered.
+/// Stops recognizing a request as a repetition once it is answered.
 pub(super) struct RepeatGuard {
     pub inbox: Arc<dyn Inbox>,
     pub note: Option<Note>,
 }
 
 impl RepeatGuard {
-    /// Notes that the request was answered.
+    /// Records that the request is answered.
     pub async fn answered(self) {
         let Some(note) = self.note else { return };
         let extras = AcceptExtras { notes: vec![Note { value: String::new(), ..note }], ..AcceptExtras::default() };
         if let Err(error) = self.inbox.skip(extras, "the request was answered").await {
-            // At worst, an equal request whose first attempt is lost is taken for this one.
+            // The worst case: a new, equal request whose first attempt is lost counts as a repetition of this one.
             tracing::warn!(%error, "the end of a request could not be noted");
         }
     }

@@ -1,4 +1,4 @@
-//! Requests of clients, read from their bodies.
+//! Parses the requests of clients.
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
@@ -9,38 +9,38 @@ use super::responses::message_of_response;
 use crate::attachment_folder::IncomingFile;
 use crate::http_error::HttpError;
 
-/// The most files of one request.
+/// The maximum number of files of one request.
 const MAX_FILES: usize = 20;
-/// The most bytes of the earlier messages that the model is given.
+/// The maximum size of the earlier messages for the model, in bytes.
 const MAX_HISTORY: usize = 60_000;
 
 const TOOLS: &str =
     "tools of clients are not supported: the agent runs its own tools; leave out \"tools\" and \"functions\"";
 
-/// A request, as far as it means something here.
+/// The supported parts of a request.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct ApiRequest {
-    /// Empty for the default model.
+    /// The model's name; empty for the default model.
     pub model: String,
     /// The texts of system and developer messages.
     pub instructions: Vec<String>,
     /// The messages up to the last answer.
     pub history: Vec<ApiMessage>,
-    /// The text and the files behind the last answer.
+    /// The text and the files after the last answer.
     pub content: String,
     pub files: Vec<IncomingFile>,
     pub stream: bool,
-    /// A stream ends with the tokens.
+    /// The client wants the token usage at the end of the stream.
     pub wants_usage: bool,
-    /// Thinking and tool calls are shown as `reasoning_content`.
+    /// The client wants reasoning and tool calls as `reasoning_content`.
     pub wants_reasoning: bool,
     /// The session that the body names.
     pub session: Option<String>,
-    /// The message whose session goes on, if the body names a response.
+    /// The message whose session the request continues, if the body names an earlier response.
     pub previous: Option<Uuid>,
 }
 
-/// A message of the conversation that a client keeps.
+/// A message of the conversation that the client keeps.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct ApiMessage {
     pub is_answer: bool,
@@ -49,11 +49,11 @@ pub(super) struct ApiMessage {
 }
 
 impl ApiRequest {
-    /// Reads the body of `POST /v1/chat/completions`. Fields without a meaning here, such as `temperature`, have no effect: the agent
-    /// has its own settings.
+    /// Parses the body of `POST /v1/chat/completions`. Unsupported sampling fields, such as `temperature`, have no effect:
+    /// the agent has its own settings.
     ///
     /// # Errors
-    /// 400 with the field that is wrong, or with code `unsupported` for what the agent does not do.
+    /// 400 with the name of the wrong field, or with code `unsupported` for what the agent does not support.
     pub fn parse_chat(body: &Value) -> Result<Self, HttpError> {
         let fields = RequestFields::of(body)?;
         check_supported(&fields)?;
@@ -73,10 +73,10 @@ impl ApiRequest {
         Ok(request)
     }
 
-    /// Reads the body of `POST /v1/responses`, as [`Self::parse_chat`] does.
+    /// Parses the body of `POST /v1/responses` by the rules of [`Self::parse_chat`].
     ///
     /// # Errors
-    /// As those of `parse_chat`.
+    /// The errors of `parse_chat`.
     pub fn parse_response(body: &Value) -> Result<Self, HttpError> {
         let fields = RequestFields::of(body)?;
         fields.refuse("tools", TOOLS)?;
@@ -112,7 +112,7 @@ impl ApiRequest {
         Ok(request)
     }
 
-    /// Reads the messages of the field `key`.
+    /// Parses the messages of the field `key`.
     fn read_messages(&mut self, key: &str, messages: &[Value]) -> Result<(), HttpError> {
         let mut conversation = Vec::new();
         for (at, message) in messages.iter().enumerate() {
@@ -124,11 +124,11 @@ impl ApiRequest {
         self.split(conversation)
     }
 
-    /// Reads a message; instructions are kept apart.
+    /// Parses a message. Instructions go to `self.instructions` and give `None`.
     fn read_message(&mut self, message: &Value) -> Result<Option<ApiMessage>, HttpError> {
         match message["type"].as_str() {
             None | Some("message") => {}
-            // What the model thought is nothing that was said.
+            // The model's reasoning is not part of the conversation.
             Some("reasoning") => return Ok(None),
             Some(kind) => {
                 let kind: String = kind.chars().take(40).collect();
@@ -162,7 +162,7 @@ impl ApiRequest {
         }
     }
 
-    /// Separates what is to be answered from what was said before.
+    /// Splits the conversation into the messages to answer and the history before them.
     fn split(&mut self, mut conversation: Vec<ApiMessage>) -> Result<(), HttpError> {
         let answered = conversation.iter().rposition(|message| message.is_answer).map_or(0, |at| at + 1);
         let mut texts = Vec::new();
@@ -189,7 +189,7 @@ impl ApiRequest {
         (!prompt.is_empty()).then(|| prompt.to_owned())
     }
 
-    /// Returns the end of the conversation so far, as far as there is room.
+    /// Returns the history as text. If it is too long, the beginning is left out.
     pub fn history_text(&self) -> Option<String> {
         let lines = self.history.iter().map(|message| {
             let files = message.files.iter().map(|file| format!("[file {}] ", file.name)).collect::<String>();
@@ -204,7 +204,7 @@ impl ApiRequest {
         }
     }
 
-    /// Takes the files, the newest ones of the earlier messages too if they are `with_history`.
+    /// Takes the files of the request; with `with_history` also the newest files of the earlier messages.
     pub fn take_files(&mut self, with_history: bool) -> Vec<IncomingFile> {
         let mut files = Vec::new();
         if with_history {
@@ -216,13 +216,13 @@ impl ApiRequest {
     }
 }
 
-/// 404 for a response that is not one of this gateway.
+/// Returns a 404 for a response id that this gateway does not know.
 pub(super) fn unknown_response(id: &str) -> HttpError {
     let message = format!("there is no response {id:.100?} here");
     HttpError::new(StatusCode::NOT_FOUND, "previous_response_not_found", message)
 }
 
-/// Refuses what would be answered wrongly if it were ignored.
+/// Rejects fields that would give a wrong answer if they were ignored.
 fn check_supported(fields: &RequestFields<'_>) -> Result<(), HttpError> {
     fields.refuse("tools", TOOLS)?;
     fields.refuse("functions", TOOLS)?;
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_last_answer_is_the_message_and_the_rest_is_history() {
+    fn text_after_the_last_answer_is_the_message_and_the_rest_is_history() {
         let image = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,iVA="}});
         let body = chat(&json!([
             {"role": "system", "content": "Be brief."},
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_are_ignored_and_known_ones_are_taken() {
+    fn unknown_fields_are_ignored_and_known_ones_are_read() {
         let mut body = chat(&json!([{"role": "user", "content": "hi"}]));
         for (key, value) in [
             ("stream", json!(true)),

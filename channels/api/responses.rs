@@ -11,21 +11,21 @@ use super::followed_turn::TurnAnswer;
 use super::gateway::TurnReport;
 use super::progress::ApiDelta;
 
-/// The beginning of the ids of responses, before the message's id.
+/// The prefix of response ids, before the id of the message.
 const PREFIX: &str = "resp_";
 
-/// Returns the id of the message that a response answers.
+/// Returns the id of the message that a response id stands for.
 pub(super) fn message_of_response(id: &str) -> Option<Uuid> {
     id.strip_prefix(PREFIX)?.parse().ok()
 }
 
-/// The answer to one request. Thinking and tool calls are not in it.
+/// The answer to one request, without reasoning and tool calls.
 pub(super) struct ModelResponse {
     pub id: Uuid,
     pub model: String,
     pub created: Timestamp,
     pub previous: Option<Uuid>,
-    /// What was streamed.
+    /// The text streamed so far.
     text: String,
     sequence: u64,
 }
@@ -82,7 +82,7 @@ impl ModelResponse {
         ApiEvent { name: Some(name), data: data.to_string() }
     }
 
-    /// Returns an event about the only part of the only item.
+    /// Returns an event about the single content part of the single output item.
     fn part_event(&mut self, name: &'static str, key: &str, value: Value) -> ApiEvent {
         let mut data = json!({ "item_id": self.item_id(), "output_index": 0, "content_index": 0 });
         data[key] = value;

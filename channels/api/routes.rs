@@ -32,11 +32,11 @@ use crate::inbox::{AcceptExtras, Acceptance, Inbox, Refusal};
 use crate::json as strict_json;
 use crate::message::{Attachment, InboundMessage, SessionKey, TurnSettings};
 
-/// The largest body, in bytes: files are in it.
+/// The largest request body, in bytes. Bodies contain files.
 pub const BODY_LIMIT: usize = 50_000_000;
 const STORE_RETRY: Duration = Duration::from_secs(5);
 
-/// The header of the session's name, in requests and responses.
+/// The header with the session's name, in requests and responses.
 static SESSION: HeaderName = HeaderName::from_static("x-session-id");
 
 pub(super) struct ApiState {
@@ -47,7 +47,7 @@ pub(super) struct ApiState {
     shutdown: CancellationToken,
 }
 
-/// The routes behind the access check, which says who the sender of a request is.
+/// Returns the routes. The access check in front of them identifies the sender of each request.
 pub(super) fn routes(gateway: &Arc<dyn ApiGateway>, files: &Arc<AttachmentFolder>, context: &ChannelContext) -> Router {
     let state = ApiState {
         gateway: gateway.clone(),
@@ -114,11 +114,11 @@ fn json_of(body: &str) -> Result<Value, HttpError> {
 
 /// A request whose message is on disk.
 struct AcceptedRequest {
-    /// The message.
+    /// The id of the message.
     id: Uuid,
-    /// The name that the client asked for, or that of the default model.
+    /// The model that the client asked for, or else the default model.
     model: String,
-    /// The session, as the client names it.
+    /// The name of the session, as the client knows it.
     session_name: String,
     stream: bool,
     turn: FollowedTurn,
@@ -131,7 +131,7 @@ impl AcceptedRequest {
             true => answer_stream(self.turn, format, self.repeats),
             false => answer_whole(self.turn, &format, self.repeats).await?,
         };
-        // A name beyond ASCII cannot be a header's value, and its client knows it.
+        // A header value cannot hold a name beyond ASCII; its client knows the name anyway.
         if let Ok(name) = HeaderValue::from_str(&self.session_name) {
             response.headers_mut().insert(SESSION.clone(), name);
         }
@@ -140,7 +140,7 @@ impl AcceptedRequest {
 }
 
 impl ApiState {
-    /// Returns the models of a client. One that is confined has the agent that its messages get by themselves.
+    /// Returns the models that a client may choose. A confined client gets only the default.
     fn models(&self, sender: &ClientSender) -> Vec<String> {
         let mut models = self.gateway.models();
         if sender.is_confined {
@@ -163,7 +163,7 @@ impl ApiState {
         })
     }
 
-    /// Returns the chat that a request names: in its header, in its body, or as that of an earlier response.
+    /// Returns the chat that a request names: in its header, in its body, or through an earlier response.
     async fn named_chat(
         &self,
         sender: &ClientSender,
@@ -183,7 +183,7 @@ impl ApiState {
         known.ok_or_else(|| unknown_response(&previous)).map(Some)
     }
 
-    /// Accepts the message of a request, or finds the one that it repeats.
+    /// Accepts the message of a request, or finds the message that the request repeats.
     async fn accept(
         &self,
         sender: &ClientSender,
@@ -232,7 +232,7 @@ impl ApiState {
         Ok(AcceptedRequest { id, model, session_name, stream, turn, repeats })
     }
 
-    /// Builds the message of a request. Without a name, its session is new and is given what the client says was said before.
+    /// Builds the message of a request. Without a session name, the session is new and gets the history that the client sends.
     async fn message(
         &self,
         sender: &ClientSender,
@@ -240,7 +240,7 @@ impl ApiState {
         mut settings: TurnSettings,
         named: Option<String>,
     ) -> Result<InboundMessage, HttpError> {
-        // A prompt of the settings is the owner's word.
+        // Only an unconfined client speaks for the owner, so only its prompt counts as the owner's instructions.
         let prompt = if sender.is_confined { &mut settings.sender_prompt } else { &mut settings.prompt };
         *prompt = request.prompt();
         settings.history = if named.is_none() { request.history_text() } else { None };
@@ -252,7 +252,7 @@ impl ApiState {
         let chat = named.unwrap_or_else(|| chat_prefix(sender) + &new_id().to_string());
         let mut message = InboundMessage::text(NAME, &chat, &sender.id, sender.trust, request.content);
         message.settings = settings;
-        // Whatever the settings of sessions are: a name of a client means one conversation.
+        // A name given by a client always means one conversation, whatever the session settings say.
         message.session = Some(SessionKey::of_chat(NAME, &chat));
         message.reply.is_picked_up = true;
         message.attachments = self.save(files, message.session_key()).await?;
@@ -273,7 +273,7 @@ impl ApiState {
     }
 }
 
-/// Returns what the chats of a client begin with. Those of the owner may have any name.
+/// Returns the prefix of a client's chats. The owner's chats may have any name.
 fn chat_prefix(sender: &ClientSender) -> String {
     if sender.is_confined { format!("{}:", sender.id) } else { String::new() }
 }

@@ -18,7 +18,7 @@ use crate::event::EventSource;
 use crate::finding::Finding;
 use crate::message::{OutboundMessage, SessionKey};
 
-/// The waits between attempts for a screen that shows nothing (stopped by Ctrl-S).
+/// The waits between attempts for a screen that shows nothing, e.g. one stopped by Ctrl-S.
 const RETRY_SECS: [u64; 5] = [5, 30, 300, 1_800, 7_200];
 
 /// The channel `cli`. Its screens are the gateway's own terminal, if it has one, and all attached clients.
@@ -30,7 +30,7 @@ pub struct CliChannel {
 }
 
 impl CliChannel {
-    /// Without a `setup` the channel has no terminal of its own. The first start consumes it.
+    /// Creates the channel. Without a `setup` it has no terminal of its own; the first start consumes the `setup`.
     pub fn new(setup: Option<TerminalSetup>) -> Self {
         Self {
             screens: Arc::default(),
@@ -40,18 +40,18 @@ impl CliChannel {
         }
     }
 
-    /// Attaches a screen to `chat_id` until it is dropped. `session` is that of the messages written there, if it is not the
-    /// chat's own.
+    /// Attaches a screen to `chat_id` until the handle is dropped. `session` is the session of messages written there, if
+    /// it is not the chat's own.
     pub fn attach(&self, chat_id: &str, session: Option<SessionKey>) -> ScreenHandle {
         self.screens.attach(chat_id, session)
     }
 
-    /// Returns true if a screen is attached.
+    /// Returns true if at least one screen is attached.
     pub fn is_open(&self) -> bool {
         !self.screens.book.lock().list.is_empty()
     }
 
-    /// Completes when the user has left the channel's own terminal; returns how.
+    /// Completes when the user has left the channel's own terminal; returns how the conversation ended.
     pub async fn exited(&self) -> TerminalExit {
         let mut watched = self.exited.subscribe();
         match watched.wait_for(Option::is_some).await.map(|left| *left) {
@@ -61,7 +61,7 @@ impl CliChannel {
     }
 }
 
-/// The gateway of this process.
+/// The gateway in this process, as the host of its own terminal.
 struct InProcessHost {
     screens: Arc<ScreenHub>,
     events: Arc<dyn EventSource>,
@@ -115,18 +115,18 @@ impl Channel for CliChannel {
         (context.started)();
         let terminal = Terminal::new(setup, context.inbox, Arc::new(host), following);
         let left = terminal.run(context.shutdown).await;
-        // A broken terminal counts as left.
+        // A broken terminal counts as the end of its input.
         self.exited.send_replace(Some(*left.as_ref().unwrap_or(&TerminalExit::EndOfInput)));
         left.map(|_| ())
     }
 
     async fn send(&self, message: &OutboundMessage) -> Result<Receipt, SendError> {
         let mut best = ShowOutcome::Gone;
-        // Read before the lookup: a screen that attaches later makes `present` complete at once.
+        // Read before the lookup, so that a screen that attaches later makes `present` complete at once.
         let arrivals = self.screens.book.lock().arrivals;
         let mut showing: FuturesUnordered<_> =
             self.screens.of(message).into_iter().map(|screen| show(screen, message.clone())).collect();
-        // One screen is enough; a second slow one must not delay the delivery.
+        // One screen is enough; a second, slow screen must not delay the delivery.
         while let Some(outcome) = showing.next().await {
             best = best.min(outcome);
             if best == ShowOutcome::Shown {

@@ -17,7 +17,7 @@ use super::streams::{
 };
 use crate::channel::StartError;
 
-/// The most texts that wait to be printed.
+/// The maximum number of texts that wait to be printed.
 const PRINT_CAPACITY: usize = 64;
 const HIDE_CURSOR: &str = "\x1b[?25l";
 
@@ -27,7 +27,7 @@ pub struct Console {
     pub(super) inputs: async_channel::Receiver<ConsoleInput>,
     asks: async_channel::Sender<()>,
     prints: async_channel::Sender<PrintJob>,
-    /// A prompt is on the screen.
+    /// True while a prompt is on the screen.
     prompting: Arc<AtomicBool>,
     mode: Option<SavedMode>,
     /// The prompt to print if no line editor draws one.
@@ -36,15 +36,15 @@ pub struct Console {
 }
 
 impl Drop for Console {
-    /// Restores the terminal even after a panic of the conversation.
+    /// Restores the terminal even if the conversation panics.
     fn drop(&mut self) {
         self.restore();
     }
 }
 
 impl Console {
-    /// Opens the standard streams: with a line editor if input and output are a terminal, else with plain lines. `history`
-    /// is the file of typed lines.
+    /// Opens the standard streams: with a line editor if input and output are a terminal, otherwise with plain lines.
+    /// `history` is the file of typed lines.
     ///
     /// # Errors
     ///
@@ -100,7 +100,7 @@ impl Console {
         Ok(Self { style, inputs, asks, prints, prompting, mode, prompt: "", known })
     }
 
-    /// Asks for one input, after everything printed before is on the screen.
+    /// Requests one input, after all earlier text is on the screen.
     pub(super) async fn ask(&self) -> Result<(), OutputClosed> {
         let mut prompt = self.prompt;
         if let Some(mode) = &self.mode {
@@ -119,11 +119,11 @@ impl Console {
         input
     }
 
-    /// Hides what is typed while a turn runs, since it would appear inside the output. The next prompt shows it.
+    /// Hides typed text while a turn runs, since it would appear inside the output. The next prompt shows it.
     pub(super) async fn hush(&self) -> Result<(), OutputClosed> {
         let Some(mode) = &self.mode else { return Ok(()) };
         mode.hush();
-        // The cursor rests at the start of the changing row, where it would only distract.
+        // The cursor rests at the start of the live row, where it would only distract.
         self.print(HIDE_CURSOR.to_owned(), OutputStream::Out).await
     }
 
@@ -135,13 +135,13 @@ impl Console {
         self.prints.send(PrintJob { text, stream, done: None }).await.map_err(|_| OutputClosed)
     }
 
-    /// Repeats the prompt after a text that is printed below it, unless a line editor does so.
+    /// Adds the prompt again after a text that is printed below it, unless a line editor does so.
     fn around_prompt(&self, text: String) -> String {
         let stands = !self.prompt.is_empty() && self.prompting.load(Ordering::SeqCst);
         if stands && !text.is_empty() { format!("\n{text}{}", self.prompt) } else { text }
     }
 
-    /// Prints a text; returns when it and everything before it is written.
+    /// Prints a text and waits until it and all earlier text is written.
     pub(super) async fn print_through(&self, text: String, stream: OutputStream) -> Result<(), OutputClosed> {
         let (done, written) = oneshot::channel();
         let text = self.around_prompt(text);
@@ -157,21 +157,20 @@ impl Console {
     }
 }
 
-/// Forwards SIGINT to a terminal. While a turn runs, the line editor does not read Ctrl-C, so it arrives as a signal of the
-/// process.
+/// Forwards SIGINT to a terminal. While a turn runs, the line editor does not read Ctrl-C, so Ctrl-C arrives as a signal of the process.
 #[derive(Clone, Default)]
 pub struct Interrupt(Arc<InterruptState>);
 
 #[derive(Default)]
 struct InterruptState {
-    /// A turn runs here and was not interrupted yet.
+    /// A turn runs in this terminal and has not been interrupted yet.
     armed: AtomicBool,
     raised: Notify,
 }
 
 impl Interrupt {
-    /// Handles a SIGINT. Returns true if it stops a turn here, and false if there is none, or it is being stopped already:
-    /// then the signal is for the process.
+    /// Handles a SIGINT. Returns true if it stops a turn of this terminal. Returns false if no turn runs or the turn is
+    /// being stopped already; the process then handles the signal.
     pub fn raise(&self) -> bool {
         let taken = self.0.armed.swap(false, Ordering::AcqRel);
         if taken {

@@ -1,5 +1,5 @@
-//! Files that the user adds to a conversation. The next message contains their text, so that an accepted message is complete
-//! whatever happens to the file.
+//! Files that the user adds to a conversation. The next message contains their text, so that an accepted message is
+//! complete whatever happens to the file later.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -11,7 +11,7 @@ use crate::text::Language;
 
 /// The largest file, in bytes.
 const MAX_FILE: u64 = 256 << 10;
-/// The most text of files in one message, in bytes.
+/// The maximum size of all file text in one message, in bytes.
 const MAX_TOTAL: usize = 512 << 10;
 const MAX_FILES: usize = 50;
 
@@ -31,19 +31,19 @@ struct AddedFile {
     is_sent: bool,
 }
 
-/// Why a file was not added.
+/// The reason why a file was not added.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", self.text(Language::En))]
 pub enum FileFault {
     Missing(String),
     Unreadable(String, io::Error),
-    /// A folder, a pipe, a device.
+    /// Not a regular file: a folder, a pipe, a device.
     NoFile(String),
     TooLarge(String, u64),
     /// Not UTF-8 text.
     Binary(String),
     TooMany,
-    /// With the waiting files it would be too large for one message.
+    /// Together with the waiting files, it would be too large for one message.
     TooMuch(String),
 }
 
@@ -81,15 +81,14 @@ impl FileFault {
 }
 
 impl ConversationFiles {
-    /// Reads a file; the path is relative to the working directory, and `~/` is the home. A file that was added before is read
-    /// again.
+    /// Reads a file. The path is relative to the working directory; `~/` stands for the home. A file that was added before is read again.
     ///
     /// # Errors
-    /// It is not a text file that fits into a message.
+    /// The path is not a text file, or the file does not fit into a message.
     pub fn add(&mut self, path: &str) -> Result<(), FileFault> {
         let (name, path) = (path.to_owned(), expand(path));
         let text = read(&name, &path)?;
-        // Another name of the same file is the same file.
+        // Two paths of one file count as the same file.
         let path = path.canonicalize().unwrap_or(path);
         let others = self.list.iter().filter(|file| file.path != path);
         let waiting: usize = others.clone().filter(|file| !file.is_sent).map(|file| file.text.len()).sum();
@@ -114,7 +113,7 @@ impl ConversationFiles {
         size(self.list.last().map_or(0, |file| file.text.len()) as u64)
     }
 
-    /// Removes a file, found by the name it was added under or by its path.
+    /// Removes a file by its path or by the name under which it was added.
     pub(super) fn remove(&mut self, name: &str) -> bool {
         let before = self.list.len();
         let path = expand(name);
@@ -159,7 +158,7 @@ impl ConversationFiles {
         }
     }
 
-    /// Forgets the sent files when another conversation begins.
+    /// Removes the sent files when another conversation begins.
     pub(super) fn forget_sent(&mut self) {
         self.list.retain(|file| !file.is_sent);
     }
@@ -196,7 +195,7 @@ fn expand(path: &str) -> PathBuf {
     }
 }
 
-/// Returns the file name in the argument of `/add`: quoted, or with spaces escaped as completion writes them.
+/// Returns the file name in the argument of `/add`: quoted, or with the escaped spaces that completion writes.
 pub(super) fn unquote(argument: &str) -> String {
     for quote in ['"', '\''] {
         if let Some(inner) = argument.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote)) {

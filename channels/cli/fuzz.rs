@@ -1,4 +1,4 @@
-//! The entry of the fuzz target `terminal_markdown`.
+//! The entry point of the fuzz target `terminal_markdown`.
 
 use super::config::Thinking;
 use super::painter::Painter;
@@ -6,11 +6,11 @@ use super::screen::TerminalStyle;
 use crate::event::TurnEvent;
 use crate::text::Language;
 
-/// What a piece ends with.
+/// The byte that ends a piece.
 const CUT: u8 = 0xff;
 
-/// Takes a byte for the kind of terminal, and any text, in pieces that end with 0xff, as an answer. Asserts that nothing of
-/// the text commands the terminal, while it streams and as a whole.
+/// Reads the kind of terminal from the first byte and an answer from the rest, in pieces that end with 0xff. Asserts that
+/// the answer sends no command to the terminal, neither while it streams nor as a whole.
 pub fn markdown(data: &[u8]) {
     let Some((first, rest)) = data.split_first() else { return };
     let pieces: Vec<String> =
@@ -31,7 +31,7 @@ pub fn markdown(data: &[u8]) {
     check(&Painter::new(style, Language::En, Thinking::Show).reply(&pieces.concat(), first & 8 == 0));
 }
 
-/// Only what the painter itself writes commands the terminal: faces (`ESC [ … m`), and the drawing anew of a row.
+/// Asserts that only the painter's own sequences command the terminal: faces (`ESC [ … m`) and the redrawing of a row.
 fn check(drawn: &str) {
     let mut rest = drawn;
     while let Some(at) = rest.find(is_command) {
@@ -40,7 +40,7 @@ fn check(drawn: &str) {
     }
 }
 
-/// What follows a command of the painter's own.
+/// Returns the text after one of the painter's own commands.
 fn own(text: &str) -> Option<&str> {
     let row = text.strip_prefix("\x1b[J").or_else(|| text.strip_prefix('\r'));
     row.or_else(|| {

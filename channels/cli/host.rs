@@ -1,4 +1,4 @@
-//! The gateway as a terminal sees it: in its own process, or behind the control socket.
+//! The interface between a terminal and its gateway, which runs in the same process or behind the control socket.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use crate::message::SessionKey;
 /// The conversation of a terminal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TerminalConversation {
-    /// The chat on the channel `cli`; `direct` is the owner's.
+    /// The chat on the channel `cli`; `direct` is the owner's chat.
     pub chat_id: String,
     /// The session, if it is not the chat's own.
     pub session: Option<SessionKey>,
-    /// The model for messages written here, if it is not the session's.
+    /// The model for messages written in this terminal, if it is not the session's.
     pub model: Option<String>,
 }
 
 impl TerminalConversation {
-    /// Returns the conversation of a session key; without one, the owner's own.
+    /// Returns the conversation of a session key, or the owner's own without a key.
     pub fn of(session: Option<&str>) -> Self {
         let chat_id = session.and_then(|key| key.strip_prefix("cli:")).unwrap_or("direct").to_owned();
         Self { chat_id, session: session.map(SessionKey::from), model: None }
@@ -36,39 +36,39 @@ impl TerminalConversation {
 /// The names that the prompt completes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompletionNames {
-    /// Session keys, the last used first.
+    /// Session keys, the most recently used first.
     pub sessions: Vec<String>,
-    /// `PROVIDER/MODEL`.
+    /// Models as `PROVIDER/MODEL`.
     pub models: Vec<String>,
 }
 
-/// Lists sessions and models.
+/// A source of session and model names.
 #[async_trait]
 pub trait NameDirectory: Send + Sync {
     async fn names(&self) -> CompletionNames;
 
-    /// Returns the model that answers there as `PROVIDER/MODEL`, or the reason why none does.
+    /// Returns the model that answers in a conversation as `PROVIDER/MODEL`, or the reason why no model answers.
     async fn model(&self, conversation: &TerminalConversation) -> Result<String, String>;
 }
 
-/// The deliveries and events of a conversation. The queues are closed when the gateway stops.
+/// The deliveries and events of a conversation. Both queues close when the gateway stops.
 pub struct ConversationFeed {
     pub deliveries: async_channel::Receiver<ScreenDelivery>,
     pub events: async_channel::Receiver<SessionEvent>,
-    /// Keeps the screen attached, where the queues do not.
+    /// Keeps the screen attached if the queues do not.
     pub attachment: Option<ScreenHandle>,
 }
 
 /// A gateway whose conversations a terminal can follow.
 #[async_trait]
 pub trait TerminalHost: NameDirectory {
-    /// Follows a conversation until the result is dropped.
+    /// Follows a conversation until the returned feed is dropped.
     ///
     /// # Errors
     /// The gateway is gone or refuses.
     async fn follow(&self, conversation: &TerminalConversation) -> Result<ConversationFeed, StartError>;
 
-    /// Returns how long a terminal waits for the gateway to come back; zero if it cannot.
+    /// Returns how long a terminal waits for the gateway to return; zero if the gateway cannot return.
     fn patience(&self) -> Duration {
         Duration::ZERO
     }

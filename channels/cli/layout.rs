@@ -3,7 +3,7 @@
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
-/// Characters that must not start a row: they belong to the character before them.
+/// Characters that must not start a row, because they belong to the character before them.
 const CLOSING: &str = "，。！？、；：）》」』”’】〉…,.!?;:)]}%";
 
 /// A colour of the terminal's own palette.
@@ -143,17 +143,17 @@ impl ScreenRow {
     }
 }
 
-/// The position that some rows reach in their text, in a measure that does not depend on the width.
+/// The position in a text up to which rows have been shown, measured independently of the screen's width.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TextPosition {
-    /// Characters without spaces and quote bars, which depend on where rows begin.
+    /// The number of characters without spaces and quote bars, both of which depend on where rows begin.
     letters: usize,
-    /// Blank rows after them.
+    /// The number of blank rows after these characters.
     blanks: usize,
 }
 
 impl TextPosition {
-    /// Returns the position at the end of `rows`, which begin here.
+    /// Returns the position at the end of `rows`, which begin at this position.
     pub(super) fn and(self, rows: &[ScreenRow]) -> Self {
         if rows.is_empty() {
             return self;
@@ -163,7 +163,7 @@ impl TextPosition {
         Self { letters, blanks }
     }
 
-    /// Returns the part of `rows`, the same text at any width, after this position.
+    /// Returns the part of `rows` after this position. `rows` hold the same text, wrapped at any width.
     pub(super) fn rest_of(self, rows: Vec<ScreenRow>) -> Vec<ScreenRow> {
         let Self { letters: mut left, mut blanks } = self;
         let mut rest = Vec::new();
@@ -200,7 +200,7 @@ pub(super) fn cut(text: &str, columns: usize) -> String {
 
 /// Breaks `text` into rows of at most `width` columns, at spaces and between wide characters. `first` is the prefix of the
 /// first row and `rest` that of the others; a line feed starts a new row. Rows before the last do not change when text is
-/// added. Own code, as `textwrap` keeps no faces, breaks before closing CJK punctuation and may move earlier breaks.
+/// added. Own code because `textwrap` drops faces, breaks before closing CJK punctuation and may move earlier breaks.
 pub(super) fn wrap(text: &ScreenRow, first: &ScreenRow, rest: &ScreenRow, width: usize) -> Vec<ScreenRow> {
     let mut wrapping = LineWrapper {
         rows: Vec::new(),
@@ -226,11 +226,11 @@ struct LineWrapper<'a> {
     rows: Vec<ScreenRow>,
     row: ScreenRow,
     used: usize,
-    /// The row holds only its prefix.
+    /// The row contains only its prefix.
     is_fresh: bool,
     rest: &'a ScreenRow,
     width: usize,
-    /// The spaces before the word, if it stays on this row.
+    /// The spaces before the word, printed if the word stays on this row.
     space: ScreenRow,
     word: Vec<(Face, String, usize)>,
 }
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_go_on_behind_what_was_shown_at_another_width() {
+    fn rows_continue_after_those_shown_at_another_width() {
         let text = ScreenRow::of(Face::PLAIN, "one two three four five six");
         let (none, bar) = (ScreenRow::default(), ScreenRow::of(Face::DIM, "│ "));
         let shown = wrap(&text, &bar, &bar, 10);

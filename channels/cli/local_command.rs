@@ -1,6 +1,6 @@
-//! The slash commands of the terminal itself; the gateway handles all others.
+//! The slash commands that the terminal handles itself; the gateway handles all others.
 
-/// A slash command of the terminal.
+/// A slash command that the terminal handles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LocalCommand {
     /// `/exit`, `/quit`
@@ -16,7 +16,7 @@ pub(super) enum LocalCommand {
 }
 
 impl LocalCommand {
-    /// Parses a line; returns `None` if it is for the gateway.
+    /// Parses a line. Returns `None` if the line is for the gateway.
     pub(super) fn parse(line: &str) -> Option<Self> {
         // A command followed by more lines is a message, which must not be lost.
         if line.contains('\n') {

@@ -6,21 +6,21 @@ use super::layout::{AnsiColour, Face, ScreenRow, wrap};
 use super::table;
 use crate::clean::clean;
 
-/// The width that text keeps beside bullets and quote bars; deeper nesting is drawn flat.
+/// The minimum width of text beside bullets and quote bars. Deeper nesting is drawn without further indentation.
 const MIN_TEXT: usize = 12;
 const RULE: usize = 30;
 
-/// How Markdown is rendered.
+/// The style of rendered Markdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MarkdownStyle {
     /// Columns.
     pub width: usize,
-    /// Shows faces; else the Markdown marks stay.
+    /// Shows faces; if false, the Markdown marks stay.
     pub in_colour: bool,
 }
 
-/// Renders one or more whole blocks. `lead` is put before the first row, or above it if the block is not running text.
-/// Definitions (of a link's target) make no rows.
+/// Renders one or more whole blocks. `lead` goes before the first row, or above it if the block is not running text. Link
+/// definitions produce no rows.
 pub(super) fn render(text: &str, style: MarkdownStyle, lead: &ScreenRow) -> Vec<ScreenRow> {
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
     let mut drawing = TerminalMarkdown::new(style, lead.clone());
@@ -33,7 +33,7 @@ pub(super) fn render(text: &str, style: MarkdownStyle, lead: &ScreenRow) -> Vec<
 
 /// The prefixes of the rows of a list item or a quote.
 struct Indent {
-    /// The prefix of the first row, until that is drawn.
+    /// The prefix of the first row; `None` once that row is drawn.
     first: Option<ScreenRow>,
     rest: ScreenRow,
 }
@@ -44,14 +44,14 @@ struct TerminalMarkdown {
     rows: Vec<ScreenRow>,
     text: ScreenRow,
     indents: Vec<Indent>,
-    /// The numbers of the lists that are open; `None` is a bullet.
+    /// The next numbers of the open lists; `None` for a bullet list.
     lists: Vec<Option<u64>>,
     faces: Vec<Face>,
-    /// The targets of the open links, and their text so far.
+    /// The open links, each as its target and its text so far.
     links: Vec<(String, String)>,
     code: Option<String>,
     table: Option<table::TableLayout>,
-    /// The next block follows without a gap, like the first one of an item.
+    /// The next block follows without a gap, as the first block of an item does.
     is_tight: bool,
 }
 
@@ -93,7 +93,7 @@ impl TerminalMarkdown {
                 self.line(&ScreenRow::of(Face::DIM, &rule));
             }
             Event::TaskListMarker(is_done) => self.say(if is_done { "☑ " } else { "☐ " }),
-            // Not enabled above.
+            // The parser options above do not enable these.
             Event::InlineMath(text) | Event::DisplayMath(text) | Event::FootnoteReference(text) => self.say(&text),
         }
     }
@@ -159,7 +159,7 @@ impl TerminalMarkdown {
             TagEnd::BlockQuote(_) => self.outdent(),
             TagEnd::Item => {
                 self.end_text();
-                // An item without text still has its bullet.
+                // An item without text still shows its bullet.
                 if self.indents.last().is_some_and(|indent| indent.first.is_some()) {
                     self.line(&ScreenRow::default());
                 }
@@ -223,7 +223,7 @@ impl TerminalMarkdown {
         for line in clean(&code).replace('\t', "    ").lines() {
             let mut row = self.prefix();
             row.push(Face::PLAIN, "  ");
-            // Long lines stay whole: the terminal wraps them, and copying them keeps the line.
+            // Long lines are not wrapped here: the terminal wraps them, and a copied line stays whole.
             row.push(Face::coloured(AnsiColour::Cyan), line);
             self.rows.push(row);
         }
@@ -253,7 +253,7 @@ impl TerminalMarkdown {
         self.write(self.face(), text);
     }
 
-    /// Cleans the text again, since entities such as `&#27;` have become characters.
+    /// Cleans the text again, because entities such as `&#27;` are characters by now.
     fn write(&mut self, face: Face, text: &str) {
         let text = clean(text);
         for (_, label) in &mut self.links {
@@ -295,7 +295,7 @@ impl TerminalMarkdown {
         prefix
     }
 
-    /// Adds an empty row between blocks.
+    /// Adds an empty row between two blocks.
     fn gap(&mut self) {
         self.end_text();
         if !self.is_tight && !self.rows.is_empty() {

@@ -1,7 +1,7 @@
-//! Finds the part of streamed Markdown that later text cannot change. pulldown-cmark parses whole texts and does not tell
-//! which of its blocks and marks are final.
+//! Finds the part of streamed Markdown that later text cannot change. Own code because pulldown-cmark parses whole texts
+//! and does not report which of its blocks and marks are final.
 
-/// Returns the end of the first block of `text` once no later text can belong to it.
+/// Returns the end of the first block of `text`, once no later text can belong to that block.
 pub(super) fn block_end(text: &str) -> Option<usize> {
     let mut block = MarkdownBlock::default();
     let mut at = 0;
@@ -16,7 +16,7 @@ pub(super) fn block_end(text: &str) -> Option<usize> {
                 blank_at = Some(at + line.len());
             }
         } else if let Some(blank_at) = blank_at {
-            // After a blank line an item continues only if it is indented.
+            // After a blank line, a list item continues only with an indented line.
             let is_indented = line.starts_with("  ") || line.starts_with('\t');
             if !is_indented {
                 return Some(blank_at);
@@ -38,7 +38,7 @@ pub(super) fn block_end(text: &str) -> Option<usize> {
     None
 }
 
-/// Finds the end of an item that continues after a blank line.
+/// Finds the end of a list item that continues after a blank line.
 fn block_end_in_list(text: &str, from: usize, mut block: MarkdownBlock) -> Option<usize> {
     let mut at = from;
     let mut was_blank = false;
@@ -95,7 +95,7 @@ impl MarkdownBlock {
 
     /// Returns true if a line, which may be incomplete, cannot continue this paragraph or quote.
     fn ends_before(&self, line: &str) -> bool {
-        // An incomplete rule, fence or bullet may become anything.
+        // A rule, fence or bullet that is not complete yet may become anything.
         let is_clear = line.ends_with('\n') || line.contains(char::is_alphabetic);
         let begins = is_heading(line) || is_item(line) || (is_quote(line) && !self.is_quote);
         let begins_whole = is_rule(line) || fence_of(line.trim()).is_some();
@@ -107,7 +107,7 @@ fn is_quote(line: &str) -> bool {
     line.trim_start().starts_with('>')
 }
 
-/// Returns true if this line starts an item or a heading, so that marks opened before it stay open.
+/// Returns true if this line starts a list item or a heading; marks opened before such a line stay open.
 fn begins_text(line: &str) -> bool {
     let line = line.trim_start_matches([' ', '>']);
     is_heading(line) || is_item(line)
@@ -118,7 +118,7 @@ pub(super) fn is_heading(line: &str) -> bool {
     (1..=6).contains(&hashes) && line[hashes..].starts_with([' ', '\n'])
 }
 
-/// Returns true for a rule, or the underline of a heading, which models use as a rule.
+/// Returns true for a rule, or for the underline of a heading, which models use as a rule.
 fn is_rule(line: &str) -> bool {
     let marks = line.trim();
     marks.len() >= 3 && ["-", "=", "*", "_"].iter().any(|mark| marks.replace(mark, "").is_empty())
@@ -142,16 +142,16 @@ fn fence_of(line: &str) -> Option<(char, usize)> {
     is_fence.then_some((c, length))
 }
 
-/// Returns the end of the part of an open block that no later text can change: it ends before the first open mark, an
-/// incomplete line, or a possible table.
+/// Returns the end of the part of an open block that no later text can change. That part ends before the first open mark,
+/// an incomplete line, or a possible table.
 pub(super) fn final_end(text: &str) -> usize {
     let mut fence: Option<(char, usize)> = None;
     let mut block = MarkdownBlock::default();
-    // The start of running text, and the position of the scan.
+    // The start of the running text, and the position of the scan.
     let (mut from, mut at) = (0, 0);
     for line in text.split_inclusive('\n') {
         let is_whole = line.ends_with('\n');
-        // An incomplete bullet, rule or fence.
+        // The line may be an incomplete bullet, rule or fence.
         let is_unclear = !is_whole && (fence.is_some() || !line.contains(char::is_alphabetic));
         if is_unclear || (fence.is_none() && line.contains('|')) {
             break;
@@ -183,7 +183,7 @@ pub(super) fn final_end(text: &str) -> usize {
     from + final_inline(&text[from..at])
 }
 
-/// Returns the end of the part of running text without an open mark.
+/// Returns the end of the part of a running text that has no open mark.
 fn final_inline(text: &str) -> usize {
     let chars: Vec<(usize, char)> = text.char_indices().collect();
     let mut i = 0;
@@ -246,7 +246,7 @@ fn mark(marks: &mut Vec<(char, usize)>, this: (char, usize), before: Option<char
     }
 }
 
-/// Returns the position after the run of backticks that closes one of `length`.
+/// Returns the position after the run of `length` backticks that closes inline code.
 fn closing_run(chars: &[(usize, char)], from: usize, length: usize) -> Option<usize> {
     let mut i = from;
     while i < chars.len() {

@@ -1,22 +1,22 @@
-//! Renders Markdown that arrives in pieces. Each row is emitted once, when later text cannot change it; the row after the
-//! last such row is shown as it is at the moment.
+//! Renders Markdown that arrives in pieces. Each row is emitted once, as soon as later text cannot change it. The live row
+//! after the final rows shows its current state.
 //!
-//! A block (a paragraph, a list item, a code block) ends at a blank line or where the next begins. In an open block the
-//! rows before the last one are final as long as no mark such as `**` is open in them.
+//! A block (a paragraph, a list item, a code block) ends at a blank line or where the next block begins. In an open block,
+//! the rows before the last one are final if no mark such as `**` is open in them.
 
 use super::layout::{Face, ScreenRow, TextPosition, wrap};
 use super::markdown::{MarkdownStyle, render};
 use super::markdown_scan::{block_end, final_end};
 
-/// A longer block is rendered in pieces, in bytes: each delta renders the whole open block.
+/// The size in bytes from which a block is rendered in pieces, because each delta renders the whole open block.
 const MAX_BLOCK: usize = 16 << 10;
 
 /// The rows that a piece of text adds to the screen.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct StreamUpdate {
-    /// Final rows.
+    /// The final rows.
     pub rows: Vec<ScreenRow>,
-    /// The row that is being written.
+    /// The live row, whose text may still change.
     pub live: Option<ScreenRow>,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct MarkdownStream {
     lead: ScreenRow,
     /// The open block.
     block: String,
-    /// Its rows that were emitted at this width.
+    /// The block's rows that were emitted at the current width.
     shown: Vec<ScreenRow>,
     /// The end of the rows that were emitted at another width.
     before: TextPosition,
@@ -57,12 +57,12 @@ impl MarkdownStream {
         self.style.width = width;
     }
 
-    /// Returns the rows of the block's text that are to be emitted at this width.
+    /// Returns the rows of `text` at the current width, without those that were emitted at another width.
     fn rows(&self, text: &str) -> Vec<ScreenRow> {
         self.before.rest_of(render(text, self.style, &self.lead))
     }
 
-    /// Adds text.
+    /// Adds a piece of text.
     pub(super) fn push(&mut self, text: &str) -> StreamUpdate {
         self.block.push_str(text);
         let mut rows = Vec::new();
@@ -121,7 +121,7 @@ impl MarkdownStream {
             all = wrap(&ScreenRow::of(Face::PLAIN, block.trim()), &self.lead, &ScreenRow::default(), self.style.width);
         }
         let is_as_shown = all.len() >= shown.len() && all.iter().zip(&shown).all(|(a, b)| a.plain() == b.plain());
-        // Repeating rows is better than losing some, should an emitted row have changed.
+        // If an emitted row has changed after all, repeating rows is better than losing some.
         rows.extend_from_slice(if is_as_shown { &all[shown.len()..] } else { &all });
         self.before = TextPosition::default();
         self.lead = ScreenRow::default();
@@ -135,7 +135,7 @@ impl MarkdownStream {
         }
     }
 
-    /// Ends a block that is too long at its last line; code goes on as code.
+    /// Ends a block that is too long at its last line. A code block continues as code.
     fn break_block(&mut self, rows: &mut Vec<ScreenRow>) {
         let at = self.block.rfind('\n').map_or(self.block.len(), |at| at + 1);
         let mut rest = self.block.split_off(at);
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn text_goes_on_behind_itself_when_the_screen_is_resized() {
+    fn text_continues_after_itself_when_the_screen_is_resized() {
         let text = "Bot says **some** words, and then 一些中文文字，and more.\n\n> quoted words that are long enough\n\n\
                     ```\nlet a_line = of(code);\n\n\nlet b = 1;\n```\n- an item with some words\n- and another one\n";
         let chars: Vec<char> = text.chars().collect();
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn code_goes_out_line_by_line_and_a_table_at_its_end() {
+    fn code_is_emitted_line_by_line_and_a_table_at_its_end() {
         let mut flow = MarkdownStream::new(LOOK, ScreenRow::default());
         assert_eq!(flow.push("```rust\nlet a = 1;\nlet b").rows.len(), 2);
         assert_eq!(flow.push(" = 2;\n```\n").rows.iter().map(ScreenRow::plain).collect::<Vec<_>>(), ["  let b = 2;"]);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_without_end_goes_out_in_pieces() {
+    fn an_endless_block_is_emitted_in_pieces() {
         let mut flow = MarkdownStream::new(LOOK, ScreenRow::default());
         let code: String = (0..4_000).map(|line| format!("line {line}\n")).collect();
         let mut rows = flow.push("```\n").rows;
@@ -281,7 +281,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(256))]
-        /// However well-formed text is cut, the same rows come out.
+        /// Well-formed text gives the same rows however it is cut.
         #[test]
         fn pieces_make_the_same_as_the_whole(
             parts in proptest::collection::vec(proptest::sample::select(&WHOLE[..]), 0..40),
@@ -294,7 +294,7 @@ mod tests {
             prop_assert_eq!(stream(&pieces).0, stream(&[&whole]).0, "{:?}", whole);
         }
 
-        /// Of text in which marks stand anyhow, nothing is lost.
+        /// Text with arbitrarily placed marks loses nothing.
         #[test]
         fn no_letter_is_lost(parts in proptest::collection::vec(proptest::sample::select(&PARTS[..]), 0..60)) {
             let whole = parts.concat();

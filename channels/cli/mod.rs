@@ -1,4 +1,4 @@
-//! The terminal.
+//! The channel `cli`: conversations in a terminal.
 
 mod config;
 
@@ -16,7 +16,7 @@ mod readline;
 mod screen;
 mod streams;
 
-// What a turn looks like.
+// Rendering of turns.
 mod painter;
 mod spinner;
 mod texts;

@@ -1,4 +1,4 @@
-//! Renders a turn on a screen: takes events and messages, returns text to print.
+//! Renders a turn on a screen: takes events and messages, and returns the text to print.
 
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
@@ -20,15 +20,15 @@ use crate::message::{Attachment, OutboundMessage, SessionKey};
 use crate::settings::ByteSize;
 use crate::text::{Language, fill, thousands};
 
-/// The most characters of thoughts that are shown.
+/// The maximum number of characters of thoughts on the screen.
 const MAX_THINKING_CHARS: usize = 1_000;
-/// The most bytes of a turn's thoughts that are kept for `/thinking`.
+/// The maximum number of bytes of a turn's thoughts that are kept for `/thinking`.
 const MAX_THOUGHTS: usize = 256 << 10;
 const MAX_RESULT_COLUMNS: usize = 160;
-/// The most bytes of streamed text that are kept to recognise a reply that is on the screen already.
+/// The maximum number of bytes of streamed text that are kept, to recognize a reply that is already on the screen.
 const MAX_STREAMED: usize = 4 << 20;
 
-/// The columns of a call that are shown on any screen.
+/// The number of columns of a call that even the narrowest screen shows.
 const MIN_CALL: usize = 8;
 
 const BOT: &str = "Bot> ";
@@ -50,7 +50,7 @@ pub(super) struct Painter {
     screen: Screen,
     at: DrawState,
     cleaner: Cleaner,
-    /// The answer as streamed since the last tool call.
+    /// The answer streamed since the last tool call.
     streamed: String,
     flow: Option<MarkdownStream>,
     /// How thoughts are shown.
@@ -58,14 +58,14 @@ pub(super) struct Painter {
     /// All thoughts of this turn, or of the last one.
     thoughts: String,
     thought_chars: usize,
-    /// The current thought, the end of its final part, and its start.
+    /// The current thought, the end of its final part, and its start time.
     thought: String,
     thought_place: TextPosition,
     thinks_since: Option<Instant>,
     calls: OpenCalls,
     /// The call in the last printed row, on a screen without cursor movement.
     below: Option<String>,
-    /// The start of the running turn.
+    /// The start time of the running turn.
     began: Option<Instant>,
     used: TurnUsage,
 }
@@ -79,12 +79,12 @@ struct TurnUsage {
     cost: Option<String>,
 }
 
-/// What the last output was, and so where the cursor is.
+/// The kind of the last output, which determines the position of the cursor.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DrawState {
     LineStart,
     Thinking,
-    /// In folded thoughts.
+    /// Inside folded thoughts.
     Folded,
     Text,
 }
@@ -125,7 +125,7 @@ impl Painter {
         if lines.is_empty() { vec![self.texts.no_thoughts.to_owned()] } else { lines }
     }
 
-    /// Forgets the streamed part of a turn that a restarted gateway continues, since it streams the answer again.
+    /// Discards the streamed part of a turn that a restarted gateway continues, because the gateway streams the answer again.
     pub(super) fn forget_streamed(&mut self) {
         self.streamed.clear();
         self.calls.take();
@@ -164,9 +164,9 @@ impl Painter {
         }
     }
 
-    /// Returns true if the spinner is shown, so that [`tick`](Self::tick) must be called.
+    /// Returns true if the spinner is shown, so that the caller must call [`tick`](Self::tick).
     pub(super) fn is_spinning(&self) -> bool {
-        // While an answer is streamed, its last row changes instead.
+        // While an answer is streamed, its last row changes, and the spinner is not shown.
         let is_free = self.at == DrawState::LineStart || self.at == DrawState::Folded;
         self.style.cursor && is_free && (self.began.is_some() || !self.calls.is_empty())
     }
@@ -178,7 +178,7 @@ impl Painter {
         self.screen.put(&[], Some(row))
     }
 
-    /// Renders the reply of the running turn; of a streamed one, the part that is not on the screen yet.
+    /// Renders the reply of the running turn. If the reply was streamed, renders only the part that is not on the screen yet.
     pub(super) fn reply(&mut self, content: &str, failed: bool) -> String {
         if !self.style.live {
             return self.bare(content);
@@ -193,7 +193,7 @@ impl Painter {
         settled + &self.whole(content, failed, BOT)
     }
 
-    /// Renders a message that answers nothing written here; the current output continues below it.
+    /// Renders a message that does not answer this terminal; the current output continues below it.
     pub(super) fn message(&mut self, message: &OutboundMessage, here: &SessionKey) -> String {
         let content = with_files(message);
         if !self.style.live {
@@ -210,7 +210,7 @@ impl Painter {
         lifted + &self.whole(&content, message.error.is_some(), &lead)
     }
 
-    /// Ends the conversation, perhaps in the middle of a turn.
+    /// Ends the conversation, possibly in the middle of a turn.
     pub(super) fn leave(&mut self) -> String {
         self.settle()
     }
@@ -314,14 +314,14 @@ impl Painter {
     fn text(&mut self, delta: &str) -> String {
         let mut shown = String::new();
         if self.at != DrawState::Text {
-            // Some answers begin with line feeds; the spinner stays until there is more.
+            // Some answers begin with line feeds; the spinner stays until other text arrives.
             if delta.trim().is_empty() && self.streamed.is_empty() {
                 return shown;
             }
             shown = self.settle();
             self.at = DrawState::Text;
             self.cleaner = Cleaner::default();
-            // An answer that continues below other output is the same one.
+            // Text that continues below other output belongs to the same answer.
             let lead = if self.streamed.is_empty() { BOT } else { "" };
             shown += if lead.is_empty() { "" } else { "\n" };
             if self.style.cursor {
@@ -344,7 +344,7 @@ impl Painter {
         }
     }
 
-    /// Renders a failure, without the streamed text that it may begin with.
+    /// Renders a failure without the text at its start that was already streamed.
     fn failure(&mut self, message: &str) -> String {
         let streamed = std::mem::take(&mut self.streamed);
         let rest = message.trim().strip_prefix(streamed.trim()).unwrap_or(message);
@@ -429,7 +429,7 @@ impl Painter {
         format!("{}{rest}{close}", self.screen.lift())
     }
 
-    /// Renders a whole message on its own lines.
+    /// Renders a complete message on its own lines.
     fn whole(&mut self, content: &str, failed: bool, lead: &str) -> String {
         let text = clean(content);
         let text = text.trim_end();
@@ -444,7 +444,7 @@ impl Painter {
         format!("\n{}", self.screen.put(&rows, None))
     }
 
-    /// Renders a reply alone, for output without a prompt.
+    /// Renders only the reply, for output without a prompt.
     fn bare(&mut self, content: &str) -> String {
         let text = clean(content);
         if self.style.colour {
@@ -454,24 +454,24 @@ impl Painter {
         format!("{}\n", text.trim_end())
     }
 
-    /// Prints rows on their own, after which the answer continues.
+    /// Prints rows that interrupt the answer.
     fn lines(&mut self, rows: &[ScreenRow]) -> String {
         let settled = self.settle();
         settled + &self.screen.put(rows, None)
     }
 
-    /// Ends the current row, so that others can follow.
+    /// Ends the current row, so that other rows can follow.
     fn settle(&mut self) -> String {
         self.below = None;
         let at = std::mem::replace(&mut self.at, DrawState::LineStart);
         if let Some(mut flow) = self.flow.take() {
             let rows = flow.finish();
-            // Final rows are on the screen; `put` removes the live one.
+            // The final rows are on the screen; `put` removes the live one.
             return self.screen.put(&rows, None);
         }
         match at {
             DrawState::LineStart => self.screen.lift(),
-            // The last row of the thought stays.
+            // The last row of the thought stays on the screen.
             DrawState::Thinking if self.style.cursor => self.screen.keep(),
             DrawState::Folded => {
                 let took = span(self.thinks_since.take().map(|since| since.elapsed()).unwrap_or_default());

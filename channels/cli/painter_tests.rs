@@ -37,7 +37,7 @@ fn draw(style: TerminalStyle, events: &[TurnEvent], reply: &str) -> String {
     drawn + &painter.reply(reply, false)
 }
 
-/// What a screen shows after all of `drawn`.
+/// Returns what a screen shows after all of `drawn`.
 fn seen(drawn: &str) -> String {
     let mut terminal = avt::Terminal::with_scrollback(100, 1, None).unwrap();
     terminal.feed(drawn.replace('\n', "\r\n").as_str());
@@ -127,13 +127,13 @@ fn calls_side_by_side_have_one_row_each_and_their_own_results() {
     let first_a = "● read_file(path=\"a.txt\")\n";
     for (events, in_order, on_dumb) in [
         ([&begun[..], &[done_a.clone(), done_b.clone()]].concat(), [row_a, row_b].concat(), [row_a, row_b].concat()),
-        // Told of again when it begins.
+        // The call is reported again when it begins.
         (
             [&begun[..], &[a, done_a.clone(), b, done_b.clone()]].concat(),
             [row_a, row_b].concat(),
             [row_a, row_b].concat(),
         ),
-        // The second is done first: what cannot be drawn over names the first one again.
+        // The second call ends first. A screen that cannot redraw rows names the first call again.
         ([&begun[..], &[done_b, done_a]].concat(), [row_b, row_a].concat(), [first_a, row_b, row_a].concat()),
     ] {
         let reply = "\nBot> Done.\n";
@@ -169,7 +169,7 @@ fn a_call_of_a_void_response_leaves_no_row() {
 }
 
 #[test]
-fn the_spinner_does_not_stand_over_text() {
+fn the_spinner_does_not_cover_text() {
     let mut painter = painter_of(BARE);
     painter.begin();
     let drawn = painter.event(&call(None)) + &painter.event(&text("And while it comes"));
@@ -228,7 +228,7 @@ fn usage_is_shown_below_a_turn() {
         let ended = painter.end();
         assert!(ended.contains(words), "{ended:?}");
     }
-    // A turn that failed has used what its calls of the model used.
+    // A failed turn still reports the usage of its model calls.
     let mut painter = painter_of(DUMB);
     painter.begin();
     for (input_tokens, output_tokens, cached_tokens) in [(1_000, 20, 0), (1_100, 5, 900)] {
@@ -254,7 +254,7 @@ fn no_text_commands_the_terminal() {
 }
 
 #[test]
-fn thoughts_are_folded_shown_or_hidden_and_can_be_looked_at() {
+fn thoughts_are_folded_shown_or_hidden_and_can_be_printed() {
     let think = |delta: &str| TurnEvent::Thinking { delta: delta.into() };
     for (thinking, expected) in [
         (Thinking::Fold, "thought for 0.0s\n\nBot> Hello\n"),

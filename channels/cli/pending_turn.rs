@@ -17,17 +17,17 @@ use crate::message::{OutboundMessage, SessionKey};
 const STATE_WAIT: Duration = Duration::from_secs(60);
 /// The pause before the next wait if the last one ended early.
 const PAUSE: Duration = Duration::from_millis(200);
-/// How long a reply may take to arrive after the end of its turn, before it is taken from the message's state.
+/// How long a reply may take to arrive after the end of its turn. After that, the terminal takes the reply from the message's state.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// A turn that this terminal started, until its reply is on the screen.
 pub(super) struct PendingTurn {
     pub id: Uuid,
-    /// The message whose question this one answers.
+    /// The message whose question this message answers.
     asked: Option<Uuid>,
     session: SessionKey,
     ending: Pin<Box<dyn Future<Output = Result<Option<Reply>, WaitFailure>> + Send>>,
-    /// The reply of the ended turn, and when it is overdue.
+    /// The reply of the ended turn, and the time at which it is overdue.
     ended: Option<(Option<Reply>, Instant)>,
     /// The messages shown since the start.
     shown: HashSet<String>,
@@ -35,24 +35,24 @@ pub(super) struct PendingTurn {
 
 /// The progress of a turn.
 pub(super) enum PendingTurnState {
-    /// It ended; its reply may still arrive.
+    /// The turn ended; its reply may still arrive.
     Ended,
     /// The reply was not delivered in time.
     Overdue(Reply),
-    /// The gateway does not answer, and may be gone.
+    /// The gateway does not respond and may be gone.
     Away(String),
-    /// The message is unknown.
+    /// The gateway does not know the message.
     Lost(String),
 }
 
-/// Why the end of a turn cannot be waited for.
+/// The reason why the terminal cannot wait for the end of a turn.
 enum WaitFailure {
     Away(String),
     Unknown,
 }
 
 impl PendingTurn {
-    /// `asked` is the message whose question this one may answer.
+    /// Creates the pending turn of an accepted message. `asked` is the message whose question this message may answer.
     pub(super) fn new(inbox: Arc<dyn Inbox>, acceptance: Acceptance, asked: Option<Uuid>) -> Self {
         let id = acceptance.id();
         let (Acceptance::Accepted { session, .. } | Acceptance::Duplicate { session, .. }) = acceptance;
@@ -113,7 +113,7 @@ impl PendingTurn {
         }
     }
 
-    /// Continues to wait through a gateway that has come back.
+    /// Continues the wait through a gateway that has returned.
     pub(super) fn wait_on(&mut self, inbox: Arc<dyn Inbox>) {
         if self.ended.is_none() {
             self.ending = Box::pin(ending(inbox, self.id));
@@ -126,7 +126,7 @@ async fn ending(inbox: Arc<dyn Inbox>, mut id: Uuid) -> Result<Option<Reply>, Wa
         let state = inbox.wait(id, STATE_WAIT).await.map_err(|refusal| WaitFailure::Away(refusal.to_string()))?;
         let state = state.ok_or(WaitFailure::Unknown)?;
         if let Some(asked) = state.continues.filter(|asked| *asked != id) {
-            // An answer: the reply is that of the turn which goes on.
+            // The message was an answer: the reply belongs to the turn that continues.
             id = asked;
             continue;
         }

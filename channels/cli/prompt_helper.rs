@@ -1,4 +1,4 @@
-//! The line editor's helper: completion, hints, and whether a message is complete.
+//! The line editor's helper: completes words, shows hints, and decides whether a message is complete.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,10 +42,10 @@ const COMMANDS: [(&str, &str); 23] = [
     ("/quit", ""),
 ];
 
-/// The most completions that are offered.
+/// The maximum number of completions offered.
 const MAX_OFFERED: usize = 100;
 
-/// The names to complete, which the conversation keeps up to date.
+/// The names for completion. The conversation keeps them up to date.
 #[derive(Clone, Default)]
 pub(super) struct CompletionSource(Arc<Mutex<CompletionLists>>);
 
@@ -81,7 +81,7 @@ pub(super) struct PromptHelper {
     known: CompletionSource,
     files: FilenameCompleter,
     in_colour: bool,
-    /// The line is empty at the moment.
+    /// True while the line is empty.
     pub is_blank: Arc<AtomicBool>,
 }
 
@@ -118,7 +118,7 @@ fn commands(typed: &str) -> Vec<Pair> {
     offered.map(pair).collect()
 }
 
-/// Completes names. They come from outside, too: those with control characters are not offered.
+/// Completes names. Names may come from outside, so those with control characters are not offered.
 fn matching_names(known: Vec<String>, typed: &str) -> Vec<Pair> {
     let fits = |name: &String| name.starts_with(typed) && !name.contains(is_display_control);
     let pair = |name: String| Pair { display: name.clone(), replacement: name };

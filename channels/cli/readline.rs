@@ -15,13 +15,13 @@ use super::streams::{ConsoleInput, MAX_LINE, OutputStream, PROMPT, SHOW_CURSOR, 
 use crate::channel::StartError;
 
 const HISTORY_ENTRIES: usize = 1_000;
-/// Longer messages are not kept in the history, in bytes.
+/// The size in bytes up to which a message enters the history.
 const MAX_HISTORY_ENTRY: usize = 8 << 10;
 const BRACKETED_PASTE_OFF: &str = "\x1b[?2004l";
 
 type Line = Editor<PromptHelper, FileHistory>;
 
-/// The terminal's mode at the start.
+/// The terminal's mode before the line editor changes it.
 pub(super) struct SavedMode {
     found: Termios,
     is_hushed: AtomicBool,
@@ -49,7 +49,7 @@ impl SavedMode {
         }
     }
 
-    /// Restores the mode once, as far as possible: the terminal may be gone.
+    /// Restores the mode once, as far as possible, since the terminal may be gone.
     pub(super) fn restore(&self, prompting: bool) {
         if self.is_restored.swap(true, Ordering::SeqCst) {
             return;
@@ -70,8 +70,8 @@ impl SavedMode {
     }
 }
 
-/// Opens a line editor on the terminal that this process was started on. Returns the mode to restore at the end, and a
-/// function that starts the threads that read and print.
+/// Opens a line editor on the terminal of this process. Returns the mode to restore at the end, and a function that starts
+/// the threads that read and print.
 pub(super) fn open(
     history: Option<PathBuf>,
     known: CompletionSource,
@@ -145,7 +145,7 @@ fn read_lines(
     }
 }
 
-/// Adds a line to the history and its file, which the line editor makes readable by its owner alone.
+/// Adds a line to the history and its file, which the line editor makes readable only for its owner.
 fn remember(editor: &mut Line, history: Option<&Path>, line: &str) {
     if line.trim().is_empty() || line.len() > MAX_HISTORY_ENTRY {
         return;
@@ -160,8 +160,8 @@ fn remember(editor: &mut Line, history: Option<&Path>, line: &str) {
     }
 }
 
-/// Prints a text: through the line editor while the prompt is shown, since it redraws the prompt below it, else directly,
-/// since the editor loses lines while it is not reading (rustyline#629).
+/// Prints a text. While the prompt is shown, the line editor prints it, because it redraws the prompt below. Otherwise it
+/// is printed directly, because the editor loses lines while it is not reading (rustyline#629).
 fn print(printer: &mut impl ExternalPrinter, is_prompting: bool, text: String, stream: OutputStream) -> io::Result<()> {
     match stream {
         _ if is_prompting && !text.is_empty() => printer.print(text).map_err(io::Error::other),

@@ -6,32 +6,32 @@ use rustix::termios::tcgetwinsize;
 
 use super::layout::ScreenRow;
 
-/// The width of a screen that does not report one.
+/// The assumed width of a screen that does not report one.
 const USUAL_COLUMNS: usize = 80;
-/// Longer rows are hard to read.
+/// The maximum width of text. Longer rows are hard to read.
 const MAX_TEXT_COLUMNS: usize = 110;
 const MIN_COLUMNS: usize = 10;
 
 const CLEAR_BELOW: &str = "\x1b[J";
 
-/// Values of `TERM` without a cursor that can be moved; the line editor has the same list.
+/// Values of `TERM` for terminals without cursor movement. The line editor has the same list.
 const DUMB_TERMS: [&str; 3] = ["dumb", "cons25", "emacs"];
 
-/// How output is shown.
+/// The style of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TerminalStyle {
-    /// Shows turns while they run, at a prompt; else only complete replies.
+    /// Shows turns while they run, and a prompt; if false, only complete replies.
     pub live: bool,
     /// Uses colours and other faces.
     pub colour: bool,
-    /// The cursor can be moved: a row can be drawn anew.
+    /// The cursor can be moved, so a row can be redrawn.
     pub cursor: bool,
     /// The width of the screen; `None` asks the terminal each time.
     pub columns: Option<usize>,
 }
 
 impl TerminalStyle {
-    /// Replies alone, as plain text.
+    /// Replies only, as plain text.
     pub const PLAIN: Self = Self { live: false, colour: false, cursor: false, columns: None };
 
     /// Returns the style for the standard streams of this process.
@@ -40,8 +40,8 @@ impl TerminalStyle {
         Self::choose(is_terminal, |name| std::env::var(name).ok().filter(|value| !value.is_empty()))
     }
 
-    /// Coloured at a terminal that is not a dumb one, unless `NO_COLOR` (<https://no-color.org>) or `CLICOLOR=0` is set;
-    /// `CLICOLOR_FORCE` (<https://bixense.com/clicolors/>) asks for colours anywhere.
+    /// Chooses the style. Output is coloured on a terminal that is not dumb, unless `NO_COLOR` (<https://no-color.org>) or
+    /// `CLICOLOR=0` is set; `CLICOLOR_FORCE` (<https://bixense.com/clicolors/>) enables colours everywhere.
     fn choose(is_terminal: bool, env: impl Fn(&str) -> Option<String>) -> Self {
         let is_dumb = env("TERM").is_some_and(|term| DUMB_TERMS.contains(&term.as_str()));
         let is_on = |name| env(name).map(|value| value != "0");
@@ -55,8 +55,8 @@ impl TerminalStyle {
     }
 }
 
-/// Prints final rows once; below them one live row may be redrawn when it changes. The cursor rests at the start of the live
-/// row: a terminal that is made narrower may wrap or cut the row, and from its start all of it can be cleared.
+/// Prints final rows once. Below them, one live row may be redrawn when it changes. The cursor rests at the start of the
+/// live row: a terminal that becomes narrower may wrap or cut the row, and only from its start can all of it be cleared.
 pub(super) struct Screen {
     style: TerminalStyle,
     live: ScreenRow,
@@ -108,7 +108,7 @@ impl Screen {
         self.put(&[], None)
     }
 
-    /// Draws `row` over the live one. A row that only grew is overwritten, so that it does not flicker.
+    /// Draws `row` over the live row. A row that only grew is overwritten, so that it does not flicker.
     fn over(&self, row: &ScreenRow) -> String {
         if *row == self.live && self.drawn_at == self.columns() {
             return String::new();
@@ -148,7 +148,7 @@ mod tests {
         }
     }
 
-    /// A terminal that wraps rows anew when it is made narrower, and one that cuts them off.
+    /// Covers a terminal that rewraps rows when it becomes narrower, and one that cuts them off.
     #[test]
     fn a_row_that_changes_leaves_nothing_behind_when_the_screen_is_resized() {
         for is_cutting in [false, true] {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_are_where_they_are_wanted() {
+    fn colours_follow_the_terminal_and_the_environment() {
         type Env<'a> = &'a [(&'a str, &'a str)];
         let table: &[(bool, Env<'_>, (bool, bool))] = &[
             (true, &[("TERM", "xterm")], (true, true)),

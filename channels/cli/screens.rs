@@ -11,12 +11,12 @@ use crate::message::{OutboundMessage, SessionKey};
 
 /// The channel's name.
 pub const NAME: &str = "cli";
-/// The most messages that wait for one screen.
+/// The maximum number of messages that wait for one screen.
 const SCREEN_CAPACITY: usize = 64;
 /// The time within which a screen must show a message.
 const SHOW_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A screen that follows a chat of the channel. It detaches when dropped; messages that it did not show go back.
+/// A screen that follows a chat of the channel. Dropping the handle detaches the screen and returns the messages that it did not show.
 pub struct ScreenHandle {
     id: u64,
     chat_id: String,
@@ -26,7 +26,7 @@ pub struct ScreenHandle {
 }
 
 impl ScreenHandle {
-    /// Returns the queue of messages for this screen. Each must be confirmed with [`ScreenDelivery::shown`].
+    /// Returns the queue of messages for this screen. The screen must confirm each with [`ScreenDelivery::shown`].
     pub fn deliveries(&self) -> &async_channel::Receiver<ScreenDelivery> {
         &self.deliveries
     }
@@ -45,7 +45,7 @@ impl Drop for ScreenHandle {
     }
 }
 
-/// A message for one screen. It counts as not delivered there if it is dropped.
+/// A message for one screen. Dropping it without a confirmation counts as not delivered there.
 pub struct ScreenDelivery {
     message: OutboundMessage,
     shown: Option<oneshot::Sender<()>>,
@@ -66,7 +66,7 @@ impl ScreenDelivery {
 }
 
 impl From<OutboundMessage> for ScreenDelivery {
-    /// Creates a delivery without confirmation, e.g. one that was confirmed when it left the gateway.
+    /// Creates a delivery that needs no confirmation, e.g. because it was confirmed when it left the gateway.
     fn from(message: OutboundMessage) -> Self {
         Self { message, shown: None }
     }
@@ -81,7 +81,7 @@ pub(super) struct ScreenHub {
 #[derive(Default)]
 pub(super) struct ScreenRegistry {
     pub list: Vec<AttachedScreen>,
-    /// The number of screens that ever attached.
+    /// The number of times that a screen attached.
     pub arrivals: u64,
     /// The value of `arrivals` when a delivery last ended with `Away`.
     pub answered_away: u64,
@@ -98,7 +98,7 @@ pub(super) struct AttachedScreen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ShowOutcome {
     Shown,
-    /// The screen has the message and did not show it in time.
+    /// The screen has the message but did not show it in time.
     Unclear,
     /// The screen's queue is full.
     Busy,
@@ -118,7 +118,7 @@ impl ScreenHub {
         ScreenHandle { id, chat_id: chat_id.to_owned(), session, deliveries, screens: Arc::clone(self) }
     }
 
-    /// Returns the screens of the message's session, else all of its chat. A message for all goes to all.
+    /// Returns the screens of the message's session, or else all screens of its chat. A message for all terminals goes to all.
     pub fn of(&self, message: &OutboundMessage) -> Vec<async_channel::Sender<ScreenDelivery>> {
         let book = self.book.lock();
         if message.context.is_for_all_terminals {
@@ -137,7 +137,7 @@ pub(super) async fn show(screen: async_channel::Sender<ScreenDelivery>, message:
         Err(async_channel::TrySendError::Full(_)) => return ShowOutcome::Busy,
         Err(async_channel::TrySendError::Closed(_)) => return ShowOutcome::Gone,
     }
-    // Holding the sender would keep the messages of a closed screen.
+    // A held sender would keep the messages of a closed screen.
     drop(screen);
     match tokio::time::timeout(SHOW_TIMEOUT, shown).await {
         Ok(Ok(())) => ShowOutcome::Shown,

@@ -6,7 +6,7 @@ const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "�
 /// How long each frame is shown.
 pub(super) const FRAME: Duration = Duration::from_millis(100);
 
-/// Returns the frame after `elapsed`.
+/// Returns the spinner's frame after `elapsed`.
 pub(super) fn frame(elapsed: Duration) -> &'static str {
     let number = elapsed.as_millis() / FRAME.as_millis();
     FRAMES[usize::try_from(number).unwrap_or(0) % FRAMES.len()]

@@ -1,4 +1,4 @@
-//! The types that the threads of screen and keyboard exchange with the conversation, and plain input and output.
+//! The types that the screen and keyboard threads exchange with the conversation, and plain input and output without a line editor.
 
 use std::io::{self, BufRead, ErrorKind, Write};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ pub(super) const SHOW_CURSOR: &str = "\x1b[?25h";
 /// The longest line, in bytes.
 pub(super) const MAX_LINE: usize = 1 << 20;
 
-/// One input from the keyboard, or the stream in its place.
+/// One input from the keyboard, or from the stream that replaces it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ConsoleInput {
     Line(String),
@@ -21,7 +21,7 @@ pub(super) enum ConsoleInput {
     NotUtf8,
     /// Ctrl-C at the prompt.
     Interrupted {
-        /// Nothing had been typed.
+        /// The user had typed nothing.
         is_blank: bool,
     },
     End,
@@ -33,7 +33,7 @@ pub(super) enum OutputStream {
     Err,
 }
 
-/// The error of a printing thread that stopped: nobody reads the output any more.
+/// The error of a printing thread that stopped because its output is closed.
 #[derive(Debug)]
 pub(super) struct OutputClosed;
 
@@ -43,7 +43,7 @@ pub(super) struct PrintJob {
     pub done: Option<oneshot::Sender<()>>,
 }
 
-/// The ends of a console's queues that its two threads hold.
+/// The ends of a console's queues that belong to its two threads.
 pub(super) struct ThreadEnds {
     pub asks: async_channel::Receiver<()>,
     pub inputs: async_channel::Sender<ConsoleInput>,

@@ -6,7 +6,7 @@ const BAR: &str = " │ ";
 /// The narrowest readable column.
 const MIN_COLUMN: usize = 5;
 
-/// A table while it is parsed. The first row is its head.
+/// A table while it is parsed. The first row is the header.
 pub(super) struct TableLayout {
     is_right: Vec<bool>,
     rows: Vec<Vec<ScreenRow>>,
@@ -14,7 +14,7 @@ pub(super) struct TableLayout {
 }
 
 impl TableLayout {
-    /// `is_right` tells for each column whether its cells are aligned right.
+    /// Creates an empty table. `is_right` tells for each column whether its cells are right-aligned.
     pub(super) fn new(is_right: Vec<bool>) -> Self {
         Self { is_right, rows: Vec::new(), row: Vec::new() }
     }
@@ -27,7 +27,7 @@ impl TableLayout {
         self.rows.push(std::mem::take(&mut self.row));
     }
 
-    /// Returns the rows of the screen, at most `room` columns wide where possible.
+    /// Returns the rows for the screen, at most `room` columns wide if possible.
     pub(super) fn draw(&self, room: usize) -> Vec<ScreenRow> {
         let columns = self.is_right.len();
         let bars = BAR.chars().count() * columns.saturating_sub(1);
@@ -80,7 +80,7 @@ impl TableLayout {
         drawn
     }
 
-    /// Draws `head: cell` on a line each.
+    /// Draws each cell as a line `header: cell`.
     fn in_lines(&self, room: usize) -> Vec<ScreenRow> {
         let Some((head, body)) = self.rows.split_first() else { return Vec::new() };
         let mut drawn = Vec::new();
@@ -102,8 +102,8 @@ impl TableLayout {
     }
 }
 
-/// Distributes `room` among columns that need `wanted`: narrow ones get their width, wide ones share the rest. Returns
-/// `None` if there is too little room.
+/// Distributes `room` among columns that need the widths `wanted`: narrow columns get their full width, and wide ones share
+/// the rest. Returns `None` if there is too little room.
 fn fit(wanted: &[usize], room: usize) -> Option<Vec<usize>> {
     let mut widths = wanted.to_vec();
     while widths.iter().sum::<usize>() > room {
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_screen_reads_a_cell_a_line() {
+    fn a_narrow_screen_shows_one_cell_a_line() {
         let mut table = TableLayout::new(vec![false; 3]);
         for row in [["Name", "Size", "Kind"], ["a.txt", "12", "text"], ["b.png", "9", "image"]] {
             row.iter().for_each(|cell| table.cell(ScreenRow::of(Face::PLAIN, cell)));

@@ -1,4 +1,4 @@
-//! A conversation at a terminal: the gateway's own one, or that of `daoyou chat`.
+//! A conversation in a terminal: the gateway's own terminal, or that of `daoyou chat`.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -36,37 +36,37 @@ const STOP: &str = "/stop";
 const MAX_KEY: usize = 512;
 /// The pause between attempts to reconnect to a gateway.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(300);
-/// How long fetching the names for completion may take.
+/// The time limit for fetching the names for completion.
 const NAMES_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The inputs of a [`Terminal`].
 pub struct TerminalSetup {
     pub console: Console,
-    /// The text above the first prompt; shown at a prompt only.
+    /// The text above the first prompt; shown only with a prompt.
     pub banner: String,
     pub conversation: TerminalConversation,
     /// The files that go with the first message.
     pub files: ConversationFiles,
     pub language: Language,
     pub thinking: Thinking,
-    /// SIGINT while a turn runs.
+    /// Delivers SIGINT while a turn runs.
     pub interrupt: Interrupt,
-    /// The names of the gateway in this process; unused if the terminal's host is another.
+    /// The names of the gateway in this process; unused if the terminal belongs to another host.
     pub directory: Arc<dyn NameDirectory>,
 }
 
-/// Why a conversation ended.
+/// The reason why a conversation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TerminalExit {
     /// `/exit`, `/quit`, or Ctrl-C twice.
     Asked,
-    /// Ctrl-D, or no more lines; each one was answered.
+    /// Ctrl-D or the end of the lines; each line was answered.
     EndOfInput,
     /// The gateway stops.
     Shutdown,
 }
 
-/// A conversation. At a prompt it streams each turn; without one it prints each reply, and reads the next line after it.
+/// A conversation in a terminal. With a prompt it streams each turn. Without one it prints each reply and then reads the next line.
 pub struct Terminal {
     setup: TerminalSetup,
     inbox: Arc<dyn Inbox>,
@@ -74,8 +74,8 @@ pub struct Terminal {
     following: ConversationFeed,
     painter: Painter,
     turn: Option<PendingTurn>,
-    /// Messages that wait for a model service, and those behind them: the prompt stays, and their replies are shown on
-    /// arrival.
+    /// The messages that wait for a model service, and those queued after them. The prompt stays, and the terminal shows
+    /// their replies on arrival.
     waiting: HashSet<Uuid>,
     /// The message whose turn has asked a question, which the next line may answer.
     asked: Option<Uuid>,
@@ -83,11 +83,11 @@ pub struct Terminal {
     ahead: Option<(Uuid, String)>,
     /// The last input was Ctrl-C.
     interrupted: bool,
-    /// The `/stop` of the last Ctrl-C; its answer is not shown, as the screen tells it already.
+    /// The `/stop` sent by the last Ctrl-C. Its answer is not shown, because the screen already shows the stop.
     stop: Option<Uuid>,
     /// Reconnects to the gateway after it has stopped.
     reconnecting: Option<BoxFuture<'static, Result<ConversationFeed, StartError>>>,
-    /// The message that was typed while the gateway was away, sent when it is back.
+    /// The message that the user typed while the gateway was away; the terminal sends it when the gateway returns.
     unsent: Option<InboundMessage>,
 }
 
@@ -109,7 +109,7 @@ impl From<OutputClosed> for StartError {
 }
 
 impl Terminal {
-    /// `following` is the conversation of `setup`, as `host` follows it.
+    /// Creates the terminal. `following` is the feed of `setup`'s conversation from `host`.
     pub fn new(
         setup: TerminalSetup,
         inbox: Arc<dyn Inbox>,
@@ -138,7 +138,7 @@ impl Terminal {
     ///
     /// # Errors
     ///
-    /// Nobody reads the output, or the gateway is gone.
+    /// The output is closed, or the gateway is gone.
     pub async fn run(mut self, shutdown: CancellationToken) -> Result<TerminalExit, StartError> {
         let left = tokio::select! {
             left = self.converse(&shutdown) => left,
@@ -183,8 +183,7 @@ impl Terminal {
         Ok(left)
     }
 
-    /// Waits for the next event. Events of turns come first, so that streamed text is on the screen before its reply is
-    /// handled.
+    /// Waits for the next event. Events of turns come first, so that streamed text is on the screen before its reply is handled.
     async fn step(&mut self, shutdown: &CancellationToken) -> TerminalEvent {
         let turn = &mut self.turn;
         let progress = async {
@@ -251,7 +250,7 @@ impl Terminal {
             } else {
                 self.painter.message(message, &self.setup.conversation.key())
             };
-            // A pipe gets replies alone.
+            // Output into a pipe contains only replies.
             let is_for_the_owner = is_notice || message.context.is_for_all_terminals;
             let stream =
                 if is_for_the_owner && !self.setup.console.style.live { OutputStream::Err } else { OutputStream::Out };
@@ -268,7 +267,7 @@ impl Terminal {
             && self.turn.as_ref().is_some_and(|turn| turn.id == message.turn);
         let asks = self.is_own_question(message);
         delivery.shown();
-        // The next line is the answer.
+        // The next line answers the question.
         if asks && let Some(turn) = self.turn.take() {
             self.asked = Some(turn.reply_to());
             self.end_turn().await?;
@@ -280,7 +279,7 @@ impl Terminal {
         self.finish().await
     }
 
-    /// Returns true if the turn that this terminal waits for asks.
+    /// Returns true if the message is a question of the turn that this terminal waits for.
     fn is_own_question(&self, message: &OutboundMessage) -> bool {
         message.context.is_question && self.turn.as_ref().is_some_and(|turn| turn.is_of_turn(message))
     }
@@ -304,7 +303,7 @@ impl Terminal {
         self.finish().await
     }
 
-    /// Reconnects to the gateway in the background while the conversation continues as far as possible.
+    /// Reconnects to the gateway in the background. The conversation continues meanwhile, as far as possible.
     async fn reconnect(&mut self) -> Result<(), OutputClosed> {
         let (host, conversation) = (Arc::clone(&self.host), self.setup.conversation.clone());
         if !host.patience().is_zero() && self.unsent.is_none() {
@@ -314,8 +313,8 @@ impl Terminal {
         Ok(())
     }
 
-    /// Continues after the gateway is back: sends the unsent message, or waits for the running turn again, which is streamed
-    /// anew.
+    /// Continues after the gateway has returned: sends the unsent message, or waits for the running turn again, which the
+    /// gateway streams again.
     async fn resume(&mut self, following: ConversationFeed) -> Result<(), OutputClosed> {
         self.reconnecting = None;
         self.following = following;
@@ -331,7 +330,7 @@ impl Terminal {
         Ok(())
     }
 
-    /// Ends the conversation when the gateway does not come back; reports the message that it did not accept.
+    /// Ends the conversation if the gateway does not return. Reports the message that the gateway did not accept.
     async fn give_up(&mut self, error: StartError) -> Result<TerminalExit, StartError> {
         if let Some(message) = self.unsent.take() {
             self.show_fault(&fill(self.painter.texts.not_taken, &[&clean_line(&message.content)])).await?;
@@ -462,7 +461,7 @@ impl Terminal {
         }
         self.following = following;
         self.setup.conversation = conversation;
-        // Waiting messages are answered in their own conversation.
+        // Waiting messages get their replies in their own conversation.
         self.waiting.clear();
         self.setup.files.forget_sent();
         self.show_hint(&fill(texts.moved, &[key]), OutputStream::Out).await
@@ -478,13 +477,13 @@ impl Terminal {
         let content = if is_command { text.to_owned() } else { self.setup.files.join_to(text) };
         let mut message = self.message(&content);
         if !self.host.patience().is_zero() {
-            // It identifies a message that the gateway accepted just before it stopped.
+            // The id lets a retry find a message that the gateway accepted just before it stopped.
             message.external_id = Some(new_id().to_string());
         }
         self.send_message(message).await
     }
 
-    /// Returns true if there is a turn to wait for, or the message will be sent when the gateway is back.
+    /// Sends a message. Returns true if there is a turn to wait for, or if the message will be sent when the gateway returns.
     async fn send_message(&mut self, message: InboundMessage) -> Result<bool, OutputClosed> {
         let (is_command, kept) = (message.content.starts_with('/'), message.clone());
         match self.inbox.accept(message, AcceptExtras::default()).await {
@@ -519,7 +518,7 @@ impl Terminal {
         }
     }
 
-    /// Returns true if a message was refused because the gateway stops or is gone.
+    /// Returns true if the gateway refused the message because it stops or is gone.
     fn is_gateway_leaving(&self, refusal: &Refusal) -> bool {
         let is_gone = self.reconnecting.is_some() || self.following.deliveries.is_closed();
         is_gone || matches!(refusal, Refusal::Draining { .. })
@@ -553,7 +552,7 @@ impl Terminal {
         self.setup.console.print(text, stream).await
     }
 
-    /// Shows an error: on the screen at a prompt, else on standard error, apart from the replies.
+    /// Shows an error: on the screen if there is a prompt, otherwise on standard error, apart from the replies.
     async fn show_fault(&mut self, message: &str) -> Result<(), OutputClosed> {
         let text = self.painter.fault(message);
         let stream = if self.setup.console.style.live { OutputStream::Out } else { OutputStream::Err };
@@ -561,7 +560,7 @@ impl Terminal {
     }
 }
 
-/// Follows the conversation again as soon as the gateway accepts it.
+/// Follows the conversation again as soon as the gateway accepts the connection.
 async fn follow_again(
     host: Arc<dyn TerminalHost>,
     conversation: TerminalConversation,

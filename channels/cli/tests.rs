@@ -1,4 +1,4 @@
-//! The channel `cli` on streams in memory.
+//! Tests of the channel `cli` on streams in memory.
 
 use std::io::{self, BufReader, PipeWriter, Write};
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ use crate::message::{ErrorInfo, OutboundMessage};
 const LIVE: TerminalStyle = TerminalStyle { live: true, colour: false, cursor: false, columns: Some(60) };
 const SOON: Duration = Duration::from_secs(10);
 
-/// Somewhere to print to, and to wait for what is printed.
+/// An output in memory that tests can wait on.
 #[derive(Clone, Default)]
 struct Paper(watch::Sender<Vec<u8>>);
 
@@ -52,7 +52,7 @@ impl Write for Paper {
     }
 }
 
-/// A gateway that knows no names, and follows one conversation.
+/// A gateway without names for completion, which follows one conversation.
 struct NoNames;
 
 #[async_trait]
@@ -73,15 +73,15 @@ impl TerminalHost for NoNames {
     }
 }
 
-/// A keyboard and two sheets of paper.
-struct Desk {
+/// A terminal in memory: a keyboard, the standard output and the standard error.
+struct TestTerminal {
     keys: Mutex<Option<PipeWriter>>,
     out: Paper,
     err: Paper,
     interrupt: Interrupt,
 }
 
-impl Desk {
+impl TestTerminal {
     fn new(style: TerminalStyle) -> (Self, TerminalSetup) {
         let (reader, keys) = io::pipe().unwrap();
         let (out, err) = (Paper::default(), Paper::default());
@@ -113,7 +113,7 @@ impl Desk {
 
 struct CliSubject {
     channel: Arc<CliChannel>,
-    desk: Desk,
+    desk: TestTerminal,
     inbox: Mutex<Option<ChannelContext>>,
 }
 
@@ -163,14 +163,14 @@ impl ChannelSubject for CliSubject {
 
 #[tokio::test]
 async fn the_terminal_passes_the_suite() {
-    let (desk, setup) = Desk::new(TerminalStyle::PLAIN);
+    let (desk, setup) = TestTerminal::new(TerminalStyle::PLAIN);
     let channel = Arc::new(CliChannel::new(Some(setup)));
     conformance::run(&CliSubject { channel, desk, inbox: Mutex::default() }).await;
 }
 
-/// A channel with its own terminal, its replies delivered.
-fn converse(inbox: &Arc<ScriptedInbox>, style: TerminalStyle) -> (Desk, Arc<CliChannel>, CancellationToken) {
-    let (desk, setup) = Desk::new(style);
+/// Starts a channel with its own terminal, whose replies are delivered.
+fn converse(inbox: &Arc<ScriptedInbox>, style: TerminalStyle) -> (TestTerminal, Arc<CliChannel>, CancellationToken) {
+    let (desk, setup) = TestTerminal::new(style);
     let channel = Arc::new(CliChannel::new(Some(setup)));
     let (context, _) = conformance::started(inbox);
     let shutdown = context.shutdown.clone();
@@ -245,7 +245,7 @@ async fn a_turn_is_streamed_and_its_reply_not_printed_twice() {
 }
 
 #[tokio::test]
-async fn files_go_with_the_next_message_and_another_conversation_is_gone_over_to() {
+async fn files_go_with_the_next_message_and_the_conversation_can_be_switched() {
     let inbox = ScriptedInbox::new(|message| ScriptedAnswer::Reply(format!("re: {}", message.content.len())));
     let (desk, channel, _shutdown) = converse(&inbox, TerminalStyle::PLAIN);
     let folder = tempfile::tempdir().unwrap();
@@ -276,7 +276,7 @@ async fn files_go_with_the_next_message_and_another_conversation_is_gone_over_to
 }
 
 #[tokio::test]
-async fn an_interrupt_stops_the_turn_and_then_means_the_process() {
+async fn the_first_interrupt_stops_the_turn_and_the_second_the_process() {
     let inbox = ScriptedInbox::new(|message| match message.content.as_str() {
         "/stop" => ScriptedAnswer::Reply("Stopped.".into()),
         _ => ScriptedAnswer::Hold,
@@ -285,7 +285,7 @@ async fn an_interrupt_stops_the_turn_and_then_means_the_process() {
     assert!(!desk.interrupt.raise(), "no turn runs");
     desk.types(b"long work\n");
     inbox.reached(1).await;
-    // Armed just after the inbox has the message.
+    // The terminal arms the interrupt just after the inbox has the message.
     while !desk.interrupt.raise() {
         tokio::task::yield_now().await;
     }
@@ -300,18 +300,18 @@ async fn an_interrupt_stops_the_turn_and_then_means_the_process() {
     assert!(!desk.out.text().contains("Stopped."), "the answer to /stop says nothing new");
 }
 
-// Takes the two seconds that a reply may be late: the clock cannot be paused beside real threads.
+// Takes the two seconds that a reply may be late: the clock cannot be paused while real threads run.
 #[tokio::test]
 async fn a_reply_that_is_not_delivered_is_fetched_and_shown_once() {
     let inbox = ScriptedInbox::new(|message| ScriptedAnswer::Reply(format!("re: {}", message.content)));
-    let (desk, setup) = Desk::new(TerminalStyle::PLAIN);
+    let (desk, setup) = TestTerminal::new(TerminalStyle::PLAIN);
     let (deliver, deliveries) = async_channel::bounded(4);
     let following = ConversationFeed { deliveries, events: async_channel::bounded(1).1, attachment: None };
     let terminal = Terminal::new(setup, Arc::clone(&inbox) as _, Arc::new(NoNames), following);
     let running = tokio::spawn(terminal.run(CancellationToken::new()));
     desk.types(b"one\n");
     desk.out.shows("re: one").await;
-    // It comes after all; then comes what was not shown yet.
+    // The late reply arrives after all, followed by a message that is not shown yet.
     let late: OutboundMessage = inbox.outbound().recv().await.unwrap();
     deliver.send(late.into()).await.unwrap();
     deliver.send(OutboundMessage::text("cli", "direct", "news").into()).await.unwrap();
@@ -330,13 +330,13 @@ async fn screens_come_and_go() {
     assert_eq!(channel.send(&message).await, Err(SendError::Away));
     assert!(channel.send(&picked_up).await.is_ok());
 
-    // Nobody came: `present` does not complete. Then somebody does, before it is called.
+    // Nobody is present, so `present` does not complete. Then a screen attaches before the next call.
     assert!(tokio::time::timeout(SOON, channel.present()).await.is_err());
     let first = channel.attach("direct", None);
     tokio::time::timeout(SOON, channel.present()).await.unwrap();
     assert!(tokio::time::timeout(SOON, channel.present()).await.is_err(), "one arrival counts once");
 
-    // A screen on another session of the chat is asked only when there is none on the message's own.
+    // A screen on another session of the chat gets the message only if no screen follows the message's own session.
     let other = channel.attach("direct", Some("cli:work".into()));
     let (sent, delivery) = tokio::join!(channel.send(&message), async {
         let delivery = first.deliveries().recv().await.unwrap();
@@ -349,7 +349,7 @@ async fn screens_come_and_go() {
     let (sent, ()) = tokio::join!(channel.send(&message), async { other.deliveries().recv().await.unwrap().shown() });
     assert!(sent.is_ok());
 
-    // A screen that goes away with a message unshown, and one that never says.
+    // One screen closes with a message unshown, and one never confirms.
     let (sent, ()) = tokio::join!(channel.send(&message), async {
         tokio::task::yield_now().await;
         drop(other);

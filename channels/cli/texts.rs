@@ -2,7 +2,7 @@
 
 use crate::text::Language;
 
-/// The texts of one language. `{}` is a placeholder.
+/// The terminal's texts in one language. `{}` is a placeholder.
 #[derive(Debug)]
 pub(super) struct TerminalTexts {
     pub leave_hint: &'static str,
@@ -15,13 +15,13 @@ pub(super) struct TerminalTexts {
     pub line_not_utf8: &'static str,
     pub starts_anew: &'static str,
     pub thinking: &'static str,
-    /// Shown beside the spinner.
+    /// The text beside the spinner.
     pub is_thinking: &'static str,
     pub thought_for: &'static str,
     pub no_thoughts: &'static str,
     pub thinking_is: [&'static str; 3],
     pub which_thinking: &'static str,
-    /// For one, and for any other number.
+    /// The forms for one line and for other numbers.
     pub more_lines: [&'static str; 2],
     pub no_output: &'static str,
     pub no_result: &'static str,

@@ -10,22 +10,22 @@ use super::texts::TerminalTexts;
 use crate::clean::{clean, clean_line};
 use crate::text::fill;
 
-/// The most columns of a call's arguments that are shown.
+/// The maximum number of columns for a call's arguments.
 const MAX_ARGUMENT_COLUMNS: usize = 100;
-/// The most lines of a result that are shown.
+/// The maximum number of lines of a result that are shown.
 const MAX_RESULT_LINES: usize = 3;
-/// Arguments that hold whole texts; they are shown last.
+/// Arguments that contain whole texts; they are shown last.
 const LONG_ARGUMENTS: [&str; 5] = ["content", "new_text", "old_text", "patch", "prompt"];
 
-/// One call, shown on one row however often it is reported.
+/// A tool call, shown on one row however often it is reported.
 pub(super) struct DisplayedCall {
     pub id: String,
-    /// `name(arguments)`; `name(…)` while they arrive.
+    /// `name(arguments)`; `name(…)` until the arguments are complete.
     pub line: String,
     pub began: Instant,
-    /// Its arguments are complete.
+    /// The arguments are complete.
     is_complete: bool,
-    /// It was printed on a screen without cursor movement.
+    /// The call was printed on a screen without cursor movement.
     is_drawn: bool,
 }
 
@@ -48,7 +48,7 @@ impl OpenCalls {
     pub(super) fn note(&mut self, id: &str, line: String, is_complete: bool) {
         match self.0.iter_mut().find(|call| call.id == id) {
             Some(call) if call.is_complete && !is_complete => {}
-            // A report of a complete call: it starts now.
+            // A second report of a complete call means that the call starts now.
             Some(call) if call.is_complete => call.began = Instant::now(),
             Some(call) => {
                 call.line = line;
@@ -61,13 +61,13 @@ impl OpenCalls {
         }
     }
 
-    /// Returns the oldest call, which is the running one if they run one by one, and the number of others.
+    /// Returns the oldest call, and the number of others. If calls run one at a time, the oldest is the running one.
     pub(super) fn oldest(&self) -> Option<(&DisplayedCall, usize)> {
         self.0.first().map(|call| (call, self.0.len() - 1))
     }
 
-    /// Returns the next call to print on a screen without cursor movement: one at a time, so that its result mostly follows
-    /// right below it.
+    /// Returns the next call to print on a screen without cursor movement. Calls are printed one at a time, so that a
+    /// result usually follows right below its call.
     pub(super) fn next_to_draw(&mut self) -> Option<&DisplayedCall> {
         if self.0.iter().any(|call| call.is_drawn) {
             return None;
@@ -103,7 +103,7 @@ fn brief(arguments: &Value) -> String {
             fields.sort_by_key(|(key, _)| (key.as_str() != "path", LONG_ARGUMENTS.contains(&key.as_str())));
             fields.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(", ")
         }
-        // Not JSON: the text that the model wrote.
+        // The arguments are not JSON but the model's raw text.
         Value::String(text) => text.clone(),
         other => other.to_string(),
     }
@@ -124,7 +124,7 @@ pub(super) fn fold(text: &str, columns: usize, texts: &TerminalTexts) -> Vec<Str
     folded
 }
 
-/// Formats whole seconds; returns nothing in the first second.
+/// Formats whole seconds; returns an empty text in the first second.
 pub(super) fn whole_seconds(elapsed: Duration) -> String {
     if elapsed.as_secs() == 0 { String::new() } else { span(Duration::from_secs(elapsed.as_secs())).replace(".0", "") }
 }
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_path_stands_before_the_text() {
+    fn the_path_is_shown_before_the_text() {
         for (arguments, expected) in [
             (json!({"content": "hi", "path": "a.txt"}), r#"path="a.txt", content="hi""#),
             (

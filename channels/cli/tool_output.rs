@@ -1,4 +1,4 @@
-//! What kind of text a tool's result is, and how people see each. The limits here are for people; those for models are elsewhere.
+//! Detects the format of a tool's result and renders it for people. The limits for models are elsewhere.
 
 use serde_json::Value;
 
@@ -7,14 +7,14 @@ use super::markdown::{MarkdownStyle, render};
 use super::markdown_scan::is_heading;
 use crate::clean::clean;
 
-/// Longer texts are shown as they are, in bytes.
+/// The size in bytes from which a text is shown without formatting.
 const MAX_FORMATTED: usize = 1_000_000;
-/// The most lines that are searched for Markdown.
+/// The maximum number of lines that are searched for Markdown.
 const MAX_SEARCHED: usize = 400;
-/// How many kinds of Markdown a text must have to be shown as such: a comment in a script looks like a heading.
+/// How many kinds of Markdown marks make a text count as Markdown. One is not enough: a comment in a script looks like a heading.
 const MIN_SIGNS: usize = 2;
 
-/// The kind of a result.
+/// The format of a tool's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputKind {
     /// The call failed.
@@ -42,13 +42,13 @@ impl OutputKind {
     }
 }
 
-/// Renders a whole result for people: errors are red, JSON is on several lines, Markdown is laid out. Without colours the text has
-/// no escape sequences.
+/// Renders a whole result for people: errors in red, JSON on several lines, Markdown formatted. Without colours the text
+/// has no escape sequences.
 pub fn render_output(content: &str, success: bool, columns: usize, in_colour: bool) -> String {
     rows(content, success, columns, in_colour).iter().map(|row| format!("{}\n", row.paint(in_colour))).collect()
 }
 
-/// Returns the lines of a result that is shown in few rows.
+/// Returns the lines of a result that gets only a few rows.
 pub(super) fn plain_text(content: &str, success: bool, columns: usize) -> String {
     match OutputKind::of(content, success) {
         // One short line says more than the first lines of a longer form.
@@ -86,7 +86,7 @@ fn pretty(content: &str) -> String {
     parse_json(content).map_or_else(|| content.to_owned(), |value| format!("{value:#}"))
 }
 
-/// Returns true if a text has several kinds of Markdown, or a block or table that nothing else has.
+/// Returns true if a text has several kinds of Markdown marks, or a block or table that occurs only in Markdown.
 fn is_markdown(content: &str) -> bool {
     let lines = || content.lines().take(MAX_SEARCHED).map(str::trim_start);
     let is_rule = |line: &str| line.starts_with('|') && line.contains("---") && line.trim_end().ends_with('|');

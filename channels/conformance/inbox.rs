@@ -1,4 +1,4 @@
-//! An inbox in memory that follows a script.
+//! A scripted inbox in memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use crate::inbox::{
 };
 use crate::message::{ErrorInfo, InboundMessage, OutboundMessage, SessionKey};
 
-/// How the inbox answers one message.
+/// The reaction of the inbox to one message.
 #[derive(Clone, Debug)]
 pub enum ScriptedAnswer {
     /// Reply at once.
     Reply(String),
     /// Fail the turn at once.
     Fail(ErrorInfo, String),
-    /// Accept it; [`ScriptedInbox::finish`] answers it.
+    /// Accept the message; [`ScriptedInbox::finish`] answers it later.
     Hold,
     Refuse(Refusal),
 }
@@ -33,7 +33,7 @@ pub enum InboxVerdict {
     Accepted,
     Duplicate,
     Refused,
-    /// The channel itself skipped it.
+    /// The channel skipped the message.
     Skipped,
 }
 
@@ -87,7 +87,7 @@ impl ScriptedInbox {
         self.book.lock().messages.get(index).map(|(state, _)| state.id)
     }
 
-    /// Waits until `count` messages were accepted.
+    /// Waits until the inbox has accepted `count` messages.
     pub async fn reached(&self, count: usize) {
         let mut changed = self.changed.subscribe();
         while self.book.lock().messages.len() < count {
@@ -102,14 +102,14 @@ impl ScriptedInbox {
         self.book.lock().verdicts.clone()
     }
 
-    /// Waits for the result of the hand-over after the first `count`.
+    /// Returns the result of the hand-over that follows the first `count`; waits for it.
     pub async fn verdict_after(&self, count: usize) -> InboxVerdict {
         let mut changed = self.changed.subscribe();
         loop {
             if let Some(verdict) = self.book.lock().verdicts.get(count) {
                 return *verdict;
             }
-            // The sender lives as long as this.
+            // The sender lives as long as `self`, so the wait cannot fail.
             let _ = changed.changed().await;
         }
     }
@@ -119,7 +119,7 @@ impl ScriptedInbox {
         self.changed.send_replace(());
     }
 
-    /// Stores a message that is accepted.
+    /// Stores an accepted message.
     fn store(&self, message: InboundMessage, extras: AcceptExtras) -> (Uuid, SessionKey) {
         let (id, session) = (crate::new_id(), message.session_key());
         let state = MessageState {
@@ -154,12 +154,12 @@ impl ScriptedInbox {
             ..OutboundMessage::text(&message.channel, &message.chat_id, reply.content)
         };
         drop(book);
-        // Both ends live in this struct, and the queue has no bound.
+        // Sending cannot fail: this struct holds both ends, and the queue has no bound.
         let _ = self.outbox.0.try_send(outbound);
         self.changed.send_replace(());
     }
 
-    /// Lets a held message wait for a model service; its sender gets the notice.
+    /// Makes a held message wait for a model service; its sender gets the notice.
     pub fn park(&self, id: Uuid, notice: &str) {
         let mut book = self.book.lock();
         let Some((state, _)) = book.messages.iter_mut().find(|(state, _)| state.id == id) else { return };
@@ -193,7 +193,7 @@ impl ScriptedInbox {
         self.book.lock().sent.push((channel.to_owned(), id, message));
     }
 
-    /// Deletes the notes of these kinds, as expiry does.
+    /// Deletes the notes of the given kinds, as their expiry would.
     pub fn forget_notes(&self, kinds: &[&str]) {
         self.book.lock().notes.retain(|(note, _)| !kinds.contains(&note.kind));
     }
@@ -301,7 +301,7 @@ impl Inbox for ScriptedInbox {
                 }
             }
         };
-        // At the limit the state tells the progress.
+        // After the timeout, the state below tells the progress.
         let _ = tokio::time::timeout(limit, ended).await;
         Ok(self.find(|state, _| state.id == id))
     }

@@ -1,4 +1,4 @@
-//! The conformance suite. Checks panic on failure: only tests call them.
+//! The conformance suite. A failed check panics, since only tests call this module.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::channel::{Channel, ChannelContext, SendError, StartError};
 use crate::inbox::Refusal;
 use crate::message::OutboundMessage;
 
-/// The limit of each operation.
+/// The time limit of each operation.
 const SOON: Duration = Duration::from_secs(10);
 /// The time within which a channel must stop receiving.
 const STOPS_WITHIN: Duration = Duration::from_secs(5);
@@ -21,7 +21,7 @@ const STOPS_WITHIN: Duration = Duration::from_secs(5);
 const REFUSED: &str = "no room for this";
 const MEGABYTE: usize = 1_000_000;
 
-/// The result that a sender sees.
+/// The outcome of a write, as the sender sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteOutcome {
     Taken,
@@ -30,41 +30,42 @@ pub enum WriteOutcome {
     Nothing,
 }
 
-/// How the other side reacts to a delivery.
+/// The reaction of the other side to a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerBehaviour {
     Takes,
     RefusesForNow,
     RefusesForGood,
-    /// Accepts it without an answer.
+    /// Accepts the delivery and breaks off without an answer.
     BreaksOff,
-    /// Is away, and comes back by itself.
+    /// Is away, and returns without help.
     Away,
 }
 
-/// A channel under test with its other side.
+/// A channel under test, together with its other side.
 #[async_trait]
 pub trait ChannelSubject: Send + Sync {
     fn channel(&self) -> Arc<dyn Channel>;
 
-    /// Opens what the channel is reached through; called once before it starts. `inbox` is that of the context.
+    /// Opens the endpoint through which the channel is reached. The suite calls it once before the channel starts. `inbox`
+    /// is that of the context.
     async fn open(&self, context: &ChannelContext, inbox: &Arc<ScriptedInbox>);
 
-    /// Writes to the channel as an allowed sender; with `id` if senders assign ids.
+    /// Writes to the channel as an allowed sender, with `id` if senders assign ids.
     async fn write(&self, text: &str, id: Option<&str>) -> WriteOutcome;
 
-    /// Writes as a sender who is not allowed; `None` if only one can write.
+    /// Writes as a sender who is not allowed; returns `None` if the channel has only one possible sender.
     async fn write_as_stranger(&self, text: &str) -> Option<WriteOutcome>;
 
     /// Returns true if senders assign ids.
     fn has_ids(&self) -> bool;
 
-    /// Returns the external id that is stored for an id.
+    /// Returns the external id that the channel stores for a sender's id.
     fn kept_id(&self, id: &str) -> String {
         id.to_owned()
     }
 
-    /// Sets how the other side reacts to the next deliveries, and returns the chat to send to; `None` if it cannot react so.
+    /// Sets the reaction of the other side to the next deliveries and returns the chat to send to; `None` if it cannot react that way.
     async fn meet(&self, side: PeerBehaviour) -> Option<String>;
 
     /// Returns the texts that the other side has received.
@@ -103,7 +104,7 @@ pub async fn run(subject: &dyn ChannelSubject) {
     delivering.abort();
 }
 
-/// Returns a context on `inbox`, and a notification of the channel's start.
+/// Returns a context on `inbox`, and a notification that fires when the channel has started.
 pub fn started(inbox: &Arc<ScriptedInbox>) -> (ChannelContext, Arc<Notify>) {
     let notify = Arc::new(Notify::new());
     let started = Arc::clone(&notify);
@@ -127,7 +128,7 @@ fn spawn_start(channel: &Arc<dyn Channel>, context: &ChannelContext) -> JoinHand
     tokio::spawn(async move { channel.start(context).await })
 }
 
-/// Sends the replies, like the channel manager.
+/// Delivers the replies, as the channel manager does.
 fn deliver_replies(channel: &Arc<dyn Channel>, inbox: &Arc<ScriptedInbox>) -> JoinHandle<()> {
     let (channel, replies) = (Arc::clone(channel), inbox.outbound());
     tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! The account that mail is read from and sent by: its servers and its login.
+//! The e-mail account of the channel: its servers and its login.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -15,13 +15,13 @@ use crate::settings::Secret;
 
 /// A validated account, ready for use.
 pub struct Account {
-    /// The address that replies come from.
+    /// The address of the account, which replies come from.
     pub address: String,
     /// The display name; may be empty.
     pub name: String,
     pub imap: MailServer,
     pub smtp: MailServer,
-    /// The ends of the certificates of the servers reached so far.
+    /// The expiry times of the certificates of the servers reached so far.
     pub certificates: CertificateExpiries,
     tls: Arc<ClientConfig>,
 }
@@ -36,12 +36,12 @@ pub struct MailServer {
     pub login: Login,
 }
 
-/// How the account logs in.
+/// The way the account logs in.
 #[derive(Clone)]
 pub enum Login {
     None,
     Password(Secret),
-    /// XOAUTH2, with the token that the command prints.
+    /// XOAUTH2 with the token that the command prints.
     Token(Arc<TokenCommand>),
 }
 
@@ -56,8 +56,7 @@ impl fmt::Debug for Login {
 }
 
 impl Account {
-    /// Builds the account of `config`. A server that is not configured is taken from the preset of the address's
-    /// provider.
+    /// Builds the account of `config`. A server that is not configured comes from the preset of the address's provider.
     ///
     /// # Errors
     /// One sentence that names the key: a server or a secret is missing, `ca_file` cannot be read, or a connection to
@@ -93,7 +92,7 @@ impl Account {
         Ok(Self { certificates, address, name: config.name.trim().to_owned(), imap, smtp, tls })
     }
 
-    /// Returns the TLS settings. They trust the system's roots and those of `ca_file`, and always check names.
+    /// Returns the TLS settings. They trust the system's roots and the certificates of `ca_file`, and always check names.
     pub fn tls_config(&self) -> Arc<ClientConfig> {
         Arc::clone(&self.tls)
     }
@@ -105,7 +104,7 @@ impl fmt::Debug for Account {
     }
 }
 
-/// Returns true if `host` is this machine: its usual name, or a loopback address.
+/// Returns true if `host` is this machine: `localhost` or a loopback address.
 pub fn is_loopback(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     bare.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
@@ -127,8 +126,7 @@ fn smtp_server(config: &EmailConfig, preset: Option<&Preset>) -> Result<MailServ
     resolve_server("smtp", &config.smtp_host, config.smtp_port, (own, config.smtp_tls), preset)
 }
 
-/// Chooses host, port and TLS of one server. Those of a preset belong together: they are taken as a whole if no host is
-/// configured.
+/// Chooses host, port and TLS of one server. If no host is configured, all three come from the preset, because they belong together.
 fn resolve_server(
     kind: &str,
     host: &str,

@@ -1,4 +1,4 @@
-//! E-mail addresses: in the form in which they are compared, and as they are written in the settings.
+//! E-mail addresses, in the form in which they are compared and in the form of the settings.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ pub struct EmailAddress {
 }
 
 impl EmailAddress {
-    /// Returns `None` if the name or the domain is missing, or if the text holds white space or a delimiter.
+    /// Parses an address. Returns `None` if the name or the domain is missing, or if the text contains white space or a delimiter.
     pub fn parse(written: &str) -> Option<Self> {
         let (local, domain) = written.trim().rsplit_once('@')?;
         let domain = ascii_domain(domain)?;
@@ -27,7 +27,7 @@ impl EmailAddress {
         if local.is_empty() || local.chars().any(is_odd) || local.len() + 1 + domain.len() > MAX_LENGTH {
             return None;
         }
-        // ASCII only: other letters that coincide in lower case are different names.
+        // ASCII only: two other letters with the same lower case are still different names.
         let local = local.to_ascii_lowercase();
         Some(Self { at: local.len(), plain: format!("{local}@{domain}") })
     }
@@ -44,7 +44,7 @@ impl EmailAddress {
         &self.plain[self.at + 1..]
     }
 
-    /// Returns the address without the tag behind a `+` (RFC 5233).
+    /// Returns the address without the tag after a `+` (RFC 5233).
     pub fn untagged(&self) -> String {
         let name = self.local().split_once('+').map_or(self.local(), |(name, _)| name);
         format!("{name}@{}", self.domain())
@@ -57,7 +57,7 @@ impl fmt::Display for EmailAddress {
     }
 }
 
-/// A list of whole addresses, of `@domain`s (that domain without its subdomains), and of `*` (everybody).
+/// A list of whole addresses, of `@domain`s (without their subdomains), and of `*` (everybody).
 #[derive(Clone, Debug, Default)]
 pub struct AddressList {
     everybody: bool,
@@ -82,13 +82,13 @@ impl AddressList {
         self.everybody || self.names(address)
     }
 
-    /// Returns true if the list has the address or its domain; `*` names nobody.
+    /// Returns true if the list contains the address or its domain; `*` does not count.
     pub fn names(&self, address: &EmailAddress) -> bool {
         self.addresses.contains(address) || self.domains.iter().any(|d| d == address.domain())
     }
 }
 
-/// Returns a domain in lower case and ASCII, without a final dot; `None` for anything else than a domain.
+/// Returns a domain in lower case and ASCII, without a final dot; `None` if the text is not a domain.
 pub fn ascii_domain(written: &str) -> Option<String> {
     let written = written.trim();
     let domain = to_a_label(written.strip_suffix('.').unwrap_or(written));
@@ -108,7 +108,7 @@ pub fn is_address(text: &str) -> bool {
         && is_domain(domain)
 }
 
-/// Returns true for the name of a domain or a host, which may be beyond ASCII.
+/// Returns true for the name of a domain or a host. The name may contain characters beyond ASCII.
 pub fn is_domain(text: &str) -> bool {
     let label = |label: &str| {
         let inner = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_') || (!c.is_ascii() && !c.is_whitespace());
@@ -127,7 +127,7 @@ mod tests {
             ("Ann@Example.ORG", Some("ann@example.org")),
             (" ann@example.org. ", Some("ann@example.org")),
             ("ann@bücher.example", Some("ann@xn--bcher-kva.example")),
-            // The Kelvin sign is not a k.
+            // The Kelvin sign is not a `k`.
             ("\u{212a}im@example.org", Some("\u{212a}im@example.org")),
             ("a@b@example.org", Some("a@b@example.org")),
             ("ann", None),

@@ -1,4 +1,4 @@
-//! Certificates of servers: how long they are valid, and what is wrong with one.
+//! Checks how long the certificates of servers are valid, and describes faulty ones.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,22 +15,22 @@ use webpki::{EndEntityCert, KeyUsage};
 
 use crate::finding::Finding;
 
-/// Certificates are usually renewed thirty days before their end; one this close to its end was forgotten.
+/// How close to its end a certificate counts as forgotten. Certificates are usually renewed thirty days before their end.
 const SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
-/// The most servers whose certificates are remembered.
+/// The maximum number of servers whose certificates are remembered.
 const MAX_SERVERS: usize = 16;
 
 /// The largest file of certificates, in bytes; the system's own has about 200 KB.
 const MAX_CA_BYTES: u64 = 4_000_000;
 
-/// A verifier that delegates to another one, and records the ends of the certificates that it accepts.
+/// A verifier that delegates to another one and records the expiry times of the certificates that the other accepts.
 #[derive(Debug)]
 pub struct ExpiryRecorder {
     inner: Arc<dyn ServerCertVerifier>,
     expiries: CertificateExpiries,
 }
 
-/// The ends of the certificates of servers, by server name.
+/// The expiry times of server certificates, by server name.
 #[derive(Clone, Debug, Default)]
 pub struct CertificateExpiries(Arc<Mutex<BTreeMap<String, Timestamp>>>);
 
@@ -94,14 +94,14 @@ impl ServerCertVerifier for ExpiryRecorder {
     }
 }
 
-/// Describes why the certificate of `host` is not accepted, and what helps.
+/// Describes why the certificate of `host` is not accepted, and how to fix that.
 pub fn describe_certificate_error(fault: &CertificateError, host: &str) -> String {
     let what = match fault {
         CertificateError::UnknownIssuer => {
             "is not signed by an authority that this system trusts; if it is from your own authority, set ca_file to its certificate"
                 .to_owned()
         }
-        // An authority with the right name and another key gives this error.
+        // An authority with the right name but another key causes this error.
         CertificateError::BadSignature => {
             "is not signed by the authority that it names; if that authority has a new certificate, set ca_file to it"
                 .to_owned()
@@ -129,8 +129,8 @@ fn finding(server: &str, end: Timestamp, now: Timestamp) -> Finding {
     )
 }
 
-/// Returns the end of a certificate's validity; `None` for anything else than a certificate that ends. webpki names the end
-/// when it checks a time after it.
+/// Returns the expiry time of a certificate; `None` if the bytes are no certificate or it never expires. webpki reports the
+/// expiry time when it checks a later time.
 fn expiry_of(certificate: &CertificateDer<'_>) -> Option<Timestamp> {
     // The last second of the year 9999.
     let never = UnixTime::since_unix_epoch(Duration::from_secs(253_402_300_799));
@@ -147,7 +147,7 @@ fn expiry_of(certificate: &CertificateDer<'_>) -> Option<Timestamp> {
 /// Reads the certificates of a PEM file.
 ///
 /// # Errors
-/// A sentence that names the file: it cannot be read, is too large, or holds no certificate.
+/// A sentence that names the file: it cannot be read, is too large, or contains no certificate.
 pub fn read_ca_file(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let shown = file.display();
     let meta = file.metadata().map_err(|error| format!("{shown} cannot be read: {error}"))?;
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn the_end_of_a_certificate_is_read() {
-        // The latter is written as GeneralizedTime.
+        // The second date is written as GeneralizedTime.
         for (year, expected) in [(2026, "2026-03-01T00:00:00Z"), (2099, "2099-03-01T00:00:00Z")] {
             assert_eq!(expiry_of(&certificate(year)).unwrap().to_string(), expected);
         }

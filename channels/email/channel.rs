@@ -1,4 +1,4 @@
-//! The channel of an e-mail account.
+//! The channel `email`, which connects the account to the gateway.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,21 +30,21 @@ use crate::outgoing::OutgoingFiles;
 use crate::text::{Language, fill};
 use crate::trust::TrustLists;
 
-/// The wait of a reply that comes before the channel has started.
+/// The wait of a reply that is due before the channel has started.
 const BEFORE_START: Duration = Duration::from_secs(1);
 
-/// What the gateway provides to the channel besides its settings.
+/// The parts of the gateway that the channel needs besides its settings.
 pub struct EmailSetup<'a> {
-    /// The workspace, which keeps the attachments of mails.
+    /// The workspace, where the channel saves the attachments of mails.
     pub workspace: &'a Path,
-    /// The store of files that are sent.
+    /// The store of files to send.
     pub outgoing: OutgoingFiles,
     /// The trusted senders.
     pub lists: TrustLists,
     pub language: Language,
 }
 
-/// The channel `email`. It takes mails from the mailboxes of one account and answers each in its thread.
+/// The channel `email`. It accepts mails from the mailboxes of one account and answers each in its thread.
 pub struct EmailChannel {
     config: EmailConfig,
     account: Arc<Account>,
@@ -53,15 +53,15 @@ pub struct EmailChannel {
     lists: TrustLists,
     language: Language,
     retry: RetryTable,
-    /// Set at the start; holds the notes of the threads.
+    /// Set at the start. It holds the notes about threads.
     inbox: OnceLock<Arc<dyn Inbox>>,
 }
 
 impl EmailChannel {
-    /// Builds the channel. rustls' default provider must be installed.
+    /// Builds the channel. The caller must have installed rustls' default provider.
     ///
     /// # Errors
-    /// One line that names the setting at fault.
+    /// One line that names the wrong setting.
     pub fn new(config: EmailConfig, setup: EmailSetup<'_>) -> Result<Self, String> {
         let invalid = |words: String| format!("channels.email: {words}");
         let account = Arc::new(Account::new(&config).map_err(invalid)?);
@@ -81,7 +81,7 @@ impl EmailChannel {
         Ok(Self { config, account, files, mailer, lists, language, retry, inbox: OnceLock::new() })
     }
 
-    /// Returns the reply context of a message: from its metadata, else from the note of its thread.
+    /// Returns the reply context of a message, from its metadata or else from the note of its thread.
     async fn reply_context(&self, message: &OutboundMessage) -> Result<Option<ReplyContext>, SendError> {
         if !is_thread(&message.chat_id) {
             return Ok(None);
@@ -101,7 +101,7 @@ impl EmailChannel {
         reply_context.map(Some).map_err(|error| SendError::Permanent { reason: format!("the thread's note: {error}") })
     }
 
-    /// Sends a message, then notifies the owner of recipients that were left out.
+    /// Sends a message, then notifies the owner of the recipients that were left out.
     async fn send_to(&self, message: &OutboundMessage, which: RecipientPolicy) -> Result<Receipt, SendError> {
         let reply_context = self.reply_context(message).await?;
         let SentMail { receipt, refused } = self.mailer.send(message, reply_context, which).await?;
@@ -118,7 +118,7 @@ impl EmailChannel {
     }
 }
 
-/// The folder that keeps copies of sent mails.
+/// The mailbox for copies of sent mails.
 struct SentFolder {
     account: Arc<Account>,
     mailbox: String,
@@ -159,7 +159,8 @@ impl Channel for EmailChannel {
         let mailboxes = self.config.mailbox.names();
         let missing = Arc::new(AtomicUsize::new(mailboxes.len()));
         let started: Arc<dyn Fn() + Send + Sync> = Arc::new(move || {
-            // A mailbox counts again after a reconnect; only the first start of the last mailbox matters.
+            // The channel counts as started when the last mailbox is open. A mailbox counts again after a reconnect, but
+            // only the first start matters.
             if missing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)) == Ok(1) {
                 (context.started)();
             }
@@ -174,7 +175,7 @@ impl Channel for EmailChannel {
         let mut outcome = Ok(());
         while let Some(watched) = watches.join_next().await {
             let watched = watched.unwrap_or_else(|error| Err(StartError(error.to_string())));
-            // One failed mailbox ends the others; then all start again.
+            // If one mailbox fails, all stop; the supervisor then starts all again.
             ended.cancel();
             outcome = outcome.and(watched);
         }
@@ -201,7 +202,7 @@ impl Channel for EmailChannel {
         with_advice(findings, self.config.preset())
     }
 
-    async fn test_whole_way(&self) -> Vec<Finding> {
+    async fn test_end_to_end(&self) -> Vec<Finding> {
         let send = |mail: OutboundMessage| async move {
             self.mailer.send(&mail, None, RecipientPolicy::All).await.map(|sent| sent.receipt)
         };

@@ -42,7 +42,7 @@ pub enum TrustBy {
 }
 
 impl TrustBy {
-    /// Returns what a mail that passes the check proves of its author.
+    /// Returns how the check identifies the author of a mail that passes it.
     pub fn author(self) -> Author {
         match self {
             Self::Authserv | Self::Verify => Author::Named,

@@ -1,4 +1,4 @@
-//! The types that pass between the stages: a fetched mail, a parsed mail, and what a reply needs.
+//! The types that pass between the stages: a fetched mail, a parsed mail, and the context of a reply.
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -8,64 +8,64 @@ use serde_json::{Map, Value};
 use crate::attachment_folder::IncomingFile;
 use crate::inbox::{Cursor, Refusal};
 
-/// A mail in a mailbox, as fetched.
+/// A mail as fetched from a mailbox.
 #[derive(Clone, Debug)]
 pub struct FetchedMail {
-    /// The position of this mail. When the mail is taken, the mailbox has been read up to here.
+    /// The position of this mail. Once the mail is handled, the mailbox is read up to this position.
     pub cursor: Cursor,
-    /// When the server received the mail (INTERNALDATE, RFC 3501, section 2.3.3).
+    /// The time at which the server received the mail (INTERNALDATE, RFC 3501, section 2.3.3).
     pub received_at: Timestamp,
     pub content: FetchedContent,
 }
 
-/// The bytes of a mail.
+/// The fetched bytes of a mail.
 #[derive(Clone, Debug)]
 pub enum FetchedContent {
     Whole(Vec<u8>),
-    /// The header alone: the mail is larger than `max_size`.
+    /// Only the header, because the mail is larger than `max_size`.
     TooLarge {
         size: u64,
         header: Vec<u8>,
     },
 }
 
-/// What became of a mail. Both the outcome and the cursor are on disk.
+/// The outcome of a mail. Outcome and cursor are on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IntakeOutcome {
-    /// The mail is in the inbox, now or from an earlier time. It may be marked as read, or moved.
+    /// The mail is in the inbox, from now or earlier. The reader may mark it as read, or move it.
     Accepted,
     /// The mail is not for the agent and stays unchanged in its mailbox.
     Skipped,
 }
 
-/// Takes mails, one after the other.
+/// Decides about mails, one at a time.
 #[async_trait]
 pub trait Intake: Send + Sync {
-    /// Decides what becomes of a mail, and stores the outcome together with the mail's cursor.
+    /// Decides about a mail, and stores the outcome together with the mail's cursor.
     ///
     /// # Errors
-    /// Nothing was stored: the same mail must be offered again later.
+    /// Nothing was stored; the caller must offer the same mail again later.
     async fn take(&self, mail: FetchedMail) -> Result<IntakeOutcome, Refusal>;
 
-    /// Returns what became of the mail with this header, in whichever mailbox it was; `None` for a new mail.
+    /// Returns the outcome of the mail with this header, in whichever mailbox it was; `None` for a new mail.
     async fn known(&self, header: &[u8]) -> Result<Option<IntakeOutcome>, Refusal>;
 }
 
 /// An address with its display name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamedAddress {
-    /// May be empty.
+    /// The display name; may be empty.
     pub name: String,
     /// `local@domain` as written, except that the domain is in lower case.
     pub address: String,
 }
 
-/// A mail: decoded, bounded, and without active content. Message-IDs keep their angle brackets: `<left@right>`.
+/// A parsed mail: decoded, limited in size, and without active content. Message-IDs keep their angle brackets: `<left@right>`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParsedMail {
     pub message_id: Option<String>,
     pub in_reply_to: Vec<String>,
-    /// Oldest first.
+    /// The ids of References, oldest first.
     pub references: Vec<String>,
     pub from: Vec<NamedAddress>,
     pub reply_to: Vec<NamedAddress>,
@@ -73,17 +73,16 @@ pub struct ParsedMail {
     pub cc: Vec<NamedAddress>,
     pub subject: String,
     pub date: Option<Timestamp>,
-    /// The header fields of the mail itself, topmost first: the name in lower case, and the value unfolded but not decoded.
+    /// The header fields of the mail itself, topmost first: the name in lower case, the value unfolded but not decoded.
     pub headers: Vec<(String, String)>,
-    /// The text that its author wrote, as Markdown, without signature and quoted history. A quotation that the text asks
-    /// about stays.
+    /// The text that the author wrote, as Markdown, without the signature and quoted history. A quotation that the text asks about stays.
     pub text: String,
     /// The removed part of the text: quoted history and signature.
     pub cut: String,
-    /// The mail forwards, or asks about, somebody else's words: [`ParsedMail::text`] holds more than its sender's own words.
+    /// The mail forwards another person's text, or asks about it. [`ParsedMail::text`] then contains more than the sender's own text.
     pub is_forward: bool,
     pub attachments: Vec<IncomingFile>,
-    /// What could not be read or was left out, one sentence each: "encrypted, unreadable".
+    /// Remarks about parts that could not be read or were left out, one sentence each, e.g. "encrypted, unreadable".
     pub remarks: Vec<String>,
 }
 
@@ -94,8 +93,8 @@ impl ParsedMail {
     }
 }
 
-/// What a reply needs to know of the mail that it answers. It travels in the metadata of a message and of its reply. The
-/// newest of each thread is also kept as a note, for messages that are sent into the thread without a mail to answer.
+/// The data of a mail that its reply needs. It travels in the metadata of the message and of its reply. The newest context
+/// of each thread is also stored as a note, for messages that are sent into the thread without answering a mail.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ReplyContext {
@@ -104,12 +103,12 @@ pub struct ReplyContext {
     /// The References of the mail, oldest first.
     pub references: Vec<String>,
     pub subject: String,
-    /// The recipients of the reply: the permitted addresses of Reply-To, else those of From; each in the form of a header,
-    /// `Name <local@domain>`.
+    /// The recipients of the reply, each in header form, `Name <local@domain>`: the permitted addresses of Reply-To, or
+    /// else those of From.
     pub to: Vec<String>,
     /// The other recipients of the mail, without the account itself.
     pub cc: Vec<String>,
-    /// The author, the date and the beginning of the mail, where replies quote.
+    /// The author, the date and the beginning of the mail, if replies quote.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quote: Option<ReplyQuote>,
 }
@@ -118,7 +117,7 @@ pub struct ReplyContext {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplyQuote {
     pub from: String,
-    /// RFC 3339.
+    /// The date of the mail (RFC 3339).
     pub date: String,
     pub text: String,
 }

@@ -1,5 +1,5 @@
-//! The Message-IDs of mails that the gateway sends: `<daoyou.OUTBOXUUID.HASH16@domain>` (RFC 5322, section 3.6.4). Each
-//! is a function of the message and its thread, so a mail that is sent again is the same mail. It leads back to its
+//! The Message-IDs of mails that the gateway sends: `<daoyou.OUTBOXUUID.HASH16@domain>` (RFC 5322, section 3.6.4). An id is
+//! a function of the message and its thread, so a mail that is sent again has the same id. The id also identifies the
 //! thread when the References of a reply are missing.
 
 use sha2::{Digest, Sha256};
@@ -11,18 +11,17 @@ const PREFIX: &str = "daoyou.";
 /// The number of hex digits of the hash.
 const HASH_DIGITS: usize = 16;
 
-/// The content of one of the gateway's own Message-IDs.
+/// The parsed content of one of the gateway's own Message-IDs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnId {
-    /// The message in the outbox that this mail delivered.
+    /// The outbox message that this mail delivered.
     pub outbox: Uuid,
-    /// [`root_hash`] of the thread's root; for the root itself, of the beginning of its own id.
+    /// The [`root_hash`] of the thread's root. For the root mail itself, it is the hash of the beginning of its own id.
     pub hash: String,
 }
 
-/// Returns the Message-ID, with angle brackets, of the mail that delivers the message `outbox` into the thread of
-/// `root`, a Message-ID with angle brackets. Without `root` the mail begins a thread. `domain` is the account's, in
-/// ASCII.
+/// Returns the Message-ID, with angle brackets, of the mail that delivers the message `outbox` into the thread of `root`, a
+/// Message-ID with angle brackets. Without `root`, the mail begins a thread. `domain` is the account's domain in ASCII.
 pub fn message_id(outbox: Uuid, root: Option<&str>, domain: &str) -> String {
     let beginning = beginning(outbox);
     let hash = root_hash(root.unwrap_or(&beginning));
@@ -39,7 +38,7 @@ pub fn own_message_id(id: &str) -> Option<OwnId> {
     let left = left.to_ascii_lowercase();
     let (outbox, hash) = left.strip_prefix(PREFIX)?.split_once('.')?;
     let is_hash = hash.len() == HASH_DIGITS && hash.bytes().all(|b| b.is_ascii_hexdigit());
-    // The gateway writes the hyphenated form only.
+    // The gateway writes only the hyphenated form.
     let outbox = Uuid::try_parse(outbox).ok().filter(|uuid| uuid.to_string() == outbox)?;
     (is_hash && !domain.is_empty()).then(|| OwnId { outbox, hash: hash.to_owned() })
 }

@@ -1,6 +1,6 @@
-//! E-mail, read by IMAP and answered by SMTP. In reading order: the settings, the account, the types that pass between
-//! the stages, then the way of a mail in (`imap` fetches, `parse` decodes, `auth` decides, `intake` hands over) and
-//! out (`smtp`).
+//! The channel for e-mail, which reads by IMAP and answers by SMTP. In reading order: the settings, the account, the types
+//! that pass between the stages, then the path of an incoming mail (`imap` fetches, `parse` decodes, `auth` decides,
+//! `intake` hands over) and of an outgoing one (`smtp`).
 
 mod config;
 pub mod presets;

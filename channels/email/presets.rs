@@ -1,4 +1,4 @@
-//! The known mail providers by the domain of an address: their servers, and how to log in. The facts are from the
+//! The known mail providers by the domain of an address: their servers, and how to log in. The facts come from the
 //! providers' own help pages.
 
 use super::config::Tls;
@@ -7,7 +7,7 @@ use super::config::Tls;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preset {
     pub name: &'static str,
-    /// The part of an address behind the `@`, in lower case.
+    /// The domains of its addresses, in lower case.
     pub domains: &'static [&'static str],
     pub imap_host: &'static str,
     pub imap_port: u16,
@@ -15,10 +15,9 @@ pub struct Preset {
     pub smtp_host: &'static str,
     pub smtp_port: u16,
     pub smtp_tls: Tls,
-    /// The name under which the provider's servers write `Authentication-Results`, if it is one name that does not
-    /// change; else empty.
+    /// The authserv-id that the provider's servers write in `Authentication-Results`, if it is a single, stable name; otherwise empty.
     pub authserv_id: &'static str,
-    /// What the owner has to do before a program may log in, as sentences.
+    /// The steps that the owner must take before a program may log in, as sentences.
     pub advice_en: &'static str,
     pub advice_zh: &'static str,
 }
@@ -30,9 +29,9 @@ pub fn preset_for_address(address: &str) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| preset.domains.contains(&domain.as_str()))
 }
 
-/// Returns the provider of a server, for addresses of one's own domain at a provider.
+/// Returns the provider of a server, for addresses with a custom domain at that provider.
 pub fn preset_for_host(host: &str) -> Option<&'static Preset> {
-    // Only loopback is the server of several entries, and it identifies no provider.
+    // Only loopback is the server of several presets, and it identifies no provider.
     let host = host.trim().trim_end_matches('.').to_ascii_lowercase();
     let known = |preset: &&Preset| preset.imap_host == host || preset.smtp_host == host;
     PRESETS.iter().filter(|preset| preset.imap_host != LOOPBACK).find(known)
@@ -40,7 +39,7 @@ pub fn preset_for_host(host: &str) -> Option<&'static Preset> {
 
 const LOOPBACK: &str = "127.0.0.1";
 
-/// Returns a provider with only its name and its servers, both with implicit TLS.
+/// Returns a provider with its name and servers only, both servers with implicit TLS.
 const fn provider(name: &'static str, imap_host: &'static str, smtp_host: &'static str) -> Preset {
     Preset {
         name,

@@ -1,5 +1,4 @@
-//! Self-tests: mails from the account to itself, what they show about the receiving server, and advice for failed
-//! logins.
+//! Self-tests: mails from the account to itself, the conclusions about the receiving server, and advice for failed logins.
 
 use std::time::Duration;
 
@@ -18,8 +17,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const SEARCH_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Sends one mail from an address to itself and searches for it. Returns the finding, and the header of the mail if it
-/// arrived. `send` is the channel's own way out, so the mail has one of the gateway's Message-IDs and `Auto-Submitted`,
-/// and nobody answers it. `find` returns the header of the mail with a Message-ID, if it is in a mailbox that is read.
+/// arrived. `send` is the channel's own sender, so the mail has one of the gateway's Message-IDs and `Auto-Submitted`, and
+/// no gateway answers it. `find` returns the header of the mail with a Message-ID if it is in one of the channel's
+/// mailboxes.
 pub async fn round_trip<S, F>(
     mail: OutboundMessage,
     send: impl FnOnce(OutboundMessage) -> S,
@@ -72,9 +72,9 @@ where
 }
 
 const RESULTS_FINDING: &str = "authserv";
-/// The domain in the forged results; it never exists (RFC 2606, section 2).
+/// The domain in the forged results. No such domain exists (RFC 2606, section 2).
 const FORGED_DOMAIN: &str = "forged.invalid";
-/// The greatest depth of results that is tried.
+/// The greatest depth of results to search.
 const MAX_DEPTH: u32 = 20;
 
 /// Returns a header field that imitates the receiving server's results.
@@ -85,8 +85,8 @@ pub fn forged_field(authserv: &TrustedAuthserv) -> String {
     )
 }
 
-/// Evaluates the headers of two mails to oneself. `own`, sent unchanged, shows where the receiving server writes its
-/// results. `forged`, sent with [`forged_field`] on top, shows whether forged results would be believed.
+/// Evaluates the headers of two mails to the own account. `own`, sent unchanged, shows where the receiving server writes
+/// its results. `forged`, sent with [`forged_field`] on top, shows whether forged results would count.
 pub fn evaluate_results(own: &[u8], forged: &[u8], authserv: &TrustedAuthserv) -> Finding {
     let [own, forged] = [own, forged].map(|header| parse_mail(header, &ParseLimits::default()).headers);
     let ids = authserv.ids.join(", ");
@@ -137,13 +137,13 @@ pub fn evaluate_results(own: &[u8], forged: &[u8], authserv: &TrustedAuthserv) -
     )
 }
 
-/// Returns the finding for a mail with forged results that did not arrive; `finding` says why.
+/// Returns the finding for a mail with forged results that did not arrive; `finding` has the reason.
 pub fn results_untested(finding: &Finding) -> Finding {
     let message = format!("whether forged Authentication-Results are believed could not be tried: {}", finding.message);
     Finding::warn(RESULTS_FINDING, message, "test again; where the server refuses such mail, nothing is to be done")
 }
 
-/// Adds the requirements of the account's provider to the findings about failed logins.
+/// Adds the login requirements of the account's provider to the findings about failed logins.
 pub fn with_advice(findings: Vec<Finding>, preset: Option<&Preset>) -> Vec<Finding> {
     let Some(preset) = preset else { return findings };
     let is_login = |finding: &Finding| {
@@ -228,7 +228,7 @@ mod tests {
     const RECEIVED: &str = "Received: from x by mx.here with ESMTP; Mon, 2 Nov 2026 10:00:00 +0000\r\n";
     const OWN: &str = "Authentication-Results: mx.here; spf=pass smtp.mailfrom=me@example.org\r\n";
 
-    /// The fields above a mail to oneself, those above one with forged results, the configured depth, and the finding.
+    /// The fields above an unchanged test mail, those above a mail with forged results, the configured depth, and the finding.
     #[test]
     fn two_mails_to_oneself_show_where_the_server_writes_its_results() {
         let forged = format!("{}\r\n", forged_field(&TrustedAuthserv { ids: vec!["mx.here".to_owned()], depth: 0 }));
@@ -236,7 +236,7 @@ mod tests {
         for (own, with_forged, depth, state, words, mend) in [
             // The server writes above its own Received.
             (format!("{OWN}{RECEIVED}"), format!("{OWN}{RECEIVED}{forged}"), 0, Severity::Ok, "authserv_depth = 0", ""),
-            // Below its own Received, in each mail.
+            // The server writes below its own Received, in each mail.
             (
                 format!("{RECEIVED}{OWN}"),
                 format!("{RECEIVED}{OWN}{forged}"),
@@ -246,9 +246,9 @@ mod tests {
                 "set authserv_depth = 1",
             ),
             (format!("{RECEIVED}{OWN}"), format!("{RECEIVED}{OWN}{forged}"), 1, Severity::Ok, "authserv_depth = 1", ""),
-            // It removes forged ones.
+            // The server removes forged results.
             (format!("{RECEIVED}{OWN}"), format!("{RECEIVED}{OWN}"), 1, Severity::Ok, "authserv_depth = 1", ""),
-            // Nowhere: only the forged results are there.
+            // The server writes no results: only the forged ones exist.
             (
                 RECEIVED.to_owned(),
                 format!("{RECEIVED}{forged}"),
@@ -258,7 +258,7 @@ mod tests {
                 "set trust = \"verify\"",
             ),
             (RECEIVED.to_owned(), format!("{RECEIVED}{forged}"), 0, Severity::Warn, "not known", "trust = \"verify\""),
-            // Above, but the configured depth is that of the forged ones.
+            // The server writes above its Received, but the configured depth is that of the forged results.
             (
                 format!("{OWN}{RECEIVED}"),
                 format!("{RECEIVED}{forged}"),
@@ -267,7 +267,7 @@ mod tests {
                 "not safe",
                 "authserv_depth = 0",
             ),
-            // Below its own Received, and not in each mail.
+            // The server writes below its own Received, and not in each mail.
             (
                 format!("{RECEIVED}{OWN}"),
                 format!("{RECEIVED}{forged}"),

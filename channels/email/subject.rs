@@ -1,4 +1,4 @@
-//! Subjects: without the prefixes of replies and forwards, to compare; and those of mails that are sent.
+//! Compares subjects without the prefixes of replies and forwards, and makes the subjects of sent mails.
 
 use unicode_segmentation::UnicodeSegmentation;
 
@@ -11,17 +11,17 @@ const REPLY: &[&str] = &[
 ];
 /// Prefixes of forwarded mails, in lower case.
 const FORWARD: &[&str] = &["fw", "fwd", "wg", "tr", "rv", "enc", "vb", "vl", "doorst", "转发", "轉發", "转寄", "轉寄"];
-/// The most prefixes of one subject.
+/// The maximum number of prefixes of one subject.
 const MAX_PREFIXES: usize = 20;
-/// The longest subject, in bytes: unbroken it still fits a line (998 octets, RFC 5322, section 2.1.1).
+/// The longest subject, in bytes. Even an unbroken subject of this length fits into a line (998 octets, RFC 5322, section 2.1.1).
 const MAX_BYTES: usize = 900;
-/// The longest subject that is made of a text's first line, in characters.
+/// The longest subject taken from the first line of a text, in characters.
 const MAX_LINE: usize = 78;
 
 /// A subject without the prefixes of replies and forwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BaseSubject {
-    /// In lower case, with single spaces, to compare.
+    /// The subject in lower case with single spaces, for comparison.
     pub core: String,
     pub is_reply: bool,
 }
@@ -40,7 +40,7 @@ impl BaseSubject {
     }
 }
 
-/// Returns the subject of a reply: one `Re: `, however many prefixes there were. `nameless` replaces an empty subject.
+/// Returns the subject of a reply with exactly one `Re: `. `nameless` replaces an empty subject.
 pub fn reply_subject(subject: &str, nameless: &str) -> String {
     let subject = one_line(subject);
     let mut rest = subject.as_str();
@@ -51,7 +51,7 @@ pub fn reply_subject(subject: &str, nameless: &str) -> String {
     cut_bytes(&format!("Re: {rest}"), MAX_BYTES)
 }
 
-/// Returns the subject of a mail that begins a thread: the requested one, else the first line of its text.
+/// Returns the subject of a mail that begins a thread: the requested one, or else the first line of its text.
 pub fn new_subject(requested: Option<&str>, first_line: &str, nameless: &str) -> String {
     let requested = one_line(requested.unwrap_or_default());
     if !requested.is_empty() {
@@ -61,7 +61,7 @@ pub fn new_subject(requested: Option<&str>, first_line: &str, nameless: &str) ->
     if line.is_empty() { nameless.to_owned() } else { cut_bytes(&cut_chars(&line, MAX_LINE), MAX_BYTES) }
 }
 
-/// Splits off the first prefix, in lower case: `Re:`, `RE :`, `Re[2]:`, `AW :`, `回复：`.
+/// Splits off the first prefix and returns it in lower case: `Re:`, `RE :`, `Re[2]:`, `AW :`, `回复：`.
 fn split_prefix(subject: &str) -> Option<(String, &str)> {
     let (before, behind) = subject.split_once([':', '：'])?;
     let word = before.split(['[', '(', '^']).next().unwrap_or_default().trim().to_lowercase();

@@ -2,20 +2,20 @@
 
 use crate::text::Language;
 
-/// Notices to senders and to the owner, in one language. `{}` marks the place of a value.
+/// The notices to senders and to the owner in one language. `{}` marks the place of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoticeTexts {
     /// To an unknown sender whose address is proven.
     pub refused: &'static str,
     /// To a sender: the limit.
     pub too_large: &'static str,
-    /// To a sender: mails an hour.
+    /// To a sender: number of mails an hour.
     pub too_many: &'static str,
     /// To a sender who unsubscribed.
     pub unsubscribed: &'static str,
     /// To a sender who subscribed again.
     pub subscribed: &'static str,
-    /// To the owner: sender, mails an hour.
+    /// To the owner: sender, number of mails an hour.
     pub too_many_notice: &'static str,
     /// To the owner: sender, size, limit.
     pub too_large_notice: &'static str,
@@ -86,7 +86,7 @@ impl NoticeTexts {
     };
 }
 
-/// Texts within a mail that is sent, in one language. `{}` marks the place of a value.
+/// The texts inside sent mails in one language. `{}` marks the place of a value.
 #[derive(Clone, Copy, Debug)]
 pub struct MailTexts {
     /// The subject of a reply to a mail without a subject.
@@ -95,17 +95,17 @@ pub struct MailTexts {
     pub message: &'static str,
     /// Above a quotation: date, author.
     pub wrote: &'static str,
-    /// A missing attachment: its name.
+    /// Instead of a missing attachment: its name.
     pub gone: &'static str,
-    /// An attachment: its name, its size.
+    /// Instead of an attachment that is too large: its name, its size.
     pub too_large: &'static str,
-    /// An unreadable attachment: its name.
+    /// Instead of an unreadable attachment: its name.
     pub unreadable: &'static str,
     /// The number of attachments left out.
     pub too_many: &'static str,
-    /// The text was cut.
+    /// Below a text that was cut.
     pub cut: &'static str,
-    /// An image without a description.
+    /// Instead of an image without a description.
     pub image: &'static str,
 }
 

@@ -1,9 +1,9 @@
-//! The thread that a mail belongs to.
+//! Finds the thread that a mail belongs to.
 //!
-//! A thread is named by its root, a Message-ID. A mail names the mails that it answers in References and In-Reply-To
-//! (RFC 5322, section 3.6.4), and anybody may write any id there. So a mail joins a known thread only if its sender
-//! takes part in the thread, i.e. wrote or got an earlier mail of it. A mail that references the thread of other people
-//! begins a new thread.
+//! The root of a thread, a Message-ID, names the thread. A mail names the mails that it answers in References and
+//! In-Reply-To (RFC 5322, section 3.6.4), and anybody may write any id there. Therefore a mail joins a known thread only if
+//! its sender is a participant, i.e. wrote or received an earlier mail of the thread. A mail that references the thread of
+//! other people begins a new thread.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -11,12 +11,12 @@ use sha2::{Digest, Sha256};
 use super::mail::ParsedMail;
 use crate::text::hex;
 
-/// The longest Message-ID that is used; longer ones are ignored. Together with the longest address it fits into an
-/// external id.
+/// The longest Message-ID that counts; longer ids are ignored. Together with the longest address, an id of this length fits
+/// into an external id.
 const MAX_ID: usize = 400;
-/// How many ids of one mail are looked up: the newest ones, and the oldest.
+/// The maximum number of ids of one mail that are looked up: the newest ones and the oldest.
 const MAX_CANDIDATES: usize = 20;
-/// How many people of one thread are remembered.
+/// The maximum number of participants stored for one thread.
 const MAX_PEOPLE: usize = 50;
 /// The stored state of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,12 +31,12 @@ pub struct ThreadState {
 }
 
 impl ThreadState {
-    /// Returns true if an address takes part.
+    /// Returns true if the address is a participant.
     pub fn includes(&self, address: &str) -> bool {
         self.people.iter().any(|known| known == address)
     }
 
-    /// Adds the sender and the recipients of a mail.
+    /// Adds the sender and the recipients of a mail to the participants.
     pub fn join(&mut self, sender: &str, others: impl IntoIterator<Item = String>, subject: &str) {
         for address in std::iter::once(sender.to_owned()).chain(others) {
             if self.people.len() < MAX_PEOPLE && !self.includes(&address) {
@@ -48,7 +48,7 @@ impl ThreadState {
     }
 }
 
-/// An id that a mail references, with the thread it is known to belong to.
+/// An id that a mail references, with the known thread of that id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReferencedId {
     pub id: String,
@@ -62,11 +62,11 @@ pub struct KnownThread {
     pub state: ThreadState,
 }
 
-/// The thread of a mail.
+/// The thread found for a mail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadMatch {
     pub root: String,
-    /// Empty for a new thread.
+    /// The state of the thread; empty for a new thread.
     pub state: ThreadState,
     pub is_new: bool,
 }
@@ -81,8 +81,8 @@ impl ThreadMatch {
     }
 }
 
-/// Finds the thread of a mail of `sender`. `own` is the mail's own id; `named` are the ids that it references, newest
-/// first; `by_subject` is the thread with its subject, which counts only if no id is referenced.
+/// Finds the thread of a mail from `sender`. `own` is the mail's own id; `named` are the ids that it references, newest
+/// first. `by_subject` is the thread with the same subject, which counts only if the mail references no id.
 pub fn match_thread(
     sender: &str,
     own: &ReferencedId,
@@ -93,7 +93,7 @@ pub fn match_thread(
     if let Some(thread) = known().find(|thread| thread.state.includes(sender)) {
         return ThreadMatch::known(thread);
     }
-    // A reply may arrive before the mail that it answers, and then has already named the thread.
+    // A reply may arrive before the mail that it answers. It has then already named the thread.
     if let Some(thread) = &own.thread {
         if thread.state.includes(sender) {
             return ThreadMatch::known(thread);
@@ -112,7 +112,7 @@ pub fn match_thread(
     }
 }
 
-/// Returns the ids that a mail references, newest first, each once; the last is the oldest of References.
+/// Returns the ids that a mail references, newest first, without duplicates. The last one is the oldest id of References.
 pub fn referenced_ids(mail: &ParsedMail) -> Vec<String> {
     let mut ids: Vec<String> = Vec::new();
     let all = mail.in_reply_to.iter().chain(mail.references.iter().rev());
@@ -129,8 +129,7 @@ pub fn referenced_ids(mail: &ParsedMail) -> Vec<String> {
     ids
 }
 
-/// Returns a mail's own Message-ID. A mail without a usable id gets one made of its `header`, which is the same in each
-/// mailbox.
+/// Returns a mail's own Message-ID. A mail without a usable id gets an id derived from its `header`, which is the same in each mailbox.
 pub fn own_id(mail: &ParsedMail, header: &str) -> String {
     let written = mail.message_id.as_ref().filter(|id| is_usable(id));
     written.cloned().unwrap_or_else(|| made_id(&[header]))

@@ -1,4 +1,4 @@
-//! OAuth 2 access tokens, printed by a command of the owner.
+//! OAuth 2 access tokens that a command of the owner prints.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -12,20 +12,20 @@ use tokio::sync::Mutex;
 
 use crate::settings::Secret;
 
-/// The longest run of the command, which may have to ask the provider.
+/// The time limit of the command, which may have to ask the provider.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How much of the output is read, in bytes.
+/// The maximum size of the output that is read, in bytes.
 const MAX_OUTPUT: u64 = 64 * 1_024;
 const MAX_TOKEN: usize = 16 * 1_024;
-/// How much of an error message is shown, in characters.
+/// The maximum length of an error message, in characters.
 const MAX_ERROR: usize = 200;
-/// How long a token is used that does not say when it ends. Tokens usually last an hour, of which the command may have
-/// used a part.
+/// How long a token without a stated expiry is used. Tokens usually last an hour, part of which may have passed when the
+/// command prints one.
 const DEFAULT_LIFETIME: Duration = Duration::from_secs(30 * 60);
-/// A token this close to its end is not used.
+/// A token is not used if it expires within this time.
 const MARGIN: Duration = Duration::from_secs(120);
 
-/// Runs a command to get tokens, and caches the last one while it is probably valid.
+/// Runs a command to get tokens, and caches the last token while it is probably valid.
 pub struct TokenCommand {
     program: String,
     arguments: Vec<String>,
@@ -38,6 +38,8 @@ struct CachedToken {
 }
 
 impl TokenCommand {
+    /// Creates the command.
+    ///
     /// # Errors
     /// The command is empty.
     pub fn new(command: Vec<String>) -> Result<Self, String> {
@@ -72,7 +74,7 @@ impl TokenCommand {
         Ok(token)
     }
 
-    /// Drops the cached token after it was refused.
+    /// Drops the cached token after a server refused it.
     pub async fn forget(&self) {
         *self.cached.lock().await = None;
     }
@@ -94,7 +96,7 @@ impl TokenCommand {
         // Both pipes are read at once, so that neither fills up and blocks the command.
         tokio::try_join!(stdout.read_to_end(&mut printed), stderr.read_to_end(&mut errors))
             .map_err(|error| format!("cannot be read: {error}"))?;
-        // A command that prints more than is read would block for ever: it gets a closed pipe.
+        // A command that prints more than the limit would block for ever; closing the pipe ends it.
         drop((stdout, stderr));
         let status = child.wait().await.map_err(|error| format!("cannot be waited for: {error}"))?;
         if !status.success() {
@@ -108,7 +110,7 @@ fn parse_token(printed: &[u8]) -> Result<Secret, String> {
     let line = printed.split(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii();
     match line {
         [] => Err("printed no token on its first line".to_owned()),
-        // Another character would end the token within the login (RFC 6750, section 2.1).
+        // Any other character would end the token within the login (RFC 6750, section 2.1).
         token if token.len() > MAX_TOKEN || !token.iter().all(u8::is_ascii_graphic) => {
             Err("printed something on its first line that is not an access token".to_owned())
         }
@@ -123,7 +125,7 @@ fn error_line(stderr: &[u8]) -> String {
     if line.is_empty() { line } else { format!(": {line}") }
 }
 
-/// Returns how long a token may be cached: a JSON Web Token states its end (`exp`, RFC 7519, section 4.1.4).
+/// Returns how long a token may be cached. A JSON Web Token states its expiry (`exp`, RFC 7519, section 4.1.4).
 fn lifetime(token: &Secret, now: Timestamp) -> Duration {
     let remaining = || {
         let payload = token.expose().split('.').nth(1)?;

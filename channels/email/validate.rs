@@ -1,4 +1,4 @@
-//! Validation of the settings of this channel.
+//! Validates the settings of this channel.
 
 use std::net::IpAddr;
 
@@ -10,11 +10,11 @@ use super::presets::{Preset, preset_for_address};
 use crate::allow::AllowList;
 use crate::settings::{ByteSize, ChannelFault, Span};
 
-/// Each mailbox needs a connection of its own, and providers allow about ten to fifteen for one account.
+/// The maximum number of mailboxes. Each mailbox needs a connection, and providers allow about ten to fifteen for one account.
 const MAX_MAILBOXES: usize = 10;
 const MAX_NAME_CHARS: usize = 200;
 const POLL: (Span, Span) = (Span::from_secs(1), Span::from_secs(86_400));
-/// A mail is kept in memory while it is read.
+/// The permitted range of `max_size`. A mail is in memory while it is read.
 const SIZE: (ByteSize, ByteSize) = (ByteSize(1_000), ByteSize(100_000_000));
 const MAX_RETRIES: usize = 50;
 const LONGEST_WAIT: Span = Span::from_secs(7 * 86_400);
@@ -38,8 +38,7 @@ impl EmailConfig {
         validator.faults
     }
 
-    /// Returns valid settings that are probably mistakes, as `(key, sentence)`. `owners` are the addresses of the
-    /// owner.
+    /// Returns valid settings that are probably mistakes, as `(key, sentence)`. `owners` are the owner's addresses.
     pub fn warnings(&self, owners: &[&str]) -> Vec<(&'static str, String)> {
         let mut warnings = Vec::new();
         if !self.enabled {
@@ -69,7 +68,7 @@ impl EmailConfig {
         warnings
     }
 
-    /// Returns why an enabled channel does not run, if it does not.
+    /// Returns the reason why an enabled channel does not run; `None` if it runs.
     pub fn resting(&self) -> Option<&'static str> {
         (self.enabled && !self.consent_granted).then_some(
             "the channel rests until consent_granted = true: the account's owner agrees that its mail is read and answered",
@@ -140,7 +139,7 @@ impl SettingsValidator<'_> {
                 );
                 self.fault(key, WITH, wrong, allowed);
             }
-            // The server of a preset comes with its TLS.
+            // The preset of a server includes its TLS mode.
             return;
         }
         let bare = host.trim_start_matches('[').trim_end_matches(']');
@@ -275,13 +274,13 @@ fn is_mailbox(name: &str) -> bool {
     !name.trim().is_empty() && !name.chars().any(char::is_control) && name.chars().count() <= MAX_NAME_CHARS
 }
 
-/// Returns true for one word, as an authserv-id is (RFC 8601, section 2.5).
+/// Returns true for a single word, the form of an authserv-id (RFC 8601, section 2.5).
 fn is_authserv_id(text: &str) -> bool {
     let text = text.trim();
     !text.is_empty() && text.len() <= 255 && !text.contains(|c: char| c.is_whitespace() || c.is_control() || c == ';')
 }
 
-/// Quotes `text`, cut to a length that fits on a line.
+/// Quotes `text`, cut to a length that fits into a line.
 fn quote(text: &str) -> String {
     const SHOWN: usize = 100;
     match text.char_indices().nth(SHOWN) {

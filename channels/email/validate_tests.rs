@@ -1,4 +1,4 @@
-//! Settings -> what is wrong with them.
+//! Tests of settings and the faults found in them.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::email::Mailboxes;
 use crate::settings::Secret;
 
-/// Nothing is wrong with it.
+/// Returns valid settings.
 fn good() -> EmailConfig {
     EmailConfig {
         enabled: true,
@@ -28,7 +28,7 @@ fn list(entries: &[&str]) -> AllowList {
 type Change = fn(&mut EmailConfig);
 
 #[test]
-fn settings_that_cannot_be_used_are_named() {
+fn unusable_settings_are_named() {
     let table: &[(Change, &[(&str, &str)])] = &[
         (|_| {}, &[]),
         (|c| *c = EmailConfig::default(), &[]),
@@ -85,7 +85,7 @@ fn settings_that_cannot_be_used_are_named() {
 }
 
 #[test]
-fn a_providers_own_words_stand_beside_what_is_missing() {
+fn a_missing_setting_gets_the_advice_of_the_provider() {
     let mut config =
         EmailConfig { address: "me@gmail.com".into(), imap_host: String::new(), imap_password: None, ..good() };
     config.authserv_id = String::new();
@@ -96,7 +96,7 @@ fn a_providers_own_words_stand_beside_what_is_missing() {
 }
 
 #[test]
-fn what_is_hardly_meant_is_warned_about() {
+fn probable_mistakes_give_warnings() {
     let of = |config: &EmailConfig, owners: &[&str]| -> Vec<&'static str> {
         config.warnings(owners).iter().map(|(key, _)| *key).collect()
     };

@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use crate::http_error::HttpError;
 
-/// The form field that holds GitHub's JSON.
+/// The form field with GitHub's JSON.
 const FORM_FIELD: &[u8] = b"payload";
 
-/// Decodes a body as UTF-8; 400 with the position of a wrong byte.
+/// Decodes a body as UTF-8. The error is a 400 with the position of the wrong byte.
 pub fn text(body: &[u8]) -> Result<&str, HttpError> {
     let text = std::str::from_utf8(body).map_err(|error| {
         HttpError::bad_request(format!("the body is not UTF-8: byte {} cannot be read", error.valid_up_to() + 1))
@@ -22,8 +22,8 @@ pub fn text(body: &[u8]) -> Result<&str, HttpError> {
     Ok(text)
 }
 
-/// Parses a body as JSON, whatever its content type; 400 with line and column if it is not JSON, is nested too deep, or has a
-/// duplicate key.
+/// Parses a body as JSON, whatever its content type. The error is a 400 with line and column if the body is not JSON, is
+/// nested too deep, or has a duplicate key.
 pub fn json(text: &str) -> Result<Value, HttpError> {
     crate::json::from_str(text).map_err(|error| HttpError::bad_request(format!("the body is not JSON: {error}")))
 }
@@ -41,8 +41,8 @@ pub fn without_form<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<Cow<'a, [
     field.map(Cow::Owned).ok_or_else(|| HttpError::bad_request("the form has no field \"payload\" with the JSON"))
 }
 
-/// Decodes a value of a form: `+` is a space, `%XX` a byte; anything else stays.
-/// <https://url.spec.whatwg.org/#concept-urlencoded-parser>
+/// Decodes a value of a form (<https://url.spec.whatwg.org/#concept-urlencoded-parser>): `+` is a space, `%XX` a byte;
+/// anything else stays.
 fn percent_decoded(value: &[u8]) -> Vec<u8> {
     let spaced: Vec<u8> = value.iter().map(|byte| if *byte == b'+' { b' ' } else { *byte }).collect();
     percent_encoding::percent_decode(&spaced).collect()

@@ -20,11 +20,11 @@ use crate::finding::Finding;
 use crate::message::OutboundMessage;
 use crate::trust::TrustLists;
 
-/// The name of the check of a callback's receiver.
+/// The name of the check that reaches the receiver of callbacks.
 const CALLBACK_CHECK: &str = "callback";
 
-/// The channel `webhook:NAME`: messages arrive through `POST /webhook/NAME`; replies go to its callback URL, or are fetched
-/// from `GET /webhook/NAME/messages/ID`.
+/// The channel `webhook:NAME`. Messages arrive through `POST /webhook/NAME`. Replies go to the callback URL, or callers
+/// fetch them from `GET /webhook/NAME/messages/ID`.
 pub struct Webhook {
     channel: String,
     endpoint: Arc<WebhookEndpoint>,
@@ -33,12 +33,13 @@ pub struct Webhook {
 }
 
 impl Webhook {
-    /// Checks the settings of `[channels.webhook.NAME]`. `listens_on_loopback` tells whether the gateway's server can be
-    /// reached from this machine alone; `lists` tell who is trusted. rustls' default provider must be installed for callbacks.
+    /// Creates the webhook from the settings of `[channels.webhook.NAME]`. `listens_on_loopback` is true if only this
+    /// machine can reach the gateway's server; `lists` name the trusted senders. Callbacks need rustls' default provider,
+    /// which the caller must install.
     ///
     /// # Errors
     ///
-    /// One line that names the key at fault.
+    /// One line that names the invalid key.
     pub fn new(
         name: &str,
         config: WebhookConfig,
@@ -118,7 +119,7 @@ impl Channel for Webhook {
     }
 }
 
-/// Checks whether the receiver of the replies can be reached, if one is configured.
+/// Checks whether the receiver of replies can be reached, if one is configured.
 async fn check_callback(callback: Option<&Callback>) -> Finding {
     let Some(callback) = callback else {
         return Finding::ok(CALLBACK_CHECK, "no callback_url: replies are picked up");
@@ -145,13 +146,13 @@ async fn check_callback(callback: Option<&Callback>) -> Finding {
     }
 }
 
-/// Returns the key that signs callbacks: `callback_secret`, else `secret`; without either they are not signed.
+/// Returns the key that signs callbacks: `callback_secret`, or else `secret`. Without either, callbacks are not signed.
 fn callback_key(config: &WebhookConfig) -> Result<Option<SigningKey>, String> {
     let (key, name) = match (&config.callback_secret, &config.secret) {
         (Some(secret), _) => (SigningKey::of_any(secret), "callback_secret"),
-        // The key that callers sign with, in the same encoding.
+        // The callers' own key, in the same encoding.
         (None, Some(secret)) if config.verify == Verify::Standard => (SigningKey::standard(secret), "secret"),
-        // Stripe's secrets begin with `whsec_`, too, and are not base64.
+        // Stripe's secrets also begin with `whsec_` but are not base64.
         (None, Some(secret)) if config.verify == Verify::Stripe => (SigningKey::of_text(secret), "secret"),
         (None, Some(secret)) => (SigningKey::of_any(secret), "secret"),
         (None, None) => return Ok(None),
@@ -166,7 +167,7 @@ mod tests {
     use crate::settings::Secret;
 
     #[test]
-    fn settings_that_let_anybody_in_are_refused() {
+    fn settings_that_admit_anybody_are_refused() {
         let everybody = || Some(AllowList::new(["*"]));
         let secret = |text: &str| Some(Secret::new(text));
         let base = WebhookConfig::default;

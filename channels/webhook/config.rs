@@ -1,4 +1,4 @@
-//! `[channels.webhook.NAME]`.
+//! The settings `[channels.webhook.NAME]`.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use crate::allow::AllowList;
 use crate::settings::{ByteSize, ChannelFault, Secret, Span};
 use crate::trust::Author;
 
-/// The largest `max_body`; each request that is being read may fill as much memory.
+/// The largest permitted `max_body`. Each request that is being read may take this much memory.
 const MOST_MAX_BODY: ByteSize = ByteSize(64_000_000);
-/// The longest `prompt`, in characters: it goes along with every message.
+/// The longest `prompt`, in characters. It accompanies every message.
 const MAX_PROMPT_CHARS: usize = 16_000;
 
 /// How a webhook proves who calls.
@@ -37,7 +37,7 @@ pub enum Verify {
 }
 
 impl Verify {
-    /// As it is written in the configuration, with its quotes.
+    /// Returns the value as written in the configuration, including the quotes.
     pub fn word(self) -> &'static str {
         match self {
             Self::Standard => "\"standard\"",
@@ -106,7 +106,7 @@ pub struct WebhookConfig {
 }
 
 impl WebhookConfig {
-    /// Returns the faults of the settings that only this module detects; `name` is the webhook's.
+    /// Returns the faults that only this module detects. `name` is the webhook's name.
     pub fn faults(&self, name: &str) -> Vec<ChannelFault> {
         let mut faults = Vec::new();
         let mut fault = |key, wrong: String, allowed: &str| {
@@ -133,7 +133,7 @@ impl WebhookConfig {
         faults
     }
 
-    /// Returns warnings about settings that work but are hardly intended, as `(key, sentence)`; `name` is the webhook's.
+    /// Returns warnings about settings that work but are probably not intended, as `(key, sentence)`. `name` is the webhook's name.
     pub fn warnings(&self, name: &str) -> Vec<(&'static str, String)> {
         let mut warnings = Vec::new();
         let is_elsewhere = |session: &&str| {
@@ -156,8 +156,8 @@ impl WebhookConfig {
         warnings
     }
 
-    /// Returns the most that a message to this webhook proves about its author, or why it proves nothing: then none of its
-    /// senders can be trusted.
+    /// Returns the strongest proof of authorship that a message to this webhook can give. The error is the reason why a
+    /// message proves nothing; then no sender can be trusted.
     pub fn author(&self) -> Result<Author, &'static str> {
         match self.verify {
             Verify::None => Err("with verify = \"none\" everybody on this machine can write under any name"),
@@ -214,7 +214,7 @@ impl WebhookConfig {
         }
     }
 
-    /// The keys that are templates, as far as they are set.
+    /// Returns the settings that are templates and are set.
     fn templates(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let session = self.session.as_ref().filter(|session| is_template(session));
         [
@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_that_cannot_be_used_are_named() {
+    fn unusable_settings_are_named() {
         let base = WebhookConfig::default;
         let text = |text: &str| Some(text.to_owned());
         let list = |names: &[&str]| AllowList::new(names.iter().copied());

@@ -1,4 +1,4 @@
-//! Webhooks: messages by HTTP POST, replies by signed callback.
+//! Webhooks: messages arrive by HTTP POST, and replies leave by signed callback.
 
 mod body;
 mod channel;

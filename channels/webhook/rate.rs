@@ -1,4 +1,4 @@
-//! How many requests a webhook takes: a rate as it is written, and the limiters that keep it.
+//! Rate limits of a webhook: the setting, and the limiters that enforce it.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,15 +9,15 @@ use crate::client::ClientAddr;
 use crate::rate_limit::{Quota, RateLimiter};
 use crate::settings::string_setting;
 
-/// Failed requests of one client that are answered with the reason; those beyond it get 429.
+/// The rate of failed requests of one client that are answered with the reason. Further ones get 429.
 const FAILURES: Rate = Rate { count: 600, unit: &UNITS[1] };
-/// Clients whose failures are counted apart; beyond them all others share one count.
+/// The maximum number of clients whose failures are counted separately. All other clients share one count.
 const MAX_CLIENTS: usize = 4_096;
-/// The most that a rate may allow.
+/// The largest count of a rate.
 const MAX_COUNT: u32 = 1_000_000;
 
-/// A number of requests a second, minute or hour, written `"10/s"`, `"60/m"`, `"1000/h"`. They may all come at once; then
-/// one more is allowed each time its share of the period has passed.
+/// A number of requests per second, minute or hour, written `"10/s"`, `"60/m"`, `"1000/h"`. All of them may come at once;
+/// after that, one more is allowed whenever its share of the period has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     count: u32,
@@ -69,8 +69,8 @@ impl fmt::Display for Rate {
 
 string_setting!(Rate, "rate");
 
-/// The limits of one webhook. Requests that fail to authenticate are counted apart, for each client, so that they never
-/// use up what others may send.
+/// The limits of one webhook. Requests that fail to authenticate are counted separately, for each client, so that they
+/// never use up the quota of authenticated requests.
 pub struct WebhookLimits {
     pub rate: Option<Rate>,
     requests: RateLimiter,
@@ -78,12 +78,12 @@ pub struct WebhookLimits {
 }
 
 impl WebhookLimits {
-    /// Without a rate, authenticated requests are not limited.
+    /// Creates the limits. Without a rate, authenticated requests are not limited.
     pub fn new(rate: Option<Rate>) -> Self {
         Self { rate, requests: RateLimiter::new(1), failures: RateLimiter::new(MAX_CLIENTS) }
     }
 
-    /// Tells whether one more authenticated request is allowed now; the error is how long it has to wait.
+    /// Checks whether one more authenticated request is allowed now. The error is the time until it is.
     pub fn check(&self) -> Result<(), Duration> {
         self.rate.map_or(Ok(()), |rate| self.requests.check(&(), rate.quota()))
     }
@@ -93,7 +93,7 @@ impl WebhookLimits {
         self.rate.map_or(Ok(()), |rate| self.requests.take(&(), rate.quota()))
     }
 
-    /// Counts a failed request of `client`; the error is how long it has to wait after too many.
+    /// Counts a failed request of `client`. After too many failures, the error is the time to wait.
     pub fn fail(&self, client: Option<ClientAddr>) -> Result<(), Duration> {
         self.failures.take(&client.map(ClientAddr::bucket), FAILURES.quota())
     }

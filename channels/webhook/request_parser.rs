@@ -1,4 +1,4 @@
-//! Turns a webhook request into a message: authenticates the sender, reads the body, applies templates. It uses neither
+//! Converts a webhook request into a message: authenticates the sender, reads the body, applies templates. Uses neither
 //! sockets nor a clock.
 
 use axum::extract::Query;
@@ -21,13 +21,13 @@ use crate::trust::{Author, SenderLists, TrustLists, trust_of};
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
-/// Turns the requests of one webhook into messages.
+/// Converts the requests of one webhook into messages.
 pub struct RequestParser {
     name: String,
     channel: String,
     verifier: Verifier,
     allow_from: Option<AllowList>,
-    /// The most that a message to this webhook can prove of its author.
+    /// The strongest proof of authorship that a message to this webhook can give.
     author: Author,
     lists: TrustLists,
     templates: RequestTemplates,
@@ -41,7 +41,7 @@ pub struct RequestParser {
 pub enum ParsedRequest {
     /// A message for the inbox.
     Message(Box<InboundMessage>),
-    /// No message: the response is 200 with this body.
+    /// No message: the response is a 200 with this body.
     Answer(Value),
 }
 
@@ -53,17 +53,17 @@ struct RequestTemplates {
     id: Option<RequestTemplate>,
 }
 
-/// The `session` of the settings.
+/// The setting `session`.
 enum SessionRule {
     Fixed(SessionKey),
     Template(Box<RequestTemplate>),
 }
 
 impl RequestParser {
-    /// Checks the settings of `[channels.webhook.NAME]`.
+    /// Creates the parser from the settings of `[channels.webhook.NAME]`.
     ///
     /// # Errors
-    /// A sentence that names the key at fault.
+    /// A sentence that names the invalid key.
     pub fn new(name: &str, config: &WebhookConfig, listens_on_loopback: bool) -> Result<Self, String> {
         let verifier = Verifier::new(config, listens_on_loopback)?;
         let channel = format!("webhook:{name}");
@@ -104,7 +104,8 @@ impl RequestParser {
         })
     }
 
-    /// Replaces the webhook's own `trusted_from` by `lists`, which include the owner's identities and change with a reload.
+    /// Replaces the webhook's own `trusted_from` with `lists`, which include the owner's identities and follow a reload of
+    /// the configuration.
     pub fn trusting(self, lists: TrustLists) -> Self {
         Self { lists, ..self }
     }
@@ -121,7 +122,7 @@ impl RequestParser {
         &self.verifier
     }
 
-    /// Authenticates and parses a whole request; `now` in Unix seconds.
+    /// Authenticates and parses a whole request. `now` is in Unix seconds.
     pub fn take(
         &self,
         headers: &HeaderMap,
@@ -150,7 +151,7 @@ impl RequestParser {
         if let Some(answer) = service.and_then(|service| service.answer(headers, &value)) {
             return Ok(ParsedRequest::Answer(answer));
         }
-        // No event of these services has such a field, so bodies in the native form are accepted, too.
+        // Events of these services never have such a field, so bodies in the native form are accepted too.
         let is_native = value.get("content").is_some_and(Value::is_string);
         let draft = match service {
             Some(service) if !is_native || self.templates.content.is_some() => {
@@ -167,7 +168,7 @@ impl RequestParser {
         self.message(draft, id, session, headers, body).map(|message| ParsedRequest::Message(Box::new(message)))
     }
 
-    /// Applies the templates to the draft; returns it with the id and the session that they produce.
+    /// Applies the templates to the draft. Returns the draft with the id and the session that the templates produce.
     fn fill_in(
         &self,
         mut draft: MessageDraft,
@@ -197,7 +198,7 @@ impl RequestParser {
             let Some(template) = template else { return Ok(None) };
             let text = template.render(&request)?;
             let text = text.trim();
-            // The text is empty for a field that this event does not have.
+            // The text is empty if this event lacks the field of the template.
             if text.is_empty() {
                 return Ok(None);
             }
@@ -245,8 +246,8 @@ impl RequestParser {
         Ok(InboundMessage { external_id, session, ..message })
     }
 
-    /// Returns the id that the sender assigned. If the body is signed, unsigned headers do not count, since a replayed request
-    /// could change them. GitHub signs no id; there the delivery id is the best available.
+    /// Returns the id that the sender assigned. If the body is signed, unsigned headers do not count, since a replayed
+    /// request could change them. GitHub signs no id; for GitHub, the delivery id is the best available one.
     fn given_id(&self, headers: &HeaderMap, in_body: Option<String>) -> Result<Option<String>, HttpError> {
         if self.verifier.service() == Some(EventService::Github)
             && let Some(id) = github_delivery(headers)
@@ -261,22 +262,22 @@ impl RequestParser {
         })
     }
 
-    /// Returns an id for a request without one if its time is signed: the same bytes at the same time are the same request,
-    /// sent again.
+    /// Returns an id for a request without one, if its time is signed. The same bytes at the same time are then a
+    /// repetition of the same request.
     fn fingerprint(&self, headers: &HeaderMap, body: &[u8]) -> Option<String> {
         let time = self.verifier.signed_time(headers);
         (!time.is_empty()).then(|| fingerprint(&[time.as_bytes(), b".", body]))
     }
 
-    /// Returns how far the sender is trusted; `author` is what the body proves. A native body on a service's webhook proves
-    /// nothing, nor does a service's body on another webhook.
+    /// Returns how far the sender is trusted. `author` is the proof that the body gives. A native body on a service's
+    /// webhook proves nothing, and neither does a service's body on another webhook.
     fn trust(&self, author: Author, sender: &str) -> Trust {
         let author = if author == self.author { author } else { Author::Unproven };
         trust_of(author, self.lists.of(&self.channel).standing(sender))
     }
 
-    /// Returns the session for a key: a plain name is put below this webhook's own sessions. Other sessions need `any_session`
-    /// and a trusted sender, since the model is given the conversation of the session.
+    /// Returns the session for a key. A plain name becomes one of this webhook's own sessions. Other sessions need
+    /// `any_session` and a trusted sender, since the model gets the conversation of the session.
     fn session(&self, key: &str, trust: Trust) -> Result<SessionKey, HttpError> {
         let own = format!("{}:", self.channel);
         let is_own = match key.strip_prefix(&own) {

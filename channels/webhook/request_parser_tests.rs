@@ -53,7 +53,7 @@ fn a_message_is_known_by_the_id_that_its_sender_vouches_for() {
         (of(Verify::Github), &delivery, &native, Some("72d3162e-cc78-11e3-81ab-4c9367dc0958")),
         (of(Verify::Github), &ids, &native, Some("header")),
         (of(Verify::Github), &[], &event, None),
-        // What is not signed says nothing.
+        // Unsigned headers do not count.
         (of(Verify::Stripe), &ids, &event, Some("evt_1")),
         (of(Verify::Slack), &ids, &event, Some("Ev1")),
         (of(Verify::Slack), &ids, &native, Some("body")),
@@ -70,9 +70,9 @@ fn a_message_is_known_by_the_id_that_its_sender_vouches_for() {
     assert_eq!(error.status, 422);
 }
 
-/// Without an id, the signed time and the body are one: the same bytes again are the same message.
+/// Without an id, the signed time and the body serve as the id: the same bytes are the same message.
 #[test]
-fn a_replay_without_an_id_is_known_by_its_signed_bytes() {
+fn a_replay_without_an_id_is_recognized_by_its_signed_bytes() {
     let slack = parser(of(Verify::Slack));
     let id = |time: &str, content: &str| {
         let body = json!({ "content": content });
@@ -129,7 +129,7 @@ fn a_session_stays_below_its_webhook_unless_the_settings_say_otherwise() {
 }
 
 #[test]
-fn only_senders_on_the_list_are_heard() {
+fn only_senders_on_the_list_are_accepted() {
     let body = json!({"content": "hi", "sender": "ann"});
     for (list, allowed) in
         [(None, true), (Some(&["ann"][..]), true), (Some(&["bob"]), false), (Some(&["*"]), true), (Some(&[]), false)]
@@ -138,7 +138,7 @@ fn only_senders_on_the_list_are_heard() {
         let outcome = read(&parser(WebhookConfig { allow_from, ..bearer() }), &[], &body);
         assert_eq!(outcome.map_err(|error| error.status.as_u16()).err(), (!allowed).then_some(403), "{list:?}");
     }
-    // The list goes by whom the template names, not by what the body says of itself.
+    // The list applies to the sender that the template gives, not to the sender in the body.
     let allow_from = Some(AllowList::new(["push"]));
     let by_event = WebhookConfig { sender: some("{{ headers.x_github_event }}"), allow_from, ..bearer() };
     let parser = parser(by_event);
@@ -146,9 +146,9 @@ fn only_senders_on_the_list_are_heard() {
     assert_eq!(read(&parser, &[("x-github-event", "fork")], &body).unwrap_err().status, 403);
 }
 
-/// What a body proves counts only on the kind of webhook that it is for.
+/// A body's proof counts only on the kind of webhook that it belongs to.
 #[test]
-fn trust_goes_by_what_is_proven() {
+fn trust_depends_on_the_proof_of_the_author() {
     let list = |names: &[&str]| AllowList::new(names.iter().copied());
     let with = |verify, trusted: &[&str]| WebhookConfig { verify, trusted_from: list(trusted), ..of(verify) };
     let native = json!({"content": "hi", "sender": "ann"});
@@ -161,7 +161,7 @@ fn trust_goes_by_what_is_proven() {
         (with(Verify::Bearer, &["*"]), &[], &native, "known"),
         (with(Verify::Github, &["ann"]), &event, &issue, "known"),
         (of(Verify::Github), &event, &issue, "untrusted"),
-        // These settings are faults; a parser that has them all the same trusts nobody.
+        // These settings are faults. A parser with such settings trusts nobody.
         (with(Verify::Github, &["*"]), &event, &issue, "untrusted"),
         (with(Verify::Github, &["ann"]), &event, &native, "untrusted"),
         (WebhookConfig { sender: some("ann"), ..with(Verify::Bearer, &["ann"]) }, &[], &native, "untrusted"),
@@ -253,7 +253,7 @@ mod any_request {
     }
 
     proptest! {
-        /// Whatever comes is a message within its bounds, an answer, or an error with a status of its own.
+        /// Any request gives a message within the limits, an answer, or an error with its own status.
         #[test]
         fn ends_well(
             pairs in prop::collection::vec((0_usize..9, ".{0,40}"), 0..5),

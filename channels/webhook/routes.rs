@@ -30,30 +30,30 @@ use crate::http_error::HttpError;
 use crate::inbox::{AcceptExtras, Acceptance, Inbox, MessageStatus, Refusal, Reply};
 use crate::settings::ByteSize;
 
-/// How long a body may take to arrive.
+/// The time limit for the arrival of a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// How much of a refused body is read and discarded, and for how long: a caller that writes the whole body before it reads
-/// would otherwise see a broken connection instead of the response.
+/// The size and the time up to which a refused body is read and discarded. Otherwise, a caller that writes the whole body
+/// before reading would see a broken connection instead of the response.
 const MAX_DISCARD: u64 = 64 << 20;
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
-/// The most bytes of a body that are kept on the heap while it arrives, ...
+/// The part of an arriving body that is kept on the heap, in bytes.
 const SMALL: usize = 4 << 10;
-/// ... and the size in bytes of each mapped segment for the rest.
+/// The size of each mapped segment for the rest of the body, in bytes.
 const SEGMENT: usize = 128 << 10;
-/// How long the inbox may take after a wait to return the state.
+/// The time that the inbox may take to return the state after the wait.
 const STATE_TIMEOUT: Duration = Duration::from_secs(1);
-/// The longest `?wait`.
+/// The maximum of `?wait`.
 const MAX_WAIT: Duration = Duration::from_secs(300);
 const DRAINING_RETRY: Duration = Duration::from_secs(5);
 
-/// One webhook, whatever server it is mounted on.
+/// One webhook, independent of the server that mounts it.
 pub struct WebhookEndpoint {
     parser: RequestParser,
     limits: WebhookLimits,
     max_body: ByteSize,
 }
 
-/// `POST /webhook/NAME` and `GET /webhook/NAME/messages/ID`.
+/// Returns the routes `POST /webhook/NAME` and `GET /webhook/NAME/messages/ID`.
 pub fn routes(endpoint: &Arc<WebhookEndpoint>, context: &ChannelContext) -> Router {
     let path = format!("/webhook/{}", endpoint.parser.name());
     let state = WebhookState {
@@ -67,7 +67,7 @@ pub fn routes(endpoint: &Arc<WebhookEndpoint>, context: &ChannelContext) -> Rout
         .with_state(Arc::new(state))
 }
 
-/// 405: following or previewing a link must not trigger anything.
+/// Returns a 405 for other methods: following or previewing a link must not trigger anything.
 fn not_allowed(methods: &'static str) -> Response {
     let message = format!("this address takes {methods} only");
     let mut response = HttpError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message).into_response();
@@ -82,19 +82,19 @@ struct WebhookState {
     shutdown: CancellationToken,
 }
 
-/// How long to wait for the reply, and the signature check that the body completes.
+/// The time to wait for the reply, and the signature check that needs the body.
 type Admission = (Duration, Option<SignatureCheck>);
 
 #[derive(Deserialize)]
 struct WaitQuery {
-    /// Seconds.
+    /// The wait in seconds.
     wait: Option<u64>,
 }
 
 async fn receive(State(webhook): State<Arc<WebhookState>>, request: Request) -> Result<Response, HttpError> {
     let (mut parts, body) = request.into_parts();
     let client = client_of(&parts.extensions);
-    // Held as long as the body.
+    // The share must live as long as the body.
     let share = parts.extensions.remove::<BodyShare>();
     let (wait, check) = match webhook.admit(&parts, client) {
         Ok(admitted) => admitted,
@@ -139,7 +139,7 @@ impl WebhookEndpoint {
         Self { parser, limits: WebhookLimits::new(rate), max_body }
     }
 
-    /// Returns the response to a caller who failed to authenticate: 401 with the reason, or 429 after too many failures.
+    /// Returns the response to a caller that failed to authenticate: 401 with the reason, or 429 after too many failures.
     fn failed(&self, reason: String, client: Option<ClientAddr>) -> HttpError {
         match self.limits.fail(client) {
             Ok(()) => HttpError::unauthorized(reason),
@@ -157,7 +157,7 @@ impl WebhookEndpoint {
 }
 
 impl WebhookState {
-    /// Makes all checks that do not need the body.
+    /// Performs all checks that do not need the body.
     fn admit(&self, parts: &request::Parts, client: Option<ClientAddr>) -> Result<Admission, HttpError> {
         if self.shutdown.is_cancelled() {
             return Err(Refusal::Draining { retry_after: DRAINING_RETRY }.into());
@@ -166,7 +166,8 @@ impl WebhookState {
         if content_length(&parts.headers).is_some_and(|length| length > max_body.0) {
             return Err(too_large(*max_body));
         }
-        // Checked before failures are counted: an authenticated request is accepted, whatever others at the same address did.
+        // The check comes before the count of failures, so that an authenticated request passes whatever other callers at
+        // the same address did.
         let now = Timestamp::now().as_second();
         let check = parser
             .verifier()
@@ -176,14 +177,14 @@ impl WebhookState {
             .map_err(|_| HttpError::unprocessable("\"wait\" is not a whole number of seconds"))?;
         match &check {
             None => limits.take(),
-            // The signature is not verified yet, so this does not count; a request counts when its signature is right.
+            // The signature is not verified yet, so this does not count. A request counts once its signature is verified.
             Some(_) => limits.check(),
         }
         .map_err(|wait| self.endpoint.over_rate(wait))?;
         Ok((Duration::from_secs(query.wait.unwrap_or(0)).min(MAX_WAIT), check))
     }
 
-    /// Reads a body and checks its signature as it arrives.
+    /// Reads a body and checks its signature while it arrives.
     async fn collect(
         &self,
         headers: &HeaderMap,
@@ -229,7 +230,7 @@ impl WebhookState {
         Ok(whole.join())
     }
 
-    /// Builds the response for an accepted message, with its reply if that comes within `wait`.
+    /// Builds the response for an accepted message, with its reply if the reply comes within `wait`.
     async fn answer(&self, acceptance: Acceptance, wait: Duration) -> Response {
         let (id, session, status, first_reply) = match acceptance {
             Acceptance::Accepted { id, session } => (id, session, "accepted", None),
@@ -244,21 +245,21 @@ impl WebhookState {
             WaitResult::Ended(Reply { content, error }) => {
                 return Json(RepliedBody { id, session, reply: content, error }).into_response();
             }
-            // The caller learns why there is no reply yet.
+            // The status tells the caller why there is no reply yet.
             WaitResult::Waiting { question } => ("waiting", question),
             WaitResult::Open => (status, None),
         };
         (StatusCode::ACCEPTED, Json(AcceptedBody { id, session, status, question })).into_response()
     }
 
-    /// Waits for the reply, at most `limit`; for an answer to a question, for the reply of the turn that goes on with it. A drain
-    /// does not end the wait: the turn may end within it, and the inbox tells when it will not.
+    /// Waits for the reply, at most for `limit`. If the message answers a question, waits for the reply of the turn that
+    /// continues. A drain does not end the wait: the turn may end during the drain, and the inbox reports if it will not.
     async fn wait(&self, id: Uuid, limit: Duration) -> WaitResult {
         let until = Instant::now() + limit;
         let mut id = id;
         let state = loop {
             let left = until.saturating_duration_since(Instant::now());
-            // The inbox keeps the limit and then returns the state; the timeout holds whatever the inbox does.
+            // The inbox returns the state after the limit; the timeout holds even if the inbox does not.
             let state = match tokio::time::timeout(left + STATE_TIMEOUT, self.inbox.wait(id, left)).await {
                 Ok(Ok(Some(state))) => state,
                 Ok(Ok(None)) | Err(_) => return WaitResult::Open,
@@ -283,14 +284,14 @@ impl WebhookState {
 /// The result of waiting for a reply.
 enum WaitResult {
     Ended(Reply),
-    /// The message itself waits, e.g. for a model service, or for the answer to a question.
+    /// The message is waiting, e.g. for a model service, or for the answer to a question.
     Waiting {
         question: Option<String>,
     },
     Open,
 }
 
-/// Returns the client that the server found, else the peer of the connection.
+/// Returns the client that the server determined, or else the peer of the connection.
 fn client_of(extensions: &Extensions) -> Option<ClientAddr> {
     let connection = || Some(ClientAddr(extensions.get::<ConnectInfo<SocketAddr>>()?.0.ip().to_canonical()));
     extensions.get::<ClientAddr>().copied().or_else(connection)
@@ -304,9 +305,9 @@ fn too_large(max_body: ByteSize) -> HttpError {
     HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", format!("the body is larger than {max_body}"))
 }
 
-/// The received part of a body. Memory grows with the received bytes, whatever length was announced. Beyond a small body
-/// it is mapped from the system and returned at once: heap segments of many bodies that end at different times would not
-/// be returned.
+/// The received part of a body. Memory grows with the received bytes, whatever length was announced. Everything beyond the
+/// first bytes is mapped from the system, because a mapping returns to the system at once; heap segments of many bodies
+/// that end at different times would not.
 struct BodyBuffer {
     first: Vec<u8>,
     maps: Vec<MmapMut>,
@@ -319,8 +320,10 @@ impl BodyBuffer {
         Self { first: Vec::with_capacity(first), maps: Vec::new(), length: 0 }
     }
 
+    /// Appends bytes.
+    ///
     /// # Errors
-    /// The system gives no more memory.
+    /// The system provides no more memory.
     fn push(&mut self, bytes: &[u8]) -> io::Result<()> {
         let (head, mut rest) = bytes.split_at(bytes.len().min(self.first.capacity() - self.first.len()));
         self.first.extend_from_slice(head);
@@ -351,8 +354,8 @@ impl BodyBuffer {
     }
 }
 
-/// Reads the rest of a refused body for a caller that would not see the refusal otherwise, unless the caller asked first
-/// (`Expect: 100-continue`) or announced too much.
+/// Reads the rest of a refused body for a caller that would otherwise not see the refusal. Does nothing if the caller asks
+/// before it sends (`Expect: 100-continue`) or announced too much.
 fn discard(headers: &HeaderMap, body: Body, share: Option<BodyShare>) {
     if let Some(share) = share {
         share.discarded();
@@ -364,7 +367,7 @@ fn discard(headers: &HeaderMap, body: Body, share: Option<BodyShare>) {
     }
 }
 
-/// Reads the rest of a body in a separate task: the refusal is sent at once, and reaches a client that has not sent its body yet.
+/// Reads the rest of a body in a separate task, so that the refusal is sent at once, even to a client that has not sent its body yet.
 fn drain(mut stream: BodyDataStream) {
     tokio::spawn(async move {
         let reading = async {

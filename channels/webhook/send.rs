@@ -1,4 +1,4 @@
-//! Posts replies to the callback URL, signed.
+//! Posts signed replies to the callback URL.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const TIMEOUT: Duration = Duration::from_secs(15);
 /// The longest wait that a receiver may ask for.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 3_600);
-/// The most bytes of a response that are read so that its connection can be reused.
+/// The maximum number of bytes of a response that are read so that its connection can be reused.
 const MAX_ANSWER: usize = 64 << 10;
 
-/// The receiver of replies, with one client and connection pool for all of them.
+/// The receiver of replies. All replies share one client and connection pool.
 pub struct Callback {
     client: Client,
     url: Url,
@@ -34,7 +34,7 @@ impl Callback {
     fn with_timeout(url: &str, key: Option<SigningKey>, timeout: Duration) -> Result<Self, String> {
         let url = Url::parse(url).map_err(|error| format!("it is not a URL: {error}"))?;
         if !matches!(url.scheme(), "http" | "https") {
-            // The URL is not repeated: it may hold a key.
+            // The error does not repeat the URL, which may contain a key.
             return Err("it must begin with http:// or https://".to_owned());
         }
         let mut client = Client::builder()
@@ -45,7 +45,7 @@ impl Callback {
             .timeout(timeout);
         if is_this_machine(&url) {
             client = client.no_proxy();
-            // Loading certificate authorities costs time and memory, and no redirect can lead to TLS.
+            // Loading certificate authorities takes time and memory, and no redirect can lead to TLS.
             if url.scheme() == "http" {
                 client = client.tls_certs_only(std::iter::empty());
             }
@@ -53,7 +53,7 @@ impl Callback {
         Ok(Self { client: client.build().map_err(|error| error.to_string())?, url, key })
     }
 
-    /// Posts `body` under `id`, by which the receiver recognises a second copy.
+    /// Posts `body` under `id`. The receiver recognizes a second copy by the id.
     pub async fn post(&self, id: Uuid, body: Vec<u8>) -> Result<Receipt, SendError> {
         let id = id.to_string();
         let timestamp = Timestamp::now().as_second().to_string();
@@ -72,7 +72,7 @@ impl Callback {
         }
     }
 
-    /// Sends OPTIONS, which no receiver takes for a reply; returns the status.
+    /// Sends OPTIONS, which no receiver takes for a reply, and returns the status.
     pub async fn ask(&self) -> Result<StatusCode, String> {
         let request = self.client.request(Method::OPTIONS, self.url.clone());
         match request.send().await {
@@ -81,7 +81,7 @@ impl Callback {
         }
     }
 
-    /// Returns the origin of the receiver, without the parts of the URL that may be secret.
+    /// Returns the origin of the receiver's URL, without the parts that may be secret.
     pub fn origin(&self) -> String {
         self.url.origin().ascii_serialization()
     }
@@ -92,7 +92,7 @@ fn is_this_machine(url: &Url) -> bool {
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// Follows Standard Webhooks: 2xx is delivered, 410 fails for good, everything else is retried.
+/// Classifies a response by the rules of Standard Webhooks: 2xx is delivered, 410 fails for good, everything else is retried.
 fn classify_response(status: StatusCode, headers: &HeaderMap, now: Timestamp) -> Result<Receipt, SendError> {
     let reason = || format!("the callback answered {status}");
     match status {
@@ -102,7 +102,7 @@ fn classify_response(status: StatusCode, headers: &HeaderMap, now: Timestamp) ->
     }
 }
 
-/// Returns `Retry-After`, given in seconds or as a date.
+/// Returns the wait of `Retry-After`, given in seconds or as a date.
 fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     let wait = match text.parse() {
@@ -115,9 +115,9 @@ fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     Some(wait.min(MAX_RETRY_AFTER))
 }
 
-/// Classifies an error: only one before the request was written shows that it did not arrive.
+/// Classifies an error. Only an error before the request was written proves that the message did not arrive.
 fn failure(error: reqwest::Error) -> SendError {
-    // The URL may hold a token of the receiver, and the reason is stored and shown.
+    // The URL may contain a token of the receiver, and the reason is stored and shown.
     let error = error.without_url();
     let mut reason = format!("the callback failed: {error}");
     let mut source = std::error::Error::source(&error);
@@ -152,7 +152,7 @@ mod tests {
 
     use super::*;
 
-    /// A receiver that reads a request, answers it so, and keeps the connection.
+    /// Starts a receiver that reads a request, answers it with `answer`, and keeps the connection. Returns its URL.
     fn receiver(answer: &'static str) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -167,10 +167,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_receiver_that_hangs_may_have_taken_it_and_one_that_is_away_has_not() {
+    async fn a_receiver_that_hangs_gives_unknown_and_an_unreachable_one_a_retry() {
         rustls::crypto::ring::default_provider().install_default().ok();
         let away = TcpListener::bind("127.0.0.1:0").map(|gone| gone.local_addr().unwrap()).unwrap();
-        // Neither answers in time; the last one has answered, and what follows its status matters to nobody.
+        // The first two do not answer in time. The last one has answered; what follows its status does not matter.
         let stalled = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n";
         for (url, expected) in [
             (receiver(""), "unknown"),

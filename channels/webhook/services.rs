@@ -1,4 +1,4 @@
-//! Turns events of GitHub, Stripe and Slack into messages where no template does.
+//! Converts events of GitHub, Stripe and Slack into messages, unless a template does.
 
 use axum::http::HeaderMap;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::trust::Author;
 
-/// The most characters of an event's JSON in the message.
+/// The maximum number of characters of an event's JSON in the message.
 const MAX_EVENT_CHARS: usize = 16_000;
 
 const GITHUB_EVENT: &str = "x-github-event";
@@ -23,7 +23,7 @@ pub enum EventService {
     Slack,
 }
 
-/// The known parts of a message.
+/// The parts of a message that are known so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MessageDraft {
     pub content: Option<String>,
@@ -31,32 +31,32 @@ pub struct MessageDraft {
     pub sender: Option<String>,
     pub id: Option<String>,
     pub session: Option<String>,
-    /// What is proven of the author of the content.
+    /// The proof of who wrote the content.
     pub author: Author,
 }
 
 impl EventService {
-    /// Returns the response to an event that is not a message: a connection test, a bot's own message. It is 200, so that the
-    /// event is not sent again.
+    /// Returns the response to an event that is not a message: a connection test, or a bot's own message. The response is a
+    /// 200, so that the service does not send the event again.
     pub fn answer(self, headers: &HeaderMap, body: &Value) -> Option<Value> {
         let ignored = |reason: &str| Some(json!({ "status": "ignored", "reason": reason }));
         match self {
             Self::Github if header(headers, GITHUB_EVENT) == Some("ping") => ignored("ping"),
             Self::Slack if body["type"] == "url_verification" => Some(json!({ "challenge": body["challenge"] })),
-            // The bot's own replies arrive as events, too; answering them, or those of another bot, would never end.
+            // The bot's own replies arrive as events too. Answering them, or another bot's messages, would never end.
             Self::Slack if is_slack_bot(body) => ignored("written by a bot"),
             _ => None,
         }
     }
 
-    /// Returns the response to events that need no turn unless a template handles them: changed or deleted messages,
-    /// people who join or leave.
+    /// Returns the response to events that need no turn unless a template handles them: changed or deleted messages, people
+    /// who join or leave.
     pub fn answer_to_noise(self, body: &Value) -> Option<Value> {
         let is_noise = self == Self::Slack && !is_slack_news(body);
         is_noise.then(|| json!({ "status": "ignored", "reason": "not a new message" }))
     }
 
-    /// Builds the message for an event; `text` is the JSON as it was sent.
+    /// Builds the message for an event. `text` is the received JSON.
     pub fn draft(self, headers: &HeaderMap, body: &Value, text: &str) -> MessageDraft {
         let word = |pointer: &str| body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
         let shown = |sentence: String| Some(format!("{sentence}\n\n{}", cut(text.trim())));
@@ -76,7 +76,7 @@ impl EventService {
             Self::Stripe => {
                 let sentence = format!("Stripe: {}.", word("/type").unwrap_or_else(|| "event".to_owned()));
                 let sender = Some("stripe".to_owned());
-                // Stripe does not tell who wrote the texts in an event.
+                // Stripe does not report who wrote the texts in an event.
                 MessageDraft {
                     content: shown(sentence),
                     chat_id: word("/account"),
@@ -102,7 +102,7 @@ impl EventService {
     }
 }
 
-/// Returns the id of a GitHub delivery; a repeated delivery has the same id.
+/// Returns the id of a GitHub delivery. A repeated delivery has the same id.
 pub fn github_delivery(headers: &HeaderMap) -> Option<String> {
     header(headers, GITHUB_DELIVERY).map(canonical)
 }
@@ -118,8 +118,8 @@ fn canonical(id: &str) -> String {
 
 const GITHUB_SENDER: &str = "/sender/login";
 
-/// The GitHub events whose texts have known authors, each with the paths that name them. All other events may contain
-/// anybody's text: a commit's author is only the author's own claim.
+/// The GitHub events whose texts have known authors, each with the paths of the authors' names. All other events may
+/// contain anybody's text: a commit's author is only the committer's claim.
 const GITHUB_AUTHORS: &[(&str, &[&str])] = &[
     ("commit_comment", &["/comment/user/login"]),
     ("discussion", &["/discussion/user/login"]),
@@ -131,7 +131,8 @@ const GITHUB_AUTHORS: &[(&str, &[&str])] = &[
     ("pull_request_review_comment", &["/comment/user/login", "/pull_request/user/login"]),
 ];
 
-/// Returns true if the sender of an event wrote all texts in it: labelling a stranger's issue sends the stranger's text.
+/// Returns true if the sender of an event wrote all texts in it. For example, the event of labelling a stranger's issue
+/// contains the stranger's text.
 fn is_github_sender_alone(event: &str, body: &Value) -> bool {
     let login = |pointer: &str| body.pointer(pointer).and_then(Value::as_str);
     let authors = GITHUB_AUTHORS.iter().find(|(known, _)| *known == event).map(|(_, authors)| *authors);
@@ -144,7 +145,7 @@ fn is_github_sender_alone(event: &str, body: &Value) -> bool {
     }
 }
 
-/// Returns true if any object of an event, e.g. a discussion's answer, has a text and an author who is not `sender`.
+/// Returns true if any object of an event, e.g. a discussion's answer, has a text and an author other than `sender`.
 fn has_words_of_others(value: &Value, sender: &str) -> bool {
     match value {
         Value::Object(fields) => {
@@ -158,7 +159,7 @@ fn has_words_of_others(value: &Value, sender: &str) -> bool {
     }
 }
 
-/// Returns `TEAM/USER`: in a channel that several organisations share, the team distinguishes their users.
+/// Returns `TEAM/USER`. In a channel that several organisations share, the team distinguishes their users.
 fn slack_sender(body: &Value) -> Option<String> {
     let event = &body["event"];
     let user = event["user"].as_str()?;
@@ -179,7 +180,7 @@ fn is_slack_bot(body: &Value) -> bool {
     own || [event, &event["message"], &event["previous_message"]].into_iter().any(by_bot)
 }
 
-/// Returns true if an event needs a turn: of message events only new messages do.
+/// Returns true if an event needs a turn. Of the message events, only new messages do.
 fn is_slack_news(body: &Value) -> bool {
     let event = &body["event"];
     event["type"] != "message"
@@ -259,9 +260,9 @@ mod tests {
         assert!(long.chars().count() < 16_100 && long.ends_with("40000 bytes)"), "{}", long.len());
     }
 
-    /// A service names the author of an event only where all its texts are the sender's.
+    /// A draft names the author of an event only if the sender wrote all its texts.
     #[test]
-    fn an_author_is_named_only_where_all_words_are_the_senders() {
+    fn an_author_is_named_only_if_the_sender_wrote_all_texts() {
         let ann = || json!({"login": "ann"});
         let by = |user: &str| json!({"user": {"login": user}, "body": "words"});
         let message = |fields: Value| {

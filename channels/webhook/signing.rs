@@ -1,4 +1,4 @@
-//! HMAC-SHA256 signatures, compared in constant time.
+//! Computes HMAC-SHA256 signatures and compares them in constant time.
 
 use base64::Engine;
 use base64::engine::DecodePaddingMode;
@@ -23,7 +23,7 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 pub struct SigningKey(Hmac<Sha256>);
 
 impl SigningKey {
-    /// Reads `whsec_` and base64, or base64 alone.
+    /// Reads a key written as `whsec_` and base64, or as base64 alone.
     pub fn standard(secret: &Secret) -> Result<Self, String> {
         let text = secret.expose().trim();
         let encoded = text.strip_prefix(SECRET_PREFIX).unwrap_or(text);
@@ -31,7 +31,7 @@ impl SigningKey {
         Self::of_bytes(&key)
     }
 
-    /// Reads `whsec_` and base64; the bytes of any other text are the key.
+    /// Reads a key written as `whsec_` and base64. For any other text, its bytes are the key.
     pub fn of_any(secret: &Secret) -> Result<Self, String> {
         if secret.expose().trim().starts_with(SECRET_PREFIX) {
             return Self::standard(secret);
@@ -39,7 +39,7 @@ impl SigningKey {
         Self::of_text(secret)
     }
 
-    /// Uses the bytes of the text as the key, whatever it begins with, like GitHub, Stripe and Slack.
+    /// Uses the bytes of the text as the key, whatever its prefix, as GitHub, Stripe and Slack do.
     pub fn of_text(secret: &Secret) -> Result<Self, String> {
         Self::of_bytes(secret.expose().as_bytes())
     }
@@ -51,13 +51,13 @@ impl SigningKey {
         Hmac::new_from_slice(key).map(Self).map_err(|error| error.to_string())
     }
 
-    /// Returns the value of the `webhook-signature` header; `timestamp` in Unix seconds.
+    /// Returns the value of the `webhook-signature` header. `timestamp` is in Unix seconds.
     pub fn sign(&self, id: &str, timestamp: &str, body: &[u8]) -> String {
         let mac = self.over(&[id.as_bytes(), b".", timestamp.as_bytes(), b".", body]).finalize().into_bytes();
         format!("{SIGNATURE_PREFIX}{}", STANDARD.encode(mac))
     }
 
-    /// Starts a check of `head` followed by a body that arrives in pieces; one of `signatures` must match.
+    /// Starts a check of `head` followed by a body that arrives in pieces. One of `signatures` must match.
     pub fn check(&self, head: &[&[u8]], signatures: Vec<[u8; 32]>, header: &'static str) -> SignatureCheck {
         SignatureCheck { mac: self.over(head), signatures, header }
     }
@@ -75,7 +75,7 @@ impl SigningKey {
 pub struct SignatureCheck {
     mac: Hmac<Sha256>,
     signatures: Vec<[u8; 32]>,
-    /// The header of the signatures.
+    /// The name of the header with the signatures.
     header: &'static str,
 }
 
@@ -85,10 +85,10 @@ impl SignatureCheck {
         self.mac.update(chunk);
     }
 
-    /// Ends the body.
+    /// Ends the body and compares the signatures.
     ///
     /// # Errors
-    /// No signature is right; the message names the header.
+    /// No signature matches; the message names the header.
     pub fn finish(self) -> Result<(), String> {
         let is_right = self.signatures.iter().any(|signature| self.mac.clone().verify_slice(signature).is_ok());
         if is_right { Ok(()) } else { Err(format!("{} is wrong", self.header)) }

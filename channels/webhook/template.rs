@@ -1,4 +1,4 @@
-//! Jinja templates that build a message from any JSON.
+//! Jinja templates that build a message from arbitrary JSON.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,19 +16,19 @@ use crate::jinja::{self, BoundedOutput};
 const MAX_SOURCE: usize = 16 << 10;
 /// The largest output of a template, in bytes.
 const MAX_OUTPUT: usize = 1 << 20;
-/// Steps that one rendering may take.
+/// The number of steps that one rendering may take.
 const FUEL: u64 = 200_000;
-/// How deep includes, macros and blocks may go.
+/// The maximum nesting of includes, macros and blocks.
 const RECURSION: usize = 32;
-/// The variables of a template.
+/// The variables that a template can use.
 const NAMES: [&str; 4] = ["body", "headers", "query", "name"];
-/// Removed filters and functions: they could fill the memory, or reveal headers with secrets.
+/// The removed filters and functions, which could exhaust memory or reveal headers with secrets.
 const NO_FILTERS: [&str; 2] = ["format", "indent"];
 const NO_FUNCTIONS: [&str; 2] = ["debug", "namespace"];
-/// Headers that hold secrets; a template would put them into the message.
+/// The headers with secrets. Templates do not see them, since a template could copy them into the message.
 const HIDDEN_HEADERS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
 
-/// A compiled template with its configuration key.
+/// A compiled template and its configuration key.
 pub struct RequestTemplate {
     key: String,
     environment: Environment<'static>,
@@ -38,7 +38,7 @@ impl RequestTemplate {
     /// Compiles the template at the configuration key `key`.
     ///
     /// # Errors
-    /// A sentence about the fault, with its line in a template of several lines.
+    /// A sentence that describes the fault, with its line if the template has several lines.
     pub fn new(key: &str, source: &str) -> Result<Self, String> {
         if source.len() > MAX_SOURCE {
             return Err(format!("the template is longer than {MAX_SOURCE} bytes"));
@@ -51,7 +51,7 @@ impl RequestTemplate {
         Ok(template)
     }
 
-    /// Checks for unknown variables and filters, which would fail for every message at run time.
+    /// Checks for unknown variables and filters, which would otherwise fail for every message.
     fn check(&self, source: &str) -> Result<(), String> {
         let template = self.environment.get_template(&self.key).map_err(|error| describe(&error, source))?;
         let known = |name: &String| {
@@ -63,7 +63,7 @@ impl RequestTemplate {
         if let Some(name) = unknown.first() {
             return Err(format!("the template has no name {name:?}; there are {}", NAMES.join(", ")));
         }
-        // Renders with every key missing, which is allowed here, to find unknown filters.
+        // Renders with every key missing, which this environment permits, to find unknown filters.
         let mut trial = environment();
         trial.set_undefined_behavior(UndefinedBehavior::Chainable);
         let nothing = context! { body => context! {}, headers => context! {}, query => context! {}, name => "" };
@@ -110,12 +110,12 @@ impl RequestTemplate {
     }
 }
 
-/// Returns true if a setting is a template rather than plain text.
+/// Returns true if a setting is a template and not plain text.
 pub fn is_template(text: &str) -> bool {
     ["{{", "{%", "{#"].iter().any(|mark| text.contains(mark))
 }
 
-/// Returns the variables of a template for one request.
+/// Returns the variables for one request.
 pub fn request(body: &serde_json::Value, headers: &HeaderMap, query: &[(String, String)], name: &str) -> Value {
     let query = Value::from_pairs(query.iter().rev().map(|(name, value)| (name.clone(), Value::from(value.as_str()))));
     let headers = Value::from_object(HeaderValues(headers.clone()));
@@ -129,7 +129,7 @@ fn environment() -> Environment<'static> {
     environment.set_fuel(Some(FUEL));
     environment.set_recursion_limit(RECURSION);
     environment.set_debug(true);
-    // JSON's null renders as nothing; as the word "none" it would be the id of every message without one.
+    // JSON's null renders as nothing. As the word "none", it would become the id of every message without one.
     environment.set_formatter(
         |out, state, value| {
             if value.is_none() { Ok(()) } else { escape_formatter(out, state, value) }
@@ -146,7 +146,7 @@ fn environment() -> Environment<'static> {
     environment
 }
 
-/// Refuses templates that could produce a text of any length from a small request: anybody may write the request.
+/// Rejects templates that could produce an unlimited text from a small request, since anybody may write the request.
 fn check_code(source: &str) -> Result<(), String> {
     for tag in jinja::tags(source) {
         let keeps = match tag.names().next().filter(|_| tag.is_statement) {
@@ -172,7 +172,7 @@ fn too_much() -> Error {
     Error::new(ErrorKind::InvalidOperation, "it would make more than 1 MiB of text")
 }
 
-/// minijinja's filter, limited to [`MAX_OUTPUT`].
+/// Wraps minijinja's filter and limits its output to [`MAX_OUTPUT`].
 fn replace(
     state: &mut State<'_, '_>,
     value: StringInput<'_>,
@@ -186,7 +186,7 @@ fn replace(
     filters::replace(state, value, from, to)
 }
 
-/// minijinja's filter, with at most [`MAX_OUTPUT`] bytes of separators.
+/// Wraps minijinja's filter and limits the separators to [`MAX_OUTPUT`] bytes.
 fn join(
     state: &mut State<'_, '_>,
     value: &Value,
@@ -205,10 +205,10 @@ fn join(
     filters::join(state, value, joiner, attribute, named)
 }
 
-/// Describes an error on one line, with the expression at fault.
+/// Describes an error on one line, with the expression that caused it.
 fn describe(error: &Error, source: &str) -> String {
     let mut message = match (error.kind(), error.detail()) {
-        // The detail names what is missing: "`body.issue` is undefined".
+        // The detail names the missing value: "`body.issue` is undefined".
         (ErrorKind::UndefinedError, Some(detail)) => detail.replace(" is undefined", " is missing"),
         (ErrorKind::UndefinedError, None) => "something is missing".to_owned(),
         (ErrorKind::OutOfFuel, _) => "the template takes too many steps".to_owned(),
@@ -225,8 +225,8 @@ fn describe(error: &Error, source: &str) -> String {
     }
 }
 
-/// Header values by name in lower case, `headers["x-github-event"]` or `headers.x_github_event`; several of one name are
-/// joined by commas.
+/// The header values by name in lower case: `headers["x-github-event"]` or `headers.x_github_event`. Several values of one
+/// name are joined by commas.
 struct HeaderValues(HeaderMap);
 
 impl HeaderValues {
@@ -364,7 +364,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is written as a template, and whatever comes: a text or a reason.
+        /// Any template with any request gives a text or an error.
         #[test]
         fn no_template_and_no_body_panics(source in "[{}%a-z .|()\\[\\]'\"0-9+~-]{0,40}", text in ".{0,20}", n in any::<i64>()) {
             let body = json!({"a": text, "b": [n, {"c": null}]});

@@ -1,4 +1,4 @@
-//! The webhook over loopback: a real client in front of it, a scripted receiver behind.
+//! Tests of the webhook over loopback, with a real client and a scripted receiver.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,7 @@ use crate::settings::{ByteSize, Secret};
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
 fn client() -> Client {
-    // A second call finds the first one's provider.
+    // A second call finds the provider that the first call installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
     Client::builder().no_proxy().build().unwrap()
 }
@@ -38,7 +38,7 @@ fn bearer() -> WebhookConfig {
     WebhookConfig { verify: Verify::Bearer, secret: Some(Secret::new("s3cret")), ..WebhookConfig::default() }
 }
 
-/// Serves the webhook; its URL.
+/// Serves the webhook and returns its URL.
 async fn serve(webhook: &Webhook, context: &ChannelContext) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/webhook/ci", listener.local_addr().unwrap());
@@ -53,14 +53,14 @@ async fn answer(request: RequestBuilder) -> (u16, Value) {
     (status, response.json().await.unwrap())
 }
 
-/// Head, in lower case, and body.
+/// The head of a request in lower case, and the body.
 type Seen = (String, Vec<u8>);
 
-/// A receiver of callbacks: keeps each request's head and body, and answers with `mode`.
+/// A receiver of callbacks that stores each request's head and body, and answers with `mode`.
 #[derive(Clone, Default)]
 struct Sink {
     seen: Arc<Mutex<Vec<Seen>>>,
-    /// The status line and headers of the answer; empty hangs up.
+    /// The status line and headers of the answer; if empty, the receiver hangs up.
     mode: Arc<Mutex<String>>,
 }
 
@@ -229,7 +229,7 @@ async fn requests_are_refused_before_they_cost_anything() {
     let response = post(br#"{"content":"hi","chat_id":"full"}"#.to_vec()).send().await.unwrap();
     assert_eq!((response.status().as_u16(), &response.headers()["retry-after"]), (429, &"7".parse().unwrap()));
 
-    // The body of 25 MB is neither kept nor parsed, whether its length is announced or not, and the answer arrives.
+    // A body of 25 MB is neither kept nor parsed, whether its length is announced or not, and the client gets the answer.
     let large = vec![b'x'; 25_000_000];
     let chunked = reqwest::Body::wrap_stream(futures_util::stream::iter(
         large.chunks(100_000).map(|chunk| Ok::<_, std::io::Error>(chunk.to_vec())).collect::<Vec<_>>(),
@@ -255,7 +255,7 @@ async fn requests_are_refused_before_they_cost_anything() {
     assert_eq!((response.status().as_u16(), response.headers().contains_key("retry-after")), (503, true));
 }
 
-/// What one connection is told that sends `head` and no body.
+/// Returns the answer to a connection that sends `head` and no body.
 async fn told_without_a_body(url: &str, head: &str) -> String {
     let address = url.trim_start_matches("http://").split('/').next().unwrap();
     let mut stream = TcpStream::connect(address).await.unwrap();
@@ -303,7 +303,7 @@ async fn a_refusal_does_not_wait_for_the_body() {
     }
 }
 
-/// Sends 700 requests that fail: 600 are told why, and then the caller has to wait.
+/// Sends 700 failing requests: 600 get the reason, and then the caller has to wait.
 async fn fail_too_often(request: impl Fn() -> RequestBuilder) {
     let mut told = Vec::new();
     for _ in 0..700 {
@@ -314,8 +314,8 @@ async fn fail_too_often(request: impl Fn() -> RequestBuilder) {
     assert_eq!((told[..600].iter().all(|status| *status == 401), told[600..].contains(&429)), (true, true));
 }
 
-/// Requests that prove nothing are told so, and then told to wait; they take nothing from the rate, and those that show
-/// the right secret are heard at once, although they come from the same address.
+/// Requests without proof get the reason, and later only the time to wait. They use nothing of the rate. Requests from the
+/// same address with the right secret are accepted at once.
 #[tokio::test]
 async fn a_flood_of_bad_requests_takes_nothing_from_the_good_ones() {
     let inbox = ScriptedInbox::new(|_| ScriptedAnswer::Reply("ok".into()));
@@ -328,7 +328,7 @@ async fn a_flood_of_bad_requests_takes_nothing_from_the_good_ones() {
     assert_eq!(answer(http.post(&url).body(r#"{"content":"hi"}"#).bearer_auth("s3cret")).await.0, 202);
     assert_eq!(inbox.accepted().len(), 1);
 
-    // A guess that only looks counts as well. A wrong signature costs the rate nothing.
+    // A guess in a GET request counts too. A wrong signature uses nothing of the rate.
     let url = serve(&webhook(bearer()), &context).await;
     fail_too_often(|| http.get(format!("{url}/messages/1")).bearer_auth("guess")).await;
     let signed = WebhookConfig { verify: Verify::Github, rate_limit: Some("2/h".parse().unwrap()), ..bearer() };
@@ -401,7 +401,7 @@ async fn without_a_callback_a_reply_is_picked_up_and_a_closed_port_is_tried_agai
         let is_refused = matches!(&sent, Err(SendError::Permanent { reason }) if reason.contains("callback_url"));
         assert_eq!((sent.is_ok(), is_refused), (is_kept, !is_kept), "{sent:?}");
     }
-    // Bound and let go: nobody listens there.
+    // The port was bound and released, so nothing listens on it.
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let config = WebhookConfig { callback_url: Some(format!("http://{free}/?token=hush")), ..bearer() };
     let error = webhook(config).send(&message).await.unwrap_err();

@@ -1,5 +1,4 @@
-//! Authenticates callers: by a signature over the body, a bearer secret, or a loopback address. Secrets are compared in
-//! constant time.
+//! Authenticates callers by a signature over the body, a bearer secret, or a loopback address. Secrets are compared in constant time.
 
 use axum::http::{HeaderMap, header};
 use subtle::ConstantTimeEq;
@@ -11,7 +10,7 @@ use crate::allow::AllowList;
 use crate::client::ClientAddr;
 use crate::settings::Secret;
 
-/// The accepted difference from the sender's clock, in seconds.
+/// The accepted difference between this clock and the sender's, in seconds.
 const TOLERANCE_SECS: u64 = 300;
 
 pub const HEADER_ID: &str = "webhook-id";
@@ -23,14 +22,14 @@ const STRIPE_SIGNATURE: &str = "stripe-signature";
 const SLACK_SIGNATURE: &str = "x-slack-signature";
 const SLACK_TIMESTAMP: &str = "x-slack-request-timestamp";
 
-/// The most signatures of one request that are compared; key rotation needs two.
+/// The maximum number of signatures of one request that are compared. Key rotation needs two.
 const MAX_SIGNATURES: usize = 16;
 
 /// Authenticates the callers of one webhook.
 pub enum Verifier {
-    /// By a signature: the service's own, or else one of
-    /// [Standard Webhooks](https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md).
-    /// The secret authenticates requests without a body.
+    /// A signature: the service's own kind, or else one of [Standard
+    /// Webhooks](https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md). The secret
+    /// authenticates requests without a body.
     Signed {
         service: Option<EventService>,
         key: SigningKey,
@@ -41,7 +40,7 @@ pub enum Verifier {
 }
 
 impl Verifier {
-    /// Reads the settings. `listens_on_loopback` tells whether the server can be reached from this machine alone.
+    /// Reads the settings. `listens_on_loopback` is true if only this machine can reach the server.
     pub fn new(config: &WebhookConfig, listens_on_loopback: bool) -> Result<Self, String> {
         let secret = || -> Result<Secret, String> {
             match &config.secret {
@@ -76,8 +75,8 @@ impl Verifier {
         }
     }
 
-    /// Makes all checks that do not need the body; `now` in Unix seconds. Returns the check that the body completes, if
-    /// the scheme needs one.
+    /// Performs all checks that do not need the body. `now` is in Unix seconds. Returns the check that needs the body, if
+    /// the scheme has one.
     pub fn before_body(
         &self,
         headers: &HeaderMap,
@@ -117,7 +116,7 @@ impl Verifier {
         Ok(Some(check))
     }
 
-    /// Authenticates a request without a body: the secret is the bearer token.
+    /// Authenticates a request without a body by the secret as the bearer token.
     pub fn without_body(&self, headers: &HeaderMap, client: Option<ClientAddr>) -> Result<(), String> {
         match self {
             Self::Signed { secret, .. } | Self::Bearer(secret) => check_bearer(headers, secret),
@@ -131,7 +130,7 @@ impl Verifier {
         matches!(self, Self::Bearer(_))
     }
 
-    /// Returns the service that signs the requests, if one does.
+    /// Returns the service that signs the requests; `None` if no service does.
     pub fn service(&self) -> Option<EventService> {
         match self {
             Self::Signed { service, .. } => *service,
@@ -151,7 +150,7 @@ impl Verifier {
     }
 }
 
-/// `t=TIME,v1=SIGNATURE,v1=SIGNATURE,v0=…`, in any order; other names are ignored.
+/// The parsed `Stripe-Signature`: `t=TIME,v1=SIGNATURE,v1=SIGNATURE,v0=…`, in any order; other names are ignored.
 struct StripeHeader<'a> {
     timestamp: &'a str,
     signatures: Vec<[u8; 32]>,
@@ -178,7 +177,7 @@ impl<'a> StripeHeader<'a> {
     }
 }
 
-/// Checks that the Unix time in `text` is close enough to `now`, both in seconds.
+/// Checks that the Unix time in `text` is close enough to `now`; both are in seconds.
 fn check_time(name: &str, text: &str, now: i64) -> Result<(), String> {
     let sent: i64 = text.parse().map_err(|_| format!("{name} has no Unix time in seconds"))?;
     if now.abs_diff(sent) > TOLERANCE_SECS {
@@ -206,8 +205,7 @@ fn read_hex_signature(headers: &HeaderMap, name: &str, prefix: &str) -> Result<[
     value.ok_or_else(|| format!("{name} is not \"{prefix}\" and 64 hexadecimal digits"))
 }
 
-/// Returns the single value of a header. Several values are refused, since a proxy and this program could use different
-/// ones.
+/// Returns the single value of a header. Several values are rejected, since a proxy and this program could use different ones.
 fn single_value<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str, String> {
     let mut values = headers.get_all(name).iter();
     let value = values.next().ok_or_else(|| format!("the header {name} is missing"))?;

@@ -35,10 +35,10 @@ fn verifier(verify: Verify, secret: &str) -> Verifier {
     Verifier::new(&WebhookConfig { verify, secret, ..WebhookConfig::default() }, true).unwrap()
 }
 
-/// Both halves of the check.
+/// Performs both halves of the check.
 fn check_request(verifier: &Verifier, pairs: Pairs<'_>, body: &[u8], now: i64) -> Result<(), String> {
     let headers = headers(pairs);
-    // A body comes in pieces of any size.
+    // The body arrives in pieces of any size.
     for size in [1, 7, body.len().max(1)] {
         let mut check = verifier.before_body(&headers, None, now)?.expect("these are signed");
         body.chunks(size).for_each(|chunk| check.update(chunk));
@@ -47,7 +47,7 @@ fn check_request(verifier: &Verifier, pairs: Pairs<'_>, body: &[u8], now: i64) -
     Ok(())
 }
 
-/// Checks that a request passes, if `words` are empty, or is refused with them.
+/// Asserts that a request passes if `words` is empty, and otherwise that the refusal contains `words`.
 fn assert_outcome(verifier: &Verifier, pairs: Pairs<'_>, body: &[u8], now: i64, words: &str) {
     let outcome = check_request(verifier, pairs, body, now);
     let is_expected = match &outcome {
@@ -180,7 +180,7 @@ fn bearer_and_loopback() {
     ] {
         let headers = headers(&[("authorization", value)]);
         assert_eq!(bearer.without_body(&headers, None).is_ok(), expected, "{value}");
-        // The one way to ask, whatever a hook is signed by.
+        // Every webhook accepts the bearer secret for lookups, whatever its signature scheme.
         let slack = verifier(Verify::Slack, "s3cret");
         assert_eq!(slack.without_body(&headers, None).is_ok(), expected, "{value}");
     }

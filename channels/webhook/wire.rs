@@ -1,4 +1,4 @@
-//! The JSON bodies of webhooks: the native request, the responses, the callback.
+//! The JSON bodies of webhooks: the native request, the responses, and the callback.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -12,10 +12,10 @@ use crate::inbox::{MessageState, MessageStatus};
 use crate::message::{Attachment, ErrorInfo, OutboundMessage, SessionKey};
 use crate::trust::Author;
 
-/// The metadata key of the id that the sender assigned to a message.
+/// The metadata key with the id that the sender assigned to a message.
 pub const EXTERNAL_ID: &str = "external_id";
 
-/// Parses a native body and checks its names; ignores unknown fields. 422 for wrong fields.
+/// Parses a native body and checks its names. Ignores unknown fields; the error for wrong fields is a 422.
 pub fn parse_native(body: &Value) -> Result<MessageDraft, HttpError> {
     let Value::Object(fields) = body else {
         return Err(HttpError::unprocessable("the body is not a JSON object"));
@@ -36,7 +36,7 @@ pub fn parse_native(body: &Value) -> Result<MessageDraft, HttpError> {
     })
 }
 
-/// Reads a name field; `null` counts as absent, and a whole number as its digits.
+/// Reads a name field. `null` counts as absent, and a whole number becomes its digits.
 fn name(fields: &Map<String, Value>, key: &str) -> Result<Option<String>, HttpError> {
     let text = match fields.get(key) {
         None | Some(Value::Null) => return Ok(None),
@@ -48,18 +48,18 @@ fn name(fields: &Map<String, Value>, key: &str) -> Result<Option<String>, HttpEr
     Ok(Some(text))
 }
 
-/// `202 {"id","session","status","question"?}`.
+/// The body of a 202: `{"id","session","status","question"?}`.
 #[derive(Serialize)]
 pub struct AcceptedBody {
     pub id: Uuid,
     pub session: SessionKey,
     pub status: &'static str,
-    /// What the sender is asked, if the turn waits for that.
+    /// The question to the sender, if the turn waits for its answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
 }
 
-/// `200 {"id","session","reply","error"?}`.
+/// The body of a 200 with the reply: `{"id","session","reply","error"?}`.
 #[derive(Serialize)]
 pub struct RepliedBody {
     pub id: Uuid,
@@ -69,7 +69,7 @@ pub struct RepliedBody {
     pub error: Option<ErrorInfo>,
 }
 
-/// `200 {"id","status","session","reply"?,"error"?,"question"?}`.
+/// The body of a 200 with the state: `{"id","status","session","reply"?,"error"?,"question"?}`.
 #[derive(Serialize)]
 pub struct StateBody<'a> {
     pub id: Uuid,
@@ -110,13 +110,13 @@ pub struct CallbackBody<'a> {
 struct CallbackData<'a> {
     id: Uuid,
     in_reply_to: Option<Uuid>,
-    /// The id that the sender assigned to the message that this answers.
+    /// The id that the sender assigned to the answered message.
     #[serde(skip_serializing_if = "Option::is_none")]
     external_id: Option<&'a str>,
     session: &'a SessionKey,
     chat_id: &'a str,
     content: &'a str,
-    /// The names of attached files: their bytes stay in the workspace.
+    /// The names of the attached files. Their bytes stay in the workspace.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     attachments: Vec<NamedFile<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]

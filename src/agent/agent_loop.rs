@@ -20,13 +20,13 @@ use crate::session::lanes::Lanes;
 use crate::session::retry_scheduler::RetryScheduler;
 use crate::store::{Durability, StoreError, inbox, meta};
 
-/// After an unclean stop, a message that was started so often without progress runs alone.
+/// After an unclean stop, a message with this many starts without progress runs alone.
 const SUSPECT_AFTER: i64 = 2;
 
-/// Asks the loop for a sign of life, and makes it check whether more turns may start.
+/// A request for a sign of life from the loop. It also makes the loop check whether more turns may start.
 pub type LivenessProbe = Sender<oneshot::Sender<()>>;
 
-/// Takes messages from the bus, and keeps the lanes running.
+/// Takes messages from the bus and runs the lanes.
 pub struct AgentLoop {
     runner: LivePart<TurnRunner>,
     bus: Arc<MessageBus>,
@@ -35,15 +35,14 @@ pub struct AgentLoop {
     proven: (Sender<SessionKey>, Receiver<SessionKey>),
     retries: Arc<RetryScheduler>,
     probes: (LivenessProbe, Receiver<oneshot::Sender<()>>),
-    /// This process runs only what comes to it, and leaves recovery to the next gateway.
+    /// This process runs only messages that it accepts itself, and leaves recovery to the next gateway.
     is_single_session: bool,
-    /// Turns that only waited for a model when the last process ended.
+    /// Turns that were only waiting for a model when the last process ended.
     waited: HashSet<Uuid>,
 }
 
 impl AgentLoop {
-    /// Creates a loop for all sessions, or for `only` one. `waited` comes from the flight recorder of the last
-    /// process.
+    /// Creates a loop for all sessions, or for the session `only`. `waited` comes from the flight recorder of the last process.
     pub fn new(runner: LivePart<TurnRunner>, only: Option<SessionKey>, waited: HashSet<Uuid>) -> Self {
         let current = runner.get();
         let is_single_session = only.is_some();
@@ -65,8 +64,8 @@ impl AgentLoop {
         self.probes.0.clone()
     }
 
-    /// Resumes everything that the last run left unfinished. After an unclean stop, suspects run alone, and a message
-    /// that crashed the gateway while it ran alone is given up.
+    /// Resumes all unfinished work of the last run. After an unclean stop, suspected messages run alone, and a message that crashed
+    /// the gateway while it ran alone is given up.
     pub async fn recover(&mut self) -> Result<(), StoreError> {
         if !self.is_single_session {
             self.isolate_suspects().await?;
@@ -86,7 +85,7 @@ impl AgentLoop {
                 let alone = meta::get(connection, meta::ALONE)?.and_then(|turn| turn.parse::<Uuid>().ok());
                 meta::set(connection, meta::ALONE, "")?;
                 let mut given_up = Vec::new();
-                // A turn that only waited did not crash the gateway, so its start does not count.
+                // A turn that was only waiting did not crash the gateway, so its start does not count.
                 for turn in &waited {
                     inbox::undo_start(connection, *turn)?;
                 }
@@ -107,8 +106,8 @@ impl AgentLoop {
         Ok(())
     }
 
-    /// Runs until `shutdown`, then gives running turns the drain timeout to end. What is left stays `running` on disk
-    /// and resumes at the next start.
+    /// Runs until `shutdown`, then gives running turns the drain timeout to end. The remaining turns stay `running` on disk and
+    /// resume at the next start.
     pub async fn run(mut self, shutdown: CancellationToken) {
         let (bus, retries) = (self.bus.clone(), self.retries.clone());
         loop {
@@ -119,7 +118,7 @@ impl AgentLoop {
                 session = retries.next_due() => self.lanes.wake(session),
                 Some(ended) = self.turns.join_next() => self.ended(ended),
                 Ok(session) = self.proven.1.recv() => self.lanes.proven(&session),
-                // The asker may have stopped waiting.
+                // The caller may have stopped waiting.
                 Ok(asked) = self.probes.1.recv() => drop(asked.send(())),
             }
         }
@@ -130,7 +129,7 @@ impl AgentLoop {
     async fn take(&mut self, inbound: InboundSignal) {
         match inbound {
             InboundSignal::Work(session) => {
-                // A client of this process waits for the answer.
+                // A client of this process waits for the reply to this message.
                 self.lanes.admit(&session);
                 self.lanes.wake(session);
             }
@@ -163,7 +162,7 @@ impl AgentLoop {
             .store()
             .read(|connection| Ok((inbox::open_sessions(connection)?, inbox::cancelled(connection)?)))
             .await?;
-        // A signal that a wait is over may be among those that were lost.
+        // The lost signals may include one that ends a wait.
         self.retries.resume_all();
         let unfinished = sessions.iter().map(|(_, messages, _)| messages).sum();
         for (session, ..) in sessions {
@@ -181,8 +180,8 @@ impl AgentLoop {
             let (runner, proven) = (current.clone(), self.proven.0.clone());
             self.turns.spawn(async move {
                 let turn = AssertUnwindSafe(runner.run_next(&session, isolation, proven)).catch_unwind().await;
-                // A panic outside of a turn leaves its row unfinished, so the lane looks again, after a pause since it
-                // may panic again.
+                // A panic outside of a turn leaves its row unfinished, so the lane runs again, after a pause because it may panic
+                // again.
                 if turn.is_err() {
                     tracing::error!(%session, "a lane panicked; retrying");
                     tokio::time::sleep(Duration::from_secs(1)).await;

@@ -20,13 +20,13 @@ use crate::text::truncate;
 use crate::tools::{Restriction, RowEffect, ToolContext, ToolEffect, ToolOutcome, WriteRows};
 use crate::turn::traits::{ApprovalDecision, Approvals};
 
-/// The most calls that wait for the owner at one time.
+/// The most calls that wait for the owner's approval at the same time.
 const MAX_PENDING: usize = 100;
-/// The most characters of the arguments, and of the sources, in a notice; `approvals list` shows all.
+/// The most characters of the arguments, and of the sources, in a notice; `approvals list` shows all of them.
 const SHOWN_ARGUMENTS: usize = 2_000;
 const SHOWN_SOURCES: usize = 500;
 
-/// Asks the owner about calls.
+/// Asks the owner to approve restricted calls.
 pub struct ApprovalGate {
     pub bus: Arc<MessageBus>,
     pub config: ApprovalConfig,
@@ -34,16 +34,16 @@ pub struct ApprovalGate {
     pub timezone: TimeZone,
 }
 
-/// The rows of a question to the owner.
+/// The rows of an approval request to the owner.
 struct ApprovalRequest {
     new: NewApproval,
-    /// What the owner reads.
+    /// The text for the owner.
     notice: String,
-    /// What the chat that asked reads; `None` if nobody waits there.
+    /// The text for the chat of the turn; `None` if nobody waits for an answer there.
     answer: Option<OutboundDraft>,
     bus: Arc<MessageBus>,
     expires: Duration,
-    /// The channels that have a notice to deliver.
+    /// The channels that have to deliver a notice.
     channels: Mutex<Vec<String>>,
 }
 
@@ -78,15 +78,15 @@ impl Approvals for ApprovalGate {
             )),
             Ok((false, None, _)) => match self.ask(call, &tools, context) {
                 Ok(outcome) => ApprovalDecision::Asked(Box::new(outcome)),
-                Err(error) => not_asked(&tools, &error),
+                Err(error) => refuse_unasked(&tools, &error),
             },
-            Err(error) => not_asked(&tools, &error),
+            Err(error) => refuse_unasked(&tools, &error),
         }
     }
 }
 
-/// The owner cannot be asked, so the call does not run.
-fn not_asked(tools: &str, error: &StoreError) -> ApprovalDecision {
+/// Refuses the call, because the owner cannot be asked.
+fn refuse_unasked(tools: &str, error: &StoreError) -> ApprovalDecision {
     tracing::error!(%error, "the owner could not be asked about a call");
     ApprovalDecision::Refused(format!("{tools} needs the owner's approval, and the owner could not be asked"))
 }
@@ -94,7 +94,7 @@ fn not_asked(tools: &str, error: &StoreError) -> ApprovalDecision {
 impl ApprovalGate {
     fn decision_of(&self, row: &ApprovalRow, call: &ToolCall, tools: &str) -> ApprovalDecision {
         match row.state {
-            // Exactly these arguments were approved.
+            // The owner approved exactly these arguments.
             ApprovalState::Approved if row.tool == tools && row.arguments == call.arguments => {
                 ApprovalDecision::Approved
             }
@@ -162,7 +162,7 @@ impl ApprovalGate {
         Ok(ToolOutcome::asked(id, vec![ToolEffect::Rows(RowEffect(Arc::new(request)))]))
     }
 
-    /// Returns the notice for the chat that asked, unless nobody waits for an answer there.
+    /// Returns the notice for the chat of the turn, unless nobody waits for an answer there.
     fn answer(&self, context: &ToolContext, tools: &str) -> Result<Option<OutboundDraft>, StoreError> {
         if context.origin.runs_for_job_or_agent() {
             return Ok(None);
@@ -205,7 +205,7 @@ impl WriteRows for ApprovalRequest {
             answer.insert(connection)?;
             channels.push(answer.channel.clone());
         }
-        // Replaces those of a commit that failed.
+        // Replaces the channels of a failed commit.
         *self.channels.lock() = channels;
         Ok(())
     }

@@ -40,28 +40,28 @@ struct AskUserArgs {
     options: Option<Vec<String>>,
 }
 
-/// Asks questions in the chat of the turn. A repeated call finds the question that it has asked.
+/// Asks questions in the chat of the turn. A repeated call finds the question that the first call asked.
 pub struct AskUserTool {
     definition: ToolDefinition,
     bus: WeakBus,
-    /// How long an answer may take.
+    /// The time in which a person may answer.
     expires: Span,
-    /// Removed from questions.
+    /// Secrets that are removed from questions.
     secrets: KnownSecrets,
 }
 
-/// What the store holds of a question.
+/// The state of a question in the store.
 enum StoredQuestion {
     New,
     Known(QuestionRow),
-    /// The message that answered it.
+    /// The message that answered the question.
     Answered(Box<InboxRow>),
-    /// Another question of the session waits.
+    /// Another question of the session is open and must be answered first.
     Behind(QuestionRow),
 }
 
 impl AskUserTool {
-    /// Creates the tool. `bus` may be set later; without it nobody can be asked.
+    /// Creates the tool. `bus` may be set later; without a bus no question can be asked.
     pub fn new(bus: WeakBus, expires: Span, secrets: KnownSecrets) -> Self {
         let description = "Ask the user, and wait for the answer.";
         // The same call is the same question. Later calls of the same response may depend on the answer.
@@ -138,17 +138,17 @@ impl Tool for AskUserTool {
         &self.definition
     }
 
-    /// The question goes to the chat that asked.
+    /// Returns false: the question goes to the chat of the turn.
     fn is_restricted(&self, _: &Value, _: &ToolContext) -> bool {
         false
     }
 
-    /// The question goes to that sender alone.
+    /// Returns true: the question goes to the untrusted sender alone.
     fn allows_untrusted(&self, _: &Value, _: &ToolContext) -> bool {
         true
     }
 
-    /// The answer has the standing of its sender.
+    /// Returns whether the answer taints the turn: it has the trust of its sender.
     fn may_taint(&self, _: &Value, context: &ToolContext) -> bool {
         context.trust == Trust::Untrusted
     }
@@ -211,7 +211,7 @@ fn text_of(question: &str, options: &[String]) -> String {
     text
 }
 
-/// Returns the result of a call whose question was answered.
+/// Returns the result of a call whose question has an answer.
 fn answer_of(row: &InboxRow, options: &[String]) -> ToolResult {
     let written = row.content.trim();
     let mut answer = chosen(written, options).unwrap_or(written).to_owned();
@@ -231,7 +231,7 @@ fn chosen<'a>(answer: &str, options: &'a [String]) -> Option<&'a str> {
         let option = one_line(option).to_lowercase();
         option == answer.to_lowercase() || option == plain.to_lowercase()
     };
-    // An option may be a number itself.
+    // An option may itself be a number.
     options.iter().find(is_it).or(by_number).map(String::as_str)
 }
 
@@ -252,7 +252,7 @@ impl fmt::Debug for AnswerRequest {
 
 impl WriteRows for AnswerRequest {
     fn write(&self, connection: &Connection) -> Result<(), StoreError> {
-        // A turn that was stopped meanwhile asks nothing.
+        // A turn that was stopped meanwhile asks no question.
         if inbox::of_turn(connection, self.new.turn)?.iter().any(|row| row.cancel) {
             return Ok(());
         }

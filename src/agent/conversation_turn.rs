@@ -3,7 +3,6 @@
 use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use daoyou_channels::settings::Span;
@@ -43,7 +42,7 @@ use crate::turn::progress::{ContextStep, StepBody, TurnProgress, UnreadableJourn
 use crate::turn::traits::{Journal, TurnLead, TurnScope};
 use crate::turn::turn_loop::{ConversationOutcome, LoopOutcome, Turn, TurnLimits};
 
-/// What the conversations of turns work with.
+/// The shared parts that the conversations of all turns use.
 pub struct Conversations {
     pub contexts: ContextBuilder,
     pub chains: ModelChains,
@@ -59,7 +58,7 @@ pub struct Conversations {
 }
 
 impl Conversations {
-    /// Returns the agent that answers `last`: the one with which its turn began, if it resumes from `context`.
+    /// Returns the agent that answers `last`. If the turn resumes from `context`, that is the agent with which it began.
     ///
     /// # Errors
     /// The store cannot be read, or the agent does not exist any more.
@@ -80,30 +79,30 @@ impl Conversations {
     }
 }
 
-/// How far a turn came; it survives a panic.
+/// The state of a running turn; it survives a panic of the turn.
 #[derive(Debug, Default)]
 pub struct RunState {
-    /// The start of the turn was emitted as an event.
+    /// The event for the start of the turn was emitted.
     pub has_begun: bool,
     pub progress: TurnProgress,
     /// The agent that answers, once it is known.
     pub agent: Option<TurnAgent>,
-    /// `PROVIDER/MODEL`, once one is asked.
+    /// The model as `PROVIDER/MODEL`, once one was asked.
     pub model: String,
-    /// What the model used that chose the agent, until it is recorded.
+    /// The usage of the model call that chose the agent, until it is recorded.
     pub choice: Option<ModelUse>,
 }
 
-/// The message of a turn.
+/// The texts of a turn's message.
 struct SaidMessage {
-    /// As the model reads it.
+    /// The message as the model reads it.
     read: String,
-    /// As it stays in the session, if that is something else.
+    /// The message as the session stores it, if that differs from `read`.
     said: Option<String>,
 }
 
 impl SaidMessage {
-    /// `read` is what the model reads instead of `text`, if it does; `memories` go along with both.
+    /// Creates the texts from the message `text` and the text `read` that the model reads instead, if any; both get the `memories`.
     fn new(text: String, read: Option<String>, memories: &str) -> Self {
         let text = text + memories;
         match read {
@@ -117,14 +116,14 @@ impl SaidMessage {
 pub struct ConversationTurn<'a> {
     pub conversations: &'a Conversations,
     pub started: &'a StartedTurn,
-    /// What the text of the message itself holds from others than the owner.
+    /// The names of the foreign content in the message's own text; see [`Taint`].
     pub taint: Taint,
     pub scope: TurnScope<'a>,
     pub journal: &'a StoreJournal<'a>,
     pub events: &'a EventEmitter,
     pub flight: &'a FlightSlot<'a>,
     pub state: &'a mut RunState,
-    /// Why the turn cannot go on from its journal.
+    /// The reason why the turn cannot continue from its journal.
     pub damaged: Option<UnreadableJournal>,
 }
 
@@ -157,9 +156,7 @@ impl<'a> ConversationTurn<'a> {
         let script = WorkflowScript::of(&agent, self.state.progress.context.as_ref())?;
         let tools = self.conversations.tools.of_message(last, &agent);
         let trust = least_trust(rows);
-        // The time of arrival is rounded down.
-        let age = last.age().saturating_sub(Duration::from_millis(1));
-        let system = contexts.system.current(trust, contexts.system.skills(trust, age).await, agent.prompt());
+        let system = contexts.system.current(trust, contexts.system.skills(trust).await, agent.prompt());
         self.state.progress.found_tools.extend(contexts.found_tools(session)?);
         self.state.progress.found_tools.extend(system.tools.iter().cloned());
         let specs = tools.specs(&self.state.progress.found_tools);
@@ -171,13 +168,13 @@ impl<'a> ConversationTurn<'a> {
         }
         let configured = own.model.unwrap_or(&contexts.settings.model);
         let wanted = wanted_model(last, context.head.model.as_deref(), configured);
-        // Taken before any model is asked, so that an answer which comes meanwhile is not missed.
-        let mark = parking.retries.answer_count();
+        // Taken before any model is asked, so that an answer which arrives meanwhile is not missed.
+        let answer_count = parking.retries.answer_count();
         let orchestrator = agent.profile.orchestrator.of_model();
         let answered = self.state.progress.provider();
         let chain = match chains.open(orchestrator, &wanted, answered, parking.on_answer()).await {
             Ok(chain) => chain,
-            Err(error) => return self.without_model(wanted, error, mark).await,
+            Err(error) => return self.without_model(wanted, error, answer_count).await,
         };
         self.state.model = chain.current().to_string();
         if self.state.progress.context.is_none() {
@@ -193,7 +190,7 @@ impl<'a> ConversationTurn<'a> {
             history.extend(self.state.progress.context.as_ref().map(ContextStep::message));
             let model = self.layered(&chain);
             let (said, told) = (std::mem::take(&mut history), with_memory.text.clone());
-            let outcome = self.attend((TurnLead::Model(&model), &agent), &tools, said, told).await;
+            let outcome = self.run_loop((TurnLead::Model(&model), &agent), &tools, said, told).await;
             self.state.model = chain.current().to_string();
             let is_the_models = matches!(&outcome, Err(TurnError { code: ErrorCode::Model(_), .. }));
             match chain.failure().filter(|_| is_the_models) {
@@ -208,7 +205,7 @@ impl<'a> ConversationTurn<'a> {
                 }
                 Some(error) if error.is_service_condition() && self.may_wait() => {
                     let (failures, providers) = (chain.failures(), chain.providers());
-                    return self.park(ModelOutage { error, failures, providers, mark }).await;
+                    return self.park(ModelOutage { error, failures, providers, answer_count }).await;
                 }
                 _ => break outcome,
             }
@@ -216,7 +213,7 @@ impl<'a> ConversationTurn<'a> {
         self.end_or_park(outcome?).await
     }
 
-    /// Returns the models of `chain` within the middleware.
+    /// Returns the model `chain` with the middleware around it.
     pub(super) fn layered<'c>(&self, chain: &'c FallbackChain) -> LayeredModel<'c>
     where
         'a: 'c,
@@ -238,7 +235,7 @@ impl<'a> ConversationTurn<'a> {
         }
         let mut conversation = context.messages;
         conversation.extend(self.state.progress.context.as_ref().map(ContextStep::message));
-        let outcome = self.attend((TurnLead::Script(script), agent), tools, conversation, system.text.clone()).await;
+        let outcome = self.run_loop((TurnLead::Script(script), agent), tools, conversation, system.text.clone()).await;
         self.end_or_park(outcome?).await
     }
 
@@ -247,8 +244,8 @@ impl<'a> ConversationTurn<'a> {
             LoopOutcome::Answered(reply) => Ok(ConversationOutcome::Answered(reply)),
             LoopOutcome::AwaitsTurns(turns) => {
                 let parking = &self.conversations.parking;
-                let look_again = parking.park_for_turns(self.started, self.journal.context(), turns).await?;
-                Ok(ConversationOutcome::Parked { look_again })
+                let must_recheck = parking.park_for_turns(self.started, self.journal.context(), turns).await?;
+                Ok(ConversationOutcome::Parked { must_recheck })
             }
         }
     }
@@ -258,11 +255,11 @@ impl<'a> ConversationTurn<'a> {
         &mut self,
         wanted: String,
         error: ModelError,
-        mark: u64,
+        answer_count: u64,
     ) -> Result<ConversationOutcome, TurnError> {
         if let Some(outage) = error.outage().filter(|_| self.may_wait()) {
             let (providers, failures) = (vec![outage.provider.clone()], vec![outage.clone()]);
-            return self.park(ModelOutage { error: outage, failures, providers, mark }).await;
+            return self.park(ModelOutage { error: outage, failures, providers, answer_count }).await;
         }
         let values = [wanted, error.to_public()];
         Err(TurnError::new(ErrorCode::NoModel, "turn").with(values).caused_by(error))
@@ -270,12 +267,12 @@ impl<'a> ConversationTurn<'a> {
 
     pub(super) async fn park(&self, outage: ModelOutage) -> Result<ConversationOutcome, TurnError> {
         let (parking, context) = (&self.conversations.parking, self.journal.context());
-        let look_again =
+        let must_recheck =
             parking.park_for_model(self.started, self.state.progress.waiting_since, context, outage).await?;
-        Ok(ConversationOutcome::Parked { look_again })
+        Ok(ConversationOutcome::Parked { must_recheck })
     }
 
-    /// Records the context, so that the turn gets the same again if it resumes in another process.
+    /// Records the context, so that the turn uses the same one if it resumes in another process.
     async fn begin(
         &mut self,
         context: &ConversationContext,
@@ -299,19 +296,19 @@ impl<'a> ConversationTurn<'a> {
             squeezed: 0,
             snapshot: context.memory.snapshot.as_ref().map(|snapshot| snapshot.hash.clone()),
             summary: context.memory.summary.as_ref().map(|(id, _)| *id),
-            is_tight: context.is_tight,
+            is_tight: context.is_full,
             forgets: context.forgets,
             taint: self.taint_at_start(context),
         };
         let is_chosen = step.choice.is_some();
         self.note(step).await;
         if is_chosen {
-            // The context alone waits for the first response, and a choice is not made twice.
+            // A context alone is written only with the next step. This note writes it now, so that the choice is not made twice.
             self.journal.record(&StepBody::Note { text: "a model chose the agent".to_owned() }).await;
         }
     }
 
-    /// Returns what the conversation and the messages hold from others than the owner.
+    /// Returns the names of the foreign content in the conversation and the messages; see [`Taint`].
     fn taint_at_start(&self, context: &ConversationContext) -> Taint {
         let mut taint = context.taint.clone();
         taint.extend(self.taint.iter().cloned());
@@ -330,13 +327,13 @@ impl<'a> ConversationTurn<'a> {
         self.state.progress.apply(step);
     }
 
-    /// Returns true if the turn may wait for a model; a turn that waited before always may.
+    /// Returns true if the turn may wait for a model. A turn that has waited before may always wait.
     pub(super) fn may_wait(&self) -> bool {
         self.conversations.parking.retries.is_open() || self.state.progress.waiting_since.is_some()
     }
 
     /// Runs the turn until it ends, is stopped, or times out.
-    async fn attend(
+    async fn run_loop(
         &mut self,
         (lead, agent): (TurnLead<'_>, &TurnAgent),
         executor: &ToolExecutor,
@@ -349,7 +346,7 @@ impl<'a> ConversationTurn<'a> {
         let mut limits =
             self.conversations.limits.of_agent(agent.profile.max_iterations).of_message(&self.started.last);
         if let TurnLead::Script(_) = lead {
-            // The steps of a workflow are its limit.
+            // The number of its steps limits a workflow.
             limits.iterations = u32::MAX;
         }
         let turn = Turn {
@@ -379,17 +376,17 @@ impl<'a> ConversationTurn<'a> {
                 return outcome.unwrap_or_else(|| Err(cut_off_error(ErrorCode::Stopped, limits, events)));
             }
         };
-        // The model call is dropped at once; a running tool is told to end, and may report within its grace period.
+        // The model call is dropped at once. A running tool is asked to end, and may report within its grace period.
         cancel.cancel();
         running.await.unwrap_or_else(|| Err(cut_off_error(cut_off, limits, events)))
     }
 }
 
-/// Returns the error of a turn that was stopped, or whose time is up.
+/// Returns the error of a turn that was stopped or timed out.
 fn cut_off_error(code: ErrorCode, limits: TurnLimits, events: &EventEmitter) -> TurnError {
     let error = TurnError::new(code, "turn");
     match code {
         ErrorCode::TurnTimeout => error.with([Span(limits.time).to_string()]),
-        _ => error.after_saying(&events.partial_text()),
+        _ => error.with_partial(&events.partial_text()),
     }
 }

@@ -1,4 +1,4 @@
-//! What is remembered automatically at the end of a turn: the task, and what the person said about preferences.
+//! Automatic memories at the end of a turn: the task, and the preferences that the person stated.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::store::inbox::InboxRow;
 use crate::store::{Connection, StoreError};
 use crate::turn::context::conversation_context::AgentMemory;
 
-/// The person for whom a turn ran, and the question.
+/// The person for whom a turn runs, and the question of that person.
 #[derive(Clone, Debug)]
 pub struct TurnLearning {
     service: Arc<MemoryService>,
@@ -26,16 +26,16 @@ pub struct TurnLearning {
 pub struct TurnRecord<'a> {
     pub session: &'a str,
     pub turn: Uuid,
-    /// The messages that it added to its session.
+    /// The messages that the turn added to its session.
     pub said: &'a [ChatMessage],
     pub reply: &'a str,
     pub success: bool,
-    /// `PROVIDER/MODEL`.
+    /// The model, as `PROVIDER/MODEL`.
     pub model: &'a str,
 }
 
 impl TurnLearning {
-    /// Returns `None` if nothing is remembered automatically, or the sender or the agent has no memory.
+    /// Returns the learning of a turn; `None` if automatic memories are off, or the sender or the agent has no memory.
     pub fn of(service: &Arc<MemoryService>, rows: &[InboxRow], memory: AgentMemory<'_>) -> Option<Self> {
         let settings = service.settings.clone();
         let last = rows.last().filter(|_| settings.config.enabled)?;
@@ -44,7 +44,7 @@ impl TurnLearning {
         Some(Self { service: service.clone(), owner, asked, is_written: is_by_person(last) })
     }
 
-    /// Writes the memories in the commit of the end; returns true if there were any.
+    /// Writes the memories in the commit of the turn's end; returns true if there were any.
     pub fn write(&self, connection: &Connection, finished: TurnRecord<'_>) -> Result<bool, StoreError> {
         let source =
             MemorySource { session: finished.session.to_owned(), seq: None, turn: Some(finished.turn.to_string()) };
@@ -66,7 +66,7 @@ impl TurnLearning {
         for mut new in all {
             self.service.redact_secrets(&mut new);
             match remember(connection, &new, config) {
-                // A text that cannot be remembered does not delay the end.
+                // An invalid memory text does not fail the end of the turn.
                 Err(StoreError::Row(error)) => {
                     tracing::warn!(turn = %finished.turn, error, "a task could not be remembered");
                 }

@@ -1,7 +1,7 @@
-//! The agent: takes accepted messages in order, runs their turns, answers.
+//! The agent: takes accepted messages in order, runs their turns, and writes the replies.
 //!
 //! `agent_loop` is the single consumer of inbound messages; `turn_runner` runs one turn of a session from its start commit to its
-//! end commit; `conversation_turn` is what happens between.
+//! end commit; `conversation_turn` is the part between these commits.
 
 mod config;
 mod workflow_script;

@@ -26,16 +26,16 @@ use crate::turn::progress::StepBody;
 /// The longest wait, even if a service asks for a longer one by mistake.
 const LONGEST_WAIT: Duration = Duration::from_secs(60 * 60);
 
-/// No model that could answer is available: services are down, reject the key, or accept no more requests.
+/// An outage: no model that could answer is available, because services are down, reject the key, or accept no more requests.
 #[derive(Clone, Debug)]
 pub struct ModelOutage {
     pub error: LlmError,
-    /// The failure of each provider.
+    /// The failure of each provider that was asked.
     pub failures: Vec<LlmError>,
     /// The providers that could answer.
     pub providers: Vec<String>,
-    /// [`RetryScheduler::mark`] from before they were asked.
-    pub mark: u64,
+    /// [`RetryScheduler::answer_count`] from before they were asked.
+    pub answer_count: u64,
 }
 
 impl ModelOutage {
@@ -45,11 +45,11 @@ impl ModelOutage {
     }
 }
 
-/// Parks turns.
+/// Parks turns that have to wait.
 pub struct Parking {
     pub bus: Arc<MessageBus>,
     pub retries: Arc<RetryScheduler>,
-    /// `agent.wait_for_model`; zero is for ever.
+    /// `agent.wait_for_model`; zero means for ever.
     pub wait_for_model: Span,
     pub phrases: &'static Phrases,
 }
@@ -58,11 +58,11 @@ pub struct Parking {
 #[derive(Clone)]
 struct ParkingCommit {
     turn: Uuid,
-    /// A first step that is not in the store yet.
+    /// The first step, if it is not in the store yet.
     context: Option<String>,
     /// The step and the notice of a turn that is parked for the first time.
     first: Option<(String, Option<OutboundDraft>)>,
-    /// The turns whose ends it waits for.
+    /// The turns whose ends the parked turn waits for.
     awaited: Vec<Uuid>,
     /// Notices for the owner, one for each service, by the provider's name.
     notices: Vec<(String, String)>,
@@ -71,17 +71,17 @@ struct ParkingCommit {
 
 /// The result of the commit that parks a turn.
 struct ParkingResult {
-    look_again: bool,
-    /// The turn waits for the owner's approval, or for an answer.
+    must_recheck: bool,
+    /// The turn waits for the owner's approval, or for an answer to a question.
     is_person_asked: bool,
-    /// The channels that have the owner's notices to deliver.
+    /// The channels that have to deliver the owner's notices.
     channels: Vec<String>,
     /// The providers whose failures those notices report.
     reported: Vec<String>,
 }
 
 impl Parking {
-    /// Returns the callback for each provider that answers.
+    /// Returns the callback to call for each provider that answers.
     pub fn on_answer(&self) -> impl Fn(&str) + Send + Sync + 'static {
         let (retries, bus) = (self.retries.clone(), self.bus.clone());
         move |provider| {
@@ -90,12 +90,12 @@ impl Parking {
         }
     }
 
-    /// Parks the turn until a model may be asked again; returns true if the turn must be checked again at once.
-    /// `waiting_since` is when it was first parked, `context` a first step that is not in the store yet. While the
-    /// store cannot be written, the session's lane is held.
+    /// Parks the turn until a model may be asked again; returns true if the turn must be checked again at once. `waiting_since` is
+    /// the time when the turn was first parked, `context` a first step that is not in the store yet. While the store cannot be
+    /// written, the session's lane is held.
     ///
     /// # Errors
-    /// The turn is given up: it has waited for `agent.wait_for_model`, or the store never accepts that it waits.
+    /// The turn is given up: it has waited for `agent.wait_for_model`, or the store permanently rejects the commit.
     pub async fn park_for_model(
         &self,
         started: &StartedTurn,
@@ -104,11 +104,11 @@ impl Parking {
         outage: ModelOutage,
     ) -> Result<bool, TurnError> {
         let StartedTurn { turn, session, rows, last, .. } = started;
-        // A dead message that was revived waits anew.
+        // A revived dead letter starts a new wait.
         let is_revived = rows.first().is_some_and(|first| first.state == InboxState::Queued);
         let before = waiting_since.filter(|_| !is_revived);
         let since = before.unwrap_or_else(now_ms);
-        // A clock that is set back lengthens the wait by the same amount.
+        // Setting the clock back lengthens the wait by the same amount.
         let waited = Duration::from_millis(u64::try_from(now_ms() - since).unwrap_or(0));
         let limit = self.wait_for_model.0;
         let left = if limit.is_zero() { Duration::MAX } else { limit.saturating_sub(waited) };
@@ -121,7 +121,7 @@ impl Parking {
             Some(_) => None,
             None => {
                 let step = serde_json::to_string(&StepBody::Waiting { since }).map_err(StoreError::from)?;
-                // Nobody waits for the answer of an errand.
+                // Nobody waits for the reply of a job or a sub-agent.
                 let runs_for_job_or_agent = TurnOrigin::parse(&last.origin).runs_for_job_or_agent();
                 let notice =
                     if runs_for_job_or_agent { None } else { Some(self.notice(*turn, last, outage.failure())) };
@@ -130,10 +130,10 @@ impl Parking {
         };
         let is_reported = first.as_ref().is_some_and(|(_, notice)| notice.is_some());
         let bus = self.bus.clone();
-        let look_again = self
+        let must_recheck = self
             .commit(ParkingCommit { turn: *turn, context, first, awaited: Vec::new(), notices, bus })
             .await?
-            .look_again;
+            .must_recheck;
         crash::point("waiting_committed", &last.content);
         tracing::warn!(%turn, %session, error = %outage.error, "no model is available; the turn waits");
         if is_reported {
@@ -141,17 +141,18 @@ impl Parking {
         }
         let longest = outage.failures.iter().chain([&outage.error]).map(|failure| longest_wait(failure.kind)).min();
         let longest = longest.unwrap_or(LONGEST_OUTAGE_WAIT);
-        let ModelOutage { error: LlmError { retry_after, .. }, providers, mark, .. } = outage;
+        let ModelOutage { error: LlmError { retry_after, .. }, providers, answer_count, .. } = outage;
         let at_latest = left.min(LONGEST_WAIT);
-        self.retries.park(*turn, session, RetryTerms { providers, retry_after, longest, at_latest, mark });
-        Ok(look_again)
+        self.retries.park(*turn, session, RetryTerms { providers, retry_after, longest, at_latest, answer_count });
+        Ok(must_recheck)
     }
 
-    /// Parks the turn until one of the `awaited` turns has ended, or an `awaited` approval or question is answered, without a
-    /// deadline; returns true if the turn must be checked again at once. While the store cannot be written, the session's lane is held.
+    /// Parks the turn, without a deadline, until one of the `awaited` turns has ended, or an `awaited` approval or question has its
+    /// answer. Returns true if the turn must be checked again at once. While the store cannot be written, the session's lane is
+    /// held.
     ///
     /// # Errors
-    /// The store never accepts that the turn waits.
+    /// The store permanently rejects the commit.
     pub async fn park_for_turns(
         &self,
         started: &StartedTurn,
@@ -160,20 +161,20 @@ impl Parking {
     ) -> Result<bool, TurnError> {
         let StartedTurn { turn, session, rows, last, .. } = started;
         tracing::info!(%turn, %session, turns = awaited.len(), "the turn waits for sub-agents or for a person");
-        // Before the commit: an end that comes right after it must find the turn asleep, to wake it.
+        // Before the commit: if an awaited turn ends right after the commit, this turn must already be registered as waiting.
         self.retries.await_others(*turn);
         let bus = self.bus.clone();
         let commit = ParkingCommit { turn: *turn, context, first: None, awaited, notices: Vec::new(), bus };
-        let ParkingResult { look_again, is_person_asked, .. } = self.commit(commit).await?;
-        if look_again {
+        let ParkingResult { must_recheck, is_person_asked, .. } = self.commit(commit).await?;
+        if must_recheck {
             self.retries.resume(*turn);
         } else if is_person_asked {
             self.retries.report_parked();
-            // Callers that wait for the reply learn what is asked.
+            // Callers that wait for the reply read the question.
             self.bus.wake_waiters(&rows.iter().map(|row| row.id).collect::<Vec<_>>());
         }
         crash::point("waiting_committed", &last.content);
-        Ok(look_again)
+        Ok(must_recheck)
     }
 
     async fn commit(&self, commit: ParkingCommit) -> Result<ParkingResult, StoreError> {
@@ -193,9 +194,9 @@ impl Parking {
         Ok(result)
     }
 
-    /// Records the failure of a service; returns its name and the notice for the owner, if it is news.
+    /// Records the failure of a service; returns its name and the notice for the owner, if the owner needs one.
     fn news_for_owner(&self, failure: &LlmError) -> Option<(String, String)> {
-        let (LlmError { kind, provider, .. }, message) = (failure, failure.owner_words());
+        let (LlmError { kind, provider, .. }, message) = (failure, failure.owner_message());
         let must_act = matches!(kind, LlmErrorKind::Auth | LlmErrorKind::Quota);
         let fault = ServiceFault {
             code: kind.code().to_owned(),
@@ -211,7 +212,7 @@ impl Parking {
             LlmErrorKind::Quota => self.phrases.service_quota_mend.to_owned(),
             _ => String::new(),
         };
-        let words = self.phrases.service_words(kind.code(), provider);
+        let words = self.phrases.service_message(kind.code(), provider);
         Some((provider.clone(), fill(self.phrases.service_notice, &[&words, &message, &mend])))
     }
 
@@ -225,7 +226,7 @@ impl Parking {
                 metadata: metadata_of(&last.metadata),
                 context: TurnOrigin::parse(&last.origin).reply.notice("waiting"),
                 ..OutboundBody::new(
-                    fill(self.phrases.waiting, &[&self.phrases.service_words(error.code(), &error.provider)]),
+                    fill(self.phrases.waiting, &[&self.phrases.service_message(error.code(), &error.provider)]),
                     last.session.as_str().into(),
                 )
             },
@@ -240,7 +241,7 @@ impl Parking {
     }
 }
 
-/// Returns the longest of the growing waits for this kind of failure.
+/// Returns the upper limit of the growing waits for this kind of failure.
 fn longest_wait(kind: LlmErrorKind) -> Duration {
     match kind {
         LlmErrorKind::Auth | LlmErrorKind::Quota => LONGEST_QUOTA_WAIT,
@@ -250,7 +251,7 @@ fn longest_wait(kind: LlmErrorKind) -> Duration {
 }
 
 impl ParkingCommit {
-    /// Parks the turn. The turn must be checked again if it was stopped meanwhile, or has nothing left to wait for.
+    /// Parks the turn. The turn must be checked again if it was stopped meanwhile, or if nothing is left to wait for.
     fn write(self, connection: &Connection) -> Result<ParkingResult, StoreError> {
         let Self { turn, context, first, awaited, notices, bus } = self;
         if let Some(context) = context {
@@ -264,7 +265,7 @@ impl ParkingCommit {
         }
         let (mut channels, mut reported) = (Vec::new(), Vec::new());
         for (provider, content) in notices {
-            // Another turn may have reported the same since.
+            // Another turn may have reported the same failure since.
             if bus.services().has_notice(connection, &provider)? {
                 continue;
             }
@@ -285,19 +286,19 @@ impl ParkingCommit {
         }
         let is_stopped = inbox::of_turn(connection, turn)?.iter().any(|row| row.cancel);
         let mut is_person_asked = false;
-        let mut look_again = is_stopped;
+        let mut must_recheck = is_stopped;
         for id in &awaited {
             if let Some(row) = approvals::find(connection, *id)? {
                 is_person_asked = true;
-                look_again |= row.state != ApprovalState::Pending;
+                must_recheck |= row.state != ApprovalState::Pending;
             } else if let Some(row) = questions::find(connection, *id)? {
                 is_person_asked = true;
-                look_again |= row.state != QuestionState::Pending;
+                must_recheck |= row.state != QuestionState::Pending;
             } else {
-                look_again |= spawns::is_over(connection, *id)?;
+                must_recheck |= spawns::is_over(connection, *id)?;
             }
         }
-        Ok(ParkingResult { look_again, is_person_asked, channels, reported })
+        Ok(ParkingResult { must_recheck, is_person_asked, channels, reported })
     }
 }
 
@@ -307,7 +308,7 @@ mod tests {
     use crate::bus::testing;
     use crate::store::Store;
 
-    /// A notice is reported only if the commit that holds it is written, and once.
+    /// A fault counts as reported only if the commit that holds its notice is written, and is reported once.
     #[tokio::test]
     async fn a_service_fault_is_reported_by_the_commit_of_its_notice() {
         let (_folder, store) = Store::temporary();

@@ -1,4 +1,4 @@
-//! The next request of a session, as a turn would send it, without sending it.
+//! Previews the next request of a session, exactly as a turn would send it, without sending it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +35,7 @@ use crate::turn::progress::{StepBody, TurnProgress};
 use crate::turn::traits::{Journal, Model, TurnLead, TurnScope};
 use crate::turn::turn_loop::Turn;
 
-/// The time that the preparation of a request has, which no model answers.
+/// The time limit for preparing a request. No model answers it.
 const TIME: Duration = Duration::from_secs(60);
 
 /// A request that was not sent.
@@ -55,14 +55,14 @@ pub struct PromptPreview {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PromptPart {
     pub name: String,
-    /// In the body. Those of all parts together are the whole body.
+    /// The part's bytes in the body. The bytes of all parts add up to the whole body.
     pub bytes: usize,
-    /// Estimated.
+    /// The part's estimated tokens.
     pub tokens: usize,
 }
 
 impl TurnRunner {
-    /// Composes the request that the turn of the message `row`, which is not stored, would begin with.
+    /// Composes the first request of the turn of the message `row`, which is not stored.
     ///
     /// # Errors
     /// No model can be chosen, or the store cannot be read.
@@ -83,7 +83,7 @@ impl TurnRunner {
         let own = agent.context();
         let tools = tools.of_message(&row, &agent);
         let trust = least_trust(std::slice::from_ref(&row));
-        let skills = contexts.system.skills(trust, Duration::ZERO).await;
+        let skills = contexts.system.skills(trust).await;
         let system = contexts.system.current(trust, skills.clone(), agent.prompt());
         let mut found = contexts.found_tools(&session)?;
         found.extend(system.tools.iter().cloned());
@@ -124,7 +124,7 @@ impl TurnRunner {
         })
     }
 
-    /// Runs a turn whose model takes the request down and answers nothing.
+    /// Runs a turn whose model captures the request and does not answer.
     async fn run_captured(
         &self,
         (started, agent): (&StartedTurn, &TurnAgent),
@@ -134,9 +134,9 @@ impl TurnRunner {
         found_tools: std::collections::BTreeSet<String>,
     ) {
         let Conversations { contexts, middleware, images, temperature, approvals, .. } = &self.conversations;
-        // Nobody listens, and nothing is counted.
+        // No listener gets events, and nothing is counted.
         let (metrics, recorder) = (Metrics::default(), FlightRecorder::none());
-        let (meter, flight) = (metrics.turns.meter(), recorder.board(started.turn));
+        let (meter, flight) = (metrics.turns.meter(), recorder.take_slot(started.turn));
         let (turn, session, last) = (started.turn, &started.session, &started.last);
         let events =
             EventEmitter::new(Arc::new(EventHub::default()), session.clone(), turn, &last.channel, &last.chat_id);
@@ -167,7 +167,7 @@ impl TurnRunner {
     }
 }
 
-/// Takes the request down instead of asking.
+/// A model that captures the request instead of sending it.
 struct CapturingModel<'a> {
     chain: &'a FallbackChain,
     request: Mutex<Option<ChatRequest>>,
@@ -189,7 +189,7 @@ impl Model for CapturingModel<'_> {
     }
 }
 
-/// A turn that is not run has no steps.
+/// A journal that discards all steps, since the turn does not really run.
 struct NoJournal;
 
 #[async_trait]
@@ -203,7 +203,7 @@ impl Journal for NoJournal {
     async fn record_begun(&self, _: &[ToolEffect]) {}
 }
 
-/// Measures the parts of a request: what the body lacks without each of them.
+/// Measures the parts of a request: by how much the body shrinks without each part.
 struct RequestMeasure<'a> {
     provider: &'a dyn Provider,
     request: &'a ChatRequest,
@@ -216,7 +216,7 @@ impl RequestMeasure<'_> {
         self.provider.body(request).map_err(failed)
     }
 
-    /// `sections` are those of the system prompt `system`; what follows them is memory.
+    /// Returns the parts. `sections` are those of the system prompt `system`; the text after them is memory.
     fn parts(&self, sections: &[(String, String)], system: &str) -> Result<Vec<PromptPart>, TurnError> {
         let whole = self.body(self.request)?.len();
         let mut parts = Vec::new();

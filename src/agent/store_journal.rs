@@ -1,4 +1,4 @@
-//! The journal of a running turn in the store.
+//! The journal of a running turn, in the store.
 
 use async_channel::Sender;
 use async_trait::async_trait;
@@ -14,16 +14,16 @@ use crate::tools::{RowEffect, ToolEffect};
 use crate::turn::progress::StepBody;
 use crate::turn::traits::Journal;
 
-/// Writes each step into the store before the turn goes on.
+/// Writes each step into the store before the turn continues.
 pub struct StoreJournal<'a> {
     bus: &'a MessageBus,
     turn: Uuid,
     session: SessionKey,
-    /// Receives the session once the turn has made progress, for the loop that runs it alone.
+    /// Receives the session once the turn has made progress, if the loop runs the turn alone.
     proven: Option<Sender<SessionKey>>,
-    /// The first step, which is written with the second: until then, a restart makes the same again.
+    /// The first step, which is written together with the second: until then, a restart composes the same first step again.
     context: Mutex<Option<String>>,
-    /// The error of a step that the store never accepts.
+    /// The error of a step that the store permanently rejects.
     failure: Mutex<Option<StoreError>>,
     has_failed: CancellationToken,
 }
@@ -34,13 +34,14 @@ impl<'a> StoreJournal<'a> {
         Self { bus, turn, session, proven, context, failure, has_failed }
     }
 
-    /// Waits until the store never accepts a step, and returns the error. That step does not return.
+    /// Waits until the store permanently rejects a step, and returns the error. The call that records that step never returns.
     pub async fn failed(&self) -> StoreError {
         self.has_failed.cancelled().await;
         self.failure.lock().take().unwrap_or(StoreError::Panicked)
     }
 
-    /// Writes a step or the effects of a tool. If the store never accepts it, [`Self::failed`] returns and this does not.
+    /// Writes a step or the effects of a tool. If the store permanently rejects it, [`Self::failed`] returns and this function does
+    /// not.
     async fn write_until<F>(&self, durability: Durability, make: impl FnMut() -> F + Send, what: &str)
     where
         F: FnOnce(&Connection) -> Result<(), StoreError> + Send + 'static,
@@ -94,7 +95,7 @@ impl<'a> StoreJournal<'a> {
         self.write_until(durability, make, kind).await;
         *self.context.lock() = None;
         if progressed && let Some(proven) = &self.proven {
-            // A loop that no longer listens need not know.
+            // The loop may no longer listen, and does not need this signal then.
             let _ = proven.try_send(self.session.clone());
         }
     }
@@ -146,7 +147,7 @@ impl Journal for StoreJournal<'_> {
     }
 }
 
-/// An effect as it is written.
+/// An effect in the form that the store needs.
 #[derive(Clone)]
 enum WrittenEffect {
     Message(Box<OutboundDraft>),
@@ -154,7 +155,7 @@ enum WrittenEffect {
 }
 
 impl WrittenEffect {
-    /// Writes the effect with `number` of the step `seq`.
+    /// Writes the effect as effect `number` of the step `seq`.
     fn write(self, connection: &Connection, seq: i64, number: usize) -> Result<(), StoreError> {
         match self {
             Self::Message(mut draft) => {
@@ -166,7 +167,7 @@ impl WrittenEffect {
         Ok(())
     }
 
-    /// Wakes whoever has something to do now.
+    /// Wakes the consumers of the effect.
     fn committed(self, bus: &MessageBus) {
         match self {
             Self::Message(draft) => bus.outbound_written(&draft.channel, 1),
@@ -204,7 +205,7 @@ fn written_for(effect: &ToolEffect, turn: Uuid, session: &SessionKey) -> Option<
             let mut body = OutboundBody::new(content.clone(), session.clone());
             body.attachments.clone_from(attachments);
             body.context.subject.clone_from(subject);
-            // The step is known in the commit.
+            // The commit assigns the step.
             let slot = OutboxSlot::Tool { step: 0, number: 0 };
             let (channel, chat_id) = (channel.clone(), chat_id.clone());
             WrittenEffect::Message(Box::new(OutboundDraft { turn, slot, channel, chat_id, body }))

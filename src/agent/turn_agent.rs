@@ -1,4 +1,4 @@
-//! The agent of a turn: which one answers, and what of the turn it changes.
+//! The agent of a turn: which agent answers, and which settings of the turn it changes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,31 +21,32 @@ use crate::turn::context::conversation_context::{AgentContext, AgentMemory};
 use crate::turn::context::system_prompt::PromptAgent;
 use crate::turn::error::{ErrorCode, TurnError};
 
-/// The messages of people before the message, the tasks and the preferences that a template is given.
+/// The most rounds of earlier messages, the most tasks and the most preferences that a template receives.
 const PAST_ROUNDS: usize = 3;
 const PAST_TASKS: u32 = 5;
 const PREFERENCES: u32 = 50;
-/// The most characters of a message of the conversation before.
+/// The most characters of each earlier message.
 const MAX_PAST: usize = 2_000;
 
 /// The agent of a turn.
 #[derive(Clone, Debug)]
 pub struct TurnAgent {
     pub profile: Arc<AgentProfile>,
-    /// The agents that it works for; their limits hold as well.
+    /// The agents that this agent works for; their limits apply as well.
     within: Vec<Arc<AgentProfile>>,
-    /// The name that is recorded; `None` for the assistant without limits, where nobody has chosen.
+    /// The name that is recorded; `None` for the assistant without limits that nobody chose.
     name: Option<String>,
-    /// The skills that it and those that it works for see; `None`: all.
+    /// The skills that both this agent and the agents that it works for see; `None` means all.
     skills: Option<BTreeSet<String>>,
 }
 
 impl TurnAgent {
-    /// Returns the agent that answers the message `last`: the one that the message names, else the `chosen` one of the session,
-    /// else that of the chat. Whoever was chosen, an outside sender has the agent of the chat, and a known one that of a route.
+    /// Returns the agent that answers the message `last`: the agent that the message names, or else the session's `chosen` agent, or
+    /// else that of the chat. Regardless of the choice, an outside sender gets the agent of the chat, and a known sender that of a
+    /// route.
     ///
     /// # Errors
-    /// There is no such agent any more.
+    /// The agent no longer exists.
     pub fn of_message(agents: &AgentDirectory, last: &InboxRow, chosen: Option<&str>) -> Result<Self, TurnError> {
         let settings = TurnOrigin::parse(&last.origin).settings;
         let routed = agents.routed(&last.channel, &last.chat_id, &sender_of(last));
@@ -79,21 +80,21 @@ impl TurnAgent {
     /// Returns the agent with which a turn began.
     ///
     /// # Errors
-    /// There is no such agent any more.
+    /// The agent no longer exists.
     pub fn resumed(agents: &AgentDirectory, last: &InboxRow, name: Option<&str>) -> Result<Self, TurnError> {
         let within = TurnOrigin::parse(&last.origin).settings.within;
         Self::new(agents, find(agents, name.unwrap_or(DEFAULT_AGENT))?, &within)
     }
 
-    /// Returns true if a model has to choose who answers.
+    /// Returns true if a model has to choose the agent that answers.
     pub fn is_undecided(&self) -> bool {
         self.profile.orchestrator == AgentOrchestrator::Conditional
     }
 
-    /// Returns the agent `name` in the place of this one.
+    /// Returns the agent `name`, which replaces this one.
     ///
     /// # Errors
-    /// There is no such agent any more.
+    /// The agent no longer exists.
     pub fn replaced_by(self, agents: &AgentDirectory, name: &str) -> Result<Self, TurnError> {
         Self::within(agents, find(agents, name)?, self.within)
     }
@@ -114,7 +115,7 @@ impl TurnAgent {
                 format!("Agent '{}' works in another folder than {}, whose limits hold here", profile.name, limit.name);
             return Err(TurnError::new(ErrorCode::NoAgent, "turn").with([reason]));
         }
-        // What has limits has a name, by which they hold for what it starts.
+        // An agent with limits needs a name, so that the limits also apply to the turns that it starts.
         let is_usual = profile.name == DEFAULT_AGENT && !agents.has_routes() && !profile.is_restricted();
         let name = (!is_usual).then(|| profile.name.clone());
         let skills = std::iter::once(&profile).chain(&within).filter_map(|agent| agent.skills.as_ref());
@@ -122,17 +123,17 @@ impl TurnAgent {
         Ok(Self { profile, within, name, skills })
     }
 
-    /// Returns the name for the journal and for what the turn starts.
+    /// Returns the name that the journal and the started turns record.
     pub fn recorded_name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// Returns the agent and those that it works for.
+    /// Returns this agent and the agents that it works for.
     pub fn all(&self) -> impl Iterator<Item = &Arc<AgentProfile>> {
         std::iter::once(&self.profile).chain(&self.within)
     }
 
-    /// Returns what the agent knows of the person who writes: no more than those that it works for.
+    /// Returns the memory that the agent has about the writer: no more than the memory of the agents that it works for.
     pub fn memory(&self) -> AgentMemory<'_> {
         let hides = |agent: &Arc<AgentProfile>| agent.memory != MemoryScope::Shared && agent.name != self.profile.name;
         if self.profile.memory == MemoryScope::None || self.within.iter().any(hides) {
@@ -144,7 +145,7 @@ impl TurnAgent {
         }
     }
 
-    /// Returns what tools are told of the agent.
+    /// Returns the part of the agent's settings that tools receive.
     pub fn scope(&self) -> AgentScope {
         let rules = self.all().filter_map(|agent| agent.access.as_ref()).map(|(_, rules)| rules.clone());
         AgentScope {
@@ -159,7 +160,7 @@ impl TurnAgent {
         }
     }
 
-    /// Returns what it changes about the system prompt.
+    /// Returns the agent's changes to the system prompt.
     pub fn prompt(&self) -> PromptAgent<'_> {
         let AgentProfile { name, prompt, guidance, workspace, .. } = self.profile.as_ref();
         PromptAgent {
@@ -172,14 +173,14 @@ impl TurnAgent {
         }
     }
 
-    /// Returns what it changes about the context.
+    /// Returns the agent's changes to the context.
     pub fn context(&self) -> AgentContext<'_> {
         let AgentProfile { model, max_tokens, rounds, .. } = self.profile.as_ref();
         AgentContext { model: model.as_deref(), max_tokens: *max_tokens, rounds: *rounds, memory: self.memory() }
     }
 
-    /// Returns the message as this agent's model reads it, if that is not as it is written: a prompt that is different for each message is
-    /// put in its place. `text` is the message with its runtime context, `owners` are those whose memories may be given.
+    /// Returns the message as this agent's model reads it, if that differs from the message as written: a per-message template
+    /// replaces it. `text` is the message with its runtime context, `owners` are the owners whose memories the prompt may contain.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -223,7 +224,7 @@ fn find(agents: &AgentDirectory, name: &str) -> Result<Arc<AgentProfile>, TurnEr
     found.ok_or_else(|| TurnError::new(ErrorCode::NoAgent, "turn").with([agents.unknown(name)]))
 }
 
-/// Returns what people and the agent said in the last rounds.
+/// Returns the messages of people and of the agent in the last rounds.
 fn past_messages(history: &[ChatMessage]) -> Vec<PastMessage> {
     let begins: Vec<usize> = history
         .iter()

@@ -27,23 +27,23 @@ use crate::turn::progress::{ContextStep, TurnProgress, session_messages};
 use crate::turn::spending::{ModelSpending, Spending};
 use crate::{crash, cron, memory};
 
-/// What the turn adds to its session.
+/// The messages that a turn adds to its session.
 #[derive(Clone, Debug)]
 pub enum SessionAppend {
     Nothing,
-    /// The user's message, the journal's steps with open calls closed by `reason`, and the reply. The journal is read
-    /// within the commit, so that no step is missed.
+    /// The user's message, the journal's steps with open calls closed by `reason`, and the reply. The commit itself reads the
+    /// journal, so that no step is missed.
     Turn {
         user: ChatMessage,
-        /// The composed context, which the journal holds only from the first response on.
+        /// The composed context, which the journal contains only from the first response on.
         context: Option<Box<ContextStep>>,
         reason: &'static str,
     },
-    /// A note for the session; nothing is answered.
+    /// A note for the session, without a reply.
     Note(SessionNote),
 }
 
-/// How a turn ends.
+/// The data that the end commit of a turn writes.
 #[derive(Clone, Debug)]
 pub struct TurnEnd {
     pub turn: Uuid,
@@ -56,18 +56,18 @@ pub struct TurnEnd {
     pub state: InboxState,
     pub append: SessionAppend,
     pub change: SessionChange,
-    /// What changes in the session's memory, if the turn is added to it.
+    /// The change of the session's memory, if the turn is added to the session.
     pub memory_update: Option<SessionMemoryUpdate>,
-    /// What is remembered automatically, if the turn is added to its session.
+    /// The automatic memories, if the turn is added to its session.
     pub learning: Option<TurnLearning>,
-    /// `PROVIDER/MODEL`; empty if none was asked.
+    /// The model as `PROVIDER/MODEL`; empty if none was asked.
     pub model: String,
     pub phrases: &'static Phrases,
 }
 
 impl TurnEnd {
-    /// Writes the end and wakes those who wait for it. Retries until the store accepts it, and holds the session's
-    /// lane meanwhile. An end that the store never accepts is replaced by an error for the sender.
+    /// Writes the end and wakes its waiters. Retries until the store accepts the end, and holds the session's lane meanwhile. If the
+    /// store permanently rejects the end, an error for the sender replaces it.
     pub async fn write(
         self,
         bus: &Arc<MessageBus>,
@@ -95,12 +95,12 @@ impl TurnEnd {
         if followed.reply.is_some() {
             bus.outbound_written(&last.channel, 1);
         }
-        wake_for(bus, retries, followed);
+        followed.wake(bus, retries);
         written
     }
 
-    /// Ends a turn whose end fails for ever with `error`: the sender gets an error, and nothing else changes. If that fails for
-    /// ever too, the message is a dead letter without a reply, so that its session goes on.
+    /// Replaces an end that the store permanently rejects because of `error`: the sender gets an error, and nothing else changes. If
+    /// the store rejects that as well, the message becomes a dead letter without a reply, so that its session continues.
     async fn write_failure(
         &self,
         bus: &Arc<MessageBus>,
@@ -139,7 +139,7 @@ impl TurnEnd {
         }
     }
 
-    /// Commits the end, and retries until the store accepts it or never will; `failed` gets the error of each try.
+    /// Commits the end, and retries until the store accepts it or permanently rejects it; `failed` gets the error of each try.
     async fn commit_until(
         &self,
         bus: &Arc<MessageBus>,
@@ -153,7 +153,7 @@ impl TurnEnd {
         bus.store().write_until(Durability::Synced, make, failed).await
     }
 
-    /// Returns an end that says and changes nothing.
+    /// Returns an end without a reply and without changes.
     pub fn bare(turn: Uuid, rows: Vec<InboxRow>, phrases: &'static Phrases) -> Self {
         Self {
             turn,
@@ -188,7 +188,7 @@ impl TurnEnd {
         let Some(last) = self.rows.last() else { return Ok(CommittedEnd::default()) };
         let mut ended = CommittedEnd::default();
         if inbox::finish(connection, self.turn, self.state)? == 0 {
-            // The end was written before, by a commit whose success was not reported.
+            // An earlier commit has written the end, although its success was not reported.
             ended.written.more = !inbox::open_of_session(connection, &last.session, 1)?.is_empty();
             return Ok(ended);
         }
@@ -205,7 +205,7 @@ impl TurnEnd {
             }
         }
         match &self.change {
-            // A prompt for the model is no end of a turn.
+            // `Ask` starts a model turn, so no end carries it.
             SessionChange::None | SessionChange::Ask(_) => {}
             SessionChange::NewEpoch => messages::new_epoch(connection, &last.session)?,
             SessionChange::Model(model) => messages::set_model(connection, &last.session, model.as_deref())?,
@@ -217,7 +217,7 @@ impl TurnEnd {
             SessionChange::Forget(id) => {
                 memory::forget(connection, &[*id])?;
                 ended.written.is_learned = true;
-                // The words of the command are forgotten as well.
+                // The text of the command is removed as well.
                 forgetting::replace_inbox_text(connection, &self.turn.to_string(), &format!("/forget {id}"))?;
             }
         }
@@ -237,8 +237,8 @@ impl TurnEnd {
         Ok(ended)
     }
 
-    /// Writes what follows from the turn: messages of a job, a heartbeat or a sub-agent's task, and a notice for the owner. Returns
-    /// what is delivered to the chat, and what the bus has to wake.
+    /// Writes the follow-ups of the turn: messages of a job, a heartbeat or a sub-agent's task, and a notice for the owner. Returns
+    /// the text that is delivered to the chat, and what the bus has to wake.
     fn follow(
         &self,
         connection: &Connection,
@@ -283,8 +283,8 @@ impl TurnEnd {
         Ok(AppliedFollowUps { reply, sessions, notice_channel, awaiting, sub_agent, is_failed_run })
     }
 
-    /// Appends the turn to its session; returns whether something was remembered, whether some of it was forgotten since the
-    /// turn began, and what the turn has read from others than the owner.
+    /// Appends the turn to its session. Returns whether something was remembered, whether a used memory was forgotten since the turn
+    /// began, and the names of the foreign content that the turn has read.
     fn append_messages(
         &self,
         connection: &Connection,
@@ -294,7 +294,7 @@ impl TurnEnd {
         reason: &str,
     ) -> Result<(bool, bool, Taint), StoreError> {
         let steps = turn_steps::of_turn(connection, self.turn)?;
-        // An unreadable journal adds only the message and the error.
+        // With an unreadable journal, only the message and the error are added.
         let progress = TurnProgress::read(&steps).unwrap_or_default();
         let spending = progress.spending.clone();
         let context = progress.context.as_ref().or(context);
@@ -304,7 +304,7 @@ impl TurnEnd {
         let is_tight = context.is_some_and(|context| context.is_tight || context.squeezed > 0);
         let read_at = context.map(|context| context.forgets);
         let mut said = session_messages(user, progress, reason, &self.reply);
-        // Memories that the turn used may be forgotten since: then neither log nor journal keep them.
+        // If memories were forgotten since the turn used them, neither log nor journal may keep them.
         let turn = self.turn.to_string();
         let is_struck = memory::redact_ended_turn(connection, &turn, &mut said)?;
         let forgets = forgetting::count(connection)?;
@@ -330,7 +330,7 @@ impl TurnEnd {
         Ok((is_learned, is_struck, taint))
     }
 
-    /// Counts usage and cost by model from the journal; a turn without an answer counts as well.
+    /// Counts usage and cost by model from the journal, even for a turn without an answer.
     fn count(&self, connection: &Connection, session: &str, spending: &Spending) -> Result<(), StoreError> {
         let mut models = spending.models().peekable();
         if models.peek().is_none() && !self.model.is_empty() {
@@ -366,12 +366,12 @@ impl TurnEnd {
     }
 }
 
-/// What remains to be done after a written end.
+/// The work that remains after a written end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EndResult {
     /// The session has another message.
     pub more: bool,
-    /// Something was remembered or forgotten.
+    /// A memory was added or forgotten.
     pub is_learned: bool,
 }
 
@@ -389,39 +389,41 @@ fn append_note(connection: &Connection, session: &str, turn: Uuid, note: &Sessio
     messages::append_note(connection, session, turn, said.iter().map(ChatMessage::role).zip(bodies))
 }
 
-/// What the commit has written, and what the bus has to wake.
+/// The follow-ups that the commit has written, and what the bus has to wake.
 #[derive(Default)]
 struct AppliedFollowUps {
-    /// The text for the chat of the turn's message, if any.
+    /// The text for the chat of the turn's message, if there is one.
     reply: Option<String>,
     /// Sessions that have a new message.
     sessions: Vec<SessionKey>,
-    /// The channel that has a notice for the owner.
+    /// The channel that has to deliver a notice for the owner.
     notice_channel: Option<String>,
-    /// The turn that waited for this end.
+    /// The turn that was waiting for this end.
     awaiting: Option<AwaitingTurn>,
     /// The label of the sub-agent that has ended.
     sub_agent: Option<String>,
-    /// A run of a job has ended with an error.
+    /// The run of a job ended with an error.
     is_failed_run: bool,
 }
 
-/// Wakes everything that the commit gave work to.
-fn wake_for(bus: &MessageBus, retries: &RetryScheduler, followed: AppliedFollowUps) {
-    if followed.is_failed_run {
-        bus.metrics().cron.run_failed();
-    }
-    if let Some(label) = followed.sub_agent {
-        crash::point("child_ended", &label);
-    }
-    if let Some(AwaitingTurn { turn, session }) = followed.awaiting {
-        retries.resume(turn);
-        bus.wake_session(session);
-    }
-    for session in followed.sessions {
-        bus.inbound_written(session, 1);
-    }
-    if let Some(channel) = followed.notice_channel {
-        bus.outbound_written(&channel, 1);
+impl AppliedFollowUps {
+    /// Wakes everything that has work after the commit.
+    fn wake(self, bus: &MessageBus, retries: &RetryScheduler) {
+        if self.is_failed_run {
+            bus.metrics().cron.run_failed();
+        }
+        if let Some(label) = self.sub_agent {
+            crash::point("child_ended", &label);
+        }
+        if let Some(AwaitingTurn { turn, session }) = self.awaiting {
+            retries.resume(turn);
+            bus.wake_session(session);
+        }
+        for session in self.sessions {
+            bus.inbound_written(session, 1);
+        }
+        if let Some(channel) = self.notice_channel {
+            bus.outbound_written(&channel, 1);
+        }
     }
 }

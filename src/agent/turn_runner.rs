@@ -38,15 +38,15 @@ use crate::turn::progress::TurnProgress;
 use crate::turn::traits::TurnScope;
 use crate::turn::turn_loop::ConversationOutcome;
 
-/// Runs turns. New settings make a new runner, which takes over the [`RunningTurns`] of the old one; a turn ends with the runner
-/// that it began with.
+/// Runs turns. A reload creates a new runner, which takes over the [`RunningTurns`] of the old one; a turn ends with the runner with
+/// which it began.
 pub struct TurnRunner {
     pub bus: Arc<MessageBus>,
     pub starter: TurnStarter,
     pub conversations: Conversations,
     pub commands: Arc<CommandHandler>,
     pub memory: Arc<MemoryService>,
-    /// How jobs end.
+    /// The settings for the ends of jobs.
     pub cron_settings: Arc<cron::CronSettings>,
     pub running: RunningTurns,
     pub limits: ConcurrencyLimits,
@@ -62,14 +62,14 @@ enum MessageOutcome {
     Note(SessionNote),
 }
 
-/// A turn panicked; the panic's own message is in the log already.
+/// A turn panicked. The log already contains the panic's own message.
 #[derive(Debug, thiserror::Error)]
 #[error("the turn panicked")]
 struct TurnPanic;
 
 impl TurnRunner {
-    /// Runs the session's next message, if it has one; returns true if it has more. `proven` receives the session when
-    /// a turn that runs alone has made progress.
+    /// Runs the session's next message, if there is one; returns true if there are more. `proven` receives the session when a turn
+    /// that runs alone has made progress.
     pub async fn run_next(&self, session: &SessionKey, isolation: Isolation, proven: Sender<SessionKey>) -> bool {
         let started = match self.starter.start(session, isolation).await {
             Ok(Some(started)) => started,
@@ -83,21 +83,21 @@ impl TurnRunner {
         let StartedTurn { turn, ref last, .. } = started;
         let turns = &self.bus.metrics().turns;
         let _running = turns.run();
-        // A turn that resumes did not wait: its message was started before.
+        // The wait of a resumed turn is not measured: its message was started before.
         if let Some(first) = started.rows.first().filter(|row| row.stalled == 0 && started.steps.is_empty()) {
             turns.phase(TurnPhase::Waiting, first.age());
         }
         let events = EventEmitter::new(self.bus.events().clone(), session.clone(), turn, &last.channel, &last.chat_id);
-        let (flight, meter, mut state) = (self.running.flight.board(turn), turns.meter(), RunState::default());
+        let (flight, meter, mut state) = (self.running.flight.take_slot(turn), turns.meter(), RunState::default());
         let proven = (isolation == Isolation::Alone).then_some(proven);
         let run = self.run(&started, proven, (&events, &flight, &meter), &mut state);
         // The one place where a panic of a turn becomes an error.
         let outcome = AssertUnwindSafe(run).catch_unwind().await;
         let outcome = outcome.unwrap_or_else(|_| Err(TurnError::internal("turn", TurnPanic)));
         meter.end();
-        if let Ok(MessageOutcome::Turn(ConversationOutcome::Parked { look_again })) = outcome {
+        if let Ok(MessageOutcome::Turn(ConversationOutcome::Parked { must_recheck })) = outcome {
             self.running.lock().remove(&turn);
-            return look_again;
+            return must_recheck;
         }
         let end = self.end_of(&started, outcome, &state);
         if state.has_begun {
@@ -128,7 +128,7 @@ impl TurnRunner {
             return Ok(MessageOutcome::Note(note));
         }
         let mut prompt = None;
-        // A command with a journal is a prompt whose turn has begun.
+        // A command with a journal is an MCP prompt whose turn has begun.
         if let Some(command) = command_of(last).filter(|_| started.steps.is_empty()) {
             let answered = started.cancel.run_until_cancelled(self.commands.answer(&command, last)).await;
             match answered.ok_or_else(|| TurnError::new(ErrorCode::Stopped, "command"))?? {
@@ -164,7 +164,7 @@ impl TurnRunner {
         let run = self.conversations.middleware.turn.run(&scope, text, &mut conversation);
         tokio::select! {
             outcome = run => Ok(MessageOutcome::Turn(outcome?)),
-            // Without this step the journal is not true, so the turn ends.
+            // Without this step the journal is incomplete, so the turn ends.
             error = journal.failed() => Err(error.into()),
         }
     }
@@ -177,7 +177,7 @@ impl TurnRunner {
         let memory = state.agent.as_ref().map_or(AgentMemory::Shared, TurnAgent::memory);
         end.learning = TurnLearning::of(&self.memory, rows, memory);
         if memory != AgentMemory::Shared {
-            // Facts that are found later are facts about the person, for all agents.
+            // A consolidation would store facts about the person for all agents.
             end.memory_update = end.memory_update.map(SessionMemoryUpdate::without_consolidation);
         }
         end.model.clone_from(&state.model);
@@ -198,14 +198,15 @@ impl TurnRunner {
         };
         end.reply = reply;
         end.error = code.map(ErrorCode::word);
-        // A message that is given up adds nothing to the session: revived, it is answered as if it had come then.
+        // A message that is given up adds nothing to the session. If it is revived, its turn runs as if the message had just
+        // arrived.
         if code == Some(ErrorCode::Unavailable) {
             return TurnEnd { state: InboxState::Dead, ..end };
         }
         let reason = code.map_or("not run: the turn had ended", ErrorCode::open_calls_reason);
         let context = state.progress.context.clone().map(Box::new);
         let user = match &context {
-            Some(context) => context.said_message(),
+            Some(context) => context.stored_message(),
             None => ChatMessage::User {
                 content: user_message::user_text(rows, &self.timezone),
                 images: attachments::images(rows),
@@ -214,7 +215,7 @@ impl TurnRunner {
         TurnEnd { append: SessionAppend::Turn { user, context, reason }, ..end }
     }
 
-    /// Returns what the end of a turn means for the memory of its session.
+    /// Returns the change that the end of a turn makes to the memory of its session.
     fn memory_update(&self, started: &StartedTurn) -> Option<SessionMemoryUpdate> {
         let last = Some(&started.last).filter(|row| is_written(row))?;
         let settings = self.memory.settings.clone();
@@ -223,7 +224,7 @@ impl TurnRunner {
         Some(SessionMemoryUpdate { writer: settings.identities.writer_of(last), consolidate_at })
     }
 
-    /// Gives up a message that stopped the gateway each time: tells its sender, and lets its session go on.
+    /// Gives up a message that crashed the gateway on each start: notifies its sender, and lets its session continue.
     pub async fn give_up(&self, rows: Vec<InboxRow>) {
         let Some(turn) = rows.first().map(|row| row.turn) else { return };
         tracing::error!(%turn, "a message crashed the gateway each time it ran and is given up");
@@ -233,7 +234,7 @@ impl TurnRunner {
         end.write(&self.bus, &self.cron_settings, &self.running.retries).await;
     }
 
-    /// Returns what asks a model for summaries, with the settings of this runner.
+    /// Returns the summarizer with the settings of this runner.
     pub fn summarizer(&self) -> Summarizer {
         let Conversations { contexts, chains, middleware, temperature, .. } = &self.conversations;
         Summarizer {
@@ -253,7 +254,7 @@ impl TurnRunner {
         }
     }
 
-    /// Returns the models that turns ask.
+    /// Returns the models that turns use.
     pub fn models(&self) -> &Arc<Models> {
         &self.conversations.chains.models
     }

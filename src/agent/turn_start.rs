@@ -27,10 +27,10 @@ use crate::turn::context::attachments;
 use crate::turn::context::user_message::least_trust;
 use crate::turn::flight_recorder::FlightRecorder;
 
-/// Messages that `collect` joins into one turn at most.
+/// The most messages that `collect` joins into one turn.
 const COLLECT_LIMIT: u32 = 50;
 
-/// The running and waiting turns; they survive a reload.
+/// The running and waiting turns. They survive a reload.
 #[derive(Clone)]
 pub struct RunningTurns {
     cancels: Arc<Mutex<HashMap<Uuid, CancellationToken>>>,
@@ -60,23 +60,23 @@ impl RunningTurns {
 pub struct StartedTurn {
     pub turn: Uuid,
     pub session: SessionKey,
-    /// The messages that it answers, as they were before its start.
+    /// The messages that the turn answers, in their state before its start.
     pub rows: Vec<InboxRow>,
-    /// The last of them, whose chat gets the reply.
+    /// The last of these messages. Its chat gets the reply.
     pub last: InboxRow,
     pub steps: Vec<TurnStepRow>,
     pub cancel: CancellationToken,
 }
 
 impl StartedTurn {
-    /// Returns the context of the turn's calls, which `agent` answers.
+    /// Returns the context for the turn's tool calls; `agent` is the agent that answers.
     pub fn tool_context(&self, agent: AgentScope) -> ToolContext {
         let Self { turn, session, rows, last, cancel, .. } = self;
         let asked: Vec<&str> = rows.iter().map(|row| row.content.as_str()).collect();
         let asked = asked.join("\n");
         let mut origin = origin_on_behalf(last);
         if !agent.name.is_empty() {
-            // What follows from the turn is of the same agent.
+            // Follow-ups of the turn have the same agent.
             origin.settings.agent = Some(agent.name.clone());
         }
         ToolContext {
@@ -106,7 +106,7 @@ pub struct TurnStarter {
     pub memory: Arc<MemoryService>,
     pub running: RunningTurns,
     pub queue: QueueMode,
-    /// When conversations begin anew by themselves.
+    /// The times at which conversations start over automatically.
     pub resets: Resets,
     pub timezone: TimeZone,
 }
@@ -139,7 +139,7 @@ impl TurnStarter {
                     session_ownership::begin(connection, &key, &rows, &settings.identities)?;
                 }
                 let steps = turn_steps::of_turn(connection, turn)?;
-                // Registered inside the commit: a `/stop` that comes after it finds the turn here.
+                // Registered inside the commit, so that a later `/stop` finds the turn here.
                 let cancel = CancellationToken::new();
                 if rows.iter().any(|row| row.cancel) {
                     cancel.cancel();
@@ -156,8 +156,8 @@ impl TurnStarter {
     }
 }
 
-/// Returns the session's lowest unfinished message, and with `collect` those behind it from the same sender and chat. A turn that
-/// had been started before takes the same messages again.
+/// Returns the session's lowest unfinished message, and with `collect` the messages behind it from the same sender and chat. A turn
+/// that was started before takes the same messages again.
 fn take_rows(
     connection: &Connection,
     session: &str,
@@ -178,11 +178,11 @@ fn take_rows(
     }
     let joins = |row: &InboxRow| {
         row.state == InboxState::Queued
-            && !stands_alone(row)
+            && !needs_own_turn(row)
             && (&row.sender, &row.trust, &row.channel, &row.chat_id)
                 == (&first.sender, &first.trust, &first.channel, &first.chat_id)
     };
-    let count = if stands_alone(&first) { 1 } else { 1 + rows.iter().skip(1).take_while(|row| joins(row)).count() };
+    let count = if needs_own_turn(&first) { 1 } else { 1 + rows.iter().skip(1).take_while(|row| joins(row)).count() };
     rows.truncate(count);
     Ok(rows)
 }
@@ -203,12 +203,12 @@ fn reset_if_due(
     Ok(())
 }
 
-/// Returns true if a message is never joined with others, since its end has consequences of its own.
-fn stands_alone(row: &InboxRow) -> bool {
+/// Returns true if a message is never joined with others, because its end has follow-ups of its own.
+fn needs_own_turn(row: &InboxRow) -> bool {
     command_of(row).is_some() || TurnOrigin::parse(&row.origin).cause != TurnCause::Person
 }
 
-/// Returns the command of a message. A message of daoyou itself is never a command, whatever its text.
+/// Returns the command of a message. An internal message is never a command, whatever its text.
 pub fn command_of(row: &InboxRow) -> Option<SlashCommand> {
     SlashCommand::parse(&row.content).filter(|_| !TurnOrigin::parse(&row.origin).runs_for_job_or_agent())
 }

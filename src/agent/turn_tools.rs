@@ -12,11 +12,11 @@ use crate::store::inbox::InboxRow;
 use crate::tools::ToolExecutor;
 use crate::turn::context::conversation_context::AgentMemory;
 
-/// The tools that run commands, which obey no rules for paths.
+/// The tools that run commands. Path rules do not restrict them.
 const RUNS_COMMANDS: [&str; 2] = ["exec", "process"];
-/// The tools that read files by programs of their own.
+/// The tools that run Git, which reads files itself.
 const READS_BY_GIT: [&str; 4] = ["git_status", "git_diff", "git_log", "git_commit"];
-/// The tools that run code of the project, which obeys no rules at all.
+/// The tools that run code of the project. No rules restrict that code.
 const RUNS_PROJECT: [&str; 7] = [
     "run_test",
     "lsp_diagnostics",
@@ -29,17 +29,17 @@ const RUNS_PROJECT: [&str; 7] = [
 const MCP_READ: &str = "mcp_read";
 const MEMORY_TOOLS: [&str; 4] = ["remember", "recall", "forget", "search_history"];
 
-/// All tools, from which each turn gets its own.
+/// All tools, from which each turn gets a selection.
 pub struct TurnTools {
     pub all: Arc<ToolExecutor>,
-    /// Those over the folders of agents that have one of their own.
+    /// The tools for each agent folder other than the workspace.
     pub elsewhere: HashMap<PathBuf, Arc<ToolExecutor>>,
     /// `agent.spawn.depth`.
     pub spawn_depth: u32,
 }
 
 impl TurnTools {
-    /// Returns the tools that the turn of this message has with its agent.
+    /// Returns the tools of the turn of this message for its agent.
     pub fn of_message(&self, row: &InboxRow, agent: &TurnAgent) -> Arc<ToolExecutor> {
         let origin = TurnOrigin::parse(&row.origin);
         let is_deep = origin.depth() >= self.spawn_depth;
@@ -53,7 +53,7 @@ impl TurnTools {
         let withheld: [(bool, &[&str]); 5] = [
             (is_deep, &[SPAWN]),
             (agent.memory() == AgentMemory::None, &MEMORY_TOOLS),
-            // With rules for commands, the owner has decided what `exec` may run.
+            // Command rules are the owner's decision about what `exec` may run.
             (rules().any(|rules| rules.limits_paths() && !rules.limits_commands()), &RUNS_COMMANDS),
             (limits_paths, &READS_BY_GIT),
             (limits_paths || limits_commands, &RUNS_PROJECT),
@@ -63,7 +63,7 @@ impl TurnTools {
         }
         let without_servers: Vec<_> = agent.all().filter(|agent| agent.is_bound_to_files()).collect();
         if !without_servers.is_empty() {
-            // Servers obey no rules of agents: an agent that has such rules has the servers' tools that it names.
+            // MCP servers are not restricted by an agent's rules: an agent with such rules has only the server tools that it names.
             let names_it = |agent: &Arc<AgentProfile>, tool: &str| {
                 agent.tools.as_ref().is_some_and(|tools| tools.iter().any(|named| named == tool))
             };
@@ -73,19 +73,19 @@ impl TurnTools {
         tools
     }
 
-    /// Returns the tools over the folder of an agent; `None` is the workspace.
+    /// Returns the tools for the folder of an agent; `None` is the workspace.
     fn in_workspace(&self, workspace: Option<&Path>) -> Arc<ToolExecutor> {
-        // Each folder of an agent has its tools since the start.
+        // The tools of all agent folders are created at the start.
         workspace.and_then(|path| self.elsewhere.get(path)).unwrap_or(&self.all).clone()
     }
 }
 
-/// Returns true for a tool by which an MCP server is reached.
+/// Returns true for a tool that reaches an MCP server.
 fn is_of_server(name: &str) -> bool {
     name == MCP_READ || name.contains("__")
 }
 
-/// Returns the tools that are `listed`, by name or alias.
+/// Returns the tools that `listed` names, by name or alias.
 fn only(tools: &ToolExecutor, listed: &[String]) -> ToolExecutor {
     let names = listed.iter().filter_map(|name| Some(tools.registry().get(name)?.spec().name.clone()));
     let names: Vec<_> = names.collect();

@@ -1,4 +1,4 @@
-//! The workflow of an agent as the script of a turn. The journal is its only state: each step is a tool call with its result.
+//! The workflow of an agent, as the script of a turn. The journal is its only state: each step is a tool call with its result.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ const CHANGED: &str = "it was changed while this ran, and its steps may no longe
 pub(super) struct WorkflowScript(Arc<Workflow>);
 
 impl WorkflowScript {
-    /// Returns the script of this agent; `None` for an agent that asks its model. `context` is that of a turn that resumes.
+    /// Returns the script of this agent; `None` for an agent that asks its model. `context` is the context of a turn that resumes.
     ///
     /// # Errors
     /// The turn began with another workflow.
@@ -46,7 +46,7 @@ impl Script for WorkflowScript {
                     Some(CallFailure::Repeatable) => CallEnd::Failed,
                     Some(CallFailure::Final) => CallEnd::FailedForGood,
                 };
-                // A step without output has an empty one, which conditions can ask for.
+                // A step without output has an empty result, for which conditions can test.
                 let text = Some(without_notes(content)).filter(|text| *text != NO_OUTPUT).unwrap_or_default();
                 Some(CallResult { end, text })
             }

@@ -1,4 +1,4 @@
-//! The agent's own folder, and the template that it starts from.
+//! The agent's own folder, and the template that fills it.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{Error, ErrorKind, Result, Write};
@@ -9,8 +9,8 @@ use include_dir::{Dir, DirEntry, include_dir};
 
 static TEMPLATE: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/workspace");
 
-/// The memory service writes this file from the store if it is missing. The template's file would look as if somebody
-/// had removed every fact.
+/// The memory service writes this file from the store if it is missing. With the template's file, every fact would seem to have been
+/// removed by a person.
 const FROM_STORE: &str = "memory/MEMORY.md";
 
 /// The file that marks a filled workspace.
@@ -76,8 +76,8 @@ fn exists(path: &Path) -> Result<bool> {
     }
 }
 
-/// Returns true for a folder itself, not a link to one: the agent's commands can create links, and nothing may be
-/// written where they lead.
+/// Returns true for a folder, false for a link to one: the agent's commands can create links, and nothing may be written to their
+/// targets.
 fn is_folder(path: &Path) -> Result<bool> {
     Ok(path.symlink_metadata().map_err(|error| naming(path, &error))?.is_dir())
 }
@@ -91,7 +91,7 @@ fn write_whole(path: &Path, contents: &[u8]) -> Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let draft = path.with_file_name(format!(".{name}.new"));
     let write = || {
-        // Left by an interrupted start, or a planted link.
+        // The draft of an interrupted start, or a planted link.
         match std::fs::remove_file(&draft) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -150,7 +150,7 @@ mod tests {
         fs::write(dir.join("USER.md"), "").expect("writable");
         fs::write(dir.join("skills"), "a file of mine").expect("writable");
         std::os::unix::fs::symlink("/nowhere/at/all", dir.join("SOUL.md")).expect("linkable");
-        // Left by a first start that was cut off while it wrote.
+        // The draft of an interrupted first start.
         fs::write(dir.join(".TOOLS.md.new"), "# No").expect("writable");
         fs::set_permissions(dir, fs::Permissions::from_mode(0o750)).expect("ours");
 

@@ -1,4 +1,4 @@
-//! The files of a home that go into its backup: all but those that belong to the running program.
+//! The files of a home that go into its backup: all files except those of the running program.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -9,8 +9,8 @@ use super::manifest::{self, FIRST_ENTRY};
 /// The most files and folders in a home; a larger number is an error.
 const LIMIT: usize = 1_000_000;
 
-/// Names at the top of the home that are not archived as they are, since they are recreated or copied separately.
-/// `EXCLUDED_PREFIXES` covers the database's own files and what was moved aside.
+/// Names at the top of the home that are not archived directly, because they are recreated or copied separately. `EXCLUDED_PREFIXES`
+/// covers the database's own files and files that were moved aside.
 const EXCLUDED: [&str; 7] =
     ["skills.json.lock", "daoyou.lock", "daoyou.sock", "daoyou.mark", "daoyou.flight", "daoyou.suspect", "tmp"];
 const EXCLUDED_PREFIXES: [&str; 4] = ["daoyou.db", "daoyou.before-restore-", "daoyou.restoring", "code-cache.db"];
@@ -23,7 +23,7 @@ pub enum HomeEntry {
     Link(PathBuf),
 }
 
-/// The entries of a home by their path in it, a folder before its entries; and descriptions of what cannot be archived.
+/// The entries of a home by their path in it, a folder before its entries, and descriptions of what cannot be archived.
 #[derive(Debug, Default)]
 pub struct HomeContents {
     pub items: Vec<(PathBuf, HomeEntry)>,
@@ -67,12 +67,12 @@ fn is_excluded(name: &str) -> bool {
     EXCLUDED.contains(&name) || EXCLUDED_PREFIXES.iter().any(|family| name.starts_with(family))
 }
 
-/// Returns the entry at `path`. The inner error is the reason why it is left out, if worth mentioning.
+/// Returns the entry at `path`. The inner error is the reason why the entry is omitted, if the owner should know it.
 fn read_entry(dir: &Path, path: &Path) -> io::Result<Result<HomeEntry, Option<String>>> {
     let full = dir.join(path);
     let kind = match fs::symlink_metadata(&full) {
         Ok(metadata) => metadata.file_type(),
-        // It was removed since the folder was read.
+        // The entry was removed since the folder was read.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Err(None)),
         Err(error) => return Err(error),
     };

@@ -21,7 +21,7 @@ pub struct BackupSummary {
     /// The size of the archive in bytes.
     pub size: u64,
     pub database: Option<DatabaseFacts>,
-    /// Descriptions of what is not in the archive.
+    /// Descriptions of what the archive omits.
     pub left_out: Vec<String>,
 }
 
@@ -38,10 +38,10 @@ impl Drop for TemporaryFile {
     }
 }
 
-/// Writes a backup of `home` to `file`, whole or not at all. A gateway may run meanwhile and does not wait.
+/// Writes a complete backup of `home` to `file`, or no file at all. A gateway may be running meanwhile and need not wait.
 ///
 /// # Errors
-/// `file` exists and is not to be overwritten, or something cannot be read or written.
+/// `file` exists and must not be overwritten, or a file cannot be read or written.
 pub fn create(home: &Home, file: &Path, overwrite: bool) -> anyhow::Result<BackupSummary> {
     let file = std::path::absolute(file)?;
     if fs::symlink_metadata(&file).is_ok() && !overwrite {
@@ -77,11 +77,11 @@ fn copy_database(home: &Home, to: &Path) -> anyhow::Result<Option<DatabaseFacts>
     if !database.exists() {
         return Ok(None);
     }
-    // A running gateway checked the database when it started.
+    // A running gateway has checked the database at its start.
     if let Ok(_lock) = home.lock() {
         backup::check_source(&database)?;
     }
-    // Created here so that it is private from the beginning; SQLite accepts an empty file.
+    // Created here so that the file is private from the beginning; SQLite accepts an empty file.
     let mut options = OpenOptions::new();
     options
         .write(true)
@@ -126,8 +126,8 @@ impl ArchiveWriter {
     }
 
     fn file(&mut self, path: &Path, full: &Path) -> io::Result<()> {
-        // It was a plain file when the folder was read; a pipe or link that took its place meanwhile is neither waited for nor
-        // followed.
+        // It was a regular file when the folder was read. If a pipe or a link has replaced it meanwhile, these flags prevent a wait
+        // and do not follow the link.
         let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
         let file = OpenOptions::new().read(true).custom_flags(flags).open(full)?;
         let metadata = file.metadata()?;
@@ -137,7 +137,7 @@ impl ArchiveWriter {
         let size = metadata.len();
         let mut header = header(EntryType::Regular, size, metadata.permissions().mode() & 0o700);
         header.set_mtime(u64::try_from(metadata.mtime()).unwrap_or(0));
-        // A file that grows is archived up to its former length; one that shrinks is an error.
+        // A file that grows is archived up to its former length; a file that shrinks is an error.
         let mut content = HashingReader::new(file.take(size));
         self.builder.append_data(&mut header, Path::new(ROOT).join(path), &mut content)?;
         if content.length != size {

@@ -1,4 +1,4 @@
-//! The list in an archive, and the checks of the names in it.
+//! The manifest of an archive, and the checks of the names in it.
 
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
@@ -15,7 +15,7 @@ pub const FORMAT: u32 = 1;
 /// The name of the first entry, which identifies a backup.
 pub const FIRST_ENTRY: &str = "daoyou-backup";
 
-/// The name of the last entry. An archive without it was cut short.
+/// The name of the last entry. An archive without this entry is truncated.
 pub const MANIFEST: &str = "manifest.json";
 
 /// The folder of the home's own files in an archive.
@@ -30,7 +30,7 @@ pub struct Manifest {
     pub format: u32,
     /// The program's version.
     pub version: String,
-    /// RFC 3339.
+    /// The time of creation, RFC 3339.
     pub created_at: String,
     /// Absent if the home had no database yet.
     #[serde(default)]
@@ -44,11 +44,11 @@ pub struct Manifest {
 pub struct ArchivedFile {
     pub path: PathBuf,
     pub size: u64,
-    /// In hexadecimal.
+    /// The SHA-256, in hexadecimal.
     pub sha256: String,
 }
 
-/// A reader that computes the SHA-256 and the length of what passes through it.
+/// A reader that computes the SHA-256 and the length of the data that passes through it.
 pub struct HashingReader<R> {
     inner: R,
     sum: Sha256,
@@ -60,7 +60,7 @@ impl<R: Read> HashingReader<R> {
         Self { inner, sum: Sha256::new(), length: 0 }
     }
 
-    /// Returns the SHA-256 of what passed, in hexadecimal.
+    /// Returns the SHA-256 of the data, in hexadecimal.
     pub fn finish(self) -> String {
         hex(&self.sum.finalize())
     }
@@ -75,7 +75,7 @@ impl<R: Read> Read for HashingReader<R> {
     }
 }
 
-/// Returns the path in the home for an entry's name, or `None` if the name leads out of the home or is the home itself.
+/// Returns the path in the home for an entry's name; `None` if the name leads out of the home or is the home itself.
 pub fn in_home(name: &Path) -> Option<PathBuf> {
     let rest = name.strip_prefix(ROOT).ok()?;
     let plain = rest.components().all(|part| matches!(part, Component::Normal(_)));

@@ -1,5 +1,5 @@
-//! A whole home in one file, and back: a consistent copy of the database, the configuration, the workspace, and the owner's
-//! other files. The file is a plain tar archive.
+//! Writes a whole home to one file, and restores it: a consistent copy of the database, the configuration, the workspace, and the
+//! owner's other files. The file is a plain tar archive.
 
 mod contents;
 mod create;

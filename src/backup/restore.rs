@@ -1,5 +1,5 @@
-//! `daoyou restore FILE`: unpacks and checks the archive beside the home, then exchanges the contents. The former ones are
-//! moved aside.
+//! `daoyou restore FILE`: unpacks and checks the archive beside the home, then exchanges the contents. The former contents are moved
+//! aside.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -15,10 +15,10 @@ use super::manifest::{self, ArchivedFile, DATABASE, FIRST_ENTRY, FORMAT, Hashing
 use crate::home::{Home, HomeLock};
 use crate::store::backup;
 
-/// The longest manifest that is read; each file takes some hundred bytes in it.
+/// The largest manifest that is read, in bytes; each file takes a few hundred bytes in it.
 const MANIFEST_LIMIT: u64 = 1 << 30;
 
-/// Files of the former gateway beside the database itself.
+/// Files of the former gateway, besides the database itself.
 const RUNTIME_FILES: [&str; 4] = ["daoyou.db-wal", "daoyou.db-shm", "daoyou.flight", "daoyou.suspect"];
 
 /// The error text for a file that `daoyou backup` did not write.
@@ -30,7 +30,7 @@ pub struct RestoreSummary {
     pub files: usize,
     /// When the backup was made, RFC 3339.
     pub created_at: String,
-    /// The folder that holds the former contents of the home.
+    /// The folder that contains the former contents of the home.
     pub kept: Option<PathBuf>,
     /// A description of the messages that were accepted after the backup and are missing from it.
     pub missing: Option<String>,
@@ -52,7 +52,7 @@ impl Drop for StagingFolder {
 /// Replaces the contents of `home` by the backup in `file`.
 ///
 /// # Errors
-/// The archive is incomplete, damaged, newer than this program, or no backup: then nothing was changed. Or the home cannot be
+/// The archive is incomplete, damaged, newer than this program, or no backup; nothing was changed then. Or the home cannot be
 /// written.
 pub fn restore(home: &Home, _lock: &HomeLock, file: &Path) -> anyhow::Result<RestoreSummary> {
     remove_leftovers(home).with_context(|| format!("{} cannot be cleared", home.dir().display()))?;
@@ -82,7 +82,7 @@ pub fn restore(home: &Home, _lock: &HomeLock, file: &Path) -> anyhow::Result<Res
     Ok(RestoreSummary { files: manifest.files.len(), created_at: manifest.created_at, kept, missing })
 }
 
-/// Removes what an interrupted restore had unpacked.
+/// Removes the files that an interrupted restore has unpacked.
 fn remove_leftovers(home: &Home) -> io::Result<()> {
     for entry in fs::read_dir(home.dir())? {
         let entry = entry?;
@@ -93,7 +93,7 @@ fn remove_leftovers(home: &Home) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the path of the file whose presence means that the home is half restored.
+/// Returns the path of the marker file, which exists while a restore is incomplete.
 fn unfinished_marker(home: &Home) -> PathBuf {
     home.dir().join("daoyou.restoring")
 }
@@ -109,7 +109,7 @@ fn unpack(file: &Path, folder: &Path) -> anyhow::Result<Manifest> {
     for (number, entry) in archive.entries()?.enumerate() {
         let mut entry = match entry {
             Ok(entry) => entry,
-            // The tar reader's message about a file that is no archive would quote its bytes.
+            // The tar reader's error message for another kind of file would quote bytes of that file.
             Err(_) if number == 0 => bail!("{NO_BACKUP} (it is not a tar archive)"),
             Err(error) => return Err(error).context("it is damaged"),
         };
@@ -152,7 +152,7 @@ fn unpack(file: &Path, folder: &Path) -> anyhow::Result<Manifest> {
         bail!("{}", if is_empty { NO_BACKUP } else { "it ends too early: its manifest is missing" });
     };
     check_files(&manifest.files, &found)?;
-    // Links come last, so that nothing is written through one.
+    // Links come last, so that no file is written through a link.
     for (path, target) in links {
         make_folder(folder, path.parent().unwrap_or(Path::new("")))?;
         symlink(target, folder.join(&path)).with_context(|| format!("the link {} cannot be made", path.display()))?;
@@ -189,7 +189,7 @@ fn unpack_file<R: Read>(entry: &mut tar::Entry<'_, R>, folder: &Path, path: &Pat
     make_folder(folder, path.parent().unwrap_or(Path::new("")))?;
     let mode = entry.header().mode()? & 0o700 | 0o600;
     let modified = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(entry.header().mtime()?));
-    // If the file exists, the archive holds it twice.
+    // If the file exists, the archive contains it twice.
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(folder.join(path))?;
     let mut content = HashingReader::new(entry);
     io::copy(&mut content, &mut file)?;
@@ -204,7 +204,7 @@ fn make_folder(folder: &Path, path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder.join(path))
 }
 
-/// Moves the former contents aside and the unpacked ones into their place; returns the folder of the former ones.
+/// Moves the former contents aside and the unpacked ones into their place; returns the folder of the former contents.
 fn exchange_contents(home: &Home, staging: &Path) -> io::Result<Option<PathBuf>> {
     let names = fs::read_dir(staging)?.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>()?;
     let stamp = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
@@ -216,7 +216,7 @@ fn exchange_contents(home: &Home, staging: &Path) -> io::Result<Option<PathBuf>>
     options.write(true).create(true).truncate(true).mode(0o600).open(unfinished_marker(home))?.sync_all()?;
     let runtime_files = RUNTIME_FILES.iter().map(Into::into);
     let mut has_kept = false;
-    // The database goes first, so that no program takes it for complete without its log.
+    // The database moves first, so that no program takes it for complete without its log.
     let mut in_the_way: Vec<_> = names.iter().cloned().chain(runtime_files).collect();
     in_the_way.sort_by_key(|name| name != DATABASE);
     for name in in_the_way {

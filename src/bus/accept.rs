@@ -22,17 +22,17 @@ use crate::store::{
 /// The longest external id, in bytes. A longer one would let a sender fill the index.
 const EXTERNAL_ID_LIMIT: usize = 1_024;
 
-/// The channel of terminals. Each terminal belongs to one person and follows the conversation by its key.
+/// The channel of terminals. Each terminal belongs to one person and follows a conversation by its session key.
 const TERMINAL: &str = "cli";
 
-/// The answer to a message that starts no turn.
+/// The kind of answer to a message that starts no turn.
 enum ImmediateAnswer {
-    /// `/stop`: the running turn ends. `unread` is a remark about the text that was not read.
+    /// `/stop`, which ends the running turn. `unread` is a remark about the ignored part of the text.
     Stop {
         unread: Option<String>,
     },
     Reply(String),
-    /// A command in a session that waits.
+    /// A command in a session whose turn waits.
     Command(CommandAnswer),
 }
 
@@ -49,7 +49,7 @@ impl MessageBus {
         self.publish(message, None, extras).await
     }
 
-    /// Accepts a message, and `reply` if that answers it already: one commit holds both and `extras`.
+    /// Accepts a message, and the `reply` that already answers it, if there is one: one commit holds both and `extras`.
     ///
     /// # Errors
     /// As [`MessageBus::publish_inbound`].
@@ -59,8 +59,7 @@ impl MessageBus {
         reply: Option<String>,
         extras: AcceptExtras,
     ) -> Result<Acceptance, Refusal> {
-        // A separate task, because a caller that hangs up drops its future, and the consumer must be woken for what is
-        // committed.
+        // A separate task, because a caller that hangs up drops its future, and the consumer must be woken for the commit.
         let bus = self.clone();
         let accepted = tokio::spawn(async move {
             let channel = bus.metrics.messages.channel(&message.channel);
@@ -113,7 +112,7 @@ impl MessageBus {
                 let (changes_model, session) = (answer.model.is_some(), message.session_key());
                 let accepted = self.accept_answered(&settings, ImmediateAnswer::Command(answer), message, extras).await;
                 if changes_model {
-                    // The new model may answer what waits there.
+                    // The new model may be able to answer the waiting turn.
                     self.retry_session(session);
                 }
                 accepted
@@ -122,7 +121,7 @@ impl MessageBus {
         }
     }
 
-    /// Returns true if the current turn of the session waits, so that its lane would answer nothing.
+    /// Returns true if the current turn of the session waits, so that its lane would answer no command.
     async fn is_session_waiting(&self, message: &InboundMessage) -> Result<bool, Refusal> {
         let session = message.session_key();
         let current =
@@ -143,7 +142,7 @@ impl MessageBus {
         let may_answer = !settings.commands.is_command(&message);
         if let Err(refusal) = &room {
             // A message that was accepted before is a duplicate, and its sender is not refused. An answer starts no turn, so it
-            // needs no room.
+            // needs no capacity.
             if let Some(duplicate) = self.find_duplicate(&message).await? {
                 return Ok(duplicate);
             }
@@ -190,7 +189,7 @@ impl MessageBus {
         Ok(Acceptance::Accepted { id, session })
     }
 
-    /// Returns true if a question of the session waits for the sender of this message.
+    /// Returns true if an open question of the session waits for the sender of this message.
     async fn is_asked(&self, message: &InboundMessage) -> Result<bool, Refusal> {
         let (session, channel, sender) = (message.session_key(), message.channel.clone(), message.sender.clone());
         let find = move |connection: &Connection| {
@@ -199,15 +198,15 @@ impl MessageBus {
         Ok(self.store.read(find).await?)
     }
 
-    /// Wakes `channel`, if any, for a notice that was written for the owner.
+    /// Wakes `channel`, if there is one, for a notice to the owner.
     pub(super) fn wake_for_notice(&self, channel: Option<String>) {
         if let Some(channel) = channel {
             self.outbound_written(&channel, 1);
         }
     }
 
-    /// Writes the row as done and its reply in the same commit. Such messages bypass the inbound capacities, as `/stop` and
-    /// `/status` must, but not the outbound one.
+    /// Writes the row as done and its reply in the same commit. Such messages bypass the inbound capacities, because `/stop` and
+    /// `/status` must always work, but not the outbound capacity.
     async fn accept_answered(
         &self,
         settings: &BusSettings,
@@ -242,7 +241,7 @@ impl MessageBus {
                         (current, sub_agents, processes::open_of_session(connection, &row.session)?)
                     };
                     if let Some(turn) = current {
-                        // The next message is no answer any more.
+                        // The next message is no longer an answer to this turn's question.
                         questions::cancel_of_turn(connection, &row.session, turn)?;
                     }
                     let reply = commands.stop_reply(&message, current.is_some(), sub_agents.len(), &processes);
@@ -275,7 +274,7 @@ impl MessageBus {
         }
     }
 
-    /// Returns the first acceptance of a message that the store knows.
+    /// Returns the first acceptance of a message that is known to be in the store.
     async fn known_message(&self, message: &InboundMessage) -> Result<Acceptance, Refusal> {
         let known = self.find_duplicate(message).await?;
         known.ok_or_else(|| StoreError::Row("a known message is gone".to_owned()).into())
@@ -296,13 +295,13 @@ impl MessageBus {
     }
 }
 
-/// Sets the session of the message to `CHANNEL:CHAT:SENDER`, unless it has a session or no sender of its own (a sender that
-/// equals the channel).
+/// Sets the session of the message to `CHANNEL:CHAT:SENDER`, unless it already has a session, comes from a terminal, or has no
+/// sender of its own (a sender that equals the channel).
 fn assign_sender_session(message: &mut InboundMessage) {
     if message.session.is_some() || message.channel == TERMINAL || message.sender == message.channel {
         return;
     }
-    // The part after the last colon is the sender, so that no two pairs of chat and sender get the same key.
+    // The part after the last colon is the sender, so two different pairs of chat and sender never get the same key.
     let sender = message.sender.replace('%', "%25").replace(':', "%3A");
     let chat = SessionKey::of_chat(&message.channel, &message.chat_id);
     message.session = Some(SessionKey::from(format!("{chat}:{sender}")));
@@ -311,10 +310,10 @@ fn assign_sender_session(message: &mut InboundMessage) {
 /// The outcome of [`insert_message`].
 enum InsertedMessage {
     Queued,
-    /// The message answers the question of this turn.
+    /// The message answers a question of this turn.
     Answer(Uuid),
     Known,
-    /// It is no answer, and there is no room for another turn.
+    /// The message answers no question, and there is no capacity for another turn.
     NoRoom,
 }
 
@@ -329,7 +328,7 @@ fn insert_message(
         true => questions::open_to(connection, &row.session, (&row.channel, &row.sender))?,
         false => None,
     };
-    // Somebody who is trusted less than the person who was asked may only use that person's name.
+    // A sender with less trust than the asked person may only use that person's name, and must not answer.
     let rank = |trust: &str| Trust::parse(trust).rank();
     let question = question.filter(|question| rank(row.trust) >= rank(&question.trust));
     if question.is_none() && !has_room {
@@ -346,8 +345,8 @@ fn insert_message(
     Ok(InsertedMessage::Answer(question.turn))
 }
 
-/// Writes `extras` within the caller's commit. `notices` says where a notice for the owner goes. Returns the channel that
-/// has to deliver that notice.
+/// Writes `extras` within the caller's commit. `notices` says where notices for the owner go. Returns the channel that has to
+/// deliver such a notice, if one was written.
 pub(super) fn write_extras(
     connection: &Connection,
     extras: &AcceptExtras,
@@ -406,7 +405,7 @@ pub(super) fn message_state(connection: &Connection, row: InboxRow) -> Result<Me
     }
     let reply = body(reply)?;
     let continues = match (status, &reply) {
-        // An answer to a question of a turn that goes on.
+        // An answer to a question of a turn that is still running.
         (MessageStatus::Done, None) if row.turn != row.id => {
             let rows = inbox::of_turn(connection, row.turn)?;
             rows.iter().rev().find(|other| other.is_open()).map(|other| other.id)
@@ -489,7 +488,7 @@ fn refusal_code(refusal: &Refusal) -> &'static str {
     }
 }
 
-/// The store cannot be read or written.
+/// Refuses a message because the store cannot be read or written; the sender may retry after 5 s.
 impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Self {
         Self::Store { reason: error.to_string(), retry_after: Duration::from_secs(5) }
@@ -508,8 +507,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(16))]
-        /// Messages that are sent several times, in any order and concurrently, are accepted once for each `(channel, external
-        /// id)`.
+        /// Messages that arrive several times, in any order and concurrently, are accepted once for each `(channel, external id)`.
         #[test]
         fn the_same_message_is_accepted_once(sent in prop::collection::vec((0u8..2, 0u8..6), 1..40)) {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

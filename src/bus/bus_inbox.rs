@@ -1,4 +1,4 @@
-//! The bus as the inbox of channels: acceptance, and the state of accepted messages.
+//! The bus as the inbox of channels: accepts messages, and returns the state of accepted messages.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,12 +19,12 @@ use super::outbound::{OutboundDraft, OutboxSlot, texts_of_turn};
 use crate::store::usage::{self, UsageScope};
 use crate::store::{Connection, Durability, cursors, inbox, notes, outbox};
 
-/// The bus as channels see it.
+/// The inbox that channels see, backed by the bus.
 #[derive(Clone)]
 pub struct BusInbox(pub Arc<MessageBus>);
 
 impl BusInbox {
-    /// Writes a message of the owner to another chat into the outbox, if the bus takes messages and the channel has room.
+    /// Writes a message of the owner to another chat into the outbox, if the bus accepts messages and the channel has capacity.
     ///
     /// # Errors
     /// The [`Refusal`]; nothing is stored then.
@@ -39,7 +39,7 @@ impl BusInbox {
         Ok(self.0.publish_outbound(draft).await?)
     }
 
-    /// Returns what the turn of a message has used, and sent to this chat before its reply.
+    /// Returns the usage of a message's turn, and the texts that the turn sent to this chat before its reply.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -138,7 +138,7 @@ impl Inbox for BusInbox {
         if !state.as_ref().is_some_and(open) {
             return Ok(state);
         }
-        // After the end or the timeout, the store has the state.
+        // The store has the state, whether the message ended or the timeout came first.
         let _ = tokio::time::timeout(limit, waiter.ended()).await;
         Ok(look().await?)
     }

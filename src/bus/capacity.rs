@@ -1,4 +1,4 @@
-//! Capacities: the numbers of waiting messages, counted in memory so that an accept need not count rows, and free disk space.
+//! Capacities: the numbers of waiting messages, counted in memory so that an accept need not count rows, and the free disk space.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -7,17 +7,17 @@ use std::time::Duration;
 use daoyou_channels::{Refusal, SessionKey};
 use parking_lot::Mutex;
 
-/// The wait that a refused sender is told.
+/// The retry delay that a refused sender is given.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// The numbers of messages that may wait, with the HTTP status when they are reached. Only messages from outside count.
+/// The most messages that may wait, with the HTTP status of a refusal. Only messages from outside count.
 #[derive(Clone, Copy, Debug)]
 pub struct Capacities {
-    /// Unfinished messages of one session (429).
+    /// The most unfinished messages of one session (429).
     pub session: usize,
-    /// Unfinished messages of all sessions (503).
+    /// The most unfinished messages of all sessions (503).
     pub inbound: usize,
-    /// Undelivered messages of one channel (503 to new messages of that channel).
+    /// The most undelivered messages of one channel (503 for new messages of that channel).
     pub outbound: usize,
 }
 
@@ -29,12 +29,13 @@ pub struct CapacityTracker(Mutex<CapacityCounts>);
 struct CapacityCounts {
     inbound: usize,
     sessions: HashMap<SessionKey, usize>,
-    /// May be negative for a moment: a delivery can end before its writer has counted it.
+    /// The undelivered messages of each channel. A count may be negative for a moment: a delivery can end before its writer has
+    /// counted it.
     outbound: HashMap<String, isize>,
 }
 
 impl CapacityTracker {
-    /// Reserves the place of one message of `session` within `bounds`, before it is written.
+    /// Reserves capacity for one message of `session` within `bounds`, before the message is written.
     pub fn reserve(&self, bounds: Capacities, channel: &str, session: &SessionKey) -> Result<(), Refusal> {
         let mut counts = self.0.lock();
         Self::check_outbound(&counts, bounds, channel)?;
@@ -57,7 +58,7 @@ impl CapacityTracker {
         counts.inbound += messages;
     }
 
-    /// Releases the places of messages that are finished or were not written.
+    /// Releases the capacity of messages that are finished or were not written.
     pub fn release(&self, session: &SessionKey, messages: usize) {
         let mut counts = self.0.lock();
         counts.inbound = counts.inbound.saturating_sub(messages);
@@ -69,7 +70,7 @@ impl CapacityTracker {
         }
     }
 
-    /// Checks that the undelivered messages of the channel leave room for more.
+    /// Checks that the undelivered messages of the channel are below its capacity.
     pub fn check_channel(&self, bounds: Capacities, channel: &str) -> Result<(), Refusal> {
         Self::check_outbound(&self.0.lock(), bounds, channel)
     }
@@ -112,7 +113,7 @@ impl CapacityTracker {
     }
 }
 
-/// The free space to keep on the file system of the store. Accepted messages need it for their answers.
+/// The disk space to keep free on the file system of the store. Accepted messages need it for their replies.
 pub struct DiskReserve {
     folder: PathBuf,
 }
@@ -123,8 +124,8 @@ impl DiskReserve {
         Self { folder }
     }
 
-    /// Checks that `reserve` bytes are free; the error says how little is left. A file system that reports no size passes: the
-    /// write itself will fail.
+    /// Checks that `reserve` bytes are free; the error says how many are left. A file system that reports no size passes: the write
+    /// itself will fail.
     pub fn check(&self, reserve: u64) -> Result<(), String> {
         let Ok(stat) = rustix::fs::statvfs(&self.folder) else { return Ok(()) };
         let free = stat.f_bavail.saturating_mul(stat.f_frsize);

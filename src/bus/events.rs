@@ -1,4 +1,4 @@
-//! The side channel of running turns: subscribers get events live, and nothing is stored.
+//! The live events of running turns. Subscribers receive them as they happen; nothing is stored.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -7,10 +7,10 @@ use async_channel::{Receiver, Sender, TrySendError};
 use daoyou_channels::{EventSource, SessionEvent};
 use parking_lot::Mutex;
 
-/// The number of events that a listener may be behind; beyond it, the listener loses events.
+/// The most events that a subscriber may be behind; a slower subscriber loses events.
 const BACKLOG: usize = 4_096;
 
-/// Takes the events of all channels at once, in their order. It must not wait.
+/// A receiver of the events of all channels, in order. It must not block.
 pub trait EventSink: Send + Sync {
     fn take(&self, event: &SessionEvent);
 }
@@ -20,7 +20,7 @@ pub trait EventSink: Send + Sync {
 pub struct EventHub {
     listeners: Mutex<Listeners>,
     count: AtomicUsize,
-    /// The number of the sink, from 1; 0 while there is none.
+    /// The number of the current sink, from 1; 0 means that there is none.
     sink: AtomicU64,
 }
 
@@ -28,7 +28,7 @@ pub struct EventHub {
 struct Listeners {
     of_channels: Vec<Listener>,
     sink: Option<Arc<dyn EventSink>>,
-    /// How many sinks there have been.
+    /// The number of sinks so far.
     sinks: u64,
 }
 
@@ -38,7 +38,7 @@ struct Listener {
 }
 
 impl EventHub {
-    /// Returns true if anybody listens. A turn without listeners need not build events.
+    /// Returns true if there is a subscriber or a sink. Otherwise a turn need not build events.
     pub fn is_watched(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 0
     }
@@ -65,12 +65,12 @@ impl EventHub {
         self.count(&listeners);
     }
 
-    /// Returns the number of the sink, which is new for each, or 0 if there is none.
+    /// Returns the number of the current sink, which is different for each sink, or 0 if there is none.
     pub fn sink_number(&self) -> u64 {
         self.sink.load(Ordering::Relaxed)
     }
 
-    /// Gives an event to the sink alone: what the other listeners have had before it was there.
+    /// Sends an event to the sink alone: the subscribers received it before the sink connected.
     pub fn catch_up(&self, event: &SessionEvent) {
         if let Some(sink) = &self.listeners.lock().sink {
             sink.take(event);

@@ -13,11 +13,11 @@ use crate::store::{Connection, StoreError, meta};
 pub enum ChannelState {
     Starting,
     Running,
-    /// It failed and will be restarted.
+    /// The channel failed and will be restarted.
     Failed {
         error: String,
     },
-    /// It was stopped, or has nothing more to receive.
+    /// The channel was stopped, or has nothing more to receive.
     Stopped,
 }
 
@@ -48,16 +48,16 @@ impl ChannelHealth {
     }
 }
 
-/// Why a model service does not answer. Kept as long as messages wait for the service.
+/// The reason why a model service does not answer. It is stored as long as messages wait for the service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceFault {
-    /// The stable code, e.g. `llm_auth`.
+    /// The stable error code, e.g. `llm_auth`.
     pub code: String,
     /// The description for the owner.
     pub message: String,
-    /// UTC milliseconds.
+    /// The start of the fault, in UTC milliseconds.
     pub since: i64,
-    /// Whether a notice reached the owner, and not only the log.
+    /// A notice has reached the owner, not only the log.
     #[serde(default)]
     pub is_reported: bool,
 }
@@ -68,8 +68,8 @@ pub struct ServiceFault {
 pub struct ServiceHealth(Mutex<BTreeMap<String, ServiceFault>>);
 
 impl ServiceHealth {
-    /// Records why a service failed. Returns true if the owner needs a notice: the fault is new, the owner must act
-    /// (`must_act`) on a changed fault, or no earlier notice reached the owner.
+    /// Records the fault of a service. Returns true if the owner needs a notice: the fault is new, or the fault has changed and the
+    /// owner must act (`must_act`), or no earlier notice reached the owner.
     pub fn record_fault(&self, provider: &str, fault: ServiceFault, must_act: bool) -> bool {
         let mut faults = self.0.lock();
         match faults.get_mut(provider) {
@@ -90,7 +90,7 @@ impl ServiceHealth {
         faults.entry(provider.to_owned()).and_modify(|fault| fault.is_reported = true);
     }
 
-    /// Removes the fault of a service that answers again. Returns true if it had one.
+    /// Removes the fault of a service that answers again. Returns true if there was one.
     pub fn clear(&self, provider: &str) -> bool {
         self.0.lock().remove(provider).is_some()
     }
@@ -104,8 +104,8 @@ impl ServiceHealth {
         self.0.lock().clone()
     }
 
-    /// Writes the copy in the store, in which the faults of the `reported` providers are reported. The caller marks them here
-    /// after its commit.
+    /// Writes the copy into the store, with the faults of the `reported` providers marked as reported. The caller marks them in
+    /// memory after its commit.
     pub fn write(&self, connection: &Connection, reported: &[String]) -> Result<(), StoreError> {
         let (mut faults, stored) = (self.all(), stored_service_faults(connection)?);
         for (provider, fault) in &mut faults {
@@ -114,7 +114,7 @@ impl ServiceHealth {
         meta::set(connection, meta::SERVICE_FAULTS, &serde_json::to_string(&faults)?)
     }
 
-    /// Returns true if a committed notice of the provider's fault reaches the owner, though it may not be marked here yet.
+    /// Returns true if a committed notice of the provider's fault reaches the owner. The fault may not be marked in memory yet.
     pub fn has_notice(&self, connection: &Connection, provider: &str) -> Result<bool, StoreError> {
         let stored = stored_service_faults(connection)?;
         Ok(self.all().get(provider).is_some_and(|fault| is_reported_in(&stored, provider, fault)))
@@ -126,7 +126,7 @@ impl ServiceHealth {
     }
 }
 
-/// Returns true if the copy in the store says that this fault is reported.
+/// Returns true if the copy in the store marks this fault as reported.
 fn is_reported_in(stored: &BTreeMap<String, ServiceFault>, provider: &str, fault: &ServiceFault) -> bool {
     stored.get(provider).is_some_and(|stored| {
         stored.is_reported && (stored.since, stored.code.as_str()) == (fault.since, fault.code.as_str())

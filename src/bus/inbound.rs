@@ -1,5 +1,5 @@
 //! Messages that daoyou itself puts into the inbox: due jobs, ends of sub-agents, notes for a session. No capacity limits them,
-//! because work that was accepted must not be refused halfway.
+//! because accepted work must not be refused halfway.
 
 use daoyou_channels::trust::{Author, SenderListing, trust_of};
 use daoyou_channels::{ErrorInfo, InboundMessage, SessionKey};
@@ -12,11 +12,11 @@ use crate::origin::{SessionNote, TurnCause, TurnOrigin};
 use crate::store::inbox::{self, InboxRow, InboxState, NewInboxRow};
 use crate::store::{Connection, Durability, StoreError, questions, spawns};
 
-/// An inbound message before it has a row. The caller writes it within a commit of its own and then calls
+/// An inbound message before it has a row. The caller writes the row within its own commit and then calls
 /// [`MessageBus::inbound_written`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct InboundDraft {
-    /// The id of the row, and at first of its turn.
+    /// The id of the row. It is also the first id of the row's turn.
     pub id: Uuid,
     pub message: InboundMessage,
     pub origin: TurnOrigin,
@@ -29,13 +29,12 @@ impl InboundDraft {
         Self::with_origin(message, origin)
     }
 
-    /// Creates a draft of one of daoyou's own messages, with a new id.
+    /// Creates a draft of an internal message, with a new id.
     pub fn with_origin(message: InboundMessage, origin: TurnOrigin) -> Self {
         Self { id: daoyou_channels::new_id(), message, origin }
     }
 
-    /// Creates the draft that adds `note` to the history of `session`. It belongs to no channel, so nothing is delivered for
-    /// it.
+    /// Creates the draft that adds `note` to the history of `session`. The draft belongs to no channel, so nothing is delivered.
     pub fn of_note(note: &SessionNote, session: SessionKey) -> Self {
         let trust = trust_of(Author::Owner, SenderListing::Owner);
         let mut message = InboundMessage::text("daoyou", "", "daoyou", trust, note.said.clone());
@@ -43,8 +42,8 @@ impl InboundDraft {
         Self::with_origin(message, TurnOrigin { cause: TurnCause::Note(note.clone()), ..TurnOrigin::default() })
     }
 
-    /// Inserts the row into the inbox as `queued`, within the caller's commit, unless its `(channel, external_id)` is already
-    /// known; returns whether it is new.
+    /// Inserts the row into the inbox as `queued`, within the caller's commit, unless the store has its `(channel, external_id)`
+    /// already; returns true if it was inserted.
     pub fn insert(&self, connection: &Connection) -> Result<bool, StoreError> {
         inbox::insert(connection, &self.row(InboxState::Queued)?)
     }
@@ -53,8 +52,8 @@ impl InboundDraft {
         new_row(self.id, &self.message, &self.origin, &self.message.session_key(), state)
     }
 
-    /// Inserts the row into the inbox as done, and `reply`, if any, into the outbox, within the caller's commit. No turn
-    /// answers it. The caller wakes the channel ([`MessageBus::outbound_written`]).
+    /// Inserts the row into the inbox as done, and `reply`, if there is one, into the outbox, within the caller's commit. No turn
+    /// answers the message. The caller wakes the channel ([`MessageBus::outbound_written`]).
     pub fn insert_answered(
         &self,
         connection: &Connection,
@@ -81,14 +80,14 @@ pub struct EndedTurn<'a> {
     pub reply: &'a str,
     /// The stable code of the error if the turn failed.
     pub error: Option<&'static str>,
-    /// What the turn has read from others than the owner.
+    /// The names of the foreign content that the turn has read; see [`Taint`].
     pub taint: Taint,
 }
 
 /// The consequences of an [`EndedTurn`], written in the commit of that end.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FollowUps {
-    /// The text to deliver to the chat of the turn's message, if any.
+    /// The text to deliver to the chat of the turn's message, if there is one.
     pub reply: Option<String>,
     /// Messages for other sessions.
     pub messages: Vec<InboundDraft>,
@@ -103,8 +102,8 @@ impl MessageBus {
         self.inbound.wake(InboundSignal::Work(session));
     }
 
-    /// Stops the turn of an accepted message as `/stop` does, with its sub-agents and its question; a message that waits for its
-    /// turn ends before it starts. Returns false if it has ended.
+    /// Stops the turn of an accepted message as `/stop` does, with its sub-agents and its question. A message whose turn has not
+    /// started ends without a turn. Returns false if the message has already ended.
     ///
     /// # Errors
     /// The store cannot be read or written.
@@ -125,7 +124,7 @@ impl MessageBus {
         Ok(is_open)
     }
 
-    /// Makes the consumer stop these turns, whose rows the caller has marked.
+    /// Makes the consumer stop these turns. The caller has marked their rows.
     pub(super) fn stop_turns(&self, cancelled: Vec<(Uuid, String)>) {
         for (turn, session) in cancelled {
             tracing::info!(%session, %turn, "asked to stop");

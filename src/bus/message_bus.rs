@@ -1,4 +1,4 @@
-//! Publishes and consumes messages, inbound and outbound.
+//! The message bus: publishes and consumes inbound and outbound messages.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,39 +31,39 @@ pub enum InboundSignal {
     Work(SessionKey),
     /// This turn has to stop.
     Cancel(Uuid),
-    /// All turns that wait for a model service are to be retried now, on the owner's request.
+    /// All turns that wait for a model service must be retried now, because the owner asked for it.
     RetryServices,
-    /// The model of this session changed: its turn is to be retried now if it waits for one.
+    /// The model of this session changed: its turn must be retried now if it waits for a model.
     RetrySession(SessionKey),
-    /// What this turn of the session waited for is there.
+    /// The approval or answer that this turn of the session waited for has arrived or expired.
     Resume(Uuid, SessionKey),
-    /// Signals were dropped: the consumer has to read everything unfinished.
+    /// Signals were dropped: the consumer must read all unfinished rows.
     Rescan,
 }
 
-/// A command that is answered at acceptance, without the session's lane.
+/// A command that is answered at acceptance, without a turn in the session's lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlCommand {
     Stop,
     Status,
-    /// Another command, which at most changes the session's model. It is answered at once while the session waits.
+    /// Another command. It changes at most the session's model, and is answered at acceptance only while the session's turn waits.
     Command,
 }
 
-/// Recognizes such commands and answers them.
+/// Recognizes and answers the commands that bypass the lanes.
 #[async_trait]
 pub trait ControlCommands: Send + Sync {
     fn control_command(&self, message: &InboundMessage) -> Option<ControlCommand>;
 
-    /// Returns true if the message is a slash command, known or not, which answers no question.
+    /// Returns true if the message is a slash command, known or unknown. Such a message answers no question.
     fn is_command(&self, message: &InboundMessage) -> bool;
 
-    /// Returns a remark about the part of the message that was not read, or `None` if all of it was.
+    /// Returns a remark about the ignored part of the message, or `None` if nothing was ignored.
     fn unread_remark(&self, _message: &InboundMessage) -> Option<String> {
         None
     }
 
-    /// Returns the reply to `/stop`: whether a turn ran that the sender may stop, how many sub-agents end with it, and which
+    /// Returns the reply to `/stop`. It says whether a turn ran that the sender may stop, how many sub-agents end with it, and which
     /// background commands continue.
     fn stop_reply(
         &self,
@@ -76,7 +76,7 @@ pub trait ControlCommands: Send + Sync {
     /// Returns the reply to `/status`.
     async fn status_reply(&self, bus: &MessageBus, message: &InboundMessage) -> String;
 
-    /// Answers a command whose session waits.
+    /// Answers a command while the turn of its session waits.
     async fn answer_command(&self, message: &InboundMessage) -> Result<CommandAnswer, StoreError>;
 }
 
@@ -86,7 +86,7 @@ pub struct CommandAnswer {
     pub reply: String,
     /// The stable code of the error if the command failed.
     pub error: Option<&'static str>,
-    /// The new model of the session; `Some(None)` is the configured one.
+    /// The new model of the session; `Some(None)` resets it to the configured one.
     pub model: Option<Option<String>>,
 }
 
@@ -98,9 +98,9 @@ pub struct BusSettings {
     pub capacities: Capacities,
     /// The free bytes on disk below which no message is accepted.
     pub reserve: u64,
-    /// The wait that callers are told when the gateway stops.
+    /// The retry delay that callers are given when the gateway stops.
     pub drain_timeout: Duration,
-    /// Whether each sender of a chat has a session of their own.
+    /// True if each sender in a chat has a session of their own.
     pub by_sender: bool,
     pub notices: Option<NoticeSettings>,
 }
@@ -109,23 +109,23 @@ pub struct BusSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TurnEndNotice {
     pub turn: Uuid,
-    /// The code of its error if it failed.
+    /// The stable error code if the turn failed.
     pub error: Option<&'static str>,
-    /// UTC milliseconds.
+    /// The time of the end, in UTC milliseconds.
     pub at: i64,
 }
 
-/// Returns whether something that shows notices is open.
+/// A function that returns true if a terminal or page is open that shows notices.
 type OpenCheck = OnceLock<Box<dyn Fn() -> bool + Send + Sync>>;
 
-/// The bus. Everything published is a row before anybody is woken.
+/// The message bus. Every published message is a row in the store before the bus wakes its consumer.
 pub struct MessageBus {
     pub(super) store: Store,
     pub(super) settings: LivePart<BusSettings>,
     notice_throttle: NoticeThrottle,
-    /// Whether a terminal is open.
+    /// Returns true if a terminal is open.
     terminals: OpenCheck,
-    /// Whether a page is open.
+    /// Returns true if a page is open.
     pages: OpenCheck,
     pub(super) capacity: CapacityTracker,
     pub(super) disk: DiskReserve,
@@ -139,16 +139,16 @@ pub struct MessageBus {
     turn_ends: OnceLock<Sender<TurnEndNotice>>,
 }
 
-/// The most turns that have ended and that nobody has read.
+/// The most turn ends that wait for the reader.
 const TURN_ENDS: usize = 4_096;
 
-/// The channel and the chat of notices on the page.
+/// The channel and the chat for notices on the page.
 const PAGE_NOTICES: [&str; 2] = ["page", "notices"];
 
-/// The most signals that wait, in each direction.
+/// The most waiting signals in each direction.
 const WAKE_UPS: usize = 1_024;
 
-/// A bounded queue of signals. An overflow loses none for good: it makes the consumer read everything.
+/// A bounded queue of signals. An overflow makes the consumer read all rows, so no signal is lost for good.
 pub(super) struct WakeQueue<T> {
     send: Sender<T>,
     receive: Receiver<T>,
@@ -165,8 +165,8 @@ impl<T> WakeQueue<T> {
     pub(super) fn wake(&self, item: T) {
         if let Err(TrySendError::Full(item)) = self.send.try_send(item) {
             self.overflowed.store(true, Ordering::SeqCst);
-            // The consumer may have emptied the queue before it could see the flag: then there is room now, and the item wakes
-            // it. If the queue is still full, its items wake the consumer.
+            // The consumer may have emptied the queue before it could see the flag: then the queue has room now, and the item wakes
+            // the consumer. If the queue is still full, its items wake the consumer.
             let _ = self.send.try_send(item);
         }
     }
@@ -176,7 +176,7 @@ impl<T> WakeQueue<T> {
         if self.receive.is_empty() && self.overflowed.swap(false, Ordering::SeqCst) {
             return None;
         }
-        // The bus itself holds the sender, so the channel is open as long as this runs.
+        // The bus itself holds the sender, so the channel stays open while this runs.
         match self.receive.recv().await {
             Ok(item) => Some(item),
             Err(_) => std::future::pending().await,
@@ -207,13 +207,13 @@ impl MessageBus {
         }
     }
 
-    /// Returns the turns that end from now on; `None` if somebody has them already. A reader that falls behind misses some.
+    /// Returns a receiver of future turn ends; `None` if another reader has it already. A reader that falls behind misses some ends.
     pub fn watch_turn_ends(&self) -> Option<Receiver<TurnEndNotice>> {
         let (sender, receiver) = async_channel::bounded(TURN_ENDS);
         self.turn_ends.set(sender).ok().map(|()| receiver)
     }
 
-    /// Tells the reader of [`Self::watch_turn_ends`], if there is one, that a turn has ended.
+    /// Notifies the reader of [`Self::watch_turn_ends`], if there is one, of the end of a turn.
     pub fn turn_ended(&self, turn: Uuid, error: Option<&'static str>) {
         let Some(reader) = self.turn_ends.get() else { return };
         if reader.try_send(TurnEndNotice { turn, error, at: now_ms() }).is_err() {
@@ -221,23 +221,23 @@ impl MessageBus {
         }
     }
 
-    /// Sets how to find out whether a terminal is open and shows notices. Called once, for the one channel of terminals.
+    /// Sets the function that tells whether an open terminal shows notices. Called once, for the only channel of terminals.
     pub fn watch_terminals(&self, is_open: impl Fn() -> bool + Send + Sync + 'static) {
         let _ = self.terminals.set(Box::new(is_open));
     }
 
-    /// Sets how to find out whether a page is open and shows notices if no terminal does. Called once.
+    /// Sets the function that tells whether an open page shows notices; a page is used if no terminal is open. Called once.
     pub fn watch_pages(&self, is_open: impl Fn() -> bool + Send + Sync + 'static) {
         let _ = self.pages.set(Box::new(is_open));
     }
 
-    /// Returns where notices for the owner go now. If terminals are configured and none is open, that is an open page, or else
-    /// `None` (only to the log).
+    /// Returns where notices for the owner go now. If terminals are configured but none is open, notices go to an open page; without
+    /// one, the result is `None` and notices go only to the log.
     pub(super) fn notice_settings(&self) -> Option<NoticeSettings> {
         self.notice_settings_in(&self.settings.get())
     }
 
-    /// Does the same as [`Self::notice_settings`], by the settings of one operation.
+    /// Does the same as [`Self::notice_settings`], with given `settings`.
     pub(super) fn notice_settings_in(&self, settings: &BusSettings) -> Option<NoticeSettings> {
         let notices = settings.notices.clone()?;
         let is_open = |check: &OpenCheck| check.get().is_some_and(|is_open| is_open());
@@ -275,12 +275,12 @@ impl MessageBus {
         Ok(())
     }
 
-    /// Waits for the next signal. For the one consumer of inbound messages.
+    /// Waits for the next inbound signal. Only the single consumer calls it.
     pub async fn consume_inbound(&self) -> InboundSignal {
         self.inbound.next().await.unwrap_or(InboundSignal::Rescan)
     }
 
-    /// Writes a message into the outbox in a commit of its own, and wakes the consumer.
+    /// Writes a message into the outbox in its own commit, and wakes the consumer.
     pub async fn publish_outbound(&self, draft: OutboundDraft) -> Result<Uuid, StoreError> {
         let channel = draft.channel.clone();
         let id = self.store.write(Durability::Synced, move |connection| draft.insert(connection)).await?;
@@ -288,8 +288,8 @@ impl MessageBus {
         Ok(id)
     }
 
-    /// Notifies the owner of a message that was given up; once an hour for each reason, since an unreachable receiver causes
-    /// many. No notice is sent for a notice, nor along the way that failed.
+    /// Notifies the owner of a dead letter, at most once an hour for each reason, since an unreachable receiver causes many. There
+    /// is no notice for an undeliverable notice, and none through the channel that failed.
     pub async fn notify_dead_letter(&self, letter: DeadLetter<'_>) {
         let DeadLetter { turn, id, channel, reason, .. } = letter;
         let Some(notices) = self.notice_settings().filter(|notices| notices.can_report(&letter)) else { return };
@@ -314,7 +314,7 @@ impl MessageBus {
         }
     }
 
-    /// Notifies the owner of losses, once for each.
+    /// Notifies the owner of losses, once for each loss.
     ///
     /// # Errors
     /// The store cannot be written; the next start tries again.
@@ -336,8 +336,8 @@ impl MessageBus {
         Ok(())
     }
 
-    /// Writes a notice for the owner into the outbox, within the caller's commit. Returns the channel that has to deliver it,
-    /// which the caller wakes; without one the notice goes to the log.
+    /// Writes a notice for the owner into the outbox, within the caller's commit. Returns the channel that has to deliver the
+    /// notice; the caller wakes that channel. Returns `None` if the notice goes to the log.
     pub fn write_owner_notice(
         &self,
         connection: &Connection,
@@ -348,7 +348,7 @@ impl MessageBus {
         write_notice(connection, self.notice_settings().as_ref(), turn, slot, content)
     }
 
-    /// Waits for the next channel with messages to deliver; `None` means all channels. For the one consumer.
+    /// Waits for the next channel with messages to deliver; `None` means all channels. Only the single consumer calls it.
     pub async fn consume_outbound(&self) -> Option<String> {
         self.outbound.next().await
     }
@@ -369,7 +369,7 @@ impl MessageBus {
         self.capacity.remove_outbound(channel);
     }
 
-    /// Releases the places of a session's ended messages, and wakes their waiters.
+    /// Releases the capacity of a session's ended messages, and wakes their waiters.
     pub fn inbound_ended(&self, session: &SessionKey, messages: &[Uuid]) {
         self.capacity.release(session, messages.len());
         self.waiters.wake(messages);
@@ -380,15 +380,15 @@ impl MessageBus {
         &self.services
     }
 
-    /// Records that a model service answered: it has no fault any more.
+    /// Records that a model service has answered, and removes its fault.
     pub fn service_answered(self: &Arc<Self>, provider: &str) {
         if self.services.clear(provider) {
             self.store_services();
         }
     }
 
-    /// Clears the faults of all services when no message waits any more, including messages from before a restart. Called at
-    /// the end of a turn.
+    /// Clears the faults of all services if no message waits any more; this includes messages from before a restart. Called at the
+    /// end of a turn.
     pub fn clear_faults_if_nobody_waits(self: &Arc<Self>) {
         if self.services.all().is_empty() {
             return;
@@ -407,7 +407,7 @@ impl MessageBus {
         }
     }
 
-    /// Writes the faults into the store; the caller does not wait for it.
+    /// Writes the faults into the store, in the background.
     fn store_services(self: &Arc<Self>) {
         let bus = self.clone();
         tokio::spawn(async move {
@@ -420,7 +420,7 @@ impl MessageBus {
         });
     }
 
-    /// Retries all turns that wait for a model service now, even if its circuit breaker is open.
+    /// Retries all turns that wait for a model service, even if the service's circuit breaker is open.
     pub fn retry_services(&self) {
         self.inbound.wake(InboundSignal::RetryServices);
     }
@@ -430,12 +430,12 @@ impl MessageBus {
         self.inbound.wake(InboundSignal::RetrySession(session));
     }
 
-    /// Continues a turn that waited for a person.
+    /// Continues a turn that waited for a person's approval or answer.
     pub fn resume_turn(&self, turn: Uuid, session: SessionKey) {
         self.inbound.wake(InboundSignal::Resume(turn, session));
     }
 
-    /// Ends what nobody approved or answered in time, and continues the turns that waited for it.
+    /// Ends the approvals and questions that expired without an answer, and continues the turns that waited for them.
     pub async fn expire_requests(&self) {
         let expire = |connection: &Connection| {
             let now = now_ms();
@@ -451,7 +451,7 @@ impl MessageBus {
         }
     }
 
-    /// Does the same as [`Self::expire_requests`] after a time. The periodic work does it after a restart.
+    /// Does the same as [`Self::expire_requests`] after a delay. After a restart, the periodic work does it instead.
     pub fn expire_requests_after(self: &Arc<Self>, after: Duration) {
         let bus = self.clone();
         tokio::spawn(async move {
@@ -460,7 +460,7 @@ impl MessageBus {
         });
     }
 
-    /// Wakes the callers that wait for these messages, because their turn has a question.
+    /// Wakes the callers that wait for these messages, because their turn asks a question.
     pub fn wake_waiters(&self, messages: &[Uuid]) {
         self.waiters.wake(messages);
     }
@@ -473,12 +473,12 @@ impl MessageBus {
         self.notice_settings().is_some_and(is_it)
     }
 
-    /// Refuses new messages from now on: the gateway stops.
+    /// Refuses new messages from now on, because the gateway stops.
     pub fn close_intake(&self) {
         self.draining.store(true, Ordering::SeqCst);
     }
 
-    /// Makes the consumer read everything again after it failed to.
+    /// Makes the consumer read all rows again after a read failed.
     pub fn request_rescan(&self) {
         self.inbound.overflowed.store(true, Ordering::SeqCst);
     }
@@ -493,7 +493,7 @@ impl MessageBus {
         (self.capacity.inbound(), self.capacity.outbound())
     }
 
-    /// Returns why no message is accepted at the moment, if so.
+    /// Returns the reason why no message is accepted at the moment, if there is one.
     pub fn intake_fault(&self) -> Option<String> {
         if self.draining.load(Ordering::SeqCst) {
             return Some("the gateway is stopping".to_owned());
@@ -525,25 +525,25 @@ impl MessageBus {
     }
 }
 
-/// A weak reference to the bus for parts that are built before it. It is set once.
+/// A weak reference to the bus, for parts that are built before the bus. It is set once.
 #[derive(Clone, Debug, Default)]
 pub struct WeakBus(Arc<OnceLock<Weak<MessageBus>>>);
 
 impl WeakBus {
-    /// Creates a reference that is set.
+    /// Creates a reference that is already set.
     pub fn of(bus: &Arc<MessageBus>) -> Self {
         let late = Self::default();
         late.set(bus);
         late
     }
 
-    /// Sets the reference; a second call has no effect.
+    /// Sets the reference. A second call has no effect.
     pub fn set(&self, bus: &Arc<MessageBus>) {
-        // A second call sets the same bus.
+        // Ignores the error of a second call, which would set the same bus.
         drop(self.0.set(Arc::downgrade(bus)));
     }
 
-    /// Returns the bus if a gateway runs.
+    /// Returns the bus if a gateway is running.
     pub fn get(&self) -> Option<Arc<MessageBus>> {
         self.0.get()?.upgrade()
     }

@@ -1,7 +1,7 @@
-//! The message bus. Inbound and outbound messages are rows in the store first; then the bus wakes their consumer.
+//! The message bus. Inbound and outbound messages are first rows in the store; then the bus wakes their consumer.
 //!
-//! Many publish inbound messages, and the agent loop consumes them. The agent publishes outbound messages, and the channel
-//! manager consumes them. A consumer receives no message but a signal to read the store, so a restart needs no special case.
+//! Many parts publish inbound messages, and the agent loop consumes them. The agent publishes outbound messages, and the channel
+//! manager consumes them. A consumer receives only a signal to read the store, so a restart needs no special case.
 
 mod accept;
 mod bus_inbox;

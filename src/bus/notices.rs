@@ -10,15 +10,15 @@ use uuid::Uuid;
 use super::outbound::{OutboundBody, OutboundDraft, OutboxSlot};
 use crate::store::{Connection, StoreError};
 
-/// The time in which the same cause on the same channel gives no second notice.
+/// The time during which the same cause on the same channel yields no second notice.
 const REPEAT_INTERVAL: Duration = Duration::from_secs(3_600);
-/// The most causes to remember; beyond it, some may be reported twice.
+/// The most remembered causes; beyond this number, some causes may be reported twice.
 const MAX_CAUSES: usize = 1_000;
 
-/// The texts of the owner's notices and where they go.
+/// The texts of the owner's notices, and the chat that receives them.
 #[derive(Clone, Debug)]
 pub struct NoticeSettings {
-    /// Whether notices go to every terminal that is open at that moment, whatever it shows, and to the log if none is.
+    /// Notices go to every terminal that is open at that moment, whatever it shows, and to the log if none is open.
     pub on_terminals: bool,
     pub channel: String,
     pub chat_id: String,
@@ -42,7 +42,7 @@ pub struct DeadLetter<'a> {
 }
 
 impl NoticeSettings {
-    /// Returns true if a notice of this dead letter can arrive: it takes another way and is no notice of a notice.
+    /// Returns true if a notice of this dead letter can arrive: it uses another channel, and the dead letter is not itself a notice.
     pub(super) fn can_report(&self, letter: &DeadLetter<'_>) -> bool {
         let goes_the_same_way = self.channel == letter.channel && self.chat_id == letter.chat_id;
         !goes_the_same_way && !OutboxSlot::is_notice(letter.slot)
@@ -55,8 +55,8 @@ impl NoticeSettings {
     }
 }
 
-/// Writes a notice for the owner into the outbox, and returns the channel that has to deliver it. Without `notices` it goes to
-/// the log.
+/// Writes a notice for the owner into the outbox, and returns the channel that has to deliver it. Without `notices`, it writes the
+/// notice to the log.
 pub(super) fn write_notice(
     connection: &Connection,
     notices: Option<&NoticeSettings>,
@@ -72,12 +72,12 @@ pub(super) fn write_notice(
     Ok(Some(notices.channel.clone()))
 }
 
-/// The causes reported lately, by channel and reason. Unlike the channels' `RateLimiter` it can make a cause news again.
+/// The recently reported causes, by channel and reason. Unlike the channels' `RateLimiter`, it can forget a cause again.
 #[derive(Default)]
 pub struct NoticeThrottle(Mutex<HashMap<(String, String), Instant>>);
 
 impl NoticeThrottle {
-    /// Returns true if `reason` was not reported lately for `channel`; then it counts as reported.
+    /// Returns true if `reason` was not reported recently for `channel`, and marks it as reported.
     pub fn is_news(&self, channel: &str, reason: &str, now: Instant) -> bool {
         let mut noticed = self.0.lock();
         noticed.retain(|_, at| now.saturating_duration_since(*at) < REPEAT_INTERVAL);
@@ -91,7 +91,7 @@ impl NoticeThrottle {
         true
     }
 
-    /// Makes `reason` news again for `channel`, because its notice could not be written.
+    /// Forgets that `reason` was reported for `channel`, because its notice could not be written.
     pub fn forget(&self, channel: &str, reason: &str) {
         let mut noticed = self.0.lock();
         noticed.remove(&(channel.to_owned(), reason.to_owned()));

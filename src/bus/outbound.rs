@@ -41,27 +41,27 @@ impl OutboundBody {
     }
 }
 
-/// The place of an outbox row in its turn, which has one row for each.
+/// The slot of an outbox row within its turn. A turn has at most one row for each slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OutboxSlot {
     /// The answer of the turn.
     Reply,
-    /// A message that a tool sent: the step of its result, and the number of the message among those of that step.
+    /// A message that a tool sent: the step of the tool's result, and the number of the message within that step.
     Tool { step: i64, number: usize },
     /// A question of `ask_user`.
     Question { id: Uuid },
-    /// Another text of the gateway itself. `about` tells notices of the same kind in one turn apart.
+    /// Another text of the gateway itself. `about` distinguishes notices of the same kind in one turn.
     Notice { kind: NoticeKind, about: Option<String> },
 }
 
-/// What a notice says.
+/// The kind of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoticeKind {
     /// To the sender: the turn waits for a model.
     Waiting,
     /// To the sender: a call waits for the owner's approval.
     Approval,
-    // The others are for the owner.
+    // The other kinds are for the owner.
     OwnerApproval,
     Channel,
     DeadLetter,
@@ -72,7 +72,7 @@ pub enum NoticeKind {
     Service,
 }
 
-/// The words of the kinds in the column.
+/// The names of the kinds in the column.
 const NOTICE_KINDS: &[(NoticeKind, &str)] = &[
     (NoticeKind::Waiting, "waiting"),
     (NoticeKind::Approval, "approval"),
@@ -91,7 +91,7 @@ impl OutboxSlot {
         Self::Notice { kind, about: None }
     }
 
-    /// Returns the slot of a notice that a turn may have more than one of.
+    /// Returns the slot of a notice kind that may occur several times in a turn.
     pub fn notice_about(kind: NoticeKind, about: impl Into<String>) -> Self {
         Self::Notice { kind, about: Some(about.into()) }
     }
@@ -110,7 +110,7 @@ impl OutboxSlot {
         }
     }
 
-    /// Reads the text of the column; `None` if no slot is written like this.
+    /// Parses the text of the column; `None` if it is not a slot.
     pub fn parse(column: &str) -> Option<Self> {
         let (class, rest) = match column.split_once(':') {
             None => return (column == "reply").then_some(Self::Reply),
@@ -131,12 +131,12 @@ impl OutboxSlot {
         }
     }
 
-    /// Returns true if the column is that of a notice.
+    /// Returns true if the column's slot is a notice.
     pub fn is_notice(column: &str) -> bool {
         matches!(Self::parse(column), Some(Self::Notice { .. }))
     }
 
-    /// Returns true if the column is that of the notice that a call waits for the owner's approval.
+    /// Returns true if the column's slot is the notice that a call waits for the owner's approval.
     pub fn is_approval(column: &str) -> bool {
         matches!(Self::parse(column), Some(Self::Notice { kind: NoticeKind::Approval, .. }))
     }
@@ -168,7 +168,7 @@ impl OutboundDraft {
     }
 }
 
-/// Returns the metadata of a message from its column. What cannot be read becomes empty: an answer without it still arrives.
+/// Returns the metadata of a message from its column. Unreadable metadata becomes empty: a reply without it still arrives.
 pub fn metadata_of(column: &str) -> Map<String, Value> {
     serde_json::from_str(column).unwrap_or_else(|error| {
         tracing::warn!(%error, "the metadata of a message cannot be read; its answer goes without it");
@@ -195,7 +195,7 @@ pub fn message_of(row: OutboxRow) -> Result<OutboundMessage, StoreError> {
     })
 }
 
-/// Returns the texts that tools of a turn sent to a chat.
+/// Returns the texts that the tools of a turn sent to a chat.
 pub(super) fn texts_of_turn(
     connection: &Connection,
     turn: Uuid,

@@ -1,4 +1,4 @@
-//! Resolves where the output of a turn without a chat of its own goes.
+//! Resolves the chat for the output of a turn that has no chat of its own.
 
 use daoyou_channels::SessionKey;
 
@@ -6,9 +6,9 @@ use crate::origin::{TurnCause, TurnOrigin};
 use crate::store::inbox::{self, InboxRow};
 use crate::store::{Connection, StoreError, ownership};
 
-/// The deepest nesting of sub-agents that is followed.
+/// The deepest nesting of sub-agents that the resolution follows.
 const DEPTH: usize = 8;
-/// The most conversations of one chat that receive a note if each sender has one of their own.
+/// The most conversations of one chat that receive a note, if each sender has their own conversation.
 const CONVERSATIONS: u32 = 3;
 
 /// The chat that a turn works for.
@@ -17,7 +17,7 @@ pub struct ReplyTarget {
     pub session: SessionKey,
     pub channel: String,
     pub chat_id: String,
-    /// The message whose turn works there; `None` is the given one.
+    /// The message whose turn works in this chat; `None` is the given message.
     pub message: Option<InboxRow>,
 }
 
@@ -50,7 +50,7 @@ impl ReplyTarget {
                 }
                 TurnCause::SubAgent(task) => {
                     target.session = task.session;
-                    // The inbox keeps its rows, but a repaired store may lack some.
+                    // The inbox never deletes rows, but a repaired store may lack some.
                     let Some(row) = inbox::of_turn(connection, task.turn)?.pop() else { break };
                     target.session = SessionKey::from(row.session.as_str());
                     (target.channel, target.chat_id) = (row.channel.clone(), row.chat_id.clone());
@@ -63,8 +63,8 @@ impl ReplyTarget {
     }
 }
 
-/// Returns the conversations of a chat in which people talk, the most recent first: the chat's own, or some of its senders' if
-/// each has one of their own. Never empty.
+/// Returns the conversations of people in a chat, the most recent first: the chat's own, or some of its senders' conversations if
+/// each sender has one. Never empty.
 ///
 /// # Errors
 /// The store cannot be read.
@@ -87,7 +87,7 @@ mod tests {
     use crate::origin::{JobTurn, SessionNote, SubAgentTurn};
     use crate::store::{Durability, Store, messages};
 
-    /// Inserts a row of a session with this cause.
+    /// Inserts a row into a session, with this cause.
     fn row(connection: &Connection, session: &str, cause: TurnCause) -> Result<(Uuid, TurnOrigin), StoreError> {
         let mut message = InboundMessage::text("webhook:in", "group", "ann", Trust::Known, "x");
         message.session = Some(SessionKey::from(session));
@@ -158,7 +158,7 @@ mod tests {
                 draft.insert(connection)?;
                 messages::append(connection, session, draft.id, [("user", "{}".to_owned())].into_iter())?;
             }
-            // A session note comes through no channel and changes nothing.
+            // A session note belongs to no channel and does not affect the result.
             let note = SessionNote { note: "n".to_owned(), said: "s".to_owned() };
             let note = InboundDraft::of_note(&note, "webhook:in:group:ann".into());
             note.insert(connection)?;

@@ -11,12 +11,12 @@ use crate::live::LivePart;
 use crate::store::processes::ProcessRow;
 use crate::store::{Store, StoreError};
 
-/// Returns a bus of `store` without control commands, notices or a reserve, whose capacities are all `capacity`.
+/// Returns a bus of `store` without control commands, notices or a disk reserve; all its capacities are `capacity`.
 pub fn bus(store: Store, capacity: usize) -> Arc<MessageBus> {
     bus_with(store, capacity, None)
 }
 
-/// Returns the same with notices for the owner, to the chat `owner` of the webhook `in`.
+/// Returns the same bus with notices for the owner, to the chat `owner` of the webhook `in`.
 pub fn notifying_bus(store: Store, capacity: usize) -> Arc<MessageBus> {
     let notices = NoticeSettings {
         on_terminals: false,

@@ -1,4 +1,4 @@
-//! Callers that wait for the end of a message (`?wait`, `daoyou agent`). The message does not depend on them.
+//! Callers that wait for the end of a message (`?wait`, `daoyou agent`). The message itself does not depend on them.
 
 use std::collections::HashMap;
 
@@ -6,12 +6,12 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-/// The callers by message.
+/// The waiting callers, by message.
 #[derive(Default)]
 pub struct Waiters(Mutex<HashMap<Uuid, Vec<oneshot::Sender<()>>>>);
 
 impl Waiters {
-    /// Registers a waiter for the end of `message`. Read the store after the call: then no end is missed.
+    /// Registers a waiter for the end of `message`. The caller must read the store afterwards, so that it misses no end.
     pub fn register(&self, message: Uuid) -> Waiter<'_> {
         let (ended, wait) = oneshot::channel();
         let mut waiting = self.0.lock();
@@ -19,7 +19,7 @@ impl Waiters {
         Waiter { waiters: self, message, wait: Some(wait) }
     }
 
-    /// Removes the callers of a message that gave up.
+    /// Removes the callers of a message that have stopped waiting.
     fn remove_closed(&self, message: Uuid) {
         let mut waiting = self.0.lock();
         if let Some(of_message) = waiting.get_mut(&message) {
@@ -30,11 +30,11 @@ impl Waiters {
         }
     }
 
-    /// Wakes all callers to read the store, because nothing more will end.
+    /// Wakes all callers to read the store, because no more messages will end.
     pub fn wake_all(&self) {
         let mut waiting = self.0.lock();
         for waiter in waiting.drain().flat_map(|(_, of_message)| of_message) {
-            // A caller that gave up has dropped its end.
+            // The caller may have stopped waiting and dropped the receiver.
             let _ = waiter.send(());
         }
     }
@@ -44,14 +44,14 @@ impl Waiters {
         let mut waiting = self.0.lock();
         for message in messages {
             for waiter in waiting.remove(message).unwrap_or_default() {
-                // A caller that gave up has dropped its end.
+                // The caller may have stopped waiting and dropped the receiver.
                 let _ = waiter.send(());
             }
         }
     }
 }
 
-/// A caller that waits. Dropping it unregisters it.
+/// A waiting caller. Dropping it unregisters it.
 pub struct Waiter<'a> {
     waiters: &'a Waiters,
     message: Uuid,
@@ -59,10 +59,10 @@ pub struct Waiter<'a> {
 }
 
 impl Waiter<'_> {
-    /// Waits until the message has ended, or nothing more will end.
+    /// Waits until the message has ended, or no more messages will end.
     pub async fn ended(&mut self) {
         if let Some(wait) = &mut self.wait {
-            // A sender that was dropped has the same meaning: the caller reads the store.
+            // A dropped sender has the same meaning: the caller reads the store.
             let _ = wait.await;
         }
     }

@@ -17,10 +17,10 @@ use crate::store::outbox::{self, PendingDelivery};
 use crate::store::{Connection, Durability, StoreError, now_ms};
 use crate::text::panic_message;
 
-/// What follows for a message after an attempt.
+/// The next step for a message after an attempt.
 pub(super) enum NextStep {
     Ended,
-    /// Another task dropped and counted it.
+    /// Another task has removed the message and counted that.
     Dropped,
     Retry {
         tries: u32,
@@ -29,10 +29,11 @@ pub(super) enum NextStep {
     Away,
 }
 
-/// Whether a channel can send at all, judged by its deliveries: sets the channel's state and notifies the owner once.
+/// Tracks whether a channel can send at all, from the results of its deliveries. Sets the channel's state and notifies the owner
+/// once.
 pub(super) struct SendingHealth {
     health: Arc<ChannelHealth>,
-    /// The state that is shown, and the one it replaced.
+    /// The current failure state, and the state that it replaced.
     shown: Mutex<Option<(ChannelState, ChannelState)>>,
 }
 
@@ -41,7 +42,7 @@ impl SendingHealth {
         Self { health, shown: Mutex::default() }
     }
 
-    /// Records that the channel cannot send; returns true if it could before.
+    /// Records that the channel cannot send; returns true if it could send before.
     fn record_held(&self, channel: &str, reason: &str) -> bool {
         let failed = ChannelState::Failed { error: format!("sending: {reason}") };
         let mut shown = self.shown.lock();
@@ -90,7 +91,7 @@ pub(super) async fn deliver(
     }
 }
 
-/// One attempt of one message that is claimed.
+/// One attempt to deliver one claimed message.
 struct DeliveryAttempt<'a> {
     channel: &'a dyn Channel,
     bus: &'a MessageBus,
@@ -99,7 +100,7 @@ struct DeliveryAttempt<'a> {
     turn: Uuid,
     slot: String,
     chat_id: String,
-    /// Attempts so far, this one included.
+    /// The number of attempts, including this one.
     tries: u32,
 }
 
@@ -134,7 +135,7 @@ impl DeliveryAttempt<'_> {
                 Ok(NextStep::Away)
             }
             Err(SendError::Held { after, reason }) => self.postpone(after, reason).await,
-            // The other side refused the message, so it accepts the channel.
+            // The other side rejected this message, which shows that it accepts the channel.
             Err(SendError::Permanent { reason }) => {
                 self.sending.record_working(self.channel.name());
                 self.end("dead", reason).await
@@ -147,7 +148,7 @@ impl DeliveryAttempt<'_> {
         }
     }
 
-    /// `sending → pending`, without counting an attempt: the channel cannot send any message.
+    /// `sending → pending`, without counting the attempt, because the channel cannot send any message.
     async fn postpone(&self, after: Duration, reason: String) -> Result<NextStep, StoreError> {
         let (id, channel) = (self.id, self.channel.name());
         let at = now_ms() + millis(after.mul_f64(1.0 + jitter(id)));
@@ -167,7 +168,7 @@ impl DeliveryAttempt<'_> {
         let Some(wait) = table.wait_after(tries) else {
             return self.end("dead", format!("given up after {tries} tries: {reason}")).await;
         };
-        // The other side may ask for a longer wait, up to the longest of the table.
+        // The other side may ask for a longer wait, up to the longest wait of the table.
         let wait = wait.max(after.unwrap_or_default().min(table.longest()));
         let at = now_ms() + millis(wait.mul_f64(1.0 + jitter(id)));
         tracing::info!(channel = self.channel.name(), %id, %turn, tries, ?wait, reason, "not delivered; trying again");
@@ -177,7 +178,7 @@ impl DeliveryAttempt<'_> {
         Ok(NextStep::Retry { tries, at })
     }
 
-    /// `sending → dead`, or `unknown` for good.
+    /// `sending → dead`, or `unknown` without a further attempt.
     async fn end(&self, state: &'static str, reason: String) -> Result<NextStep, StoreError> {
         let (channel, id, turn) = (self.channel.name(), self.id, self.turn);
         tracing::warn!(channel, %id, %turn, state, reason, "not delivered, and not tried again");
@@ -197,8 +198,8 @@ impl DeliveryAttempt<'_> {
         self.bus.metrics().messages.channel(self.channel.name()).delivered(how, 1);
     }
 
-    /// Records the outcome. It retries until the store accepts: a row that stays `sending` is not delivered before the
-    /// next start. An outcome that the store never accepts leaves the row `unknown`, if it accepts that.
+    /// Records the outcome, and retries until the store accepts it: a row that stays `sending` is not delivered before the next
+    /// start. If the store permanently rejects the outcome, the row becomes `unknown`, if the store accepts that.
     async fn record(
         &self,
         durability: Durability,
@@ -223,12 +224,12 @@ impl DeliveryAttempt<'_> {
     }
 }
 
-/// Describes a panic in words for the owner.
+/// Describes a panic for the owner.
 pub(super) fn describe_panic(panic: &(dyn Any + Send)) -> String {
     format!("a fault inside daoyou: {}", panic_message(panic))
 }
 
-/// Returns up to 0.1, by which waits are lengthened, so that messages that failed together are not retried together.
+/// Returns a factor of up to 0.1 by which a wait is lengthened, so that messages that failed together are not retried together.
 fn jitter(id: Uuid) -> f64 {
     f64::from(id.as_bytes()[15]) / 2_550.0
 }

@@ -14,16 +14,16 @@ use crate::bus::{ChannelHealth, MessageBus};
 use crate::store::outbox::{self, PendingDelivery};
 use crate::store::{StoreError, now_ms};
 
-/// The most messages of one channel in flight, each of another chat.
+/// The most messages of one channel in flight, each for a different chat.
 const MAX_IN_FLIGHT: usize = 32;
 
-/// Rows read at a time.
+/// The number of rows that one read returns.
 const BATCH: u32 = 1_000;
 
 /// The wait before the outbox is read again after a failure.
 const READ_RETRY: Duration = Duration::from_secs(1);
 
-/// The longest sleep, and how often the clock is checked for jumps.
+/// The longest sleep, which is also the interval at which the clock is checked for jumps.
 const CLOCK_CHECK: Duration = Duration::from_secs(60);
 
 /// The queue of one channel, and the task that delivers it.
@@ -34,24 +34,24 @@ pub struct DeliveryWorker {
     queues: ChatQueues,
     /// The `seq` of the last row that was read.
     read_up_to: i64,
-    /// How often the other side has come back.
+    /// The number of times that the other side has returned.
     presences: u64,
     in_flight: JoinSet<FinishedAttempt>,
     sending: Arc<SendingHealth>,
-    /// A message waits for its next attempt, or did a moment ago.
+    /// A message waits for its next attempt, or did so recently.
     has_failed: bool,
 }
 
-/// A message that was in flight.
+/// The attempt of a message that was in flight.
 struct FinishedAttempt {
     pending: PendingDelivery,
     next: NextStep,
-    /// [`DeliveryWorker::presences`] when it was sent.
+    /// The value of [`DeliveryWorker::presences`] when the message was sent.
     presences: u64,
 }
 
 impl DeliveryWorker {
-    /// The worker reads the outbox whenever `waker` is notified.
+    /// Creates a worker, which reads the outbox whenever `waker` is notified.
     pub fn new(
         channel: Arc<dyn Channel>,
         bus: Arc<MessageBus>,
@@ -71,20 +71,20 @@ impl DeliveryWorker {
         }
     }
 
-    /// Delivers until `flush`, then what is due at that moment, and ends.
+    /// Delivers until `flush`, then delivers the messages that are due at that moment, and ends.
     pub async fn run(mut self, flush: CancellationToken) {
         let channel = self.channel.clone();
         let mut present = channel.present();
         // The clock may have jumped back since the last check.
         let mut clock = tokio::time::interval(CLOCK_CHECK);
-        // The end of a delivery adds nothing to the outbox, so it is not read again then.
+        // The end of a delivery adds nothing to the outbox, so the outbox is not read again then.
         let mut is_read = false;
         loop {
             match if is_read { Ok(()) } else { self.read_outbox().await } {
                 Ok(()) => is_read = true,
                 Err(error) => {
                     tracing::error!(channel = self.channel.name(), %error, "the outbox could not be read");
-                    // At the end it is not tried again: the rows stay for the next start. What is in flight still ends.
+                    // During the flush there is no further try: the rows stay for the next start. Messages in flight still end.
                     is_read = flush.is_cancelled();
                 }
             }
@@ -97,14 +97,14 @@ impl DeliveryWorker {
                 () = self.waker.notified() => {
                     is_read = false;
                     if self.has_failed {
-                        self.hasten();
+                        self.make_due();
                     }
                 }
                 Some(ended) = self.in_flight.join_next() => self.finish(ended),
                 () = tokio::time::sleep(wait) => is_read = false,
                 _ = clock.tick() => {
                     is_read = false;
-                    self.queues.bound(now_ms() + millis(self.longest_wait()));
+                    self.queues.cap_due_times(now_ms() + millis(self.longest_wait()));
                     self.has_failed &= self.queues.next_at().is_some();
                 }
                 () = &mut present => {
@@ -136,13 +136,13 @@ impl DeliveryWorker {
     }
 
     /// Makes the messages due that the owner wants delivered at once.
-    fn hasten(&mut self) {
+    fn make_due(&mut self) {
         let name = self.channel.name().to_owned();
         match self.bus.store().read_here(|connection| outbox::made_due(connection, &name)) {
-            Ok(hastened) if hastened.is_empty() => {}
-            Ok(hastened) => {
+            Ok(requested) if requested.is_empty() => {}
+            Ok(requested) => {
                 self.channel.release();
-                self.queues.hasten(&hastened);
+                self.queues.make_due(&requested);
             }
             Err(error) => tracing::error!(channel = name, %error, "the outbox could not be read"),
         }
@@ -186,7 +186,7 @@ impl DeliveryWorker {
                 self.has_failed = true;
                 self.queues.retry(PendingDelivery { tries, next_at: at, ..pending });
             }
-            // A screen that came in the meantime has not seen the message.
+            // A screen that connected in the meantime has not seen the message.
             NextStep::Away if presences != self.presences => self.queues.retry(pending),
             NextStep::Away => self.queues.away(pending),
         }
@@ -222,7 +222,7 @@ pub(super) mod tests {
     use crate::bus::{NoticeKind, OutboundBody, OutboundDraft, OutboxSlot};
     use crate::store::{Connection, Durability, Store};
 
-    /// A channel that is away for the first message, and comes back after that was seen and before it is written.
+    /// A channel that is away for the first message, and returns after the worker has seen that and before the outcome is written.
     struct LateScreen {
         store: Store,
         retry: RetryTable,
@@ -280,7 +280,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Returns a message, the only one of its content in a chat.
+    /// Returns a message with unique content in its chat.
     pub(in crate::channel_manager) fn draft(channel: &str, chat_id: &str, content: &str) -> OutboundDraft {
         let body = OutboundBody {
             content: content.to_owned(),
@@ -331,7 +331,7 @@ pub(super) mod tests {
         worker.await.unwrap();
     }
 
-    /// A channel that panics at the message "panic", and sends others when it may.
+    /// A channel that panics at the message "panic", and sends other messages when it is allowed to.
     struct SlowChannel {
         retry: RetryTable,
         began: Semaphore,
@@ -364,8 +364,8 @@ pub(super) mod tests {
         }
     }
 
-    /// Whether a message whose delivery panicked arrived is unknown; its chat goes on. At the end, what is in flight is awaited
-    /// although the outbox cannot be read.
+    /// If a delivery panics, it is unknown whether its message arrived, and its chat continues. At the end, messages in flight are
+    /// awaited although the outbox cannot be read.
     #[tokio::test]
     async fn panics_and_unreadable_outboxes_leave_other_deliveries_alone() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Starts every channel, restarts it after a failure, and wakes its delivery worker when there is something to deliver.
+//! Starts every channel, restarts it after a failure, and wakes its delivery worker when there are messages to deliver.
 
 use std::collections::{BTreeSet, HashMap};
 use std::panic::AssertUnwindSafe;
@@ -20,27 +20,28 @@ use crate::bus::{ChannelHealth, ChannelState, MessageBus};
 use crate::metrics::DeliveryOutcome;
 use crate::store::{Connection, Durability, StoreError, outbox};
 
-/// Outbox rows of an unknown channel that one transaction handles.
+/// The number of an unknown channel's outbox rows that one transaction handles.
 const UNKNOWN_BATCH: u32 = 1_000;
 
-/// The waits before a failed task is restarted: the first and the longest.
+/// The first and the longest wait before a failed task restarts.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
-/// Checking whether the other side is back is cheap, and people wait for its messages.
+/// The longest wait before a channel starts again. Checking whether the other side is back is cheap, and people wait for its
+/// messages.
 const LONGEST_START_WAIT: Duration = Duration::from_secs(50);
 
 /// All channels of a gateway.
 pub struct ChannelManager {
     bus: Arc<MessageBus>,
     channels: Vec<Arc<dyn Channel>>,
-    /// Channels that are configured and not enabled; their messages wait.
+    /// Channels that are configured but not enabled; their messages wait.
     disabled: BTreeSet<String>,
     health: Arc<ChannelHealth>,
 }
 
 impl ChannelManager {
-    /// `disabled` names the channels that are configured and not enabled. Each of `channels` counts as starting from now
-    /// on, so that no health check succeeds before they have started.
+    /// Creates the manager. `disabled` names the channels that are configured but not enabled. Each of `channels` counts as starting
+    /// from now on, so that no health check succeeds before all have started.
     pub fn new(
         bus: Arc<MessageBus>,
         channels: Vec<Arc<dyn Channel>>,
@@ -53,7 +54,7 @@ impl ChannelManager {
         Self { bus, channels, disabled, health }
     }
 
-    /// Returns how long notes are kept: channel, kind, time.
+    /// Returns the time for which notes are kept: channel, kind, time.
     pub fn note_ages(&self) -> Vec<(String, &'static str, Duration)> {
         let of = |channel: &Arc<dyn Channel>| {
             let ages = channel.note_ages().iter();
@@ -74,7 +75,7 @@ impl ChannelManager {
         Ok(())
     }
 
-    /// Receives until `context.shutdown`; delivers until `flush`, and then what is due at that moment.
+    /// Receives until `context.shutdown`; delivers until `flush`, and then delivers the messages that are due at that moment.
     pub async fn run(self, context: ChannelContext, flush: CancellationToken) {
         let mut tasks = JoinSet::new();
         let mut wakers = HashMap::new();
@@ -129,7 +130,7 @@ impl ChannelManager {
         }
     }
 
-    /// Turns messages to a channel that does not exist into dead letters.
+    /// Turns messages to an unknown channel into dead letters.
     async fn dead_letter_messages_to(&self, name: &str) -> Result<(), StoreError> {
         loop {
             let channel = name.to_owned();
@@ -157,7 +158,7 @@ impl ChannelManager {
     }
 }
 
-/// Keeps a channel receiving: restarts it after a failure, with growing waits, independently of the other channels.
+/// Keeps a channel receiving: restarts it after a failure, with growing waits, independently of other channels.
 async fn supervise_receiving(channel: Arc<dyn Channel>, context: ChannelContext, health: Arc<ChannelHealth>) {
     let name = channel.name().to_owned();
     let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_START_WAIT);
@@ -204,8 +205,8 @@ async fn start(channel: &dyn Channel, context: ChannelContext) -> Result<(), Sta
     started.unwrap_or_else(|panic| Err(StartError(describe_panic(panic.as_ref()))))
 }
 
-/// Delivers a channel's messages until `flush`. After a panic another worker follows, with growing waits; the messages that
-/// were in flight are recovered as after a crash.
+/// Delivers a channel's messages until `flush`. After a panic, another worker starts, with growing waits; the messages that were in
+/// flight are recovered as after a crash.
 async fn supervise_delivery(
     channel: Arc<dyn Channel>,
     bus: Arc<MessageBus>,
@@ -240,14 +241,14 @@ async fn supervise_delivery(
                 }
             }
         }
-        // A change by the receiving side in the meantime stays.
+        // Keeps a state that the receiving side has set in the meantime.
         if let Some(before) = before {
             health.compare_and_set(&name, &failed, before);
         }
     }
 }
 
-/// Recovers deliveries that were cut off, of one channel or of all: each row says what follows. Returns their number.
+/// Recovers interrupted deliveries, of one channel or of all, as each row says. Returns their number.
 async fn recover(bus: &MessageBus, channel: Option<&str>) -> Result<usize, StoreError> {
     let channel = channel.map(str::to_owned);
     let recover = move |connection: &Connection| outbox::recover(connection, channel.as_deref());

@@ -1,4 +1,4 @@
-//! Channels that fail in ways that no channel should.
+//! Channels that fail in ways in which no channel should fail.
 
 use std::sync::atomic::AtomicUsize;
 
@@ -13,8 +13,8 @@ use crate::bus::testing::bus;
 use crate::channel_manager::delivery_worker::tests::draft;
 use crate::store::Store;
 
-/// Panics at its first start, and where its worker first waits for somebody; works from then on. The chat "new" takes
-/// nothing but what comes for the last time.
+/// Panics at its first start and at its worker's first wait for the other side; works from then on. The chat "new" rejects every
+/// message except at the last attempt.
 struct PanickingChannel {
     retry: RetryTable,
     starts: AtomicUsize,
@@ -68,7 +68,7 @@ async fn a_panic_is_a_failure_as_any_other() {
     let bus = bus(store.clone(), 9);
     bus.publish_outbound(draft("clumsy", "new", "hello")).await.unwrap();
     let out = bus.publish_outbound(draft("clumsy", "out", "hello")).await.unwrap();
-    // One was being sent when the worker panicked.
+    // One message was being sent when the worker panicked.
     store.write(Durability::Synced, move |connection| outbox::claim(connection, out, "same_id")).await.unwrap();
     let (sent, mut is_sent) = watch::channel(0);
     let channel = Arc::new(PanickingChannel {
@@ -101,7 +101,7 @@ async fn a_panic_is_a_failure_as_any_other() {
     delivering.await.unwrap();
 }
 
-/// Before any channel was started each counts as starting, so that nothing says that all is well.
+/// Before a channel has started, it counts as starting, so that no health check reports success.
 #[tokio::test]
 async fn channels_that_are_built_count_as_starting() {
     let folder = tempfile::tempdir().unwrap();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
 use crate::store::outbox::PendingDelivery;
 
-/// From this number of failures on, a message no longer blocks those behind it.
+/// From this number of failures on, a message no longer blocks the messages behind it.
 const BLOCKS_UNTIL: u32 = 2;
 
 /// The queues of a channel. At most one message of a chat is in flight; the head of a chat blocks the others until its
@@ -12,9 +12,9 @@ const BLOCKS_UNTIL: u32 = 2;
 #[derive(Default)]
 pub struct ChatQueues {
     chats: HashMap<String, ChatQueue>,
-    /// When the next message of each chat without one in flight is due.
+    /// The due time of the next message of each chat that has none in flight.
     due: BTreeSet<(i64, String)>,
-    /// The chats that have a message in flight.
+    /// The chats with a message in flight.
     in_flight: HashSet<String>,
     /// Messages that were sent while the other side was away.
     away: Vec<PendingDelivery>,
@@ -23,7 +23,7 @@ pub struct ChatQueues {
 #[derive(Default)]
 struct ChatQueue {
     in_order: VecDeque<PendingDelivery>,
-    /// Messages that failed twice or more, by the time they are due.
+    /// Messages that failed twice or more, by due time.
     deferred: BTreeMap<(i64, i64), PendingDelivery>,
 }
 
@@ -49,13 +49,13 @@ impl ChatQueue {
 }
 
 impl ChatQueues {
-    /// Adds a message behind those of its chat.
+    /// Adds a message at the end of its chat's queue.
     pub fn push(&mut self, pending: PendingDelivery) {
         let chat_id = pending.chat_id.clone();
         self.change(&chat_id, |chat| put(chat, pending, VecDeque::push_back));
     }
 
-    /// Takes the next message that is due at `now`; it is in flight from then on.
+    /// Takes the next message that is due at `now`; the message is then in flight.
     pub fn take_due(&mut self, now: i64) -> Option<PendingDelivery> {
         let (at, _) = self.due.first()?;
         if *at > now {
@@ -66,27 +66,27 @@ impl ChatQueues {
         self.chats.get_mut(&chat_id)?.take()
     }
 
-    /// Ends the message in flight, delivered or not.
+    /// Removes a message from flight, delivered or not.
     pub fn finished(&mut self, chat_id: &str) {
         self.in_flight.remove(chat_id);
         self.change(chat_id, |_| {});
     }
 
-    /// Puts the message in flight back for another attempt.
+    /// Returns a message from flight to the queue for another attempt.
     pub fn retry(&mut self, pending: PendingDelivery) {
         let chat_id = pending.chat_id.clone();
         self.in_flight.remove(&chat_id);
         self.change(&chat_id, |chat| put(chat, pending, VecDeque::push_front));
     }
 
-    /// Keeps the message in flight until the other side is present.
+    /// Keeps a message in flight until the other side is present.
     pub fn away(&mut self, pending: PendingDelivery) {
         let chat_id = pending.chat_id.clone();
         self.away.push(pending);
         self.finished(&chat_id);
     }
 
-    /// The other side is present: messages that were kept for it are due again, in their old order.
+    /// Makes the messages that waited for the other side due again, in their old order, because the other side is present.
     pub fn present(&mut self) {
         let mut back = std::mem::take(&mut self.away);
         back.sort_by_key(|pending| std::cmp::Reverse(pending.seq));
@@ -97,7 +97,7 @@ impl ChatQueues {
     }
 
     /// Makes the messages with these seqs due at once.
-    pub fn hasten(&mut self, seqs: &[i64]) {
+    pub fn make_due(&mut self, seqs: &[i64]) {
         for chat_id in self.chats.keys().cloned().collect::<Vec<_>>() {
             self.change(&chat_id, |chat| {
                 for pending in chat.in_order.iter_mut().filter(|pending| seqs.contains(&pending.seq)) {
@@ -110,13 +110,13 @@ impl ChatQueues {
         }
     }
 
-    /// Returns when the next message is due.
+    /// Returns the time when the next message is due.
     pub fn next_at(&self) -> Option<i64> {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// Makes every message due at `latest` or before, after the clock has jumped.
-    pub fn bound(&mut self, latest: i64) {
+    /// Makes every message due no later than `latest`, after a jump of the clock.
+    pub fn cap_due_times(&mut self, latest: i64) {
         let late: Vec<_> = self.due.iter().filter(|(at, _)| *at > latest).map(|(_, chat)| chat.clone()).collect();
         for chat_id in late {
             self.change(&chat_id, |chat| {
@@ -233,7 +233,7 @@ mod tests {
         let mut queues = ChatQueues::default();
         queues.push(PendingDelivery { next_at: 1_000_000, tries: 3, ..pending(1, "a") });
         queues.push(PendingDelivery { next_at: 1_000_000, ..pending(2, "b") });
-        queues.bound(50);
+        queues.cap_due_times(50);
         assert_eq!((take(&mut queues, 50), take(&mut queues, 50)), (Some(1), Some(2)));
     }
 }

@@ -34,7 +34,7 @@ pub struct InitArgs {
     pub no_test: bool,
 }
 
-/// A key given in place of the name of its variable would be in the list of processes and in the history of the shell.
+/// Rejects a key in place of the name of its variable: the key would be in the process list and the shell's history.
 fn variable(text: &str) -> Result<String, String> {
     let is_start = |c: char| c.is_ascii_alphabetic() || c == '_';
     let is_name = text.starts_with(is_start) && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');

@@ -1,4 +1,4 @@
-//! The option that the commands share.
+//! The output option that the commands share.
 
 use clap::Args;
 

@@ -1,4 +1,4 @@
-//! `daoyou queue` and `daoyou approvals`: what waits.
+//! `daoyou queue` and `daoyou approvals`: messages and approvals that wait.
 
 use clap::{Args, Subcommand};
 

@@ -1,4 +1,4 @@
-//! The commands' access to a home: through the running gateway, or to the home itself if none runs.
+//! The commands' access to a home: through the running gateway, or directly if none is running.
 
 use std::time::Duration;
 
@@ -15,20 +15,20 @@ use crate::query::{
     TokenChange,
 };
 
-/// How often, and in which interval, a gateway that starts or stops is probed again.
+/// The number and the interval of probes of a gateway that is starting or stopping.
 const PROBES: u32 = 100;
 const PROBE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The access to a home.
 pub enum GatewayAccess {
-    /// A gateway runs and answers on its control socket.
+    /// A gateway is running and answers on its control socket.
     Running(ControlClient),
-    /// No gateway runs; this process holds the home's lock.
+    /// No gateway is running; this process holds the home's lock.
     Offline(HomeLock),
 }
 
 impl GatewayAccess {
-    /// Finds the access to a home. Waits some seconds for a gateway that starts or stops.
+    /// Finds the access to a home. Waits some seconds for a gateway that is starting or stopping.
     ///
     /// # Errors
     /// Another process holds the home and does not answer, or the home cannot be locked.
@@ -53,7 +53,7 @@ impl GatewayAccess {
     }
 }
 
-/// Has the running gateway answer `query`, or `offline` if none runs.
+/// Returns the running gateway's answer to `query`, or the result of `offline` if none is running.
 async fn answer<Query: ToRequest>(
     query: Query,
     home: &Home,
@@ -110,7 +110,7 @@ pub async fn read_jobs(query: JobQuery, environment: &CommandEnvironment) -> any
     answer(query, home, offline).await
 }
 
-/// Makes a change to jobs; returns the answer, and true if a gateway runs, which applies the change at once.
+/// Makes a change to jobs; returns the result, and true if a gateway is running, which applies the change at once.
 ///
 /// # Errors
 /// The change is invalid, or the store cannot be written.
@@ -144,7 +144,7 @@ pub async fn change_memory(change: MemoryChange, environment: &CommandEnvironmen
     answer(change, home, offline).await
 }
 
-/// Answers a query about the running gateway, or about the one that this home would have.
+/// Answers a query about the running gateway, or about the gateway that this home would have.
 ///
 /// # Errors
 /// The configuration is invalid, or the subject does not exist.
@@ -179,7 +179,7 @@ pub async fn inspect(query: GatewayQuery, environment: &CommandEnvironment) -> a
 /// Runs a tool by hand; `cancel` ends it.
 ///
 /// # Errors
-/// The configuration is invalid, or the store cannot be written. A failure of the tool is an answer.
+/// The configuration is invalid, or the store cannot be written. A failure of the tool is a normal result.
 pub async fn run_tool(
     run: ManualToolRun,
     environment: &CommandEnvironment,
@@ -187,7 +187,7 @@ pub async fn run_tool(
 ) -> anyhow::Result<Value> {
     match GatewayAccess::find(&environment.home).await? {
         GatewayAccess::Running(client) => {
-            // A client that hangs up cancels the call.
+            // Closing the connection cancels the call.
             let answer = cancel.run_until_cancelled(client.send(run.request())).await;
             answer.unwrap_or_else(|| Err(anyhow!("stopped before the tool had ended")))
         }

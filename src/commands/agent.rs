@@ -22,17 +22,17 @@ use crate::gateway::{Gateway, Options};
 use crate::home::HomeLock;
 use crate::query::StoreQuery;
 
-/// How long one poll waits for the end of the message; each poll also shows whether it waits for a model.
+/// The time for which one poll waits for the end of the message. Each poll also shows whether the message waits for a model.
 const WAIT: Duration = Duration::from_secs(2);
 
 /// The longest message from standard input, in bytes: the default limit of a webhook.
 const MESSAGE_LIMIT: u64 = 2_000_000;
 
-/// How often a message is sent again because the gateway stopped.
+/// The number of times that a message is sent again because the gateway stopped.
 const TRIES: u32 = 5;
 
-/// Sends the message through the running gateway, or answers it in this process if none runs. If that gateway stops before the
-/// reply, the message is on disk: the next gateway answers it, or this process.
+/// Sends the message through the running gateway, or answers it in this process if none is running. If the gateway stops before the
+/// reply, the message is on disk, and the next gateway or this process answers it.
 ///
 /// # Errors
 /// The message was not accepted.
@@ -93,25 +93,25 @@ pub async fn run(args: &AgentArgs, environment: &CommandEnvironment) -> anyhow::
     Ok(if reply.error.is_some() { CommandExit::Failed } else { CommandExit::Ok })
 }
 
-/// Creates the message; the reply is picked up by the message's id, not shown on a terminal.
+/// Creates the message. Its reply is fetched by the message's id and not shown on a terminal.
 fn one_shot(content: &str, session: Option<&str>) -> InboundMessage {
     let chat_id = session.and_then(|session| session.strip_prefix("cli:")).unwrap_or("direct");
     let mut message =
         InboundMessage::text("cli", chat_id, "owner", trust_of(Author::Owner, SenderListing::Owner), content);
     message.session = session.map(SessionKey::from);
     message.reply.is_picked_up = true;
-    // Sent twice, it is still one message.
+    // With this id, a message that is sent twice counts once.
     message.external_id = Some(daoyou_channels::new_id().to_string());
     message
 }
 
-/// Returns the tokens and the cost of a turn. A slash command, which has no turn, used none.
+/// Returns the tokens and the cost of a turn. A slash command has no turn and no usage.
 async fn usage_of_turn(turn: Uuid, environment: &CommandEnvironment) -> anyhow::Result<Value> {
     let turns = read_store(StoreQuery::Turn(turn.to_string()), &environment.home).await?;
     Ok(turns["used"].clone())
 }
 
-/// Prints what the agent asks; the next message is the answer.
+/// Prints the agent's question; the next message is the answer.
 fn report_question(args: &AgentArgs, id: Uuid, session: &SessionKey, question: &str) -> anyhow::Result<CommandExit> {
     let mut out = output::stdout();
     if args.output.json {
@@ -143,12 +143,12 @@ async fn answer_in_process(
     let shutdown = watch_signals(Interrupt::default())?;
     let options = Options { only_session: Some(message.session_key()), ..Options::default() };
     let gateway = Gateway::build(environment.home.clone(), lock, environment.with_secrets()?, options).await?;
-    // Messages that already waited in an earlier gateway keep waiting for the next one, and so do later ones of their sessions:
-    // this process cannot resume them after its end, and no gateway can start while it runs.
+    // Messages that waited in an earlier gateway continue to wait for the next one, and so do later messages of their sessions: this
+    // process cannot resume them after its end, and no gateway can start while it runs.
     let parked = gateway.parked();
     let inbox: Arc<dyn Inbox> = gateway.inbox();
     let mut running = tokio::spawn(gateway.run(shutdown.clone(), |_| {}));
-    // Nothing waits here: the user is told at once that the message cannot be answered.
+    // No message waits here: the user learns at once that the message cannot be answered.
     pending.is_wait_explained = true;
     let answer = async {
         pending.accept(inbox.as_ref(), message).await?;
@@ -174,14 +174,14 @@ async fn answer_in_process(
 struct PendingMessage {
     /// The id of the accepted message.
     id: Option<Uuid>,
-    /// The reason for the wait was printed.
+    /// The reason for the wait was already printed.
     is_wait_explained: bool,
-    /// The end of the wait for the reply; `None` waits for ever.
+    /// The end of the wait for the reply; `None` means no limit.
     until: Option<Instant>,
 }
 
 impl PendingMessage {
-    /// Sends the message and waits for its end, a question, or the time limit; prints once why it waits.
+    /// Sends the message and waits for its end, a question, or the time limit; prints the reason for a wait once.
     async fn send(&mut self, inbox: &dyn Inbox, message: InboundMessage) -> Result<Option<MessageState>, Refusal> {
         self.accept(inbox, message).await?;
         self.wait(inbox).await
@@ -197,7 +197,7 @@ impl PendingMessage {
         loop {
             let left = self.until.map_or(WAIT, |until| until.saturating_duration_since(Instant::now()).min(WAIT));
             match inbox.wait(id, left).await? {
-                // An answer: the reply is that of the turn which goes on.
+                // The message is an answer: its reply is that of the turn that continues.
                 Some(MessageState { continues: Some(asked), .. }) if asked != id => id = asked,
                 Some(state) if !matches!(state.status, MessageStatus::Done | MessageStatus::Dead) => {
                     if let Some(notice) = state.notice.as_ref().filter(|_| !self.is_wait_explained) {
@@ -213,8 +213,8 @@ impl PendingMessage {
         }
     }
 
-    /// Returns the state after a turn of this process was parked, which may have been that of an earlier message: only a question,
-    /// or the end that an answer leads to, is of use here.
+    /// Returns the state after a turn of this process was parked. The turn may belong to an earlier message, so only a question, or
+    /// an end that follows from an answer, counts.
     async fn after_parking(&mut self, inbox: &dyn Inbox) -> Result<Option<MessageState>, Refusal> {
         let Some(id) = self.id else { return Ok(None) };
         match inbox.wait(id, Duration::ZERO).await? {

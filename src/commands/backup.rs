@@ -1,4 +1,4 @@
-//! `daoyou backup` and `daoyou restore`. They need no configuration, so a home with a faulty one can be saved and restored too.
+//! `daoyou backup` and `daoyou restore`. They need no configuration, so they also work for a home with a faulty one.
 
 use std::io::Write;
 use std::path::Path;
@@ -48,7 +48,7 @@ pub fn create(args: &BackupArgs, globals: &Globals) -> anyhow::Result<CommandExi
 /// Restores a home from a file.
 ///
 /// # Errors
-/// The file is no complete backup, or the home cannot be written.
+/// The file is not a complete backup, or the home cannot be written.
 pub fn restore(args: &RestoreArgs, globals: &Globals) -> anyhow::Result<CommandExit> {
     start_log(globals)?;
     let home = Home::open(globals.home.clone())?;
@@ -74,7 +74,7 @@ pub fn restore(args: &RestoreArgs, globals: &Globals) -> anyhow::Result<CommandE
     })
 }
 
-/// Starts the log. These commands log little, for people.
+/// Starts the log. These commands log little, and for people.
 fn start_log(globals: &Globals) -> anyhow::Result<()> {
     let level = globals.log.clone().unwrap_or_else(|| "warn".to_owned());
     let format = globals.log_format.unwrap_or_default();

@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::gateway::{Gateway, Options, banner, language, names_no_model};
 use crate::home::Home;
 
-/// Chats through the running gateway, or in this process if none runs.
+/// Runs a conversation through the running gateway, or in this process if none is running.
 ///
 /// # Errors
 /// A file cannot be added, the model is unknown, the terminal cannot be opened, or the gateway stops.
@@ -83,7 +83,7 @@ pub fn terminal_setup(
     })
 }
 
-/// The directory until the gateway of this process is built.
+/// The directory until this process's gateway is built.
 struct EmptyDirectory;
 
 #[async_trait::async_trait]

@@ -40,7 +40,7 @@ pub fn load(globals: &Globals, home: &Home, env: &BTreeMap<String, String>) -> R
     read(globals, home, env).checked(|loaded| gateway::check(loaded, home, env)).complete()
 }
 
-/// Writes the faults, one a line, and returns the exit code.
+/// Writes the faults, one per line, and returns the exit code.
 pub fn report(faults: &[ConfigFault], mut to: impl Write) -> io::Result<CommandExit> {
     // The language may not be set yet.
     super::output::set_locale(&config::Config::default());
@@ -51,7 +51,7 @@ pub fn report(faults: &[ConfigFault], mut to: impl Write) -> io::Result<CommandE
     Ok(CommandExit::Config)
 }
 
-/// Runs the command. The error is that of writing to `out` or `err`.
+/// Runs the command. The error is a failure to write to `out` or `err`.
 pub fn run(
     command: &ConfigCommand,
     globals: &Globals,
@@ -122,7 +122,7 @@ fn path(path: &Path, json: bool, mut out: impl Write) -> io::Result<()> {
     writeln!(out, "{}", path.display())
 }
 
-/// Writes each setting as a line of TOML with its origin; one that is not set is a comment.
+/// Writes each setting as a line of TOML with its origin; an unset setting becomes a comment.
 fn show(loaded: &LoadedConfig, mut out: impl Write) -> io::Result<()> {
     for setting in loaded.settings() {
         match setting.value.map(|value| toml_text(&value)) {
@@ -199,7 +199,7 @@ mod tests {
         ] {
             assert!(out.lines().any(|one| one == line), "{line}\n{out}");
         }
-        // What is shown is itself TOML, and right but for the hidden secret.
+        // The output is itself valid TOML, except for the hidden secret.
         fs::write(home.config(), &out).unwrap();
         assert_eq!(run_in(&home, &check).0, CommandExit::Ok);
         let (_, out, _) = run_in(&home, &ConfigCommand::Show(as_json));

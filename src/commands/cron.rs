@@ -70,13 +70,13 @@ pub async fn run(command: &CronCommand, environment: &CommandEnvironment) -> any
 
 async fn add(args: &CronAdd, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
     let (job, is_running) = change_jobs(JobChange::Add(job_fields(args)), environment).await?;
-    // Standard output contains the id only.
+    // Standard output contains only the id.
     let (when, next) = (render::text(&job["when"]), render::text(&job["next"]));
     output::print_note(format_args!("{when}; next: {next}{}", no_gateway_note(is_running)));
     print(&job, args.output, |out| writeln!(out, "{}", render::text(&job["id"])))
 }
 
-/// Returns a note if no gateway runs, which would run the job.
+/// Returns a note if no gateway is running, since the job needs one.
 fn no_gateway_note(is_running: bool) -> &'static str {
     if is_running { "" } else { " (no gateway runs at the moment: jobs run when one does)" }
 }
@@ -126,7 +126,7 @@ async fn changed(what: JobChange, output: Output, environment: &CommandEnvironme
     })
 }
 
-/// Prints the result of a run by hand. Without a gateway the run waits in the store.
+/// Prints the result of a manual run. Without a gateway, the run waits in the store.
 fn print_started(job: &mut Value, is_running: bool, output: Output) -> anyhow::Result<CommandExit> {
     job["state"] = json!(if is_running { "started" } else { "queued" });
     print(job, output, |out| {

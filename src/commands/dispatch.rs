@@ -1,4 +1,4 @@
-//! Runs the command that the command line asks for.
+//! Runs the command that the command line names.
 
 use std::fs;
 use std::io::{self, Write};
@@ -29,7 +29,7 @@ use crate::gateway::{empty_trash, list_trash, restore_trash};
 use crate::home::Home;
 use crate::query::{ApprovalAnswer, GatewayQuery, ProbeScope, RetryClass, StoreChange, StoreQuery};
 
-/// The threads of the async runtime: most tasks wait for disks and models, so more threads would only take memory.
+/// The threads of the async runtime. Most tasks wait for disks and models, so more threads would only use memory.
 const WORKERS: usize = 2;
 
 /// The name of the program in completions and manual pages.
@@ -38,7 +38,7 @@ const PROGRAM: &str = "daoyou";
 /// Runs the command of a parsed command line.
 ///
 /// # Errors
-/// The command failed; the error is for the owner.
+/// The command failed; the error text is for the owner.
 pub fn run(cli: &Cli) -> anyhow::Result<CommandExit> {
     match &cli.command {
         Command::Config(command) => {
@@ -48,14 +48,14 @@ pub fn run(cli: &Cli) -> anyhow::Result<CommandExit> {
             Ok(CommandExit::of_output(super::config::run(command, &cli.globals, &home, &env, out, err))?)
         }
         Command::Status(StatusArgs { ready: true, .. }) => in_runtime(ready(&cli.globals)),
-        // The log of a gateway is readable whatever its configuration is.
+        // The log of a gateway must be readable whatever its configuration is.
         Command::Logs(args) => logs::run(args, &cli.globals),
         Command::Service(command) => service::run(command, &cli.globals),
         Command::Backup(args) => backup::create(args, &cli.globals),
         Command::Restore(args) => backup::restore(args, &cli.globals),
         Command::Completions { shell } => Ok(CommandExit::of_output(completions(*shell, output::stdout()))?),
         Command::Man { folder } => man(folder.as_deref(), output::stdout()),
-        // It examines broken homes, so nothing is prepared.
+        // `doctor` examines broken homes, so nothing is prepared.
         Command::Doctor(args) => in_runtime(doctor::run(*args, &cli.globals)),
         Command::Init(args) => match in_runtime(init::run(args, &cli.globals)) {
             Err(error) => report_faults(error),
@@ -87,7 +87,7 @@ fn in_runtime(command: impl Future<Output = anyhow::Result<CommandExit>>) -> any
         .build()
         .context("the runtime cannot be started")?;
     let exit = runtime.block_on(command);
-    // The thread that reads the terminal may block in its read for ever.
+    // The thread that reads the terminal may block for ever.
     runtime.shutdown_background();
     exit
 }
@@ -120,7 +120,7 @@ async fn run_in_environment(cli: &Cli, environment: CommandEnvironment) -> anyho
         Command::Prompt(args) => Box::pin(tools::prompt(args, &environment)).await,
         Command::Models(args) => models(args, &environment).await,
         Command::Channels(command) => channels(command, &environment).await,
-        // These ran before a home was prepared.
+        // These commands ran before a home was prepared.
         Command::Backup(_)
         | Command::Completions { .. }
         | Command::Config(_)
@@ -133,7 +133,7 @@ async fn run_in_environment(cli: &Cli, environment: CommandEnvironment) -> anyho
     }
 }
 
-/// Asks the running gateway whether it takes messages.
+/// Asks the running gateway whether it accepts messages.
 async fn ready(globals: &Globals) -> anyhow::Result<CommandExit> {
     let home = Home::locate(globals.home.clone())?;
     ControlClient::new(&home.socket())?.get("/readyz").await?;
@@ -202,7 +202,7 @@ async fn queue(command: &QueueCommand, home: &Home) -> anyhow::Result<CommandExi
             let retry = match (&args.id, args.outcome) {
                 (Some(id), _) => StoreChange::Retry(parse_id(id)?),
                 (None, Some(outcome)) => StoreChange::RetryAll(vec![outcome]),
-                // By default nothing is sent again that may have arrived, and no message that was answered with an error.
+                // By default, neither a message that may have arrived nor one that was answered with an error is sent again.
                 (None, None) => StoreChange::RetryAll(vec![RetryClass::Dead, RetryClass::Waiting]),
             };
             print_fields(&change_store(retry, home).await?, args.output)
@@ -230,7 +230,7 @@ async fn approvals(command: &ApprovalsCommand, home: &Home) -> anyhow::Result<Co
     print_fields(&change_store(change, home).await?, *output)
 }
 
-/// Works on the files of the workspace, whether or not a gateway runs.
+/// Runs the trash command on the files of the workspace, whether or not a gateway is running.
 async fn trash(command: &TrashCommand, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
     let (home, config) = (environment.home.clone(), environment.without_secrets()?.config.clone());
     match command.clone() {

@@ -37,7 +37,7 @@ pub async fn run(args: DoctorArgs, globals: &Globals) -> anyhow::Result<CommandE
     Ok(CommandExit::of_output(printed.map(|()| if report.ok { CommandExit::Ok } else { CommandExit::Failed }))?)
 }
 
-/// Prints findings, one a line, each with its remedy below it.
+/// Prints findings, one per line, each with its remedy below.
 pub fn print_findings(findings: &[Finding], out: &mut Printer<impl Write>) -> io::Result<()> {
     let width = findings.iter().map(|finding| display_width(&translate(&finding.name))).max().unwrap_or_default();
     for Finding { name, state, message, mend, fixed } in findings {

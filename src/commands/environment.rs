@@ -20,20 +20,20 @@ const QUIET: &str = "warn";
 /// An open home with its configuration, and a started log.
 pub struct CommandEnvironment {
     pub home: Home,
-    /// The configuration; the defaults replace faulty settings.
+    /// The configuration; defaults replace faulty settings.
     pub loaded: LoadedConfig,
-    /// The faults of the configuration, apart from missing secrets. A command that uses a running gateway needs no valid
-    /// configuration: the credentials of a systemd service are available to the service only.
+    /// The faults of the configuration, except missing secrets. A command that uses a running gateway needs no valid configuration:
+    /// the credentials of a systemd service are available only to the service.
     faults: Vec<ConfigFault>,
     pub log: LogLevel,
 }
 
 impl CommandEnvironment {
-    /// Opens the home, loads the configuration, starts the log. The inner error is the exit code, after the faults were printed.
+    /// Opens the home, loads the configuration, and starts the log. The inner error is the exit code, after the faults were printed.
     pub fn new(cli: &Cli) -> anyhow::Result<Result<Self, CommandExit>> {
         let env = config::environment();
         let home = match Home::open(cli.globals.home.clone()) {
-            // A gateway starts nevertheless, reports it, and waits until the home can be written.
+            // The gateway starts nevertheless, reports the error, and waits until the home can be written.
             Err(error) if matches!(cli.command, Command::Gateway(_)) && error.unwritable().is_some() => {
                 Home::locate(cli.globals.home.clone())?
             }
@@ -74,7 +74,7 @@ impl CommandEnvironment {
     /// Returns the configuration with all its secrets.
     ///
     /// # Errors
-    /// [`ConfigFaults`]: it is invalid, or a secret is missing.
+    /// [`ConfigFaults`]: the configuration is invalid, or a secret is missing.
     pub fn with_secrets(&self) -> anyhow::Result<&LoadedConfig> {
         let loaded = self.without_secrets()?;
         if loaded.missing.is_empty() { Ok(loaded) } else { Err(ConfigFaults(loaded.missing.clone()).into()) }
@@ -83,7 +83,7 @@ impl CommandEnvironment {
     /// Returns the configuration for work that needs no secrets; some may be missing.
     ///
     /// # Errors
-    /// [`ConfigFaults`]: it is invalid.
+    /// [`ConfigFaults`]: the configuration is invalid.
     pub fn without_secrets(&self) -> anyhow::Result<&LoadedConfig> {
         if self.faults.is_empty() { Ok(&self.loaded) } else { Err(ConfigFaults(self.faults.clone()).into()) }
     }
@@ -98,7 +98,7 @@ pub fn has_terminal(cli: &Cli) -> bool {
     }
 }
 
-/// Returns the log file of a process that chats on the screen: log lines would break the line that the user types.
+/// Returns the log file of a process that chats on the terminal: log lines there would break the line that the user types.
 fn log_file(cli: &Cli, home: &Home) -> Option<PathBuf> {
     let shares_screen = has_terminal(cli) && output::stdout_is_terminal() && output::stderr_is_terminal();
     shares_screen.then(|| home.dir().join(logging::FILE_NAME))

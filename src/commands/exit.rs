@@ -7,7 +7,7 @@ use std::process::{ExitCode, Termination};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum CommandExit {
-    /// Done.
+    /// The command succeeded.
     Ok = 0,
     /// The command failed.
     Failed = 1,
@@ -22,7 +22,7 @@ pub enum CommandExit {
 }
 
 impl CommandExit {
-    /// Returns the result of a command that wrote to stdout. A reader that closed the pipe (`daoyou … | head`) is no error.
+    /// Returns the result of a command that wrote to stdout. A reader that closes the pipe (`daoyou … | head`) is no error.
     pub fn of_output(written: io::Result<Self>) -> io::Result<Self> {
         match written {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Self::Ok),

@@ -1,11 +1,11 @@
-//! Reading of input files.
+//! Reads input files.
 
 use std::io::{self, Read};
 use std::path::Path;
 
 use anyhow::{Context, bail};
 
-/// Reads a `what` of at most `limit` bytes from a file, or from standard input for `-`.
+/// Reads at most `limit` bytes from a file, or from standard input for `-`; `what` names the content in errors.
 ///
 /// # Errors
 /// The file cannot be read, is too large, or is not UTF-8.

@@ -45,7 +45,7 @@ pub async fn run(
         Ok(Options { terminal, reload: Some(reload), ..Options::default() })
     };
     let on_read_only = |reason: &str| {
-        // The log is in a file of the home then, not on the screen.
+        // With a terminal, the log is in a file of the home, not on the screen.
         if has_terminal {
             output::print_note(format_args!("daoyou: read-only until the home can be written: {reason}"));
         }

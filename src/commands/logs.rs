@@ -1,4 +1,4 @@
-//! `daoyou logs`: the log of the gateway, wherever it is.
+//! `daoyou logs`: the log of the gateway, wherever it is stored.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -17,12 +17,12 @@ use crate::cli::{Globals, LogsArgs, ShownLevel};
 use crate::home::{Home, LockError};
 use crate::logging;
 
-/// The most of a file that is searched for its last lines, in bytes.
+/// The most bytes of a file that are searched for its last lines.
 const SEARCHED: u64 = 16_000_000;
-/// How often a file is looked at for new lines.
+/// The interval at which a file is checked for new lines.
 const PACE: Duration = Duration::from_millis(200);
 
-/// Where the log is.
+/// The place of the log.
 #[derive(Debug, PartialEq, Eq)]
 enum LogPlace {
     File(PathBuf),
@@ -32,7 +32,7 @@ enum LogPlace {
     },
 }
 
-/// Prints the last lines of the log, and with `-f` those that come.
+/// Prints the last lines of the log, and with `-f` new lines as they arrive.
 ///
 /// # Errors
 /// There is no log, or it cannot be read.
@@ -47,7 +47,7 @@ pub fn run(args: &LogsArgs, globals: &Globals) -> anyhow::Result<CommandExit> {
     }
 }
 
-/// Finds the log: of the running gateway, or of the last one.
+/// Finds the log of the running gateway, or of the last one.
 fn find(home: &Home) -> anyhow::Result<LogPlace> {
     let own = home.dir().join(logging::FILE_NAME);
     if let Some(pid) = running(home)? {
@@ -79,7 +79,7 @@ fn running(home: &Home) -> anyhow::Result<Option<u32>> {
     }
 }
 
-/// Returns where a running gateway writes its log: its standard error, unless that is the terminal of a chat.
+/// Returns the place of a running gateway's log: its standard error, unless that is the terminal of a chat.
 fn of_process(pid: u32, own: &Path) -> anyhow::Result<LogPlace> {
     let process = Path::new("/proc").join(pid.to_string());
     let groups = fs::read_to_string(process.join("cgroup")).unwrap_or_default();
@@ -130,7 +130,7 @@ fn show_file(args: &LogsArgs, path: &Path) -> io::Result<()> {
     if args.follow { follow(path, (file, position), args.level, &mut out) } else { Ok(()) }
 }
 
-/// Writes the lines that come behind a position of the file, until it cannot be read or nobody reads them.
+/// Writes new lines after a position of the file, until the file cannot be read or the reader of the output is gone.
 fn follow(
     path: &Path,
     (mut file, mut position): (File, u64),
@@ -165,7 +165,7 @@ fn last_lines(file: &mut File, args: &LogsArgs) -> io::Result<(u64, String)> {
     file.seek(SeekFrom::Start(end.saturating_sub(SEARCHED)))?;
     let mut text = Vec::new();
     file.take(SEARCHED).read_to_end(&mut text)?;
-    // What follows the last line feed is not complete yet.
+    // The text after the last line feed is not a complete line yet.
     let complete = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let rest = (text.len() - complete) as u64;
     let text = String::from_utf8_lossy(&text[..complete]);

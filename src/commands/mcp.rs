@@ -22,7 +22,7 @@ const MAX_IMPORT: u64 = 1_000_000;
 /// Runs `daoyou mcp`.
 ///
 /// # Errors
-/// The configuration is invalid, there is no such server, it cannot be used, or a file cannot be read or written.
+/// The configuration is invalid, the server does not exist or is unusable, or a file cannot be read or written.
 pub async fn run(command: &McpCommand, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
     match command {
         McpCommand::List(output) => {
@@ -111,7 +111,7 @@ fn import(file: &Path, is_added: bool, environment: &CommandEnvironment) -> anyh
     Ok(CommandExit::Ok)
 }
 
-/// Adds tables at the end of the file, which is created if there is none.
+/// Appends tables to the file, which is created if it does not exist.
 fn append(config: &Path, imported: &[ImportedServer]) -> std::io::Result<()> {
     let before = match fs::read_to_string(config) {
         Ok(text) => text,

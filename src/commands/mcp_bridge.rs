@@ -1,5 +1,5 @@
-//! `daoyou mcp serve`: passes the lines of an MCP client on to the running gateway, and its answers back. When the gateway restarts,
-//! the client is connected again, without a handshake that it would notice.
+//! `daoyou mcp serve`: passes the lines of an MCP client to the running gateway, and the gateway's responses back. When the gateway
+//! restarts, the bridge reconnects and repeats the handshake, which the client does not notice.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,19 +16,19 @@ use super::environment::CommandEnvironment;
 use super::output;
 use crate::control::ControlClient;
 
-/// The longest line of either side, in bytes. What the gateway takes is less, what it answers is bounded too.
+/// The longest line of either side, in bytes. The gateway accepts shorter lines, and its responses are bounded as well.
 const MAX_LINE: usize = 16 * 1024 * 1024;
-/// How long a request waits for a gateway that restarts, and how often it is tried.
+/// The time that a request waits for a restarting gateway, and the number of its tries.
 const RESTART_LIMIT: Duration = Duration::from_secs(10);
 const RESTART_INTERVAL: Duration = Duration::from_millis(100);
-/// The most requests of a client that wait for an answer; the oldest of more get none if the gateway stops.
+/// The most pending requests of a client. Beyond this number, the oldest get no response if the gateway stops.
 const MAX_PENDING: usize = 1_000;
 /// The error code of JSON-RPC for a server's own errors.
 const SERVER_ERROR: i32 = -32_000;
 
 /// Serves MCP until the client closes standard input.
 ///
-/// # Errors
+/// No gateway is running at the start, or standard output is closed.
 /// No gateway runs when it starts, or standard output is closed.
 pub async fn run(session: Option<&str>, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
     let client = match GatewayAccess::find(&environment.home).await? {
@@ -60,7 +60,7 @@ pub async fn run(session: Option<&str>, environment: &CommandEnvironment) -> any
 
 type GatewaySide = (LineReader<ReadHalf<reqwest::Upgraded>>, WriteHalf<reqwest::Upgraded>);
 
-/// The first messages of a client of the protocol's older era, for the next gateway.
+/// The first messages of a client of the protocol's older versions, to be repeated for the next gateway.
 #[derive(Default)]
 struct Handshake {
     /// The line of `initialize`, and its id.
@@ -72,10 +72,10 @@ struct Handshake {
 struct McpBridge<Out> {
     client: ControlClient,
     connection: String,
-    /// `None` after the gateway ended.
+    /// `None` after the gateway has ended.
     gateway: Option<GatewaySide>,
     handshake: Handshake,
-    /// The methods of requests that wait for an answer, by the JSON of their ids.
+    /// The pending requests with their methods, by the JSON of their ids.
     pending: HashMap<String, (Value, String)>,
     out: Out,
 }
@@ -141,7 +141,7 @@ impl<Out: AsyncWrite + Unpin> McpBridge<Out> {
         send(&mut self.out, line).await.context("standard output")
     }
 
-    /// Answers what waits with an error: the gateway ended.
+    /// Answers all pending requests with an error, because the gateway has ended.
     async fn lose_gateway(&mut self) -> anyhow::Result<()> {
         self.gateway = None;
         output::print_note("the gateway ended; the next request waits for its restart");
@@ -160,7 +160,7 @@ impl<Out: AsyncWrite + Unpin> McpBridge<Out> {
         Ok(())
     }
 
-    /// Connects to the next gateway and repeats the handshake there; false if none comes in time.
+    /// Connects to the next gateway and repeats the handshake; returns false if no gateway starts in time.
     async fn reconnect(&mut self, method: &str) -> anyhow::Result<bool> {
         let until = Instant::now() + RESTART_LIMIT;
         while Instant::now() < until {
@@ -168,7 +168,7 @@ impl<Out: AsyncWrite + Unpin> McpBridge<Out> {
                 Ok(stream) => {
                     let (read, write) = tokio::io::split(stream);
                     let mut gateway = (LineReader::new(read), write);
-                    // A client that begins anew makes its own.
+                    // A client that begins anew makes its own handshake.
                     if method == "initialize" || self.repeat_handshake(&mut gateway).await? {
                         self.gateway = Some(gateway);
                         return Ok(true);
@@ -205,7 +205,7 @@ impl<Out: AsyncWrite + Unpin> McpBridge<Out> {
         send(&mut self.out, error.to_string().as_bytes()).await.context("standard output")
     }
 
-    /// Passes on what the gateway still answers after the end of the input.
+    /// Passes on the gateway's remaining responses after the end of the input.
     async fn finish(&mut self) -> anyhow::Result<()> {
         let Some((mut read, mut write)) = self.gateway.take() else { return Ok(()) };
         if write.shutdown().await.is_err() {
@@ -231,17 +231,17 @@ async fn send(to: &mut (impl AsyncWrite + Unpin), line: &[u8]) -> std::io::Resul
 /// A line of one side.
 #[derive(Debug, PartialEq, Eq)]
 enum BridgeLine {
-    /// With its line break, if it has one.
+    /// A line with its line break, if it has one.
     Complete(Vec<u8>),
-    /// It was longer than [`MAX_LINE`], and was dropped.
+    /// The line was longer than [`MAX_LINE`] and was dropped.
     TooLong,
 }
 
-/// Reads lines of bounded length. A read that is dropped loses nothing.
+/// A reader of lines of bounded length. Dropping a pending read loses no data.
 struct LineReader<R> {
     from: BufReader<R>,
     line: Vec<u8>,
-    /// The rest of a line that is too long is dropped.
+    /// The rest of a line that is too long is being dropped.
     is_dropping: bool,
 }
 

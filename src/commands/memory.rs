@@ -84,7 +84,7 @@ fn selection(whose: &MemoryOwner) -> MemorySelection {
 
 async fn add(asked: Value, output: Output, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
     let added = change_memory(MemoryChange::Add(asked), environment).await?;
-    // Standard output contains the id only.
+    // Standard output contains only the id.
     match (added["remembered"].as_str(), &added["replaced"]) {
         (Some("known"), _) => output::print_note("that is known already"),
         (Some("replaced"), old) => {
@@ -110,7 +110,7 @@ async fn import(file: &Path, output: Output, environment: &CommandEnvironment) -
     })
 }
 
-/// Prints a memory, one field a line, and the memories that it replaced.
+/// Prints a memory, one field per line, and the memories that it replaced.
 fn print_memory(memory: &Value, mut out: impl Write) -> io::Result<()> {
     for (key, value) in memory.as_object().into_iter().flatten() {
         let is_empty = match value {
@@ -150,7 +150,7 @@ pub(super) fn print_hits(hits: &Value, query: &str, mut out: impl Write) -> io::
 
 /// Returns an excerpt of a text on one line, beginning shortly before the first word of the query.
 fn excerpt(text: &str, query: &str) -> String {
-    /// The characters before that word.
+    /// The number of characters before that word.
     const BEFORE: usize = 40;
     let line = one_line(&output::field(text));
     let chars: Vec<char> = line.chars().collect();

@@ -42,7 +42,7 @@ use crate::logging;
 
 /// Runs the command of this process; prints errors, and returns the exit code.
 pub fn main() -> ExitCode {
-    // The first check: the supervisor of a command needs no other part of the program.
+    // This check comes first: the supervisor of a command needs no other part of the program.
     if let Some(exit) = crate::gateway::supervise_command() {
         return exit;
     }
@@ -50,7 +50,7 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(exit) => return exit.into(),
     };
-    // Its whole result is for a terminal, too.
+    // For `tools run`, `--raw` means the whole result, which a terminal may show as well.
     let runs_tool = matches!(cli.command, Command::Tools(ToolsCommand::Run(_)));
     if cli.globals.raw
         && let Err(wrong) = output::allow_raw()
@@ -66,12 +66,12 @@ pub fn main() -> ExitCode {
     exit.into()
 }
 
-/// Parses the command line. If there is nothing to run, prints the help, the version or the error, and returns the exit code.
+/// Parses the command line. If there is no command to run, prints the help, the version or the error, and returns the exit code.
 fn parse_arguments() -> Result<Cli, CommandExit> {
     Cli::try_parse().map_err(|error| {
-        // Without arguments the help is the answer, although a script cannot have meant that.
+        // Without arguments the program prints the help, but a script cannot have intended that.
         let is_help = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
-        // It quotes the command line, so it is cleaned like any other output.
+        // The text quotes the command line, so it is cleaned like any other output.
         let text = error.render().to_string();
         let printed = match error.use_stderr() && !is_help {
             true => output::stderr().write_all(text.as_bytes()),

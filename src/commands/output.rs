@@ -1,5 +1,5 @@
-//! The output of commands. Escape sequences, control characters and bidi controls are removed, so that no printed text can
-//! control the terminal, unless `--raw` asks for them in a pipe.
+//! The output of commands. It removes escape sequences, control characters and bidi controls, so that no printed text can control
+//! the terminal, unless `--raw` is given and standard output is not a terminal.
 
 use std::fmt::{self, Display};
 use std::io::{self, IsTerminal, StderrLock, StdoutLock, Write};
@@ -32,7 +32,7 @@ struct OutputLocale {
 /// Sets the language and the time zone of texts for people from a configuration.
 pub fn set_locale(config: &Config) {
     let (language, zone) = (gateway::language(config), gateway::timezone(config));
-    // The first call counts: a command has one configuration.
+    // The first call counts: a command has only one configuration.
     let _ = LOCALE.set(OutputLocale { language, zone: zone.unwrap_or_else(|_| TimeZone::system()) });
 }
 
@@ -84,7 +84,8 @@ pub fn stdout() -> Stdout {
     Printer { to: io::stdout().lock(), cleaner, partial: Vec::new(), colours }
 }
 
-/// Standard output of a command that speaks a protocol with another program: nothing is cleaned, and nothing else is printed there.
+/// Returns standard output for a command that speaks a protocol with another program: it is not cleaned, and nothing else is printed
+/// there.
 pub fn protocol_output() -> tokio::io::Stdout {
     tokio::io::stdout()
 }
@@ -96,18 +97,18 @@ pub fn stderr() -> Printer<StderrLock<'static>> {
 
 /// Prints a line on standard error.
 pub fn print_note(line: impl Display) {
-    // The command goes on if nobody reads it.
+    // The command continues even if standard error is closed.
     let _ = writeln!(stderr(), "{line}");
 }
 
-/// Prints a question on standard error; the answer is written behind it.
+/// Prints a question on standard error; the answer is typed after it.
 pub fn print_prompt(question: &str) {
     let mut out = stderr();
-    // Nobody who reads standard error is there to answer.
+    // If standard error is closed, nobody sees the question.
     let _ = write!(out, "{question}").and_then(|()| out.flush());
 }
 
-/// Returns one cleaned field for people. An unfinished escape sequence in it must not affect its neighbours.
+/// Returns one cleaned field for people. An unfinished escape sequence in the field must not affect its neighbours.
 pub fn field(text: &str) -> String {
     if IS_RAW.load(Ordering::Relaxed) { text.to_owned() } else { clean(text) }
 }
@@ -117,7 +118,7 @@ pub fn field_line(text: &str) -> String {
     if IS_RAW.load(Ordering::Relaxed) { text.to_owned() } else { clean_line(text) }
 }
 
-/// Data as JSON, with `{:#}` on several lines. Terminal controls are escaped, not removed.
+/// JSON data; `{:#}` formats it on several lines. Terminal controls are escaped, not removed.
 pub struct CleanJson<'a>(pub &'a Value);
 
 impl Display for CleanJson<'_> {
@@ -127,7 +128,7 @@ impl Display for CleanJson<'_> {
     }
 }
 
-/// A colour of the program's own words.
+/// A colour for the program's own words.
 #[derive(Clone, Copy, Debug)]
 pub enum Colour {
     Red = 31,
@@ -135,24 +136,24 @@ pub enum Colour {
     Yellow = 33,
 }
 
-/// A stream that only text passes.
+/// A stream that writes only clean text.
 #[derive(Debug)]
 pub struct Printer<W> {
     to: W,
     /// `None` for `--raw`.
     cleaner: Option<Cleaner>,
-    /// The beginning of a character that is not complete yet.
+    /// The first bytes of an incomplete character.
     partial: Vec<u8>,
     colours: bool,
 }
 
 impl<W: Write> Printer<W> {
-    /// Returns true if colours are shown.
+    /// Returns true if the output has colours.
     pub fn has_colours(&self) -> bool {
         self.colours
     }
 
-    /// Writes a text whose content was cleaned before colours were added.
+    /// Writes a text that was cleaned before colours were added.
     pub fn write_rendered(&mut self, text: &str) -> io::Result<()> {
         self.to.write_all(text.as_bytes())
     }
@@ -171,12 +172,12 @@ impl<W: Write> Write for Printer<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let Some(cleaner) = &mut self.cleaner else { return self.to.write(bytes) };
         self.partial.extend_from_slice(bytes);
-        // Only the end can be the beginning of a character.
+        // Only the end can be the beginning of an incomplete character.
         let end = self.partial.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
         let is_incomplete = std::str::from_utf8(end).is_err_and(|error| error.error_len().is_none());
         let complete = self.partial.len() - if is_incomplete { end.len() } else { 0 };
         let rest = self.partial.split_off(complete);
-        // An invalid byte may be a control character of an older encoding.
+        // An invalid byte may be a control character in an older encoding.
         let text = String::from_utf8_lossy(&self.partial).into_owned();
         self.partial = rest;
         self.to.write_all(cleaner.clean(&text).as_bytes())?;
@@ -188,7 +189,7 @@ impl<W: Write> Write for Printer<W> {
     }
 }
 
-/// Prints a value as JSON, or for people with `for_people`.
+/// Prints a value as JSON, or with `for_people` as text.
 ///
 /// # Errors
 /// Standard output cannot be written.

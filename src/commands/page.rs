@@ -13,7 +13,7 @@ use crate::cli::{OpenArgs, TokensCommand};
 use crate::control::ControlRequest;
 use crate::query::TokenChange;
 
-/// The programs that open a link in the browser of this system.
+/// The programs that open a link in the system's browser.
 const OPENERS: [&str; 2] = ["xdg-open", "open"];
 
 const TOKENS: render::TableColumns =
@@ -22,7 +22,7 @@ const TOKENS: render::TableColumns =
 /// Runs `daoyou open`.
 ///
 /// # Errors
-/// No gateway runs.
+/// No gateway is running.
 pub async fn open(args: OpenArgs, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
     let GatewayAccess::Running(client) = GatewayAccess::find(&environment.home).await? else {
         bail!("no gateway runs, which would serve the page: start it with `daoyou gateway`");

@@ -1,4 +1,4 @@
-//! Renders the answers of queries for people.
+//! Renders query results for people.
 
 use std::io::{self, Write};
 
@@ -104,7 +104,7 @@ const CELL_LIMIT: usize = 48;
 /// The most characters of the reason for a skipped message.
 const REASON_LIMIT: usize = 160;
 
-/// Returns the items of an array; nothing else has any.
+/// Returns the items of an array; any other value has none.
 pub fn items(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
@@ -221,7 +221,7 @@ pub fn used(used: &Value) -> String {
     format!("{}{cost}", fill_template(words, &numbers))
 }
 
-/// Writes keys and values, one pair a line.
+/// Writes keys and values, one pair per line.
 pub fn fields(value: &Value, mut out: impl Write) -> io::Result<()> {
     let Value::Object(fields) = value else { return writeln!(out, "{}", text(value)) };
     for (key, value) in fields {
@@ -230,7 +230,7 @@ pub fn fields(value: &Value, mut out: impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Prints the answer to a change: its keys and values, or JSON.
+/// Prints the result of a change: its keys and values, or JSON.
 ///
 /// # Errors
 /// Standard output cannot be written.
@@ -282,13 +282,13 @@ fn line(value: &Value, limit: usize) -> String {
     truncate(&one_line(&text(value)), limit)
 }
 
-/// Parses a time in UTC, as in the data.
+/// Parses a UTC time as it occurs in the data.
 fn instant(text: &str) -> Option<Timestamp> {
     let may_be = (20..=30).contains(&text.len()) && text.ends_with('Z') && text.as_bytes()[10] == b'T';
     if may_be { text.parse().ok() } else { None }
 }
 
-/// Formats a field for people; times are in their time zone.
+/// Formats a field for people; times are in the local time zone.
 pub fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),

@@ -1,5 +1,5 @@
-//! `daoyou service install|uninstall|status`: the gateway as a systemd service. Each step is printed; if one fails, the remaining
-//! steps are printed for the owner to do by hand.
+//! `daoyou service install|uninstall|status`: the gateway as a systemd service. Each step is printed. If one fails, the remaining
+//! steps are printed so that the owner can do them by hand.
 
 use std::fmt;
 use std::fs;
@@ -19,17 +19,17 @@ use crate::home::Home;
 
 /// The folder of the administrator's units (systemd.unit(5)).
 const SYSTEM_UNITS: &str = "/etc/systemd/system";
-/// The path to which a program is copied that the system's service could not see.
+/// The path to which a program is copied that the system service could not see.
 const SHARED_EXE: &str = "/usr/local/bin/daoyou";
-/// The folders that the system's unit hides: ProtectHome and PrivateTmp.
+/// The folders that the system unit hides: ProtectHome and PrivateTmp.
 const HIDDEN: [&str; 5] = ["/home", "/root", "/run/user", "/tmp", "/var/tmp"];
-/// The user that the system's service runs as.
+/// The user as which the system service runs.
 const USER: &str = "daoyou";
 
 /// Runs the command.
 ///
 /// # Errors
-/// A step cannot be done; the error says what to do instead.
+/// A step fails; the error says what to do instead.
 pub fn run(command: &ServiceCommand, globals: &Globals) -> anyhow::Result<CommandExit> {
     match run_to(command, globals, &mut super::output::stdout()) {
         Err(error) => match error.downcast::<io::Error>() {
@@ -98,24 +98,24 @@ pub fn scope_for(home: &Home) -> Option<ServiceScope> {
     Some(ServiceScope { user: !is_root, system: is_root })
 }
 
-/// Returns true for an installed unit of the system, false for one of the user, if it runs the gateway of `home`.
+/// Returns true if an installed system unit runs the gateway of `home`, false if a user unit does, `None` if neither does.
 pub fn installed_for(home: &Home) -> Option<bool> {
     if home.dir() == Path::new(SYSTEM_HOME) {
         return ServiceTarget::system().unit.exists().then_some(true);
     }
     let unit = ServiceTarget::user().ok()?.unit;
-    // Without a home of its own, the unit of a user has the default one.
+    // A user unit without a configured home uses the default one.
     let text = fs::read_to_string(unit).ok()?;
     let named = format!("DAOYOU_HOME={}", home.dir().display());
     (text.contains(&named) || is_default(home)).then_some(false)
 }
 
-/// Returns true for the home that a user's gateway has by default.
+/// Returns true for the default home of a user's gateway.
 fn is_default(home: &Home) -> bool {
     Some(home.dir()) == std::env::home_dir().map(|user| user.join(".daoyou")).as_deref()
 }
 
-/// The systemd of the system or of the user, and its unit.
+/// The systemd instance, of the system or of the user, and its unit.
 struct ServiceTarget {
     is_system: bool,
     unit: PathBuf,
@@ -140,7 +140,7 @@ impl ServiceTarget {
         Ok(Self { is_system: false, unit: config.join("systemd/user").join(NAME) })
     }
 
-    /// Returns the target of the options; by default the system for root, and the user's own for others.
+    /// Returns the target of the options. The default is the system for root, and the user's own instance for other users.
     fn select(scope: ServiceScope) -> anyhow::Result<Self> {
         if scope.system || (!scope.user && rustix::process::geteuid().is_root()) {
             Ok(Self::system())
@@ -149,7 +149,7 @@ impl ServiceTarget {
         }
     }
 
-    /// Returns the target as [`Self::select`] does, but without an option an existing unit is preferred.
+    /// Does the same as [`Self::select`], but prefers an existing unit if no option is given.
     fn find(scope: ServiceScope) -> anyhow::Result<Self> {
         let selected = Self::select(scope)?;
         let is_open = !scope.system && !scope.user;
@@ -262,8 +262,8 @@ fn uninstall(target: &ServiceTarget) -> Vec<ServiceStep> {
     ]
 }
 
-/// Runs the steps, or prints them for a dry run. Returns false after a failure, when the remaining steps were printed for the
-/// owner to do by hand.
+/// Runs the steps, or prints them for a dry run. Returns false after a failure, when the remaining steps were printed so that the
+/// owner can do them by hand.
 fn run_steps(plan: &[ServiceStep], dry_run: bool, out: &mut impl Write) -> anyhow::Result<bool> {
     for (number, step) in plan.iter().enumerate() {
         writeln!(out, "{step}")?;
@@ -308,7 +308,7 @@ impl ServiceStep {
     }
 }
 
-/// The step as a shell command.
+/// Formats the step as a shell command.
 impl fmt::Display for ServiceStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -326,7 +326,7 @@ fn run_step(words: &[&str]) -> ServiceStep {
 /// Runs a program and returns its output.
 ///
 /// # Errors
-/// The program cannot be run, or it fails.
+/// The program cannot be started, or it fails.
 fn output(words: &[String]) -> anyhow::Result<String> {
     let (program, arguments) = words.split_first().context("no program was named")?;
     let ran = Command::new(program).args(arguments).stdin(Stdio::null()).output();

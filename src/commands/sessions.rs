@@ -77,7 +77,7 @@ async fn import(
     })
 }
 
-/// Writes a conversation as Markdown, with the tool calls of each message in folded sections below it.
+/// Writes a conversation as Markdown, with the tool calls of each message in folded sections below the message.
 fn write_markdown(session: &Value, mut out: impl Write) -> io::Result<()> {
     writeln!(out, "# {}", render::text(&session["session"]))?;
     for message in render::items(&session["messages"]) {
@@ -86,7 +86,7 @@ fn write_markdown(session: &Value, mut out: impl Write) -> io::Result<()> {
         if text.trim().is_empty() && calls.is_empty() {
             continue;
         }
-        // Not converted to local time, since an import reads it.
+        // Not in local time, because an import reads it.
         let at = message["at"].as_str().map(output::field).unwrap_or_default();
         writeln!(out, "\n## {}, {at}\n", render::text(&message["role"]))?;
         if !text.trim().is_empty() {
@@ -119,7 +119,7 @@ fn write_call(call: &Value, mut out: impl Write) -> io::Result<()> {
     writeln!(out, "\n</details>")
 }
 
-/// Writes a text in a code block with a fence that is longer than any in the text.
+/// Writes a text in a code block, with a fence that is longer than any fence in the text.
 fn write_code_block(text: &str, mut out: impl Write) -> io::Result<()> {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);

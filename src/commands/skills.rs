@@ -83,7 +83,7 @@ fn installer(environment: &CommandEnvironment) -> anyhow::Result<SkillInstaller>
     SkillInstaller::new(&environment.home, &environment.without_secrets()?.config)
 }
 
-/// Shows the chosen skills of a package, and installs those that the owner says yes to.
+/// Shows the chosen skills of a package, and installs those that the owner confirms.
 async fn install(args: &SkillInstallArgs, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
     let SkillInstallArgs { source, names, reference, all, replace, yes, output } = args;
     let installer = installer(environment)?;
@@ -127,7 +127,7 @@ async fn install(args: &SkillInstallArgs, environment: &CommandEnvironment) -> a
     )))
 }
 
-/// Returns the skills that are named, or the only one.
+/// Returns the named skills, or the only one.
 fn choose<'a>(found: &'a FoundSkills, names: &[String], all: bool) -> anyhow::Result<Vec<&'a SkillCandidate>> {
     let known = || found.skills.iter().map(SkillCandidate::name).collect::<Vec<_>>().join(", ");
     if names.is_empty() {
@@ -143,7 +143,7 @@ fn choose<'a>(found: &'a FoundSkills, names: &[String], all: bool) -> anyhow::Re
     names.iter().map(find).collect()
 }
 
-/// Prints what a skill brings.
+/// Prints the contents of a skill, and what the owner must know about it.
 fn print_review(review: &SkillReview) {
     let SkillReview { name, description, source, files, .. } = review;
     let version = review.version.as_ref().map(|version| format!(" {version}")).unwrap_or_default();
@@ -174,7 +174,7 @@ fn print_review(review: &SkillReview) {
     }
 }
 
-/// Asks on the terminal; without one, the answer is no.
+/// Asks on the terminal; without a terminal, the answer is no.
 fn asks_yes(question: &str) -> anyhow::Result<bool> {
     if !(io::stdin().is_terminal() && stderr_is_terminal()) {
         return Ok(false);
@@ -190,7 +190,7 @@ fn not_done(note: &str) -> CommandExit {
     CommandExit::Failed
 }
 
-/// Prints the list at `key`, and then the problems of others.
+/// Prints the list at `key`, and then the problems of the items that cannot be used.
 fn print_list(
     found: &Value,
     key: &str,

@@ -20,7 +20,7 @@ const COLUMNS: TableColumns = &[
     ("A MILLION TOKENS", "price"),
 ];
 
-/// The most models of a service that are listed.
+/// The most models that are listed for a service.
 const NAMES: usize = 500;
 
 /// The width of a label, in columns.
@@ -102,7 +102,7 @@ pub fn status(status: &Value, mut out: impl Write) -> io::Result<()> {
     write_lines(label("turns", "轮次"), &status["last_turns"], turn_line, &mut out)
 }
 
-/// Writes a line for each item of a list, the first one behind `label`.
+/// Writes a line for each item of a list, the first one with `label`.
 fn write_lines(mut label: String, list: &Value, line: fn(&Value) -> String, mut out: impl Write) -> io::Result<()> {
     for item in render::items(list) {
         writeln!(out, "{label}{}", line(item))?;
@@ -111,7 +111,7 @@ fn write_lines(mut label: String, list: &Value, line: fn(&Value) -> String, mut 
     Ok(())
 }
 
-/// Writes the model services that messages wait for, and those that fail.
+/// Writes the model services for which messages wait, and those that fail.
 fn services(status: &Value, mut out: impl Write) -> io::Result<()> {
     let services = || render::items(&status["services"]).iter();
     for row in services() {
@@ -188,7 +188,7 @@ fn turn_line(turn: &Value) -> String {
     format!("{}{error}  {session}  {when}  {id}", state(&text(&turn["outcome"])))
 }
 
-/// Writes whether the gateway runs, where, and whether it accepts messages.
+/// Writes whether and where the gateway is running, and whether it accepts messages.
 fn head(status: &Value, mut out: impl Write) -> io::Result<()> {
     let up = status["gateway"] == "up";
     let head = match up {
@@ -286,7 +286,7 @@ fn heartbeat(heartbeat: &Value) -> Option<String> {
     Some(fill_template(tr("{}; {} of {} tokens today", "{}；今天已用 {} / {} 个 token"), &numbers))
 }
 
-/// Summarizes the caches that were used.
+/// Summarizes the caches that have lookups.
 fn caches(caches: &Value) -> Option<String> {
     let line = |(name, cache): (&String, &Value)| {
         let count = |key: &str| cache[key].as_u64().unwrap_or(0);
@@ -299,7 +299,7 @@ fn caches(caches: &Value) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join("; "))
 }
 
-/// Says whether a provider gets calls.
+/// Describes whether a provider's circuit breaker admits calls.
 fn circuit_words(row: &Value) -> String {
     match row["circuit_seconds"].as_u64() {
         Some(seconds) => fill_template(tr("not asked for the next {} s", "{} 秒内不再请求"), &[seconds.to_string()]),
@@ -394,7 +394,7 @@ pub fn models(found: &Value, mut out: impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Says where a provider's key comes from, or what it needs.
+/// Describes the source of a provider's key, or what the provider needs.
 fn needs(row: &Value) -> String {
     match (row["key_from"].as_str(), row["configured"] == true, row["needs_key"] == true) {
         (Some(from), ..) if from.contains('.') => "in the configuration".to_owned(),

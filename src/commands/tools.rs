@@ -61,7 +61,7 @@ pub async fn prompt(args: &PromptArgs, environment: &CommandEnvironment) -> anyh
     })
 }
 
-/// Returns the tool that a name or an alias means.
+/// Returns the tool with this name or alias.
 fn find<'a>(list: &'a Value, name: &str) -> Option<&'a Value> {
     let is_it = |word: &Value| word.as_str().is_some_and(|word| word.eq_ignore_ascii_case(name.trim()));
     let rows = || render::items(list).iter();
@@ -69,7 +69,7 @@ fn find<'a>(list: &'a Value, name: &str) -> Option<&'a Value> {
     rows().find(|tool| is_it(&tool["name"])).or_else(|| rows().find(by_alias))
 }
 
-/// Says that there is no such tool, and which one was most likely meant.
+/// Prints that there is no such tool, and the most similar one.
 fn unknown(list: &Value, name: &str) -> CommandExit {
     let rows = render::items(list).iter();
     let names = rows.flat_map(|tool| {
@@ -113,7 +113,7 @@ async fn run_by_hand(
     Ok(if result["success"] == true { printed } else { CommandExit::Failed })
 }
 
-/// Writes a result as people read it; its metadata go to standard error.
+/// Writes a result as people read it; its metadata goes to standard error.
 fn show_result(result: &Value, out: &mut Stdout) -> io::Result<()> {
     let in_colour = out.has_colours();
     let text = |key: &str| result[key].as_str().unwrap_or_default();
@@ -127,7 +127,7 @@ fn show_result(result: &Value, out: &mut Stdout) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes what `daoyou tools show` says about a tool.
+/// Writes the description for `daoyou tools show`.
 fn show(tool: &Value, out: &mut Stdout) -> io::Result<()> {
     let text = |key: &str| render::text(&tool[key]);
     writeln!(out, "{}: {}", text("name"), text("description"))?;
@@ -160,7 +160,7 @@ fn show(tool: &Value, out: &mut Stdout) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the type of an argument in a word, or its possible values.
+/// Returns the type of an argument in one word, or its possible values.
 fn type_of(argument: &Value) -> String {
     if let Some(values) = argument["enum"].as_array() {
         return values.iter().map(render::text).collect::<Vec<_>>().join(" | ");

@@ -1,12 +1,12 @@
-//! Translation of findings and configuration faults into Chinese. They arrive as complete English sentences, some over the
-//! control socket, so they are recognized by their words.
+//! Translates findings and configuration faults into Chinese. They arrive as complete English sentences, some over the control
+//! socket, so the translation recognizes them by their words.
 
 use super::output::tr;
 use crate::config::ConfigFault;
 
 /// The sentences, one `English => Chinese` a line.
 const SENTENCES: &str = include_str!("chinese.txt");
-/// The deepest nesting of sentences in the values of others.
+/// The deepest nesting of sentences within the values of other sentences.
 const MAX_DEPTH: usize = 3;
 
 /// Replaces each `{}` by the next of `values`, and `{0}` by the first.
@@ -25,7 +25,7 @@ pub fn fill_template(template: &str, values: &[String]) -> String {
     filled + rest
 }
 
-/// Returns a sentence in the language of the output; unchanged if there is no translation.
+/// Returns a sentence in the output language; unchanged if there is no translation.
 pub fn translate(english: &str) -> String {
     tr(None, Some(())).and_then(|()| translated(english, MAX_DEPTH)).unwrap_or_else(|| english.to_owned())
 }
@@ -52,7 +52,7 @@ fn translated(english: &str, depth: usize) -> Option<String> {
     pairs.find_map(|(template, chinese)| {
         let values = values_of(template, english)?;
         let value = |value: &str| {
-            // A single word is a name, which is not translated.
+            // A single word is a name and is not translated.
             let depth = depth.checked_sub(1).filter(|_| value.contains(' '));
             depth.and_then(|depth| translated(value, depth)).unwrap_or_else(|| value.to_owned())
         };
@@ -61,7 +61,7 @@ fn translated(english: &str, depth: usize) -> Option<String> {
     })
 }
 
-/// Returns the values in `text` of the `{}` in `template`, if `text` is such a sentence.
+/// Returns the values for the `{}` of `template` in `text`, if `text` matches the template.
 fn values_of<'a>(template: &str, text: &'a str) -> Option<Vec<&'a str>> {
     let mut pieces = template.split("{}");
     let mut rest = text.strip_prefix(pieces.next()?)?;

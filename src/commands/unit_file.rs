@@ -5,13 +5,13 @@ use std::path::Path;
 /// The name of the unit, for the system and for users.
 pub const NAME: &str = "daoyou.service";
 
-/// The home of the system's unit.
+/// The home of the system unit.
 pub const SYSTEM_HOME: &str = "/var/lib/daoyou";
 
 const SYSTEM: &str = include_str!("../../systemd/daoyou.service");
 const USER: &str = include_str!("../../systemd/daoyou-user.service");
 
-/// The first version of systemd with restart delays that grow, and with DelegateSubgroup.
+/// The first version of systemd with growing restart delays and DelegateSubgroup.
 const NEWER: u32 = 254;
 
 /// Returns true for a setting that older versions do not know.
@@ -32,7 +32,7 @@ pub struct UnitFile<'a> {
 }
 
 impl UnitFile<'_> {
-    /// Returns the text of the system's unit, or of a user's.
+    /// Returns the text of the system unit, or of a user unit.
     pub fn text(&self, is_system: bool) -> String {
         let template = if is_system { SYSTEM } else { USER };
         let lines = template.lines().map(|line| self.line(line));

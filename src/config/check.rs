@@ -1,4 +1,4 @@
-//! Checks that the kinds of the values do not express: names, addresses, and settings that contradict each other.
+//! Checks that the types of the values cannot express: names, addresses, and contradictory settings.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,10 +20,10 @@ use crate::postprocess::PostprocessMode;
 /// The longest name of a provider or webhook.
 const MAX_NAME: usize = 64;
 
-/// The form of a model's name.
+/// The required form of a model name.
 const ONE_MODEL: &str = "\"PROVIDER/MODEL\" such as \"openai/gpt-5\"";
 
-/// Returns every fault of `config` that is not a consequence of a `known` one.
+/// Returns every fault of `config` that does not follow from a `known` fault.
 pub(super) fn check(
     config: &Config,
     origins: &BTreeMap<String, SettingOrigin>,
@@ -180,7 +180,7 @@ impl ConfigChecker<'_> {
         }
     }
 
-    /// Checks a webhook with `verify = "none"`: anybody who reaches it may write, so it needs two more settings.
+    /// Checks a webhook with `verify = "none"`. Anyone who can reach the webhook may write, so it needs two more settings.
     fn unverified(&mut self, config: &Config, key: &str, hook: &WebhookConfig) {
         let (verify, allow_from) = (join(key, "verify"), join(key, "allow_from"));
         if hook.allow_from.is_none() {
@@ -217,7 +217,7 @@ impl ConfigChecker<'_> {
         }
     }
 
-    /// Checks entry `index` of `owner.identities`, which is `webhook:` and `identity`: the webhook must prove its senders.
+    /// Checks entry `index` of `owner.identities`, which is `webhook:` and `identity`: the webhook must prove who its senders are.
     fn owner_of_hook(&mut self, config: &Config, index: usize, identity: &str) {
         const ALLOWED: &str = "\"webhook:NAME:SENDER\" of a webhook with verify = \"standard\" or \"bearer\" without the \
                                templates content and sender, or \"github\" or \"slack\" without the template sender";
@@ -263,7 +263,7 @@ impl ConfigChecker<'_> {
         }
     }
 
-    /// Checks the name of a model; an empty one is not set.
+    /// Checks the name of a model; an empty name is an unset one.
     fn optional_model(&mut self, key: &str, text: &str) {
         if !text.is_empty() {
             self.model(key, text);
@@ -338,7 +338,7 @@ impl ConfigChecker<'_> {
         }
     }
 
-    /// Checks that a secret can sign. The first of `keys` is the secret's own.
+    /// Checks that a secret can sign. The first of `keys` is the key of the secret itself.
     fn signing(&mut self, keys: &[&str], secret: &Secret) {
         let text = secret.expose().strip_prefix("whsec_").unwrap_or(secret.expose());
         let base64 = |c: char| c.is_ascii_alphanumeric() || c == '+' || c == '/';
@@ -358,7 +358,7 @@ impl ConfigChecker<'_> {
         }
     }
 
-    /// Adds a fault of the first of `keys`, unless one of them has a fault already, which may be the cause of this one.
+    /// Adds a fault to the first of `keys`, unless one of them already has a fault, which may be the cause of this one.
     fn fault(&mut self, keys: &[&str], wrong: impl Into<String>, allowed: &str) {
         let is_faulty = |key: &str| self.known.iter().any(|fault| inside(&fault.key, key) || inside(key, &fault.key));
         if let Some(first) = keys.first()

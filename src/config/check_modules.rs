@@ -1,4 +1,4 @@
-//! Checks of the sections of single modules that the kinds of their values do not express.
+//! Checks of single modules' sections that the types of their values cannot express.
 
 use daoyou_channels::email::is_address;
 use daoyou_channels::settings::{ByteSize, Span};
@@ -9,15 +9,15 @@ use crate::cron::heartbeat::ActiveHours;
 use crate::http::{AllowedHosts, parse_network};
 use crate::mcp::{McpConfigFault, McpServerConfig};
 
-/// The shortest token that protects a server which other machines can reach, in characters.
+/// The least length, in characters, of a token for a server that other machines can reach.
 const MIN_TOKEN: usize = 16;
 
-/// The least memory for bodies: two of the API's largest.
+/// The least memory for bodies: two of the API's largest bodies.
 const MIN_BODY_BUDGET: ByteSize = ByteSize(4_200_000);
 
 const EMAIL: &str = "channels.email";
 
-/// A fault of the first of `keys`, unless one of them has a fault already.
+/// A fault of the first of `keys`, unless one of them already has a fault.
 pub(super) struct SettingFault {
     pub keys: Vec<String>,
     pub wrong: String,
@@ -199,7 +199,7 @@ fn email_notify(config: &Config) -> Option<SettingFault> {
     })
 }
 
-/// Warns of webhooks without a callback that are to deliver notices or heartbeats.
+/// Returns warnings about webhooks without a callback that are configured to deliver notices or heartbeats.
 fn undeliverable(config: &Config) -> Vec<(String, String)> {
     let chats = [("owner.notify", &config.owner.notify), ("heartbeat.deliver_to", &config.heartbeat.deliver_to)];
     let to_nobody = chats.into_iter().filter_map(|(key, chat)| {

@@ -1,4 +1,4 @@
-//! Faults of a configuration, with their places.
+//! Faults of a configuration, with their origins.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,7 +17,7 @@ pub enum SettingOrigin {
     /// The value is the default.
     #[default]
     Default,
-    /// A file; without a line if the whole file is meant.
+    /// A file, and the line if a single line is meant.
     File { file: PathBuf, line: Option<usize> },
     /// The environment variable of this name.
     Env(String),
@@ -43,15 +43,15 @@ impl Serialize for SettingOrigin {
     }
 }
 
-/// A fault. Shown as one line: `FILE:LINE: KEY: what is wrong; allowed: …`, with the name of the variable in place of file and
-/// line if the value came from the environment. It never contains a secret.
+/// A fault. It is shown as one line: `FILE:LINE: KEY: what is wrong; allowed: …`. If the value came from the environment, the name
+/// of the variable replaces file and line. A fault never contains a secret.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConfigFault {
     pub origin: SettingOrigin,
-    /// The path of the key, such as `agent.model`; empty if no key is meant.
+    /// The path of the key, such as `agent.model`; empty if the fault belongs to no key.
     pub key: String,
     pub wrong: String,
-    /// What is allowed; empty if `wrong` says it already.
+    /// The allowed values; empty if `wrong` contains them already.
     pub allowed: String,
 }
 
@@ -80,7 +80,7 @@ impl fmt::Display for ConfigFault {
     }
 }
 
-/// All faults, one a line.
+/// All faults, one per line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigFaults(pub Vec<ConfigFault>);
 
@@ -95,7 +95,7 @@ impl fmt::Display for ConfigFaults {
 
 impl std::error::Error for ConfigFaults {}
 
-/// Returns `text` in quotes, truncated to fit into a line.
+/// Returns `text` in quotes, truncated to fit on a line.
 pub(super) fn quoted(text: &str) -> String {
     if text.chars().count() <= SHOWN {
         return format!("{text:?}");

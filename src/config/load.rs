@@ -27,11 +27,11 @@ const PRIVATE: u32 = 0o600;
 /// The configuration file to read.
 #[derive(Clone, Copy, Debug)]
 pub enum ConfigSource<'a> {
-    /// The default file; without it the defaults are used.
+    /// The default file; if it does not exist, the defaults apply.
     IfPresent(&'a Path),
     /// A file that the user named.
     Required(&'a Path),
-    /// A text that is not in the file at this path yet.
+    /// A draft of the file at this path, not written yet.
     Draft { path: &'a Path, text: &'a str },
 }
 
@@ -51,7 +51,7 @@ pub struct LoadedConfig {
     pub file: Option<PathBuf>,
     /// Warnings, one line each.
     pub warnings: Vec<String>,
-    /// Faults of missing secrets, without which no gateway starts.
+    /// The faults of missing secrets, without which the gateway cannot start.
     pub missing: Vec<ConfigFault>,
     origins: BTreeMap<String, SettingOrigin>,
     /// The secrets that were read, by key path.
@@ -74,7 +74,7 @@ impl LoadedConfig {
         self.origins.insert(key.to_owned(), SettingOrigin::Option(option));
     }
 
-    /// Creates a fault of the value of `key`, found by another module.
+    /// Creates a fault of the value of `key` for a check in another module.
     pub fn fault(&self, key: &str, wrong: impl Into<String>, allowed: impl Into<String>) -> ConfigFault {
         ConfigFault::new(nearest_origin(&self.origins, key), key, wrong, allowed)
     }
@@ -83,7 +83,7 @@ impl LoadedConfig {
 /// A configuration that was read, with all its faults.
 #[derive(Clone, Debug)]
 pub struct ConfigDraft {
-    /// The valid settings, and the defaults for the rest.
+    /// The valid settings, with defaults for the others.
     pub loaded: LoadedConfig,
     faults: Vec<ConfigFault>,
     /// The syntax of the file is broken, so its meaning is unknown.
@@ -91,7 +91,7 @@ pub struct ConfigDraft {
 }
 
 impl ConfigDraft {
-    /// Adds the faults that `check` finds, without the consequences of known ones.
+    /// Adds the faults that `check` finds, except those that follow from known faults.
     #[must_use]
     pub fn checked(mut self, check: impl FnOnce(&LoadedConfig) -> Vec<ConfigFault>) -> Self {
         if !self.is_broken {
@@ -106,7 +106,7 @@ impl ConfigDraft {
     /// Returns the configuration.
     ///
     /// # Errors
-    /// All faults, also of missing secrets, in the order of their origins.
+    /// All faults, including missing secrets, in the order of their origins.
     pub fn complete(self) -> Result<LoadedConfig, Vec<ConfigFault>> {
         if self.faults.is_empty() && self.loaded.missing.is_empty() { Ok(self.loaded) } else { Err(self.all()) }
     }
@@ -114,7 +114,7 @@ impl ConfigDraft {
     /// Returns the configuration for work that needs no secrets; those in [`LoadedConfig::missing`] are not set.
     ///
     /// # Errors
-    /// All faults, if there are any other than missing secrets.
+    /// All faults, if there are any besides missing secrets.
     pub fn without_secrets(self) -> Result<LoadedConfig, Vec<ConfigFault>> {
         if self.faults.is_empty() { Ok(self.loaded) } else { Err(self.all()) }
     }
@@ -130,13 +130,13 @@ impl ConfigDraft {
 /// Reads a complete configuration.
 ///
 /// # Errors
-/// As [`ConfigDraft::complete`].
+/// The errors of [`ConfigDraft::complete`].
 pub fn load(source: ConfigSource<'_>, env: &BTreeMap<String, String>) -> Result<LoadedConfig, Vec<ConfigFault>> {
     read(source, env).complete()
 }
 
-/// Reads the file, overrides it by the environment (`DAOYOU_AGENT__MODEL` is `agent.model`, `DAOYOU_LOG` is `log.level`),
-/// resolves the secrets and checks everything.
+/// Reads the file, overrides it with the environment (`DAOYOU_AGENT__MODEL` is `agent.model`, `DAOYOU_LOG` is `log.level`), resolves
+/// the secrets, and checks everything.
 pub fn read(source: ConfigSource<'_>, env: &BTreeMap<String, String>) -> ConfigDraft {
     let path = source.path();
     let base = path.parent().unwrap_or(Path::new(""));
@@ -166,7 +166,7 @@ pub fn read(source: ConfigSource<'_>, env: &BTreeMap<String, String>) -> ConfigD
     let ConfigReader { values, origins, mut faults, missing, mut warnings, found: secrets, mut broken, .. } = reader;
     let mut values = Value::Object(values);
     require(SettingShape::config(), "", &mut values, &origins, &mut faults);
-    // All values have the right kind, so this fails only if a type and its own schema disagree.
+    // All values have the right type, so this fails only if a type and its own schema disagree.
     let mut config: Config = serde_json::from_value(values).unwrap_or_else(|error| {
         broken = true;
         faults.push(whole_file(path, None, error.to_string()));
@@ -200,7 +200,7 @@ pub fn read(source: ConfigSource<'_>, env: &BTreeMap<String, String>) -> ConfigD
     ConfigDraft { loaded, faults, is_broken: broken }
 }
 
-/// Adds a fault for each missing required key. Returns false for a table with missing keys, which is then left out.
+/// Adds a fault for each missing required key. Returns false for a table with missing keys, which the caller then omits.
 fn require(
     shape: &SettingShape,
     path: &str,
@@ -232,8 +232,8 @@ fn require(
     }
 }
 
-/// Returns the environment of this process. Variables that are not UTF-8 are left out; in one that stands for a setting the
-/// invalid bytes are replaced, so that its fault shows it.
+/// Returns the environment of this process. Variables that are not UTF-8 are omitted; if such a variable is a setting, only its
+/// invalid bytes are replaced, so that its fault shows the value.
 pub fn environment() -> BTreeMap<String, String> {
     let readable = |(name, value): (OsString, OsString)| {
         let name = name.into_string().ok()?;
@@ -249,7 +249,7 @@ pub fn environment() -> BTreeMap<String, String> {
 /// The reason why a file could not be read.
 enum ReadFailure {
     Missing,
-    /// The line, if known, and what is wrong.
+    /// The line, if known, and a description of the fault.
     Wrong(Option<usize>, String),
 }
 

@@ -1,4 +1,5 @@
-//! The configuration: composes each module's own, reads file and environment, resolves secrets, reports all faults at once.
+//! The configuration: composes the modules' configurations, reads file and environment, resolves secrets, and reports all faults at
+//! once.
 
 mod fault;
 mod settings;

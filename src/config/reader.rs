@@ -15,13 +15,13 @@ use super::fault::{ConfigFault, SettingOrigin, join, quoted};
 use super::secrets::{FoundSecret, SecretResolver};
 use super::shape::{SettingShape, nearest_choice, nearest_key};
 
-/// The longest duration: a century can be added to any clock.
+/// The longest duration: a century, which can be added to any clock.
 const LONGEST: Duration = Duration::from_secs(100 * 366 * 86_400);
 
-/// The prefix of environment variables that stand for a key.
+/// The prefix of environment variables that set a key.
 const PREFIX: &str = "DAOYOU_";
 
-/// Collects the settings of file and environment.
+/// Collects the settings from file and environment.
 pub(super) struct ConfigReader<'a> {
     secrets: SecretResolver<'a>,
     /// The valid values.
@@ -29,14 +29,14 @@ pub(super) struct ConfigReader<'a> {
     /// The origin of each value and table, by key path.
     pub origins: BTreeMap<String, SettingOrigin>,
     pub faults: Vec<ConfigFault>,
-    /// Faults of missing secrets.
+    /// The faults of missing secrets.
     pub missing: Vec<ConfigFault>,
     pub warnings: Vec<String>,
     /// The secrets that were found, by key path.
     pub found: BTreeMap<String, FoundSecret>,
-    /// The file itself contains a secret.
+    /// True if the file itself contains a secret.
     pub literal_secret: bool,
-    /// The file is not valid TOML, so its meaning is unknown.
+    /// True if the file is not valid TOML, so that its meaning is unknown.
     pub broken: bool,
 }
 
@@ -55,7 +55,7 @@ impl<'a> ConfigReader<'a> {
         }
     }
 
-    /// Reads the text of a file. Settings that do not depend on a syntax error are still read.
+    /// Reads the text of a file. Settings that a syntax error does not affect are still read.
     pub fn file(&mut self, file: &Path, text: &str) {
         let lines = LineIndex::new(text);
         let origin = |line| SettingOrigin::File { file: file.to_owned(), line: Some(line) };
@@ -74,7 +74,7 @@ impl<'a> ConfigReader<'a> {
             let fault = ConfigFault::new(origin(line), key, format!("not TOML: {}", error.message()), "");
             broken.entry(line).or_insert(fault);
         }
-        // Below the broken header of a table, the table of a key is unknown.
+        // After a broken table header, the table of a key is unknown.
         let header =
             |line: &&usize| text.lines().nth(**line - 1).is_some_and(|text| text.trim_start().starts_with('['));
         let known = broken.keys().find(header).map(|line| origin(*line));
@@ -88,7 +88,7 @@ impl<'a> ConfigReader<'a> {
         self.faults.extend(broken.into_values());
     }
 
-    /// Reads an environment variable if it stands for a key: `DAOYOU_AGENT__MODEL` is `agent.model`.
+    /// Reads an environment variable if it sets a key: `DAOYOU_AGENT__MODEL` is `agent.model`.
     pub fn variable(&mut self, name: &str, value: &str) {
         let Some((PREFIX, rest)) = name.split_at_checked(PREFIX.len()) else { return };
         let rest = if rest == "LOG" { "LOG__LEVEL" } else { rest };
@@ -137,8 +137,8 @@ impl<'a> ConfigReader<'a> {
         }
     }
 
-    /// Returns the key that a variable stands for, and its shape. `name` comes without its prefix. A name of the user's choice is
-    /// that of the file if they differ only in case or in `-` and `_`, else it is lower case.
+    /// Returns the key that a variable sets, and its shape. `name` is without the prefix. A name that the user chose is spelled as
+    /// in the file if they differ only in case or in `-` and `_`; otherwise it is lower case.
     fn find(&self, name: &str, origin: &SettingOrigin) -> Result<(Vec<String>, &'static SettingShape), ConfigFault> {
         let mut shape = SettingShape::config();
         let mut values = Some(&self.values);
@@ -210,7 +210,7 @@ impl<'a> ConfigReader<'a> {
         }
     }
 
-    /// Returns a valid value; for any other one, adds a fault.
+    /// Returns the value if it is valid; otherwise adds a fault.
     fn value(
         &mut self,
         shape: &SettingShape,
@@ -314,7 +314,7 @@ fn unknown(origin: SettingOrigin, path: &str, name: &str, keys: &BTreeMap<String
     )
 }
 
-/// Returns the path of the key whose name, with underscores for dots, is `name`.
+/// Returns the path of the key that equals `name` if its dots are replaced by underscores.
 fn key_with_dots(shape: &SettingShape, path: &str, name: &str) -> Option<String> {
     let SettingShape::Table(keys, _) = shape else {
         return (path.replace('.', "_") == name).then(|| path.to_owned());
@@ -322,7 +322,7 @@ fn key_with_dots(shape: &SettingShape, path: &str, name: &str) -> Option<String>
     keys.iter().find_map(|(key, inner)| key_with_dots(inner, &join(path, key), name))
 }
 
-/// Returns the path of the key on `line`, of which the parser reports only the last part.
+/// Returns the path of the key on `line`; the parser reports only the last part of it.
 fn path_at(text: &str, line: usize, key: &str) -> String {
     let head = |line: &str| Some(line.trim().strip_prefix('[')?.split(']').next()?.trim().to_owned());
     let written: Vec<&str> = text.lines().take(line).collect();

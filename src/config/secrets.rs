@@ -24,21 +24,21 @@ pub(super) struct SecretResolver<'a> {
 #[derive(Clone, Debug)]
 pub struct FoundSecret {
     pub value: Secret,
-    /// The configuration itself contains it, rather than where it is.
+    /// The configuration contains the secret itself, not a reference to it.
     pub is_literal: bool,
 }
 
 /// A resolved secret.
 pub(super) struct ResolvedSecret {
     pub value: String,
-    /// The configuration itself contains the secret.
+    /// The configuration contains the secret itself.
     pub literal: bool,
     /// A warning that the secret is not protected well enough.
     pub warning: Option<String>,
 }
 
 impl SecretResolver<'_> {
-    /// Returns true if `text` refers to a secret, rather than being one.
+    /// Returns true if `text` is a reference to a secret, false if it is a secret itself.
     pub fn is_elsewhere(text: &str) -> bool {
         ["env:", "file:", "cred:"]
             .iter()
@@ -53,10 +53,11 @@ impl SecretResolver<'_> {
                 return Err("\"env:\" names no variable".to_owned());
             }
             let value = self.env.get(name);
-            let value =
-                value.cloned().ok_or_else(|| format!("the environment variable {name} is not set{}", how(name)))?;
+            let value = value
+                .cloned()
+                .ok_or_else(|| format!("the environment variable {name} is not set{}", variable_hint(name)))?;
             if value.trim().is_empty() {
-                return Err(format!("the environment variable {name} is empty{}", how(name)));
+                return Err(format!("the environment variable {name} is empty{}", variable_hint(name)));
             }
             found(value, false)
         } else if let Some(path) = text.strip_prefix("file:") {
@@ -80,8 +81,8 @@ impl SecretResolver<'_> {
     }
 }
 
-/// Returns how the variable of a secret is set.
-fn how(name: &str) -> String {
+/// Returns a hint how to set the variable of a secret.
+fn variable_hint(name: &str) -> String {
     format!("; set it where the gateway starts, such as with `export {name}='the secret'`")
 }
 

@@ -1,4 +1,4 @@
-//! The list of all settings with their origins, and the differences of two configurations.
+//! The list of all settings with their origins, and the differences between two configurations.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::guard::mask_url;
 pub struct Setting {
     /// The path of the key, such as `agent.model`.
     pub key: String,
-    /// The value, `(hidden)` for a secret; absent if it is not set and has no default.
+    /// The value, or `(hidden)` for a secret; absent if it is unset and has no default.
     pub value: Option<Value>,
     pub origin: SettingOrigin,
 }
@@ -26,12 +26,12 @@ pub struct Setting {
 pub struct SettingChange {
     /// The path of the key, such as `agent.model`.
     pub key: String,
-    /// As [`Setting::value`]: absent if it was not set.
+    /// The old value, as in [`Setting::value`]; absent if it was unset.
     pub before: Option<Value>,
     pub after: Option<Value>,
 }
 
-/// `agent.max_iterations 40 → 3`. For a secret it says only that it is another one.
+/// Formats a change as `agent.max_iterations 40 → 3`. For a secret, it says only that the value changed.
 impl fmt::Display for SettingChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.before == self.after {

@@ -105,8 +105,8 @@ impl Default for GatewayConfig {
 }
 
 impl GatewayConfig {
-    /// Returns [`Self::listen`] as an address; `localhost` is 127.0.0.1. Other names are not resolved, so that it is certain
-    /// before the start whether other machines can reach the server.
+    /// Returns [`Self::listen`] as an address; `localhost` is 127.0.0.1. Other names are not resolved, so that it is known before
+    /// the start whether other machines can reach the server.
     pub fn listen_addr(&self) -> Result<SocketAddr, String> {
         let local = self.listen.strip_prefix("localhost:").and_then(|port| port.parse().ok());
         match local {

@@ -1,4 +1,4 @@
-//! The shape of `config.toml`, read from the schema of [`Config`].
+//! The shape of `config.toml`, derived from the schema of [`Config`].
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -9,17 +9,17 @@ use super::fault::join;
 use super::settings::Config;
 use crate::text::nearest;
 
-/// The least similarity (1 is equal) at which a key of the same table is suggested.
+/// The least similarity (1 is equal) for which a key of the same table is suggested.
 const ALIKE: f64 = 0.6;
-/// The similarity of names of which one is a slip of the other.
+/// The least similarity for which one name counts as a misspelling of the other.
 const NEARLY_EQUAL: f64 = 0.75;
 
-/// The kind of value that a key takes.
+/// The shape of a key's value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SettingShape {
-    /// The keys of the program, and the required ones of them.
+    /// A table of known keys, and the required ones among them.
     Table(BTreeMap<String, SettingShape>, Vec<String>),
-    /// Names of the user's choice, all with the same kind of value.
+    /// A table whose key names the user chooses; all its values have the same shape.
     Map(Box<SettingShape>),
     List(Box<SettingShape>),
     /// A list, or a single entry without a list.
@@ -138,8 +138,8 @@ impl SettingShape {
     }
 }
 
-/// Returns the path of the key that the unknown `name` in the table at `path` probably means: a similar one of the same table,
-/// else one of the same name elsewhere, else the most similar one of the table.
+/// Returns the path of the key that the unknown `name` in the table at `path` probably means: a very similar key of the same table,
+/// or else a key of the same name elsewhere, or else the most similar key of the table.
 pub(super) fn nearest_key(
     root: &SettingShape,
     path: &str,
@@ -154,7 +154,7 @@ pub(super) fn nearest_key(
     best(NEARLY_EQUAL).or_else(|| elsewhere(root, "", &name)).or_else(|| best(0.0))
 }
 
-/// Returns the one of `names` that `text` probably means, if any is similar enough.
+/// Returns the element of `names` that `text` probably means, if one is similar enough.
 pub(super) fn nearest_choice<'a>(names: &'a [String], text: &str) -> Option<&'a str> {
     let known = names.iter().map(|name| (name.as_str(), name.as_str()));
     nearest::nearest(&text.to_lowercase(), known, nearest::BY_EDITS, ALIKE)

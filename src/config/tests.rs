@@ -13,7 +13,7 @@ use super::*;
 
 const EXAMPLE: &str = include_str!("../../config.example.toml");
 
-/// Reads `text` as `config.toml`; faults come as their lines, without the folder.
+/// Reads `text` as `config.toml`; returns faults as their lines, without the folder.
 fn read(text: &[u8], env: &[(&str, &str)]) -> Result<LoadedConfig, Vec<String>> {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("config.toml");
@@ -24,7 +24,7 @@ fn read(text: &[u8], env: &[(&str, &str)]) -> Result<LoadedConfig, Vec<String>> 
         .map_err(|faults| faults.iter().map(|fault| fault.to_string().replace(&folder, "")).collect())
 }
 
-/// The example with its commented settings switched on.
+/// Returns the example with its commented settings enabled.
 fn uncommented() -> String {
     let on = |line: &str| match line.strip_prefix('#') {
         Some(setting) if !setting.is_empty() && !setting.starts_with(' ') => setting.to_owned(),
@@ -33,7 +33,7 @@ fn uncommented() -> String {
     EXAMPLE.lines().map(on).collect::<Vec<_>>().join("\n")
 }
 
-/// The paths of all keys, with `NAME` for names of the user's choice.
+/// Collects the paths of all keys, with `NAME` for names that the user chooses.
 fn keys(shape: &SettingShape, path: &str, into: &mut BTreeSet<String>) {
     match shape {
         SettingShape::Table(table, _) => table.iter().for_each(|(name, inner)| keys(inner, &join(path, name), into)),
@@ -75,7 +75,7 @@ fn the_example_shows_every_key_and_each_commented_one_is_right() {
         table
     });
     assert!(shown.count() > 50);
-    // Where a commented key has a default, that is what is shown, beside the examples of what has none.
+    // A commented key shows its default if it has one, and an example value otherwise.
     let hook = &loaded.config.channels.webhook["NAME"];
     let plain = daoyou_channels::webhook::WebhookConfig::default();
     assert_eq!((hook.enabled, hook.verify, &hook.retry), (plain.enabled, plain.verify, &plain.retry));
@@ -151,7 +151,7 @@ fn values_are_read_with_their_origins() {
     assert_eq!(loaded.origin("providers.my-llm.stream"), SettingOrigin::Env("DAOYOU_PROVIDERS__MY_LLM__STREAM".into()));
 }
 
-/// A block of `faults.txt`: a file, variables after `$ `, the faults after `=> `; `…` at the end leaves the rest open.
+/// Checks each block of `faults.txt`: a file, variables after `$ `, the faults after `=> `. A final `…` matches any rest.
 #[test]
 fn every_fault_is_one_line_with_the_allowed_values() {
     let blocks: Vec<&str> = include_str!("faults.txt").split("\n\n").skip(1).collect();
@@ -173,7 +173,7 @@ fn every_fault_is_one_line_with_the_allowed_values() {
     assert_eq!(got, ["config.toml:2: the text is not UTF-8"]);
 }
 
-/// `auto` takes the first provider of the file, so the order of the file is kept; those of the environment follow.
+/// `auto` uses the first provider of the file, so the order of the file is kept; providers of the environment follow.
 #[test]
 fn providers_keep_the_order_of_the_file() {
     let text = "[providers.zeta]\napi_key = \"k\"\n[agent]\nlocale = \"en\"\n[providers.alpha]\napi_key = \"k\"\n";

@@ -25,7 +25,7 @@ const NAME_CHARS: usize = 80;
 const TAGS: usize = 8;
 /// The confidence of a memory if the model gives none.
 const CONFIDENCE: f64 = 0.7;
-/// A message of fewer characters may answer the agent's question before it, as in "yes".
+/// A message with fewer characters, such as "yes", may answer the agent's question before it.
 const SHORT_CHARS: usize = 40;
 
 /// The usable content of an answer.
@@ -43,7 +43,7 @@ pub(super) struct ExtractedMemory {
     pub replaces: Option<i64>,
 }
 
-/// Why an answer is unusable.
+/// The reason why an answer is unusable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum UnusableAnswer {
     #[error("the model wrote no summary")]
@@ -179,17 +179,18 @@ fn case(value: &Value, part: &ConversationPart) -> Option<Result<ExtractedMemory
     Some(speaker.map(|speaker| ExtractedMemory { entry: new_entry(speaker), replaces: None }))
 }
 
-/// Returns an entry without a name, from the message of a speaker.
+/// Creates an entry without a name, with the owner and the source of a speaker's message.
 fn entry_of((owner, source): (Owner, MemorySource), kind: MemoryKind, text: String) -> NewMemoryEntry {
     let entry = NewMemoryEntry::new(owner, kind, text, MemoryOrigin::Noticed);
     NewMemoryEntry { source: Some(source), confidence: CONFIDENCE, ..entry }
 }
 
-/// Finds who said it, and where. Nothing is remembered that was not said by a person who has a memory.
+/// Returns the owner and the source of the message that states `text`. Only statements of a person who has a memory are
+/// accepted.
 fn find_speaker(text: &str, number: &Value, part: &ConversationPart) -> Result<(Owner, MemorySource), RejectReason> {
     let place = self::number(number).and_then(|number| usize::try_from(number - 1).ok());
     let named = place.map_or(Err(RejectReason::NoMessage), |place| check_message(text, place, part, true));
-    // With several people the answer must name the message; with one person it can be searched.
+    // With several people, the answer must name the message. With one person, a search can find it.
     let found = |why: RejectReason| {
         let candidates = (0..part.lines.len()).filter(|_| !part.ownership.is_shared);
         let best = candidates.max_by_key(|place| match &part.lines[*place].who {
@@ -203,7 +204,7 @@ fn find_speaker(text: &str, number: &Value, part: &ConversationPart) -> Result<(
     Ok((owner, source))
 }
 
-/// Checks that the message at `place` says it; `is_named` means that the model named this message.
+/// Checks that the message at `place` states `text`. `is_named` means that the model named this message.
 fn check_message<'a>(
     text: &str,
     place: usize,
@@ -230,8 +231,8 @@ fn check_message<'a>(
     if evidence.supports(text) {
         return Ok((owner.clone(), line));
     }
-    // The scripts differ, so words cannot be compared. Then the named message must suffice, if no other source could
-    // have said it.
+    // Words in different scripts cannot be compared. Then the named message is enough, if no other source could have stated the
+    // text.
     if !is_named || !evidence::is_other_script(text, &line.text) || is_recalled(text, &evidence.found) {
         return Err(RejectReason::NotSaid);
     }
@@ -244,7 +245,7 @@ fn check_message<'a>(
     if is_alone { Ok((owner.clone(), line)) } else { Err(RejectReason::Unsure) }
 }
 
-/// Returns true if what was found already mentions it.
+/// Returns true if `found`, which holds tool results and recalled memories, mentions `text`.
 fn is_recalled(text: &str, found: &str) -> bool {
     evidence::overlap(text, found) > 0
 }

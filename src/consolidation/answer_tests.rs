@@ -26,7 +26,7 @@ fn tool(is_recalled: bool, found: &str) -> LineAuthor {
     LineAuthor::Tool { is_recalled, found: found.to_owned() }
 }
 
-/// Ann, the agent and its tools, Ann with something from memory, a stranger, and Bob.
+/// A part with messages by Ann, the agent and its tools, Ann with a recalled memory, a stranger, and Bob.
 fn part(is_shared: bool) -> ConversationPart {
     let lines = vec![
         line(10, person(Some("owner"), ""), "My dog is called Rex and I live in Oslo"),
@@ -96,7 +96,7 @@ fn only_what_a_person_with_a_memory_said_is_remembered() {
             false,
             "owner 20 The user's birthday is on the fourth of May",
         ),
-        // Found by a tool, recalled, or stated by nobody: not remembered.
+        // A text that a tool found, that was recalled, or that nobody stated is not remembered.
         (fact("The account number is 4711", json!(1)), false, ""),
         (fact("The account number is 4711", json!(2)), false, ""),
         (fact("Ann works at the harbour", json!(5)), false, ""),

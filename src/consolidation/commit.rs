@@ -15,13 +15,13 @@ use crate::store::memories::{self, NewMemory};
 use crate::store::session_memory::{self, SessionMemory};
 use crate::store::{Connection, StoreError, notes, now_ms, usage};
 
-/// The most failed tries in a row; after them an extract replaces the summary.
+/// The most consecutive failed tries. After them, an extract replaces the summary.
 pub(super) const MAX_TRIES: i64 = 3;
 /// The waits after the first and the second failed try.
 const FIRST_WAIT_MS: i64 = 60_000;
 const SECOND_WAIT_MS: i64 = 900_000;
 
-/// The note that holds the day's tokens.
+/// The key of the note that holds the tokens used today.
 const NOTES: (&str, &str, &str) = ("memory", "spent", "day");
 
 /// The outcome of the commit of a part.
@@ -29,7 +29,7 @@ const NOTES: (&str, &str, &str) = ("memory", "spent", "day");
 pub(super) enum CommitResult {
     /// The summary covers the part.
     Summarised { noticed: usize },
-    /// The part has changed since the model read it, and is read again.
+    /// The part has changed since the model read it, so it is read again.
     Changed,
     /// The part is tried again later.
     Postponed,
@@ -149,7 +149,7 @@ impl ConsolidationCommit {
     }
 }
 
-/// Counts a try before a model is asked, so that a part which crashes the process each time is given up.
+/// Counts a try before a model is asked, so that a part which crashes the process each time reaches the limit of tries.
 pub(super) fn begin(connection: &Connection, session: &str, epoch: i64) -> Result<(), StoreError> {
     let now = session_memory::get(connection, session, epoch)?;
     session_memory::put(connection, session, epoch, &SessionMemory { failures: now.failures + 1, ..now })

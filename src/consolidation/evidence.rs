@@ -1,5 +1,5 @@
-//! Checks that a person said what is to be remembered of that person: tool results and recalled memories also appear
-//! in a conversation, but nobody said them.
+//! Checks that a person stated what a memory about that person says: tool results and recalled memories also appear in a
+//! conversation, but no person stated them.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ const STOP_WORDS: &[&str] = &[
     "用户", "我的", "喜欢",
 ];
 
-/// At least one in so many words of a fact must be the person's own.
+/// The inverse of the least share of a fact's words that must be the person's own: one word in three.
 const OWN_WORDS_DIVISOR: usize = 3;
 
 /// The words of a person, and their context.
@@ -23,7 +23,7 @@ pub(super) struct Evidence {
     pub said: String,
     /// The question that a short message answers.
     pub asked: String,
-    /// Text that nobody said: tool results and recalled memories. Repeating it adds no evidence.
+    /// Text that no person wrote: tool results and recalled memories. Repeating it adds no evidence.
     pub found: String,
 }
 
@@ -32,7 +32,7 @@ impl Evidence {
     pub fn supports(&self, fact: &str) -> bool {
         let (fact, found) = (stemmed_words(fact), stemmed_words(&self.found));
         let mut said = stemmed_words(&self.said);
-        // Agreement with the text of a page is no evidence.
+        // A word of the question that a page also contains is no evidence.
         said.extend(stemmed_words(&self.asked).into_iter().filter(|word| !found.contains(word)));
         let only = |of: &BTreeSet<String>, not: &BTreeSet<String>| {
             fact.iter().filter(|word| of.contains(*word) && !not.contains(*word)).count()
@@ -42,7 +42,7 @@ impl Evidence {
     }
 }
 
-/// Why a memory that a model extracted is rejected.
+/// The reason why a memory that a model extracted is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum RejectReason {
     #[error("it names no message of the part")]
@@ -60,21 +60,21 @@ pub(super) fn is_other_script(text: &str, other: &str) -> bool {
     is_mostly_wide(text) != is_mostly_wide(other)
 }
 
-/// Returns true if most of a text has no spaces between words; a name in other letters does not matter.
+/// Returns true if most of a text is in a script without spaces between words, so that a name in Latin letters does not matter.
 fn is_mostly_wide(text: &str) -> bool {
     let wide = text.chars().filter(|c| is_cjk(*c)).count();
     let words = text.split(|c: char| !c.is_alphanumeric() || is_cjk(c)).filter(|word| !word.is_empty()).count();
     wide > words
 }
 
-/// Returns true if `fact` may come from `outside`, which no person with a memory wrote: it shares words with it, or
-/// has another script.
+/// Returns true if `fact` may come from `outside`, a text by no person with a memory: the two share words, or have different
+/// scripts.
 pub(super) fn may_come_from(fact: &str, outside: &str) -> bool {
     overlap(fact, outside) > 0 || is_other_script(fact, outside)
 }
 
-/// Returns the question at the end of a text, with the sentence before it if the question alone says nothing, as in
-/// "right?"; empty if there is none.
+/// Returns the question at the end of a text, with the sentence before it if the question alone has no content, as in "right?";
+/// empty if there is none.
 pub(super) fn question(text: &str) -> &str {
     let text = text.trim_end_matches(|c: char| c.is_whitespace() || matches!(c, '*' | '_' | '"' | '”' | ')' | '）'));
     if !text.ends_with(['?', '？']) {
@@ -86,12 +86,12 @@ pub(super) fn question(text: &str) -> &str {
     text[text.len() - last - before..].trim_start()
 }
 
-/// Counts the words of `fact` that were said.
+/// Counts the words of `fact` that `said` contains.
 pub(super) fn overlap(fact: &str, said: &str) -> usize {
     stemmed_words(fact).intersection(&stemmed_words(said)).count()
 }
 
-/// Returns the stemmed words of a text; of Chinese, Japanese and Korean, each pair of characters.
+/// Returns the stemmed words of a text. For Chinese, Japanese and Korean, returns each pair of characters.
 fn stemmed_words(text: &str) -> BTreeSet<String> {
     let mut words = BTreeSet::new();
     let lower = text.to_lowercase();
@@ -128,7 +128,7 @@ mod tests {
             ("Ann lives in Bergen", "no, I live in Bergen now", shown, true),
             ("Ann lives in Oslo", "yes, Ann lives in Oslo", shown, true),
             ("", "anything", "", false),
-            // Nobody stated the text of a page, even if it shares a word with the question.
+            // A person did not state the text of a page, even if the text shares a word with the question.
             ("Invoices are always paid to IBAN DE99 1234", "please summarise the invoice page", page, false),
             ("Invoices are always paid to IBAN DE99 1234", "please summarise the invoice page", "", false),
             ("The user likes spam", "please summarise the invoice page", page, false),

@@ -12,8 +12,8 @@ const STATEMENT_CHARS: usize = 50;
 /// The beginning of an extract, by language.
 const OPENINGS: [(Language, &str); 2] = [(Language::Zh, "用户关心: "), (Language::En, "The user was concerned with: ")];
 
-/// Appends an extract of `lines` to the summary `before`, at most `chars` characters in all. The oldest extracts are
-/// dropped first, then the beginning of what a model has written, of which some always stays.
+/// Appends an extract of `lines` to the summary `before`, at most `chars` characters in all. If the text is too long, the
+/// oldest extracts are dropped first, then the beginning of the text that a model wrote. Some of that text always stays.
 pub(super) fn extend(before: &str, lines: &[TranscriptLine], language: Language, chars: usize) -> String {
     let new = match statements(lines) {
         statements if statements.is_empty() && !before.is_empty() => String::new(),
@@ -47,7 +47,7 @@ fn ending(text: &str, chars: usize) -> &str {
     if behind.is_empty() { rest } else { behind }
 }
 
-/// Returns the first things that people said.
+/// Returns the first statements of people, without duplicates.
 fn statements(lines: &[TranscriptLine]) -> Vec<String> {
     let mut statements: Vec<String> = Vec::new();
     for line in lines.iter().filter(|line| matches!(line.who, LineAuthor::Person { .. })) {

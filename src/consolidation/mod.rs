@@ -1,5 +1,6 @@
-//! Keeps conversations short: a summary replaces the older part, and what matters of it is remembered. Replies are never
-//! delayed: a worker finds what is due, a model writes the summary, and one commit puts it in the place of the messages.
+//! Keeps conversations short: a summary replaces the older part of a conversation, and important facts become memories. Replies
+//! are never delayed: a worker finds conversations that are due, a model writes the summary, and one commit replaces the
+//! messages.
 
 mod worker;
 

@@ -1,4 +1,4 @@
-//! Selects the part of a session that is consolidated next: whole turns, no more than a model reads at once.
+//! Selects the part of a session to consolidate next: whole turns, and no more than a model reads at once.
 
 use sha2::{Digest, Sha256};
 
@@ -12,17 +12,17 @@ use crate::store::{Connection, StoreError, forgetting, memories};
 
 /// The most messages of one part.
 const ROWS: i64 = 400;
-/// A backlog of more messages than this is not read by a model.
+/// The length of a backlog, in messages, above which no model reads it.
 const BACKLOG: i64 = 2_000;
 /// The messages that an idle conversation keeps verbatim.
 const IDLE_KEPT: i64 = 8;
 
-/// Why a conversation is consolidated.
+/// The reason why a conversation is consolidated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConsolidationReason {
-    /// Enough messages are not covered by a summary.
+    /// The number of messages without a summary has reached its limit.
     Full,
-    /// The model could not be given all of them.
+    /// The messages did not all fit into the model's context.
     Tight,
     /// The conversation is idle.
     Idle,
@@ -49,12 +49,12 @@ pub(super) struct ConsolidationTask {
     pub state: SessionMemory,
 }
 
-/// Limits of the parts.
+/// The limits of a part.
 #[derive(Clone, Debug)]
 pub(super) struct PartLimits {
     /// Messages that stay verbatim.
     pub keep: i64,
-    /// The most tokens of those if space is short.
+    /// The most tokens of the messages that stay verbatim, if the context is too small.
     pub kept_tokens: usize,
     /// The most tokens that a model reads at once.
     pub input_tokens: usize,
@@ -69,7 +69,7 @@ pub(super) struct ConversationPart {
     pub to: i64,
     /// No further part is due.
     pub is_last: bool,
-    /// Messages before `to` that stay verbatim as well.
+    /// The number of messages before `to` that stay verbatim although the summary covers them.
     pub overlap: i64,
     /// The part belongs to a backlog, which no model reads.
     pub is_backlog: bool,
@@ -82,7 +82,7 @@ pub(super) struct ConversationPart {
     pub mark: PartFingerprint,
 }
 
-/// Detects changes and forgettings while the model writes.
+/// The state of a part's messages and summary, which detects changes and forgettings while the model writes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct PartFingerprint {
     rows: [u8; 32],
@@ -92,14 +92,14 @@ pub(super) struct PartFingerprint {
 }
 
 impl ConversationPart {
-    /// Returns the owner of the summary. What several people said belongs to their conversation alone.
+    /// Returns the owner of the summary. The owner of a shared conversation's summary is the conversation itself.
     pub fn owner(&self) -> Owner {
         let owner = self.ownership.private_owner().map(Owner::from_stored);
         owner.unwrap_or_else(|| Owner::conversation(&self.task.session))
     }
 
-    /// Returns true if a person said something in it.
-    pub fn has_talk(&self) -> bool {
+    /// Returns true if the part has a message by a person.
+    pub fn has_person_message(&self) -> bool {
         self.lines.iter().any(|line| matches!(line.who, LineAuthor::Person { .. }))
     }
 
@@ -169,7 +169,7 @@ pub(super) fn next(
     }))
 }
 
-/// Returns the seq up to which the summary is to cover.
+/// Returns the seq up to which the summary must cover the session.
 fn target(
     connection: &Connection,
     task: &ConsolidationTask,
@@ -189,7 +189,7 @@ fn target(
     })
 }
 
-/// Returns where the newest whole turns of at most `tokens` begin; the last turn always stays.
+/// Returns the seq at which the newest whole turns of at most `tokens` begin. The last turn always stays verbatim.
 fn tight(
     connection: &Connection,
     task: &ConsolidationTask,
@@ -247,7 +247,7 @@ mod tests {
 
     use super::*;
     use crate::chat::ChatMessage;
-    use crate::memory::testing::temporary_store;
+    use crate::store::Store;
     use crate::store::{Durability, session_memory};
 
     const LIMITS: PartLimits = PartLimits { keep: 4, kept_tokens: 60, input_tokens: 10_000 };
@@ -292,7 +292,7 @@ mod tests {
 
     #[tokio::test]
     async fn parts_are_whole_turns_and_the_last_turns_stay() {
-        let (_folder, store) = temporary_store();
+        let (_folder, store) = Store::temporary();
         let small = PartLimits { input_tokens: 130, ..LIMITS };
         for (number, (turns, why, limits, expected)) in [
             ("uuuuu", "full", &LIMITS, "0..6."),
@@ -330,7 +330,7 @@ mod tests {
 
     #[tokio::test]
     async fn changes_during_the_summary_are_detected() {
-        let (_folder, store) = temporary_store();
+        let (_folder, store) = Store::temporary();
         let look = |connection: &Connection| {
             say(connection, "s", "uuuuu")?;
             session_memory::set_due(connection, "s", 0, "full")?;

@@ -1,4 +1,4 @@
-//! The consolidations that run now: a bounded number, none twice.
+//! The consolidations that run now. Their number is bounded, and no epoch is consolidated twice at a time.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -20,7 +20,8 @@ pub(super) struct RunningConsolidations {
 }
 
 impl RunningConsolidations {
-    /// Returns true if one more may begin. A panicked one blocks only its own epoch.
+    /// Returns true if another consolidation may begin. A consolidation that panicked takes no room; it only blocks its own
+    /// epoch.
     pub fn has_room(&self) -> bool {
         self.tasks.len() < MAX_RUNNING
     }
@@ -35,17 +36,17 @@ impl RunningConsolidations {
         }
     }
 
-    /// Waits for the next end; returns `None` if nothing runs.
+    /// Waits until a consolidation ends; returns `None` if none runs.
     pub async fn next_end(&mut self) -> Option<()> {
         match self.tasks.join_next().await? {
             Ok(epoch_key) => drop(self.taken.remove(&epoch_key)),
-            // Its epoch stays blocked until the next start, since the panic would only happen again.
+            // The epoch stays blocked until the next start, since the panic would occur again.
             Err(error) => tracing::error!(%error, "a consolidation ended unexpectedly"),
         }
         Some(())
     }
 
-    /// Aborts all of them.
+    /// Aborts all running consolidations.
     pub async fn shut_down(&mut self) {
         self.tasks.shutdown().await;
     }

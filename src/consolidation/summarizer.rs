@@ -30,10 +30,11 @@ use crate::turn::traits::TurnScope;
 /// The longest answer, in tokens.
 const ANSWER_TOKENS: u32 = 8_000;
 
-/// Known facts that the model is shown, so that it can replace them: the newest, and those near to the messages.
+/// The number of newest facts in the request to the model, which can replace them. The request also has facts that are similar
+/// to the messages.
 const NEWEST_FACTS: u32 = 40;
 const NEAR_FACTS: usize = 40;
-/// The newest messages for which near facts are searched, and how many facts for each.
+/// The number of newest messages for which similar facts are searched, and the most facts for each.
 const SEARCHED_MESSAGES: usize = 60;
 const FACTS_PER_MESSAGE: usize = 3;
 
@@ -66,7 +67,7 @@ pub(super) struct SummaryUsage {
     pub cost: Option<(String, u64)>,
 }
 
-/// Why there is no answer.
+/// The reason why there is no summary.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SummaryError {
     /// There is no model or no budget for one; an extract replaces the summary.
@@ -76,7 +77,7 @@ pub(super) enum SummaryError {
     Timeout(Duration),
     #[error(transparent)]
     Call(#[from] TurnError),
-    /// The model answered with something unusable.
+    /// The model's answer is unusable.
     #[error("{1}")]
     UnusableAnswer(Box<SummaryUsage>, UnusableAnswer),
 }
@@ -192,7 +193,7 @@ impl Summarizer {
         let chosen = if model.is_empty() { self.settings.model.clone() } else { model.to_owned() };
         let head = self.memory.store.read(move |connection| messages::session(connection, &key)).await;
         let head = head.map_err(TurnError::from)?;
-        // A session with a chosen model is read by that model.
+        // The model that a person chose for a session also writes its summaries, unless `memory.model` is set.
         let chosen = head.model.filter(|_| model.is_empty()).unwrap_or(chosen);
         let retries = self.retries.clone();
         let opened = self.chains.open(None, &chosen, "", move |provider| retries.provider_answered(provider)).await;

@@ -1,4 +1,5 @@
-//! A transcript for a model that did not take part: who said what, with tools folded and long texts cut.
+//! Writes the transcript of a conversation for a model that did not take part in it. Long texts, tool arguments and results are
+//! shortened.
 
 use std::collections::HashMap;
 
@@ -12,13 +13,13 @@ use crate::store::messages::MessageRow;
 use crate::store::ownership::Ownership;
 use crate::store::{Connection, StoreError};
 use crate::text::{one_line, think};
-use crate::turn::context::private_memory::tells_memory;
+use crate::turn::context::private_memory::reads_memory;
 
 /// The most characters of a message.
 const MESSAGE_CHARS: usize = 4_000;
 /// The most characters of a tool's arguments and result.
 const TOOL_CHARS: usize = 160;
-/// The most characters of a result that is compared with what people said.
+/// The most characters of a tool result that are compared with the statements of people.
 const FOUND_CHARS: usize = 40_000;
 
 /// The name of a person whose name is unknown.
@@ -39,7 +40,7 @@ pub(super) struct TranscriptLine {
 /// The author of a line.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum LineAuthor {
-    /// A person; one who is not trusted has no memory.
+    /// A person. The owner is `None` for an untrusted person, who has no memory.
     Person {
         owner: Option<Owner>,
         name: String,
@@ -48,7 +49,7 @@ pub(super) enum LineAuthor {
     },
     Agent,
     Tool {
-        /// The result comes from somebody's memory.
+        /// The result contains memories.
         is_recalled: bool,
         /// The result itself.
         found: String,
@@ -56,7 +57,7 @@ pub(super) enum LineAuthor {
     Gateway,
 }
 
-/// Returns the messages of `rows`, of a session with this `ownership`, one line each; empty ones are left out.
+/// Returns one line for each message of `rows`, which are from a session with this `ownership`. Empty messages are left out.
 pub(super) fn lines(
     connection: &Connection,
     rows: &[MessageRow],
@@ -86,7 +87,7 @@ pub(super) fn lines(
                 (LineAuthor::Agent, text)
             }
             ChatMessage::Tool { call_id, name, content, .. } => {
-                let is_recalled = calls.iter().any(|call| call.id == call_id && tells_memory(call));
+                let is_recalled = calls.iter().any(|call| call.id == call_id && reads_memory(call));
                 let shown = if is_recalled { "(from memory)".to_owned() } else { middle_cut(&content, TOOL_CHARS) };
                 let found = middle_cut(&content, FOUND_CHARS);
                 let text = if is_recalled { content } else { format!("{name}: {}", one_line(&shown)) };
@@ -127,8 +128,8 @@ pub(super) fn render(lines: &[TranscriptLine], zone: &TimeZone) -> String {
     text
 }
 
-/// Indents the further lines of a text: only the transcript's own lines begin with a number, so nobody can forge the
-/// line of another.
+/// Indents the further lines of a text: only the transcript's own lines begin with a number, so that a text cannot forge a line
+/// of another author.
 fn indented(text: &str) -> String {
     let is_break = |c: char| matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}');
     text.replace("\r\n", "\n").split(is_break).collect::<Vec<_>>().join("\n      ")
@@ -151,7 +152,7 @@ fn person(row: &InboxRow, content: &str, identities: &Identities) -> LineAuthor 
     }
 }
 
-/// Returns the writer of an imported message: the session's owner, if nobody else writes there.
+/// Returns the writer of an imported message: the session's owner, unless other people write there as well.
 fn unknown_person(content: &str, ownership: &Ownership) -> LineAuthor {
     LineAuthor::Person {
         owner: ownership.private_owner().map(Owner::from_stored),
@@ -188,7 +189,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::memory::testing::temporary_store;
+    use crate::store::Store;
     use crate::store::{Durability, messages};
 
     #[test]
@@ -234,7 +235,7 @@ mod tests {
 
     #[tokio::test]
     async fn imported_messages_are_attributed_to_the_sessions_owner() {
-        let (_folder, store) = temporary_store();
+        let (_folder, store) = Store::temporary();
         let look = |connection: &Connection| {
             let said = [ChatMessage::user("my dog is Rex"), ChatMessage::assistant("I see")];
             let rows = said.iter().map(|message| (message.role(), serde_json::to_string(message).unwrap()));

@@ -1,4 +1,4 @@
-//! The worker: looks for due sessions at the start and after each turn, and consolidates them.
+//! Looks for due sessions at the start and after each turn, and consolidates them in the background.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,9 +21,9 @@ use crate::turn::token_budget::TokenBudget;
 
 /// The most due sessions that are read at once.
 const MAX_DUE: u32 = 32;
-/// The least messages of an idle conversation that gets a summary.
+/// The least number of messages of an idle conversation that gets a summary.
 const MIN_IDLE_MESSAGES: i64 = 4;
-/// The period before the start in which idle conversations are searched.
+/// The period before the start that the search for idle conversations covers, in milliseconds.
 const IDLE_LOOKBACK_MS: i64 = 7 * 86_400_000;
 /// The most tokens that a model reads at once.
 const INPUT_TOKENS: usize = 24_000;
@@ -32,7 +32,7 @@ const STORE_PAUSE: Duration = Duration::from_secs(5);
 /// The least pause between two searches for idle conversations.
 const MIN_PAUSE: Duration = Duration::from_secs(1);
 
-/// The pause after a turn, to handle turns together that end at the same time.
+/// The pause after a turn, so that turns that end at the same time are handled together.
 const SETTLE: Duration = Duration::from_millis(300);
 /// The pause after a turn in a process that runs a single conversation. Such a process often ends with its turn, before a
 /// consolidation could finish.
@@ -42,10 +42,10 @@ const FINAL_SETTLE: Duration = Duration::from_secs(1);
 pub struct Consolidator {
     summarizer: Box<dyn Fn() -> Summarizer + Send + Sync>,
     memory: LivePart<MemoryService>,
-    /// The only conversation of a process that runs no other.
+    /// The conversation of a process that runs no other; `None` for all conversations.
     only: Option<SessionKey>,
     running: RunningConsolidations,
-    /// Sessions that were last used before have been examined; in UTC milliseconds.
+    /// All sessions that were last used before this time have been examined; in UTC milliseconds.
     idle_from: i64,
 }
 
@@ -104,7 +104,7 @@ impl Consolidator {
         self.running.shut_down().await;
     }
 
-    /// Starts due consolidations as far as there is room; returns when to check again without a change.
+    /// Starts due consolidations as far as there is room; returns the time until the next check if nothing changes.
     async fn start_due(&mut self) -> Result<Option<Duration>, StoreError> {
         let memory = self.memory.get();
         let (settings, store) = (memory.settings.clone(), memory.store.clone());
@@ -133,7 +133,7 @@ impl Consolidator {
         Ok([rest, next_try].into_iter().flatten().min())
     }
 
-    /// Marks idle conversations as due; returns when the next one may become idle.
+    /// Marks idle conversations as due; returns the time until the next conversation may become idle.
     async fn note_idle_sessions(
         &mut self,
         store: &Store,
@@ -163,7 +163,7 @@ impl Consolidator {
             };
             store.write(Durability::Logged, note).await?;
         }
-        // Set only after the write, so that an error leaves the same conversations to examine.
+        // This is set only after the write, so that after an error the same conversations are examined again.
         self.idle_from = next_from;
         Ok(if is_all { next.map(|used| until(used + idle, now)) } else { Some(MIN_PAUSE) })
     }
@@ -190,7 +190,7 @@ async fn consolidate(summarizer: &Summarizer, mut task: ConsolidationTask) {
             Ok(_) | Err(StoreError::Closed) => return,
             Err(error) => {
                 tracing::warn!(session, %error, "a conversation could not be consolidated");
-                // Nothing was recorded, so without a pause it would be tried in a loop.
+                // The failure is not recorded, so without a pause the same part would be tried in a tight loop.
                 return tokio::time::sleep(STORE_PAUSE).await;
             }
         }
@@ -219,7 +219,8 @@ async fn consolidate_next(
     let (outcome, used) = summarise_part(summarizer, &mut part, &settings, spent).await?;
     crash::point("consolidation_answered", &session);
     let messages = part.to - part.from;
-    let MemorySettings { config, language, zone, .. } = (*settings).clone();
+    let MemorySettings { config, language, zone, .. } = &*settings;
+    let (config, language, zone) = (config.clone(), *language, zone.clone());
     let commit = ConsolidationCommit { part, result: outcome, used, config, language, zone };
     let kept = store.write(Durability::Logged, move |connection| commit.write(connection)).await?;
     crash::point("consolidation_committed", &session);
@@ -250,7 +251,7 @@ async fn summarise_part(
         );
         return Ok((SummaryOutcome::Extract, None));
     }
-    if part.is_backlog || !part.has_talk() || part.task.state.failures >= MAX_TRIES {
+    if part.is_backlog || !part.has_person_message() || part.task.state.failures >= MAX_TRIES {
         return Ok((SummaryOutcome::Extract, None));
     }
     let (key, epoch) = (session.clone(), part.task.epoch);
@@ -300,14 +301,14 @@ impl PartSizing {
             "" => chosen.as_deref().unwrap_or(&self.model),
             model => model,
         };
-        // A small context needs more free space, or the next summary is due a few turns later.
+        // With a small context, more space must be free, or the next summary would be due after a few turns.
         let window = self.window(&talks);
         let kept_tokens = (window / 4).saturating_sub(4_000).max(window / 16);
         let input_tokens = self.window(writes).clamp(1_000, INPUT_TOKENS);
         Ok(PartLimits { keep: i64::from(self.config.keep), kept_tokens, input_tokens })
     }
 
-    /// Estimates how many tokens of a conversation a model is given.
+    /// Estimates how many tokens of a conversation fit into a request to the model.
     fn window(&self, model: &str) -> usize {
         let size = |tokens: u32| usize::try_from(tokens).unwrap_or(usize::MAX);
         let held = self.budget.context(&self.models, model).map(|tokens| size(tokens / 2));
@@ -321,12 +322,11 @@ mod tests {
 
     use super::*;
     use crate::llm::{ProviderConfig, ProviderKind};
-    use crate::memory::testing::temporary_store;
     use crate::store::session_memory::SessionMemory;
 
     #[tokio::test]
     async fn kept_messages_fit_the_conversations_model_and_parts_fit_the_summarizer() {
-        let (_folder, store) = temporary_store();
+        let (_folder, store) = Store::temporary();
         let config = |context_tokens| ProviderConfig {
             kind: Some(ProviderKind::Openai),
             base_url: Some("http://127.0.0.1:1/v1".to_owned()),
@@ -364,7 +364,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_single_session_finds_its_row_after_many_others() {
-        let (_folder, store) = temporary_store();
+        let (_folder, store) = Store::temporary();
         let read = |connection: &Connection| {
             for n in 0..MAX_DUE {
                 session_memory::set_due(connection, &format!("other{n}"), 0, "full")?;

@@ -1,4 +1,4 @@
-//! The client of the control socket, which the commands use while a gateway runs.
+//! The client of the control socket, which commands use while a gateway is running.
 
 use std::path::Path;
 use std::time::Duration;
@@ -26,17 +26,16 @@ use crate::sse::{EventTooLong, SseReader};
 /// The origin of all URLs; its name is never resolved.
 const BASE: &str = "http://daoyou";
 
-/// How long one request waits for a message to end; the client then asks again.
+/// The longest wait of one request for the end of a message; the client then asks again.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// How long a terminal waits for a gateway that restarts.
+/// The time that a terminal waits for a restarting gateway.
 const RESTART_PATIENCE: Duration = Duration::from_secs(120);
 
-/// The most frames that wait to be shown.
+/// The most frames that wait for display.
 const BACKLOG: usize = 1_024;
 
-/// The largest frame, in bytes: the longest reply of a model (16 MB), of which JSON may escape each byte as six, and its
-/// envelope.
+/// The largest frame, in bytes: the longest reply of a model (16 MB), each byte of which JSON may escape as six, and its envelope.
 const FRAME_LIMIT: usize = 100 * 1024 * 1024;
 
 /// A client of the gateway that serves a home.
@@ -60,7 +59,7 @@ impl ControlClient {
     /// Sends a GET request.
     ///
     /// # Errors
-    /// No gateway answers, or it answers with an error, whose message this has.
+    /// No gateway answers, or it returns an error, whose message becomes this error's message.
     pub async fn get(&self, path: &str) -> anyhow::Result<Value> {
         self.send(ControlRequest::get(path)).await
     }
@@ -68,17 +67,17 @@ impl ControlClient {
     /// Sends a request.
     ///
     /// # Errors
-    /// As [`ControlClient::get`].
+    /// The errors of [`ControlClient::get`].
     pub async fn send(&self, request: ControlRequest) -> anyhow::Result<Value> {
         let ControlRequest { method, path, body } = request;
         let response = self.http.request(method, format!("{BASE}{path}")).body(body).send().await;
         parse_answer(response.context("the gateway does not answer on its control socket")?).await
     }
 
-    /// Opens a stream of MCP messages, one a line. `connection` names the session of its client.
+    /// Opens a stream of MCP messages, one per line. `connection` names the client's session.
     ///
     /// # Errors
-    /// No gateway answers, or it refuses.
+    /// No gateway answers, or it refuses the stream.
     pub async fn open_mcp_stream(&self, connection: &str) -> anyhow::Result<reqwest::Upgraded> {
         let request = self.http.get(format!("{BASE}/mcp/stream")).query(&[("connection", connection)]);
         let request = request.header("connection", "upgrade").header("upgrade", "mcp-lines");
@@ -144,7 +143,7 @@ impl TerminalHost for ControlClient {
     }
 }
 
-/// Forwards the frames of the stream until it ends or its receivers are gone.
+/// Forwards the frames of the stream until the stream ends or the receivers are gone.
 async fn forward_frames(
     response: Response,
     deliver: Sender<ScreenDelivery>,
@@ -157,7 +156,7 @@ async fn forward_frames(
     loop {
         let bytes = tokio::select! {
             bytes = stream.next() => bytes,
-            // The terminal follows another conversation; closing the connection tells the gateway.
+            // The terminal now follows another conversation. Closing the connection tells the gateway.
             () = deliver.closed() => return,
         };
         let Some(Ok(bytes)) = bytes else { return };

@@ -1,4 +1,4 @@
-//! `[cron]`: the configuration as written, and the settings by which jobs run.
+//! `[cron]`: the configuration as written, and the settings with which jobs run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -60,19 +60,19 @@ pub struct JobNotices {
     pub paused: &'static str,
     /// Name, reason.
     pub failed: &'static str,
-    /// Name, why the channel cannot be reached, id.
+    /// Name, the reason why the channel cannot be reached, id.
     pub unreachable: &'static str,
     /// Name, the limit.
     pub over_budget: &'static str,
 }
 
-/// The settings by which jobs run. A reload creates new ones.
+/// The settings with which jobs run. A reload creates new ones.
 #[derive(Clone, Debug)]
 pub struct CronSettings {
     pub config: CronConfig,
-    /// The running channels, and whether each can receive messages that nobody there asked for.
+    /// The running channels; true if the channel can deliver messages that answer no message.
     pub channels: BTreeMap<String, bool>,
-    /// The longest time of an orderly stop: slots within it are not missed.
+    /// The longest time of an orderly stop. Slots within it do not count as missed.
     pub drain_timeout: Duration,
     /// The owner's zone.
     pub zone: TimeZone,
@@ -82,7 +82,7 @@ pub struct CronSettings {
 }
 
 impl CronSettings {
-    /// Explains why nobody would read what a job sends to `channel`; `None` if somebody may.
+    /// Explains why nobody would read the output of a job in `channel`; `None` if a person may read it.
     pub fn why_unreachable(&self, channel: &str) -> Option<String> {
         match self.channels.get(channel) {
             Some(true) => None,
@@ -101,17 +101,4 @@ impl CronHandle {
     pub fn wake(&self) {
         self.0.notify_one();
     }
-}
-
-/// Replaces each `{}` by the next of `values`.
-pub(super) fn fill_template(template: &str, values: &[&str]) -> String {
-    let mut values = values.iter();
-    let mut filled = String::with_capacity(template.len() + 64);
-    for (at, piece) in template.split("{}").enumerate() {
-        if at > 0 {
-            filled.push_str(values.next().copied().unwrap_or_default());
-        }
-        filled.push_str(piece);
-    }
-    filled
 }

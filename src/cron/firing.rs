@@ -3,10 +3,10 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use daoyou_channels::text::fill;
 use daoyou_channels::{ErrorInfo, SessionKey};
 use jiff::Timestamp;
 
-use super::config::fill_template;
 use super::job_text::{display_name, shell_name};
 use super::jobs::invalid;
 use super::misfire::{MisfireDecision, MisfireRules, ON_TIME, choose_runs};
@@ -28,7 +28,7 @@ pub enum DueJob {
         id: String,
         reason: String,
     },
-    /// Nobody would read its output: it is paused, and the owner is informed.
+    /// Nobody would read the job's output: the job is paused, and the owner is informed.
     Unreachable {
         job: Box<Job>,
         reason: String,
@@ -42,11 +42,11 @@ pub struct PlannedRuns {
     decision: MisfireDecision,
     runs: Vec<(RunSlot, RunWork)>,
     next: Option<Timestamp>,
-    /// The midnight since which jobs have used their daily tokens, if they have.
+    /// The last midnight, if jobs have used up their daily tokens since then.
     over_budget_since: Option<Timestamp>,
 }
 
-/// The effects of a commit, and those who have work after it.
+/// The effects of a commit, and the sessions and channels to wake after it.
 #[derive(Clone, Debug, Default)]
 pub struct FiringReport {
     /// Sessions with a new message.
@@ -59,12 +59,12 @@ pub struct FiringReport {
     pub skipped: u64,
     pub missed: u64,
     pub failed: u64,
-    /// How late each started run began.
+    /// The delay with which each started run began.
     pub lateness: Vec<Duration>,
 }
 
 impl FiringReport {
-    /// Wakes those who have work; after the commit.
+    /// Wakes the sessions and channels that have work. The caller calls this after the commit.
     pub fn wake(self, bus: &MessageBus) {
         for session in self.sessions {
             bus.inbound_written(session, 1);
@@ -89,7 +89,7 @@ impl FiringReport {
     }
 }
 
-/// Plans what happens to the due jobs, at most `limit`.
+/// Plans the runs of the due jobs, at most `limit` jobs.
 pub fn plan(
     connection: &Connection,
     settings: &CronSettings,
@@ -173,7 +173,7 @@ pub fn commit(
                     jobs::set_enabled(connection, &job.row.id, false, None, Some(reason))?;
                     tracing::warn!(job = job.row.id, name = job.row.name, reason, "a scheduled job is paused");
                     let values = [display_name(&job.row), reason, &shell_name(&job.row)];
-                    fired.notices.push(fill_template(settings.notices.unreachable, &values));
+                    fired.notices.push(fill(settings.notices.unreachable, &values));
                 }
             }
         }
@@ -181,8 +181,8 @@ pub fn commit(
     Ok(fired)
 }
 
-/// Checks a run that the model starts: somebody must be able to read its output, and jobs must have tokens left today. The
-/// latter does not apply to a person who runs a job by hand.
+/// Checks a run that the model starts: a person must be able to read its output, and jobs must have tokens left today. A run
+/// that a person starts by hand needs no tokens left.
 ///
 /// # Errors
 /// Explains why the job does not run.
@@ -205,7 +205,7 @@ pub(super) fn check_run(
 }
 
 /// Runs a job now, outside its schedule, within the caller's commit, even if it is disabled. After the commit, the caller
-/// wakes those who have work.
+/// passes the report to [`FiringReport::wake`].
 ///
 /// # Errors
 /// The last run is not done, or the prompt cannot be rendered.
@@ -218,7 +218,7 @@ pub fn run_now(
     if job_runs::unfinished(connection, &job.row.id)?.is_some() {
         return invalid(format!("the last run of {:?} is not done yet", job.row.name));
     }
-    // Two runs within a millisecond need two slots.
+    // Two runs within the same millisecond need two slots.
     let free = (0..1_000).map(|ms| now.as_millisecond() + ms);
     let mut due = now;
     for ms in free {
@@ -256,13 +256,13 @@ impl PlannedRuns {
         if !is_unchanged(connection, row)? {
             return Ok(());
         }
-        // This precedes the runs, since the end of one that needs no turn may remove or pause the job.
+        // This precedes the runs: a run that needs no turn ends at once, and its end may remove or pause the job.
         self.schedule_next(connection)?;
         self.record_missed_slots(connection, fired)?;
         let busy = job_runs::unfinished(connection, &row.id)?.is_some();
         for (slot, work) in &self.runs {
             let late = Duration::try_from(now.duration_since(slot.due)).unwrap_or_default();
-            // Late runs wait in the session's lane one after the other; so does the only slot of a job.
+            // Several late runs wait in the session's lane one after the other, and so does the only run of a job of one time.
             let is_made_up_for = self.job.body.misfire == MisfirePolicy::All && (self.runs.len() > 1 || late > ON_TIME);
             let queues = is_made_up_for || matches!(self.job.body.schedule, Schedule::At { .. });
             if let (Some(midnight), RunWork::Ask(_)) = (self.over_budget_since, work) {
@@ -279,8 +279,8 @@ impl PlannedRuns {
         job_runs::prune(connection, &row.id, settings.config.keep_runs)
     }
 
-    /// Skips a run because jobs may use no more tokens today; a job of one time records that. The owner is informed once a
-    /// day.
+    /// Skips a run because jobs may use no more tokens today. A job without a next slot is disabled with that reason. The owner
+    /// is informed once a day.
     fn skip_over_budget(
         &self,
         connection: &Connection,
@@ -304,7 +304,7 @@ impl PlannedRuns {
                 limit = settings.config.tokens_per_day,
                 "jobs have used their tokens of the day; prompts are skipped until midnight"
             );
-            fired.notices.push(fill_template(
+            fired.notices.push(fill(
                 settings.notices.over_budget,
                 &[display_name(row), &settings.config.tokens_per_day.to_string()],
             ));
@@ -342,13 +342,13 @@ impl PlannedRuns {
     }
 }
 
-/// Returns true if a job is as it was read.
+/// Returns true if a job has not changed since `row` was read.
 fn is_unchanged(connection: &Connection, row: &JobRow) -> Result<bool, StoreError> {
     let is_same = |now: JobRow| now.enabled && now.next_at == row.next_at && now.body == row.body;
     Ok(jobs::find(connection, &row.id)?.is_some_and(is_same))
 }
 
-/// Takes the slot and starts the run; returns false if the slot was taken.
+/// Claims the slot and starts the run; returns false if the slot has a run already.
 fn start_run(
     connection: &Connection,
     job: &Job,
@@ -373,7 +373,7 @@ fn start_run(
         }
         RunWork::Say(draft, text) => finish_run(connection, job, settings, slot, (draft, text, None), fired)?,
         RunWork::Fail(draft, reason) => {
-            let text = fill_template(settings.notices.failed, &[&row.name, reason]);
+            let text = fill(settings.notices.failed, &[&row.name, reason]);
             finish_run(connection, job, settings, slot, (draft, &text, Some(reason)), fired)?;
             fired.failed += 1;
         }
@@ -382,7 +382,7 @@ fn start_run(
     Ok(true)
 }
 
-/// Ends a run that needs no turn: `said` is its output, with the reason if it failed.
+/// Ends a run that needs no turn. `said` is its output; `failed` is the reason if the run failed.
 fn finish_run(
     connection: &Connection,
     job: &Job,

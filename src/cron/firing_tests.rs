@@ -1,4 +1,4 @@
-//! Jobs of one time, over a store of their own.
+//! Jobs of one time, in a store of their own.
 
 use daoyou_channels::SessionKey;
 use jiff::Timestamp;
@@ -11,7 +11,7 @@ use super::{Job, JobOrigin, JobRequest, JobScope, add, find, run_now};
 use crate::origin::JobTurn;
 use crate::store::{Connection, StoreError, job_runs, jobs};
 
-/// A job that is due at second 100, as it stands.
+/// Returns the stored state of a job that is due at second 100.
 fn job(connection: &Connection, name: &str) -> Job {
     let (now, job_context) = (Timestamp::from_second(10).unwrap(), job_context(10, &["cli"]));
     let at = Some("1970-01-01T00:01:40Z".to_owned());

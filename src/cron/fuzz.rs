@@ -11,16 +11,16 @@ use crate::text::time_expression::{self, DueTime};
 use crate::text::{Language, language_of};
 
 const ZONES: [&str; 5] = ["UTC", "Asia/Shanghai", "America/New_York", "Europe/Lisbon", "Australia/Lord_Howe"];
-/// 100 years, the furthest that a schedule goes.
+/// The longest time that a schedule reaches ahead: 100 years.
 const FURTHEST: Duration = Duration::from_secs(time_expression::MAX_SECONDS);
 
-/// Takes a byte for zone and hour, and any text as a time, an interval and a cron expression. Asserts that what is accepted
-/// comes true after now, reads the same after it was stored, and can be described.
+/// Takes a byte for zone and hour, and any text as a time, an interval and a cron expression. Asserts that an accepted text has
+/// a slot after now, is the same when it is read back from its stored form, and can be described.
 pub fn words(data: &[u8]) {
     let Some((first, rest)) = data.split_first() else { return };
     let name = ZONES[usize::from(*first) % ZONES.len()];
     let zone = TimeZone::get(name).expect("a zone of the list");
-    // Around a change of the clock in Lisbon; hours are those of the first byte.
+    // A time around a clock change in Lisbon; the first byte selects the hour.
     let now = Timestamp::from_second(1_774_656_000 + i64::from(*first) * 3_600).expect("a time in 2026");
     let text = String::from_utf8_lossy(rest);
     words_of_time(&text, now, &zone);
@@ -34,7 +34,7 @@ pub fn words(data: &[u8]) {
     }
 }
 
-/// Checks that a parsed time occurs, is parsed completely, and is found beside another time.
+/// Checks that a parsed time occurs, is parsed completely, and is detected next to another time.
 fn words_of_time(text: &str, now: Timestamp, zone: &TimeZone) {
     let language = language_of(text);
     if let Some(wrong) = time_expression::explain_partial_time(text, language) {

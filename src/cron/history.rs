@@ -1,9 +1,9 @@
-//! The state of a run in the words of `daoyou cron history`.
+//! The words for the state of a run in `daoyou cron history`.
 
 use crate::store::job_runs::JobRunRow;
 
-/// Returns the outcome of a run: `ok`, `error`, `queued` (it waits for a gateway, or behind other turns), `running`,
-/// `skipped` (the previous run was not done) or `missed` (no gateway ran).
+/// Returns the outcome of a run: `ok`, `error`, `queued` (it waits for a gateway or for other turns), `running`, `skipped` (the
+/// previous run was not done) or `missed` (no gateway ran).
 pub fn outcome(run: &JobRunRow) -> &'static str {
     let has_ended = matches!(run.state.as_deref(), Some("done" | "dead"));
     match run.outcome.as_str() {
@@ -27,7 +27,7 @@ pub fn delivery(run: &JobRunRow) -> &'static str {
         Some("pending") if run.tries == 0 => "pending",
         Some("sending") if run.tries <= 1 => "pending",
         Some("pending" | "sending" | "unknown") => "failed",
-        // A row that is gone without a trace was dropped by hand.
+        // If the outbound row is gone without a trace, a person dropped it.
         _ => "dead",
     }
 }

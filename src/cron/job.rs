@@ -12,7 +12,7 @@ use crate::origin::TurnOrigin;
 use crate::store::StoreError;
 use crate::store::jobs::JobRow;
 
-/// What a job does when it is due.
+/// The task of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "text", rename_all = "snake_case")]
 pub enum JobTask {
@@ -27,7 +27,7 @@ pub enum JobTask {
 pub struct DeliveryTarget {
     pub channel: String,
     pub chat_id: String,
-    /// The session of that chat, which is informed of the output.
+    /// The session of that chat, whose history records the output.
     pub session: SessionKey,
     /// The metadata of the message that created the job there; the channel needs it to reply, for example in a mail's
     /// thread.
@@ -38,7 +38,7 @@ pub struct DeliveryTarget {
     pub origin: TurnOrigin,
 }
 
-/// Who created a job: the trust of its turns, and the chat that may manage it.
+/// The creator of a job: the trust of the job's turns, and the chat that may manage the job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobMaker {
     pub trust: Trust,
@@ -77,7 +77,7 @@ pub struct JobBody {
     pub task: JobTask,
     pub target: DeliveryTarget,
     pub maker: JobMaker,
-    /// The session in which the prompts run, with its history; absent: a session of the job's own, without history.
+    /// The session in which the prompts run, with its history; absent: a session of its own, without history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionKey>,
     /// `PROVIDER/MODEL`; absent: the agent's model.
@@ -90,7 +90,7 @@ pub struct JobBody {
     pub deliver: DeliveryMode,
     #[serde(default)]
     pub misfire: MisfirePolicy,
-    /// A slot missed by more does not run late; absent: `cron.stale_after`.
+    /// The age from which a missed slot does not run late; absent: `cron.stale_after`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stale_after: Option<Span>,
     /// The longest random delay of a run.
@@ -121,7 +121,7 @@ impl Job {
     /// Reads a row.
     ///
     /// # Errors
-    /// The body is not one that this program can read.
+    /// This program cannot read the body.
     pub fn read(row: JobRow) -> Result<Self, StoreError> {
         let body = serde_json::from_str(&row.body)?;
         Ok(Self { row, body })

@@ -18,12 +18,12 @@ pub struct JobContext {
     /// The names of the agents.
     pub agents: BTreeSet<String>,
     pub language: Language,
-    /// The settings by which jobs run.
+    /// The settings with which jobs run.
     pub settings: Arc<CronSettings>,
 }
 
 impl JobContext {
-    /// Returns the zone of times that name none.
+    /// Returns the zone for times without one.
     pub fn zone(&self) -> &TimeZone {
         &self.settings.zone
     }
@@ -42,7 +42,7 @@ impl JobContext {
     /// Refuses a channel on which nobody would read the output of a job.
     ///
     /// # Errors
-    /// Explains why, and names the channels that serve.
+    /// Explains why, and names the usable channels.
     pub fn check_channel(&self, channel: &str) -> Result<(), JobError> {
         let Some(why) = self.settings.why_unreachable(channel) else { return Ok(()) };
         let known = self.settings.channels.iter().filter(|(_, is_read)| **is_read).map(|(name, _)| name.as_str());
@@ -71,7 +71,7 @@ impl JobContext {
     /// Returns the own name of an agent.
     ///
     /// # Errors
-    /// There is no such agent; names those that there are.
+    /// There is no such agent; the error names the existing ones.
     pub fn agent(&self, name: &str) -> Result<String, JobError> {
         match self.agents.iter().find(|known| known.eq_ignore_ascii_case(name)) {
             Some(found) => Ok(found.clone()),

@@ -1,4 +1,4 @@
-//! `cron.json`, the file in which other assistants keep their jobs. Import reads it job by job; an import of an export loses
+//! `cron.json`, the file in which other assistants keep their jobs. The import reads it job by job. Importing an export loses
 //! nothing.
 
 use std::collections::BTreeSet;
@@ -35,14 +35,14 @@ pub struct ImportReport {
     pub refused: Vec<RefusedRow>,
 }
 
-/// A row that is a job now.
+/// A row whose job is in the store now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ImportedRow {
     /// The position in the file, from 1.
     pub row: usize,
     pub id: String,
     pub name: String,
-    /// What was interpreted differently than the file may mean.
+    /// A note on a value that was read differently than the file may mean it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<&'static str>,
 }
@@ -51,7 +51,7 @@ pub struct ImportedRow {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RefusedRow {
     pub row: usize,
-    /// Set if the row has one.
+    /// The id, if the row has one.
     pub id: Option<String>,
     pub name: Option<String>,
     pub reason: String,
@@ -70,7 +70,7 @@ struct FileJob {
     created_at_ms: Option<i64>,
     updated_at_ms: Option<i64>,
     delete_after_run: Option<bool>,
-    // The following fields are our own.
+    // Only daoyou writes the following fields.
     session: Option<SessionKey>,
     model: Option<String>,
     agent: Option<String>,
@@ -260,7 +260,7 @@ fn moment(what: &str, ms: i64) -> Result<Timestamp, JobError> {
 }
 
 impl FileSchedule {
-    /// Reads the schedule. An interval without an anchor keeps its phase as far as the file has it.
+    /// Reads the schedule. An interval without an anchor keeps the phase of the file's next run or creation time.
     fn read(
         self,
         (created, next): (Option<i64>, Option<i64>),
@@ -271,7 +271,7 @@ impl FileSchedule {
         let read = match self {
             Self::At { at_ms } => {
                 let at = moment("schedule.atMs", at_ms)?;
-                // A job of this time that ran here and was kept is unchanged.
+                // A job of this time that has run here and was kept counts as unchanged.
                 let is_known = here.is_some_and(|job| job.body.schedule == Schedule::At { at });
                 if at <= now && !is_known {
                     return invalid(format!("its time, {at}, is past (it is {now:.0})"));
@@ -352,7 +352,7 @@ impl FileJob {
     }
 }
 
-/// Takes what earlier exports wrote among the metadata.
+/// Moves the fields that earlier exports wrote into the metadata back to the origin.
 fn take_origin(target: &mut DeliveryTarget) {
     let DeliveryTarget { metadata, origin, .. } = target;
     if let Some(settings) = metadata.remove("turn").and_then(|value| TurnSettings::deserialize(value).ok()) {

@@ -1,4 +1,4 @@
-//! `cron.json`, row by row and there and back.
+//! Tests of `cron.json`: the import of each row, and the import of an export.
 
 use daoyou_channels::SessionKey;
 use daoyou_channels::settings::Span;
@@ -21,7 +21,7 @@ fn now() -> Timestamp {
     Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap()
 }
 
-/// A file as another assistant writes it: each row, and what becomes of it.
+/// A file of another assistant: each row, and the result of its import.
 #[tokio::test]
 async fn importing_accepts_or_refuses_each_row_by_itself() {
     let future = now().as_millisecond() + 86_400_000;
@@ -145,7 +145,7 @@ async fn importing_an_export_restores_the_jobs() {
     }
 }
 
-/// A job of one time that has run and is kept stands in the file as it stands here; elsewhere its time is past.
+/// A completed job of one time that was kept is unchanged by its own export; in another home, its time is past.
 #[tokio::test]
 async fn importing_a_completed_job_changes_nothing() {
     let (here, elsewhere) = on_store(|connection| {

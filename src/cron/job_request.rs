@@ -22,11 +22,11 @@ use crate::origin::TurnOrigin;
 const MAX_TASK: usize = 32_000;
 /// The longest name of a chat, a session or a model, in characters.
 const MAX_KEY: usize = 300;
-/// Names of the conversation in which a job is created.
+/// Words for the conversation in which a job is created.
 const HERE: [&str; 3] = ["this", "here", "current"];
 
-/// A requested job. Exactly one of `prompt` and `message` is set, and exactly one of `at`, `every` and `cron`; beside
-/// `every`, `at` is its first time.
+/// A requested job. Exactly one of `prompt` and `message` is set, and exactly one of `at`, `every` and `cron`. As an exception,
+/// `at` together with `every` gives the first time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct JobRequest {
@@ -90,7 +90,7 @@ impl JobRequest {
     /// Validates the request and returns the job to be created.
     ///
     /// # Errors
-    /// Explains what is wrong and what would be right.
+    /// The request is invalid; the error explains the fault and the valid values.
     pub fn into_new_job(self, place: &JobOrigin, job_context: &JobContext, now: Timestamp) -> Result<NewJob, JobError> {
         let (asked, now) = (self.trimmed(), to_millisecond(now));
         let task = asked.task()?;
@@ -131,7 +131,7 @@ impl JobRequest {
         Ok(NewJob { id: None, name: asked.name.unwrap_or_default(), body })
     }
 
-    /// Trims all texts and drops empty ones: models and forms send empty texts for omitted fields.
+    /// Trims all texts and drops empty ones, since models and forms send empty texts for omitted fields.
     fn trimmed(mut self) -> Self {
         let all = [
             &mut self.name,
@@ -251,8 +251,8 @@ impl JobRequest {
 /// Names the interval and the shortest allowed one.
 pub(super) fn check_interval(schedule: &Schedule, least: Duration, now: Timestamp) -> Result<(), JobError> {
     /// The number of slots that are examined for the shortest interval.
-    const LOOKED_AT: usize = 200;
-    match schedule.shortest_interval(now, LOOKED_AT) {
+    const INTERVAL_SLOTS: usize = 200;
+    match schedule.shortest_interval(now, INTERVAL_SLOTS) {
         Some(shortest) if shortest < least => invalid(format!(
             "a prompt every {} asks the model more often than cron.min_interval = \"{}\" allows; a message, which needs no \
              model, may repeat so often",
@@ -272,7 +272,8 @@ fn is_invalid_key(text: &str) -> bool {
     text.chars().count() > MAX_KEY || text.contains(char::is_control)
 }
 
-/// Reads the first time of an interval. Slots count from it in both directions, so that it must be the next slot.
+/// Reads the first time of an interval. It must be at most one interval away: slots count from it in both directions, so that
+/// an earlier slot would come first.
 fn first_slot(every: Span, at: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, JobError> {
     let first = match Schedule::at(at, now, zone)? {
         Schedule::At { at } => to_millisecond(at),

@@ -6,14 +6,14 @@ use super::{CronHandle, FiringReport, JobContext};
 use crate::bus::WeakBus;
 use crate::store::Store;
 
-/// The jobs as the tool, the slash commands and the API see them. Its context never changes: a reload makes another service,
-/// and a turn keeps the one with which it began.
+/// The jobs, as the tool, the slash commands and the API use them. The context of a service never changes: a reload creates
+/// another service, and a turn keeps the service with which it began.
 #[derive(Clone)]
 pub struct JobService {
     pub store: Store,
     pub context: Arc<JobContext>,
     cron: CronHandle,
-    /// Informed of runs that are started by hand.
+    /// The bus, which learns of runs that are started by hand.
     bus: WeakBus,
 }
 
@@ -22,7 +22,7 @@ impl JobService {
         Self { store, context: Arc::new(context), cron, bus }
     }
 
-    /// Returns a service of the same jobs with another context.
+    /// Returns a service for the same jobs with another context.
     #[must_use]
     pub fn with_context(&self, context: JobContext) -> Self {
         Self { context: Arc::new(context), ..self.clone() }
@@ -33,7 +33,7 @@ impl JobService {
         self.cron.clone()
     }
 
-    /// Wakes those who have work after a run by hand was committed.
+    /// Wakes the sessions and channels that have work after a run by hand was committed.
     pub fn wake_started(&self, fired: FiringReport) {
         if let Some(bus) = self.bus.get() {
             fired.wake(&bus);

@@ -14,13 +14,13 @@ use crate::text::one_line;
 const ALPHABET: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 /// The longest name, in characters.
 const MAX_NAME: usize = 100;
-/// The length of a name that is made of the task, in characters.
+/// The longest name that is derived from the task, in characters.
 const NAME_OF_TASK: usize = 30;
 
 /// A request that cannot be fulfilled.
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
-    /// Explains what is wrong and what would be right.
+    /// The text explains the fault and the valid values.
     #[error("{0}")]
     Invalid(String),
     #[error("there is no job {0:?}")]
@@ -37,7 +37,7 @@ impl From<ScheduleError> for JobError {
     }
 }
 
-/// Refuses a request; `reason` explains what is wrong and what would be right.
+/// Refuses a request; `reason` explains the fault and the valid values.
 pub(super) fn invalid<T>(reason: impl Into<String>) -> Result<T, JobError> {
     Err(JobError::Invalid(reason.into()))
 }
@@ -47,12 +47,12 @@ pub(super) fn invalid<T>(reason: impl Into<String>) -> Result<T, JobError> {
 pub enum JobScope {
     /// All jobs: for the owner.
     All,
-    /// The jobs that were created in this chat: for anybody else.
+    /// The jobs that were created in this chat: for everybody else.
     Chat { channel: String, chat_id: String },
 }
 
 impl JobScope {
-    /// Returns what the author of a message in a chat may see.
+    /// Returns the jobs that the author of a message in a chat may see and change.
     pub fn of(trust: Trust, channel: &str, chat_id: &str) -> Self {
         match trust {
             Trust::Owner => Self::All,
@@ -81,9 +81,9 @@ pub type JobEntry = Result<Job, Box<UnreadableJob>>;
 /// A job to be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewJob {
-    /// Set if the id must be reproducible: for a call that is repeated, for an import.
+    /// Set if the id must be reproducible, as for a repeated call or an import.
     pub id: Option<String>,
-    /// Empty: a name is made of the task.
+    /// The name; if it is empty, a name is derived from the task.
     pub name: String,
     pub body: JobBody,
 }
@@ -91,7 +91,7 @@ pub struct NewJob {
 /// Adds a job.
 ///
 /// # Errors
-/// As [`preview`].
+/// The same as those of [`preview`].
 pub fn add(connection: &Connection, new: &NewJob, max_jobs: u32, now: Timestamp) -> Result<Job, JobError> {
     let Job { row, .. } = preview(connection, new, max_jobs, now)?;
     if !jobs::insert(connection, &row.id, &row.name, &row.body, true, row.next_at)? {
@@ -129,11 +129,12 @@ pub fn preview(connection: &Connection, new: &NewJob, max_jobs: u32, now: Timest
     Ok(Job { row, body: new.body.clone() })
 }
 
-/// Replaces a job by another that keeps its id, its runs, its maker, who it runs for in the same chat, and its name if the other has
-/// none: an edit of the owner makes nobody else's words the owner's. A disabled job stays disabled.
+/// Replaces the content of a job. The job keeps its id, its runs, its maker, its delivery target if the chat is the same, and
+/// its name if `new` has none. The maker stays, so that an edit by the owner does not give another person's prompt the owner's
+/// rights. A disabled job stays disabled.
 ///
 /// # Errors
-/// As [`find`] and [`preview`].
+/// The same as those of [`find`] and [`preview`].
 pub fn replace(
     connection: &Connection,
     scope: &JobScope,
@@ -170,24 +171,24 @@ fn taken(id: &str) -> JobError {
     JobError::Invalid(format!("a job with the id {id:?} is there already"))
 }
 
-/// Finds a job by its id, or else by its name.
+/// Finds a job by its id, or by its name if no job has that id.
 ///
 /// # Errors
-/// There is none, or several have the name.
+/// No job has this id or name, or several jobs have this name.
 pub fn find(connection: &Connection, scope: &JobScope, id_or_name: &str) -> Result<Job, JobError> {
     Ok(Job::read(find_row(connection, scope, id_or_name)?)?)
 }
 
-/// As [`find`], but also finds a job that cannot be read.
+/// Does the same as [`find`], but also finds a job that cannot be read.
 ///
 /// # Errors
-/// As [`find`].
+/// The same as those of [`find`].
 pub(super) fn find_row(connection: &Connection, scope: &JobScope, id_or_name: &str) -> Result<jobs::JobRow, JobError> {
     let mut rows = match jobs::find(connection, id_or_name)? {
         Some(row) => vec![row],
         None => jobs::find_by_name(connection, id_or_name)?,
     };
-    // Only the owner sees and removes a row that cannot be read.
+    // Only the owner sees and removes a row that cannot be read as a job.
     rows.retain(|row| match serde_json::from_str::<JobBody>(&row.body) {
         Ok(body) => scope.sees(&body.maker),
         Err(_) => *scope == JobScope::All,
@@ -215,7 +216,7 @@ pub fn list(connection: &Connection, scope: &JobScope) -> Result<Vec<JobEntry>, 
 /// Removes a job, readable or not; returns its id and name. Its runs stay.
 ///
 /// # Errors
-/// As [`find`].
+/// The same as those of [`find`].
 pub fn remove(connection: &Connection, scope: &JobScope, id_or_name: &str) -> Result<(String, String), JobError> {
     let row = find_row(connection, scope, id_or_name)?;
     jobs::remove(connection, &row.id)?;
@@ -225,7 +226,7 @@ pub fn remove(connection: &Connection, scope: &JobScope, id_or_name: &str) -> Re
 /// Enables or disables a job. An enabled job continues with its next slot from now.
 ///
 /// # Errors
-/// As [`find`]; or the job is never due again.
+/// The same as those of [`find`], or the job is never due again.
 pub fn set_enabled(
     connection: &Connection,
     scope: &JobScope,
@@ -242,12 +243,12 @@ pub fn set_enabled(
 /// Returns the first slot after `now`.
 ///
 /// # Errors
-/// There is none.
+/// The job has no further slot.
 pub(super) fn next_slot(slots: &RunTimes<'_>, now: Timestamp) -> Result<Timestamp, JobError> {
     slots.next_after(now).ok_or_else(|| JobError::Invalid("it is never due: its time is past".to_owned()))
 }
 
-/// Returns the name of the new job, which no other job has. A name that is made of the task gets a number if it is taken.
+/// Returns the name of the new job, which no other job has. If a name that is derived from the task is taken, it gets a number.
 ///
 /// # Errors
 /// Another job has the requested name.
@@ -280,12 +281,12 @@ pub(super) fn id_from(turn: Uuid, call_id: &str) -> String {
     id_of(Uuid::new_v5(&turn, call_id.as_bytes()))
 }
 
-/// Returns eight characters; a collision is not to be expected among the jobs of a store.
+/// Returns eight characters, enough to make a collision among the jobs of a store unlikely.
 fn id_of(random: Uuid) -> String {
     let mut random = random.as_u128();
     let mut id = String::with_capacity(8);
     for _ in 0..8 {
-        // The remainder is below the length of the alphabet.
+        // The remainder is less than the length of the alphabet.
         let at = usize::try_from(random % 36).unwrap_or(0);
         id.push(char::from(ALPHABET[at]));
         random /= 36;

@@ -1,4 +1,4 @@
-//! Chooses which of the passed slots run: pure.
+//! Chooses which of the passed slots run. Pure: the caller passes the time.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -11,18 +11,18 @@ use super::{MisfirePolicy, Schedule};
 /// A run that begins within this time after its slot is on time.
 pub const ON_TIME: Duration = Duration::from_secs(60);
 
-/// How missed slots of a job are treated.
+/// The rules for missed slots of a job.
 #[derive(Clone, Debug)]
 pub struct MisfireRules {
     pub misfire: MisfirePolicy,
-    /// A slot that is late by more does not run.
+    /// The lateness above which a slot does not run.
     pub stale_after: Duration,
     pub catch_up: usize,
-    /// The time of an orderly stop: slots within it are deferred, not missed.
+    /// The time of an orderly stop. Slots within it are deferred, not missed.
     pub deferred: Option<RangeInclusive<Timestamp>>,
 }
 
-/// What happens to the slots up to now.
+/// The decision about the slots up to now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MisfireDecision {
     /// The slots that run, in order.
@@ -33,7 +33,7 @@ pub struct MisfireDecision {
     pub passed_over: usize,
 }
 
-/// Chooses among the slots from `first`, which is one, up to `now`.
+/// Chooses which slots run, from the slot `first` up to `now`.
 pub fn choose_runs(slots: &RunTimes<'_>, first: Timestamp, now: Timestamp, policy: &MisfireRules) -> MisfireDecision {
     let (newest, count) = slots.passed(first, now, policy.catch_up.max(1));
     let late = |slot: &Timestamp| Duration::try_from(now.duration_since(*slot)).unwrap_or_default();
@@ -44,7 +44,7 @@ pub fn choose_runs(slots: &RunTimes<'_>, first: Timestamp, now: Timestamp, polic
     let last = newest.last().copied();
     let runs: Vec<Timestamp> = match policy.misfire {
         MisfirePolicy::Once => last.into_iter().filter(is_fresh).collect(),
-        // A slot that the stop deferred is the earliest.
+        // If the stop deferred any slot, it deferred the earliest one.
         MisfirePolicy::Skip => {
             last.into_iter().filter(is_on_time).chain(Some(first).filter(is_deferred)).take(1).collect()
         }
@@ -87,9 +87,9 @@ mod tests {
         let hourly = Schedule::Every { every: Span::from_secs(3_600), anchor: at(0) };
         let once = Schedule::At { at: at(HOUR) };
         // Runs, missed, passed over.
-        type Told<'a> = (&'a [i64], &'a [i64], usize);
-        // What, schedule, policy, time of a stop, now, expected.
-        type Row<'a> = (&'a str, &'a Schedule, MisfirePolicy, Option<(i64, i64)>, i64, Told<'a>);
+        type ExpectedRuns<'a> = (&'a [i64], &'a [i64], usize);
+        // Case, schedule, policy, time of a stop, now, expected result.
+        type Row<'a> = (&'a str, &'a Schedule, MisfirePolicy, Option<(i64, i64)>, i64, ExpectedRuns<'a>);
         #[rustfmt::skip]
         let table: &[Row<'_>] = &[
             ("on the dot",          &hourly, MisfirePolicy::Skip, None, HOUR,              (&[HOUR], &[], 0)),
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn stale_slots_are_missed() {
-        // Policy, late by, runs, missed, passed over.
+        // Policy, lateness, runs, missed, passed over.
         type Row<'a> = (MisfirePolicy, i64, &'a [i64], &'a [i64], usize);
         let day = 86_400;
         let daily = Schedule::Every { every: Span::from_secs(86_400), anchor: at(0) };

@@ -1,5 +1,5 @@
-//! Scheduled prompts: jobs, when each is due, and the service that puts each into the inbox at its time. This module never
-//! calls the agent: a job that is due is an inbound message.
+//! Scheduled prompts: jobs, their schedules, and the service that puts each due job into the inbox. This module never calls the
+//! agent: a due job is an inbound message.
 
 mod config;
 

@@ -1,4 +1,4 @@
-//! The prompt of a job: a template over what is known of its runs.
+//! The prompt of a job: a template that can use the values of earlier runs.
 
 use serde::Serialize;
 
@@ -18,7 +18,7 @@ pub struct PromptNames {
     pub name: String,
 }
 
-/// Finds faults that would fail every run.
+/// Checks a template for faults that would make every run fail.
 ///
 /// # Errors
 /// Explains the fault to the author of the template.
@@ -67,7 +67,7 @@ mod tests {
                 Ok("**1** w~!"),
             ),
             ("{% for n in range(3) %}{{ loop.index + n }}{% endfor %}", Ok("135")),
-            // These would exhaust the memory.
+            // Without limits, these templates would exhaust the memory.
             ("{{ 'x' * 100000000 }}", Err("does not multiply")),
             ("{{ ('x'*100000)|replace('x','y'*100000) }}", Err("does not multiply")),
             ("{% set a='x' %}{% set b=a~a~a %}", Err("no statement \"set\"")),

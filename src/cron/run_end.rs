@@ -1,10 +1,10 @@
-//! The consequences of the end of a run, within the commit of that end.
+//! Records the end of a run, and determines the messages that follow from it, within the commit of that end.
 
 use daoyou_channels::SessionKey;
+use daoyou_channels::text::fill;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::config::fill_template;
 use super::job_text::{display_name, shell_name};
 use super::run_message::shown;
 use super::{CronSettings, DeliveryMode, Job, JobTask, Schedule};
@@ -15,11 +15,11 @@ use crate::store::{Connection, StoreError, jobs, outbox};
 
 /// The answer of a model that has nothing to report.
 const NO_REPLY: &str = "NO_REPLY";
-/// Characters that may surround it.
+/// Characters that may surround [`NO_REPLY`] in an answer.
 const QUOTES: [char; 9] = ['"', '\'', '`', '*', '“', '”', '‘', '’', '「'];
 /// The part of an answer that is kept for the next run, in characters.
 const KEPT: usize = 4_000;
-/// The error of a turn that somebody stopped, which is no failure of the job.
+/// The error of a turn that a person stopped, which does not count as a failure of the job.
 const STOPPED: &str = "stopped";
 
 /// The end of a run.
@@ -32,11 +32,11 @@ pub struct JobRunEnd<'a> {
     /// The session of the run.
     pub session: &'a SessionKey,
     pub reply: &'a str,
-    /// Why the run failed.
+    /// The reason why the run failed; `None` after a success.
     pub error: Option<&'a str>,
 }
 
-/// Records the end of a run's turn; returns what is delivered and who is informed.
+/// Records the end of a run's turn; returns the messages to deliver and the notices to send.
 pub fn follow_ups_of(
     connection: &Connection,
     settings: &CronSettings,
@@ -55,14 +55,14 @@ pub fn follow_ups_of(
     record_end(connection, settings, job_turn, &end)
 }
 
-/// As [`follow_ups_of`], also for runs that need no turn.
+/// Does the same as [`follow_ups_of`], also for runs that need no turn.
 pub fn record_end(
     connection: &Connection,
     settings: &CronSettings,
     job_turn: &JobTurn,
     end: &JobRunEnd<'_>,
 ) -> Result<FollowUps, StoreError> {
-    // The job may be gone or unreadable by now: then its output is delivered as usual.
+    // The job may be removed or unreadable by now. Its output is then delivered as usual.
     let job = jobs::find(connection, &job_turn.job)?.and_then(|row| Job::read(row).ok());
     let mut follows = match end.error {
         None => record_success(connection, job_turn, end, job.as_ref())?,
@@ -115,7 +115,7 @@ fn record_failure(
     let counts = error != STOPPED && !job_turn.by_hand;
     let is_over = |job: &&Job| job.body.delete_after_run && matches!(job.body.schedule, Schedule::At { .. });
     if error == STOPPED && !job_turn.by_hand && job.filter(is_over).is_some() {
-        // A job of one time that somebody stopped does not run again.
+        // A job of one time whose run a person stopped does not run again.
         jobs::remove(connection, &job_turn.job)?;
     }
     let paused = match job.filter(|_| counts) {
@@ -141,8 +141,8 @@ fn record_failure(
     Ok(FollowUps { reply, notice, ..FollowUps::default() })
 }
 
-/// Counts a failure. A job that fails repeatedly is disabled, and the notice about that is returned. A job of one time
-/// stays, with the reason.
+/// Counts a failure. If the job fails repeatedly, disables it and returns a notice. A job of one time is disabled at once, with
+/// the reason.
 fn count_failure(
     connection: &Connection,
     settings: &CronSettings,
@@ -161,13 +161,10 @@ fn count_failure(
     let reason = format!("{failures} runs in a row failed, the last with: {error}");
     jobs::set_enabled(connection, &row.id, false, None, Some(&reason))?;
     tracing::warn!(job = row.id, name = row.name, failures, error, "a scheduled job is paused");
-    Ok(Some(fill_template(
-        settings.notices.paused,
-        &[display_name(row), &failures.to_string(), error, &shell_name(row)],
-    )))
+    Ok(Some(fill(settings.notices.paused, &[display_name(row), &failures.to_string(), error, &shell_name(row)])))
 }
 
-/// Returns the chat's session, or its most recently used ones if each sender has an own one.
+/// Returns the chat's session, or its most recently used ones if each sender has an own session.
 fn notified_sessions(
     connection: &Connection,
     job_turn: &JobTurn,
@@ -179,7 +176,7 @@ fn notified_sessions(
     Ok(vec![job_turn.chat.clone()])
 }
 
-/// Returns the note of what the run sent to the chat, for the chat's session; `None` if the run was in that session.
+/// Returns the note for the session of the chat that received the output of a run; `None` if the run was in that session.
 fn session_note(
     connection: &Connection,
     settings: &CronSettings,
@@ -210,7 +207,7 @@ fn session_note(
     Ok(Some(SessionNote { note, said: said.join("\n\n") }))
 }
 
-/// Returns true if a model has nothing to report.
+/// Returns true if an answer says that the model has nothing to report.
 fn is_no_reply(reply: &str) -> bool {
     reply.trim_matches(|c: char| c.is_whitespace() || QUOTES.contains(&c)) == NO_REPLY
 }

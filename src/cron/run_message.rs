@@ -21,13 +21,13 @@ pub const SENDER: &str = "cron";
 #[derive(Clone, Copy, Debug)]
 pub struct RunSlot {
     pub due: Timestamp,
-    /// The missed slots before it, which this run replaces.
+    /// The number of missed slots before this one, which the run replaces.
     pub passed_over: usize,
-    /// Somebody started the run by hand, outside the schedule.
+    /// A person started the run by hand, outside the schedule.
     pub by_hand: bool,
 }
 
-/// What a run does.
+/// The work of a run.
 #[derive(Clone, Debug)]
 pub enum RunWork {
     /// A turn answers the message.
@@ -38,7 +38,7 @@ pub enum RunWork {
     Fail(InboundDraft, String),
 }
 
-/// Returns what the run of `job` in `slot` does at `now`.
+/// Returns the work of the run of `job` for `slot`, at the time `now`.
 pub fn work(
     connection: &Connection,
     job: &Job,
@@ -56,7 +56,7 @@ pub fn work(
     })
 }
 
-/// Returns what names the run of `slot`.
+/// Returns the origin data that identifies the run of `job` for `slot`.
 pub fn job_turn(job: &Job, slot: RunSlot) -> JobTurn {
     JobTurn {
         job: job.row.id.clone(),
@@ -68,12 +68,12 @@ pub fn job_turn(job: &Job, slot: RunSlot) -> JobTurn {
 
 fn draft(job: &Job, settings: &CronSettings, slot: RunSlot, now: Timestamp, content: String) -> InboundDraft {
     let body = &job.body;
-    // The row of the run makes the slot unique: the message needs no id of a sender's.
+    // The row of the run already makes the slot unique, so the message needs no id for deduplication.
     let mut message =
         InboundMessage::text(&body.target.channel, &body.target.chat_id, SENDER, body.maker.trust, content);
     message.metadata.clone_from(&body.target.metadata);
     (message.received_at, message.session) = (now, Some(job.session()));
-    // The settings of the chat's turns, or of the job's creator there, hold for this turn.
+    // This turn uses the settings of the chat's turns, or those of the turn that created the job there.
     let TurnOrigin { settings: kept, reply, follow_ups, on_behalf_of, taint, .. } = body.target.origin.clone();
     let about = about(job, settings, slot, now);
     let settings = TurnSettings {
@@ -91,7 +91,7 @@ fn draft(job: &Job, settings: &CronSettings, slot: RunSlot, now: Timestamp, cont
     InboundDraft::with_origin(message, TurnOrigin { cause, follow_ups, on_behalf_of, taint, settings, reply })
 }
 
-/// Returns what the model learns about the run, in lines.
+/// Returns the lines that tell the model about the run.
 fn about(job: &Job, settings: &CronSettings, slot: RunSlot, now: Timestamp) -> Vec<String> {
     let Job { row, body } = job;
     let due = shown(slot.due, &job.zone(&settings.zone));

@@ -11,8 +11,8 @@ use super::{Job, Schedule};
 /// The most slots that are examined for one run time.
 const STEPS: usize = 1_000;
 
-/// The number of slots with which a jitter is compared.
-const LOOKED_AT: usize = 5;
+/// The number of slots that a jitter is checked against.
+const JITTER_SLOTS: usize = 5;
 
 /// The run times of a job.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +20,7 @@ pub struct RunTimes<'a> {
     pub job: &'a str,
     pub schedule: &'a Schedule,
     pub jitter: Option<Span>,
-    /// When the job was created.
+    /// The time when the job was created.
     pub created: Timestamp,
 }
 
@@ -30,13 +30,13 @@ impl<'a> RunTimes<'a> {
         Self { job: &job.row.id, schedule: &job.body.schedule, jitter: job.body.jitter, created }
     }
 
-    /// Checks that the jitter leaves each slot before the next one, for the first few slots.
+    /// Checks, for the first few slots, that the jitter never delays a slot past the next one.
     ///
     /// # Errors
-    /// Explains which jitter would be right.
+    /// The jitter is too long; the error names the longest valid one.
     pub fn check_jitter(&self, now: Timestamp) -> Result<(), String> {
         let Some(jitter) = self.jitter.filter(|jitter| !jitter.0.is_zero()) else { return Ok(()) };
-        match self.schedule.shortest_interval(now, LOOKED_AT) {
+        match self.schedule.shortest_interval(now, JITTER_SLOTS) {
             Some(shortest) if jitter.0 >= shortest => Err(format!(
                 "a jitter of {jitter} is too long for a job that is due every {}; it must be shorter than that",
                 Span(shortest)
@@ -50,9 +50,9 @@ impl<'a> RunTimes<'a> {
         let Some(Span(jitter)) = self.jitter.filter(|jitter| !jitter.0.is_zero()) else {
             return self.schedule.next_after(after);
         };
-        // The delay may move a slot before `after` behind it.
+        // The delay may move a slot from before `after` to a time after it.
         let mut slot = self.schedule.next_after(after.checked_sub(jitter).ok()?)?;
-        // An interval that counts from the creation of its job, or from before, has no run at its anchor.
+        // An interval with an anchor at or before the creation of its job has no run at the anchor itself.
         if matches!(self.schedule, Schedule::Every { anchor, .. } if *anchor == slot && *anchor <= self.created) {
             slot = self.schedule.next_after(slot)?;
         }
@@ -64,18 +64,19 @@ impl<'a> RunTimes<'a> {
             }
             slot = following?;
         }
-        // The jitter is much longer than the distance of the slots, and is ignored.
+        // The jitter is much longer than the distance of the slots, so it is ignored.
         self.schedule.next_after(after)
     }
 
-    /// Returns the newest `limit` run times from `first`, which is one, up to `until`, in order; and their number.
+    /// Returns the newest `limit` run times from the run time `first` up to `until`, in order, and the number of all run times
+    /// in that period.
     pub fn passed(&self, first: Timestamp, until: Timestamp, limit: usize) -> (Vec<Timestamp>, usize) {
         let jitter = self.jitter.map(|Span(jitter)| jitter).unwrap_or_default();
         let just_before = |at: Timestamp| Timestamp::from_millisecond(at.as_millisecond() - 1).unwrap_or(at);
-        // The slot of the first run time is the last one before it.
+        // `first` is the run time of the last slot up to it.
         let earliest = just_before(first).checked_sub(jitter).unwrap_or(first);
         let own = self.schedule.slots(earliest, first, 1).newest.last().copied().unwrap_or(first);
-        // The delay may move the last slot behind `until`.
+        // The delay may move the run time of the last slot past `until`.
         let limit_of_slots = limit.saturating_add(usize::from(!jitter.is_zero()));
         let slots = self.schedule.slots(just_before(own), until, limit_of_slots);
         let moment = |slot: &Timestamp| match jitter.is_zero() {
@@ -89,7 +90,7 @@ impl<'a> RunTimes<'a> {
         (newest, count)
     }
 
-    /// Returns `slot` delayed by its jitter, before the slot that follows it.
+    /// Returns `slot` delayed by its jitter, but before the slot that follows it.
     fn delay(&self, slot: Timestamp, following: Option<Timestamp>, jitter: Duration) -> Timestamp {
         let room = following.map_or(i64::MAX, |following| following.as_millisecond() - slot.as_millisecond());
         let most = i64::try_from(jitter.as_millis()).unwrap_or(i64::MAX).min(room);
@@ -97,13 +98,13 @@ impl<'a> RunTimes<'a> {
         Timestamp::from_millisecond(slot.as_millisecond().saturating_add(by)).unwrap_or(slot)
     }
 
-    /// Returns a number that is not negative and depends on the job and the slot alone.
+    /// Returns a non-negative number that depends on the job and the slot alone.
     fn random(&self, slot: Timestamp) -> i64 {
         // FNV-1a is the same in each build, unlike the standard library's hash.
         let bytes = self.job.bytes().chain(slot.as_millisecond().to_le_bytes());
         let hash = bytes
             .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
-        // The low bits of FNV are weak; the high bits are folded in.
+        // The low bits of FNV are weak, so the high bits are folded into them.
         i64::try_from((hash ^ (hash >> 29)) >> 2).unwrap_or(0)
     }
 }
@@ -142,7 +143,7 @@ mod tests {
         let at = |secs: i64| Timestamp::from_second(secs).unwrap();
         let (hour, day) = (3_600, 86_400);
         let jitter = Some(Span::from_secs(3_600));
-        // Anchor, creation, moment of the question, delayed slot.
+        // Anchor, creation, time of the query, delayed slot.
         for (anchor, created, asked, slot) in [
             (10 * day, 10 * day, 10 * day, 11 * day),
             (10 * day, 10 * day, 10 * day + 60, 11 * day),

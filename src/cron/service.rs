@@ -1,4 +1,4 @@
-//! The cron service: one task that sleeps until a job is due, and puts due jobs into the inbox.
+//! The cron service: one task that sleeps until a job is due, and then puts due jobs into the inbox.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use crate::crash;
 use crate::live::LivePart;
 use crate::store::{Connection, Durability, Store, StoreError, jobs, meta, now_ms};
 
-/// The jobs of one commit.
+/// The most jobs that one commit fires.
 const BATCH: u32 = 100;
 /// The longest sleep, since the clock may have been set, or the machine may have slept.
 const MAX_WAIT: Duration = Duration::from_secs(60);
-/// The next runs that one commit corrects.
+/// The most next runs that one commit corrects.
 const CORRECTIONS_PER_COMMIT: usize = 500;
 /// The longest time of an orderly stop, apart from its turns.
 const STOP_SLACK: Duration = Duration::from_secs(15);
 
-/// The wall clock is being adjusted, not set, if it lags by less than this many milliseconds.
+/// The lag of the wall clock, in milliseconds, up to which it is being adjusted and was not set.
 const ADJUSTED: i64 = 1_000;
 
 /// Fires jobs. A gateway has one; its state is in the store.
@@ -40,7 +40,7 @@ struct ServiceState {
     clock: WallClock,
     /// The time of the last orderly stop.
     deferred: Option<RangeInclusive<Timestamp>>,
-    /// Every job's next run is right by the current clock.
+    /// The next run of every job is correct by the current clock.
     checked: bool,
 }
 
@@ -138,11 +138,11 @@ impl CronService {
         crash::point("cron_committed", &names);
         self.bus.metrics().cron.fired(&fired.lateness, fired.skipped, fired.missed, fired.failed);
         fired.wake(&self.bus);
-        // Even without an effect: a job was changed meanwhile, and is examined again.
+        // There may be more even if nothing was fired: a job that was changed meanwhile is examined again.
         Ok(true)
     }
 
-    /// Moves every job's next run to where its schedule has it by the current clock. Due runs stay.
+    /// Sets every job's next run to the next slot of its schedule by the current clock. Due runs stay.
     async fn correct_next_runs(&self) -> Result<(), StoreError> {
         let store = self.bus.store();
         let now = Timestamp::now();
@@ -161,7 +161,7 @@ impl CronService {
     }
 }
 
-/// Records the end of an orderly stop; the last write before the store is closed.
+/// Records the end of an orderly stop. This is the last write before the store is closed.
 ///
 /// # Errors
 /// The store cannot be written.
@@ -170,7 +170,7 @@ pub async fn note_stop(store: &Store) -> Result<(), StoreError> {
     store.write(Durability::Logged, move |connection| meta::set(connection, meta::STOP_ENDED, &ended)).await
 }
 
-/// Returns the time of the last orderly stop. One that was cut off counts with its longest time.
+/// Returns the time of the last orderly stop. A stop without a recorded end counts with its longest time.
 async fn last_stop(store: &Store, drain_timeout: Duration) -> Result<Option<RangeInclusive<Timestamp>>, StoreError> {
     let read = |connection: &Connection, key| -> Result<Option<Timestamp>, StoreError> {
         let ms = meta::get(connection, key)?.and_then(|ms| ms.parse::<i64>().ok());
@@ -192,7 +192,7 @@ fn job_names(due: &[DueJob]) -> String {
         DueJob::Job(planned) => planned.name(),
         DueJob::Unreachable { job, .. } => &job.row.name,
         DueJob::Unreadable { id, reason } => {
-            // Logged once: the job is no longer due after this.
+            // This is logged once, since the job is no longer due afterwards.
             tracing::error!(job = id, reason, "a scheduled job is set aside");
             id
         }

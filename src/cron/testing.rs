@@ -16,7 +16,7 @@ pub(super) async fn on_store<T: Send + 'static>(work: impl FnOnce(&Connection) -
     store.write(Durability::Synced, move |connection| Ok(work(connection))).await.unwrap()
 }
 
-/// Returns a context in Shanghai, with these channels running.
+/// Returns a context with the zone of Shanghai and these running channels.
 pub(super) fn job_context(max_jobs: u32, channels: &[&str]) -> JobContext {
     let notices = JobNotices { paused: "{} {} {} {}", failed: "{} {}", unreachable: "{} {} {}", over_budget: "{} {}" };
     let zone = TimeZone::get("Asia/Shanghai").unwrap();

@@ -95,15 +95,15 @@ pub struct CronTool {
 impl CronTool {
     /// Creates the tool for the jobs of `service`.
     pub fn new(service: Arc<JobService>) -> Self {
-        Self { service: Some(service), ..Self::to_be_shown() }
+        Self { service: Some(service), ..Self::without_service() }
     }
 
-    /// Creates a tool for lists of tools without a gateway: its calls fail.
-    pub fn to_be_shown() -> Self {
+    /// Creates a tool that can only be listed, without a gateway. Its calls fail.
+    pub fn without_service() -> Self {
         let description = "Schedule a reminder, or a task for yourself, once or repeatedly; the outcome is sent to this \
                            chat. Use it whenever you promise something for later.";
         let definition = ToolDefinition {
-            // Text from outside must choose neither the recipient nor the model that is paid for.
+            // Text from outside must not choose the recipient or the model, which costs money.
             literal_arguments: &["action", "agent", "model", "channel", "chat_id", "session", "job_id"],
             ..ToolDefinition::changing::<CronArgs>(NAME, description, ReplayPolicy::Atomic)
         };
@@ -249,7 +249,8 @@ fn add(
 ) -> Result<(String, Option<JobEdit>), JobError> {
     let place = caller.origin_of_turn(connection)?;
     let mut new = args.into_request()?.into_new_job(&place, job_context, now)?;
-    // The limits of the agent that makes the job hold for its runs, whoever answers and wherever the output goes.
+    // The limits of the agent that creates the job apply to its runs, whichever agent answers and whichever chat receives the
+    // output.
     let (agent, target) = (new.body.agent.clone(), &mut new.body.target);
     caller.agent.delegate(agent.as_deref(), &mut target.origin.settings);
     new.id = Some(id_from(caller.turn, &caller.call_id));
@@ -315,7 +316,7 @@ impl ToolCaller {
         }
     }
 
-    /// Returns the origin of a job. A turn in a session of its own creates jobs for the chat that it works for.
+    /// Returns the origin of a job. A turn in a separate session creates jobs for the chat that it works for.
     fn origin_of_turn(&self, connection: &Connection) -> Result<JobOrigin, StoreError> {
         let mut place = self.place.clone();
         if !self.origin.runs_for_job_or_agent() {
@@ -327,7 +328,7 @@ impl ToolCaller {
         if let Some(row) = &chat.message {
             target.metadata = serde_json::from_str(&row.metadata)?;
             let mut origin = for_runs(&TurnOrigin::parse(&row.origin));
-            // Who has not all tools cannot get them by way of a job.
+            // A turn without some tools must not gain them through a job.
             origin.settings.tools.clone_from(&self.origin.settings.tools);
             origin.follow_ups = self.origin.follow_ups;
             let behind = target.origin.on_behalf_of.take();
@@ -339,10 +340,10 @@ impl ToolCaller {
     }
 }
 
-/// Returns the origin that the runs of a job inherit from the turn in which it is made.
+/// Returns the origin that the runs of a job inherit from the turn that creates the job.
 fn for_runs(origin: &TurnOrigin) -> TurnOrigin {
     let mut origin = origin.for_follow_up();
-    // These were of that one message, or of that one turn.
+    // These settings apply only to that one message or turn.
     (origin.settings.requested_model, origin.settings.bounds, origin.reply.is_picked_up) = (None, None, false);
     origin
 }
@@ -352,7 +353,7 @@ struct PendingEdit {
     service: Arc<JobService>,
     change: JobEdit,
     now: Timestamp,
-    /// Those who have work after a run by hand.
+    /// The sessions and channels to wake after a run by hand.
     fired: Mutex<Option<FiringReport>>,
 }
 
@@ -373,12 +374,13 @@ impl PendingEdit {
 
 impl WriteRows for PendingEdit {
     fn write(&self, connection: &Connection) -> Result<(), StoreError> {
-        // The job was found in the caller's scope; here its id is enough.
+        // The job was already found in the caller's scope, so its id is enough here.
         let (all, now) = (JobScope::All, self.now);
         let max_jobs = self.service.context.settings.config.max_jobs;
         let done = match &self.change {
             JobEdit::Add(new) => match jobs::add(connection, new, max_jobs, now) {
-                // The model was informed of success; the name was taken since, at the latest by a call of the same response.
+                // The model already got a success message, but the name was taken meanwhile, for example by another call of the
+                // same response.
                 Err(JobError::NameTaken { name, .. }) => jobs::numbered(connection, &name)
                     .and_then(|name| jobs::add(connection, &NewJob { name, ..(**new).clone() }, max_jobs, now))
                     .map(|_| ()),

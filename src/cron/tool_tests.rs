@@ -1,4 +1,4 @@
-//! The tool over a store of its own.
+//! Tests of the tool with a store of their own.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl World {
         Self { _folder: folder, tool: CronTool::new(service.clone()), service, calls: std::cell::Cell::new(0) }
     }
 
-    /// What the model reads; what the call does is committed.
+    /// Returns the result that the model reads, and commits the changes of the call.
     async fn says(&self, context: &ToolContext, arguments: &Value) -> String {
         self.calls.set(self.calls.get() + 1);
         let context = ToolContext { call_id: format!("call-{}", self.calls.get()), ..context.clone() };
@@ -44,7 +44,7 @@ impl World {
         let outcome = self.tool.call(arguments, &context).await;
         for effect in outcome.effects {
             let ToolEffect::Rows(rows) = effect else { panic!("{effect:?}") };
-            // A commit that is tried again changes nothing more.
+            // A repeated commit changes nothing more.
             for _ in 0..2 {
                 let rows = rows.clone();
                 self.service.store.write(Durability::Synced, move |connection| rows.0.write(connection)).await.unwrap();
@@ -179,7 +179,7 @@ async fn an_unreadable_job_is_removed_by_its_id_or_name() {
     assert_eq!(world.jobs().await.len(), 0);
 }
 
-/// What holds for the turn that makes a job holds for its runs: a hook's model and prompt, and the tools that a sub-agent has.
+/// The limits of the turn that creates a job apply to its runs: a hook's model and prompt, and a sub-agent's tools.
 #[tokio::test]
 async fn a_job_belongs_to_the_chat_and_has_at_most_its_creators_tools() {
     let world = World::new(10);
@@ -231,10 +231,10 @@ async fn a_job_belongs_to_the_chat_and_has_at_most_its_creators_tools() {
     );
 }
 
-/// A model is told of it with every request.
+/// Every request to a model contains the description.
 #[test]
 fn the_tools_description_is_short() {
-    let spec = CronTool::to_be_shown().spec().clone();
+    let spec = CronTool::without_service().spec().clone();
     let length = spec.description.len() + spec.parameters.to_string().len();
     assert!(length < 2_000, "{length} bytes: {}", spec.parameters);
 }

@@ -9,7 +9,7 @@ use crate::llm::Models;
 use crate::profiles::{AgentDirectory, AgentFault, AgentSources};
 use crate::skills::{SkillProblem, SkillSource};
 
-/// Reads all agents; returns them with the faults of the configuration.
+/// Reads all agents; returns them together with the faults of the configuration.
 pub(super) fn load_agents(loaded: &LoadedConfig, home: &Home) -> (AgentDirectory, Vec<ConfigFault>) {
     let config = &loaded.config;
     let workspace = home.workspace(&config.agent.workspace);
@@ -27,7 +27,7 @@ pub(super) fn load_agents(loaded: &LoadedConfig, home: &Home) -> (AgentDirectory
     (directory, faults.into_iter().map(fault).collect())
 }
 
-/// Reads all agents, and logs the profiles that are rejected, and those whose models cannot be asked.
+/// Reads all agents, and logs rejected profiles and profiles whose models are unavailable.
 ///
 /// # Errors
 /// All faults of the configuration.

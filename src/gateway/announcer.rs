@@ -1,4 +1,4 @@
-//! Announces the end of a background process to the chat that started it, by an inbound message that a turn answers.
+//! Announces the end of a background process to the chat that started it: publishes an inbound message, which a turn answers.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::tools::{OutputTail, ProcessEnd, ProcessEndAnnouncer, format_elapsed};
 /// The sender of the message.
 const SENDER: &str = "process";
 
-/// Announces the ends of background processes with the phrases, and without the secrets, of the current configuration.
+/// Announces the ends of background processes, with the phrases of the current configuration and without its secrets.
 pub struct ProcessAnnouncer(pub LivePart<TurnRunner>);
 
 impl ProcessEndAnnouncer for ProcessAnnouncer {
@@ -49,7 +49,7 @@ impl ProcessEndAnnouncer for ProcessAnnouncer {
     }
 }
 
-/// Where an end is announced.
+/// The chat and the session that an announcement goes to.
 struct AnnouncementTarget {
     session: SessionKey,
     channel: String,
@@ -59,14 +59,14 @@ struct AnnouncementTarget {
 }
 
 impl AnnouncementTarget {
-    /// Returns the chat that receives the output of the turn that started the process: a sub-agent or the run of a job has ended
-    /// by then. The turn that answers has the settings of that chat's turns.
+    /// Returns the chat that receives the output of the turn that started the process. A sub-agent or the run of a job has ended by
+    /// then. The turn that answers the announcement has the settings of that chat's turns.
     fn resolve(connection: &Connection, process: &ProcessRow) -> Result<Self, StoreError> {
         let here = (process.channel.as_str(), process.chat_id.as_str());
         let started_by = TurnOrigin::parse(&process.origin);
         let ReplyTarget { session, channel, chat_id, message } =
             ReplyTarget::resolve(connection, &process.session, here, &started_by)?;
-        // The author too: without one, the message would count as another writer of the chat.
+        // The author is copied too: without it, the message would count as one of another writer.
         let (metadata, origin) = match &message {
             Some(row) => (&row.metadata, origin_on_behalf(row)),
             None => (&process.metadata, started_by.clone()),
@@ -91,9 +91,9 @@ fn announcement(phrases: &Phrases, process: &ProcessRow, end: &ProcessEnd, print
         ProcessEnd::Interrupted => phrases.process_interrupted.to_owned(),
         ProcessEnd::Lost => after(phrases.process_lost.to_owned()),
         ProcessEnd::Killed { .. } => after(phrases.process_killed.to_owned()),
-        // Rare, and meant for the owner, since it names settings.
+        // Rare, and meant for the owner, since the text names settings.
         ProcessEnd::Exited(ShellExit::Exceeded(_)) => after(end.to_string()),
-        // These are not announced; this is the text in the store.
+        // These ends are not announced; the text is for the store.
         ProcessEnd::Unwatched | ProcessEnd::NotStarted(_) => end.to_string(),
     };
     let head = fill(phrases.process_ended, &[&name, &how]);

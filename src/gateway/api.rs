@@ -1,4 +1,4 @@
-//! What the OpenAI-compatible API asks of the gateway: the models that it lists, and what a turn has used and sent.
+//! The gateway's side of the OpenAI-compatible API: the models that it lists, and the usage and messages of a turn.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::live::Live;
 /// The model of the default agent.
 const DEFAULT_MODEL: &str = "daoyou";
 
-/// The models and turns of a gateway, with the settings of each moment.
+/// The models and turns of a gateway, according to the current settings.
 pub(super) struct ApiAccess {
     pub runtime: Arc<Live<Runtime>>,
     pub inbox: BusInbox,
@@ -45,7 +45,7 @@ impl ApiGateway for ApiAccess {
         if let Some(agent) = runtime.agents().find(model) {
             return Ok(TurnSettings { agent: Some(agent.name.clone()), ..TurnSettings::default() });
         }
-        // A name alone could be that of any agent with a slip, or of any provider.
+        // A name without a provider could be a misspelt agent, or a model of any provider.
         if !model.contains('/') {
             return Err(format!("There is no agent {model:.100?} here."));
         }

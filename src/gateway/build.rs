@@ -1,4 +1,4 @@
-//! Builds everything from the configuration; nothing runs yet.
+//! Builds all parts from the configuration; nothing runs yet.
 
 use std::collections::HashSet;
 use std::net::TcpListener;
@@ -44,10 +44,10 @@ use crate::tools::Processes;
 use crate::turn::flight_recorder::FlightRecorder;
 use crate::turn::middleware::MiddlewareState;
 
-/// What kind of gateway to build.
+/// The kind of gateway to build.
 #[derive(Default)]
 pub struct Options {
-    /// Run the messages of this session only, and open no port: for `chat` and `agent` without a running gateway.
+    /// Run the messages of this session only, and open no port: for `chat` and `agent` when no gateway is running.
     pub only_session: Option<SessionKey>,
     /// The terminal of this process.
     pub terminal: Option<TerminalSetup>,
@@ -57,7 +57,7 @@ pub struct Options {
     pub socket: Option<TcpListener>,
 }
 
-/// A gateway, built and not yet running.
+/// A gateway that is built but not running yet.
 pub struct Gateway {
     pub(super) _lock: HomeLock,
     pub(super) loaded: LoadedConfig,
@@ -70,22 +70,22 @@ pub struct Gateway {
     pub(super) cli: Arc<CliChannel>,
     pub(super) state: Arc<AppState>,
     pub(super) server: Option<Server>,
-    /// `None` for a single conversation: the next gateway runs the due jobs.
+    /// `None` for a gateway of a single conversation: the next full gateway runs the due jobs.
     pub(super) cron: Option<CronService>,
     pub(super) context: ChannelContext,
     pub(super) stop_serving: CancellationToken,
-    /// The only session of this gateway. It leaves the rest of the last gateway's work to the next one.
+    /// The only session of this gateway. The gateway leaves all other unfinished work to the next one.
     pub(super) only_session: Option<SessionKey>,
 }
 
-/// Says how to connect a model if none is set up.
+/// Logs how to connect a model if none is set up.
 async fn warn_without_model(config: &Config, runtime: &Arc<Live<Runtime>>) {
     if names_no_model(config) && models_are_missing(runtime).await {
         tracing::warn!("no model is set up, so the built-in responder answers: connect one with `daoyou init`");
     }
 }
 
-/// Returns the lists of trusted senders, which follow a reload.
+/// Returns the lists of trusted senders. They follow a reload.
 fn trust_lists(runtime: &Arc<Live<Runtime>>) -> TrustLists {
     let runtime = runtime.clone();
     TrustLists::following(move || runtime.get().trust.clone())
@@ -104,7 +104,7 @@ impl Gateway {
     /// Builds all parts; nothing runs yet. `lock` is the lock of `home`.
     ///
     /// # Errors
-    /// Something cannot be opened, or the configuration is invalid ([`ConfigFaults`]).
+    /// A part cannot be opened, or the configuration is invalid ([`ConfigFaults`]).
     pub async fn build(home: Home, lock: HomeLock, loaded: &LoadedConfig, options: Options) -> anyhow::Result<Self> {
         let config = &loaded.config;
         // All checks come first, so that a faulty configuration creates nothing.
@@ -186,7 +186,7 @@ impl Gateway {
         })
     }
 
-    /// Returns a token that is cancelled as soon as a message waits for a reachable model.
+    /// Returns a token that is cancelled as soon as a turn is parked, because it waits for a model or a person.
     pub fn parked(&self) -> CancellationToken {
         self.runtime.get().runner().running.retries.has_parked().clone()
     }
@@ -240,18 +240,18 @@ async fn with_banner(
     Ok(TerminalSetup { banner, directory, ..terminal })
 }
 
-/// Returns true if the configuration leaves the choice of the model to what is found.
+/// Returns true if the configuration names no model, so that the gateway chooses among the models that it finds.
 pub fn names_no_model(config: &Config) -> bool {
     matches!(config.agent.model.as_str(), "" | "auto")
 }
 
-/// Returns true if the built-in responder is all that was found.
+/// Returns true if only the built-in responder was found.
 async fn models_are_missing(runtime: &Live<Runtime>) -> bool {
     let models = runtime.get().models.models.clone();
     models.resolve("auto").await.is_ok_and(|choice| choice.provider.name() == OFFLINE)
 }
 
-/// Returns the text above the first prompt. `is_automatic`: the configuration names no model.
+/// Returns the text above the first prompt. `is_automatic` means that the configuration names no model.
 pub fn banner(
     model: &Result<String, String>,
     workspace: &Path,
@@ -290,7 +290,8 @@ pub fn banner(
     format!("{}{set_up}\n{hint}", parts.join(" · "))
 }
 
-/// Returns the limits of the server. Imports, clients of `/v1` and webhooks may send larger bodies than other routes; the server rejects what
+/// Returns the limits of the server. Imports, clients of `/v1` and webhooks may send larger bodies than other routes; the server
+/// rejects a body that is too large for every route.
 /// no route would accept.
 fn server_limits(config: &Config) -> http::ServerLimits {
     let usual = http::ServerLimits::default();
@@ -329,7 +330,7 @@ pub(super) fn server_settings(loaded: &LoadedConfig) -> anyhow::Result<http::Ser
     })
 }
 
-/// The bus, and what runs turns.
+/// The bus, and the parts that run turns.
 struct AgentParts {
     agent: AgentLoop,
     runtime: Arc<Live<Runtime>>,
@@ -374,7 +375,7 @@ async fn build_agent(
     fixed.bus.set(&bus);
     bus.recount().await?;
     let (running, waited) = match only_session {
-        // The flight record belongs to the next gateway. A user who waits at the terminal is told of an outage at once.
+        // The flight record belongs to the next gateway. A user who waits at the terminal hears of an outage at once.
         Some(_) => (RunningTurns::new(RetryScheduler::closed(), FlightRecorder::none()), HashSet::new()),
         None => {
             let (flight, waited) = FlightRecorder::open(&home.flight());
@@ -394,7 +395,7 @@ fn open_store(home: &Home, metrics: Arc<Metrics>, commits: Arc<Notify>) -> Resul
             Some(took) => metrics.store.committed(committed.durability == Durability::Synced, committed.writes, took),
             None => metrics.store.failed(),
         }
-        // For one waiter; without one, only the fact is remembered.
+        // There is one waiter. Without it, only the fact of a commit is stored.
         commits.notify_one();
     };
     Store::open_to_serve(&home.database(), Box::new(on_commit))

@@ -26,7 +26,7 @@ pub(super) struct Channels {
     pub disabled: BTreeSet<String>,
 }
 
-/// Builds the enabled channels; a gateway of a single conversation, which has no `api`, has the terminal only.
+/// Builds the enabled channels. A gateway of a single conversation, which has no `api`, has only the terminal.
 pub(super) fn build(
     config: &Config,
     home: &Home,
@@ -62,7 +62,7 @@ pub(super) fn build(
     Ok(channels)
 }
 
-/// Builds each enabled channel separately; the error says why a channel cannot be built.
+/// Builds each enabled channel separately; an error is the reason why a channel cannot be built.
 pub(super) fn build_each(config: &Config, home: &Home) -> BTreeMap<String, Result<Arc<dyn Channel>, String>> {
     let cli: Arc<dyn Channel> = Arc::new(CliChannel::new(None));
     let trust = TrustLists::new(trust_lists(config));

@@ -9,7 +9,7 @@ use crate::http::{ReloadingTls, TlsFile};
 use crate::llm::{Models, ProviderFault};
 use crate::tools::{TOOL_NAMES, is_tool, nearest_tool};
 
-/// Returns all faults that these checks find. Nothing is started.
+/// Returns all faults that these checks find. It starts nothing.
 pub fn check(loaded: &LoadedConfig, home: &Home, env: &BTreeMap<String, String>) -> Vec<ConfigFault> {
     let mut faults = check_tools(loaded).err().map_or_else(Vec::new, |faults| faults.0);
     faults.extend(open_tls(loaded).err().into_iter().flat_map(|faults| faults.0));
@@ -17,7 +17,7 @@ pub fn check(loaded: &LoadedConfig, home: &Home, env: &BTreeMap<String, String>)
     let build = |loaded: &LoadedConfig| build_models(loaded, |name| env.get(name).cloned());
     let built = build(loaded);
     let found = built.as_ref().err().map_or_else(Vec::new, |faults| faults.0.clone());
-    // A fault of a provider is not repeated for each of its models.
+    // Reports a fault of a provider once, not for each of its models.
     let is_faulty = |name: &String| {
         let table = format!("{}.", join("providers", name));
         found.iter().chain(&loaded.missing).any(|fault| fault.key.starts_with(&table))
@@ -39,7 +39,7 @@ pub fn check(loaded: &LoadedConfig, home: &Home, env: &BTreeMap<String, String>)
     faults
 }
 
-/// Checks that each tool that the settings of the tools name is a name or an alias of a tool.
+/// Checks that each tool named in the tool settings exists, by name or alias.
 pub(super) fn check_tools(loaded: &LoadedConfig) -> Result<(), ConfigFaults> {
     let tools = &loaded.config.tools;
     let disabled = tools.disabled.iter().map(|name| ("tools.disabled".to_owned(), name));
@@ -74,8 +74,8 @@ pub(super) fn build_models(
         .map_err(|faults| ConfigFaults(faults.into_iter().map(fault).collect()))
 }
 
-/// Checks that each model in the configuration has a provider. The models of webhooks are needed only when a message arrives,
-/// and then nobody may be there to see the failure.
+/// Checks that each model in the configuration has a provider. The models of webhooks are used only when a message arrives, and
+/// nobody may watch the gateway then.
 pub(super) fn check_models(loaded: &LoadedConfig, models: &Models) -> Result<(), ConfigFaults> {
     let named = named_models(loaded, models).into_iter();
     all(named.filter_map(|(key, _, result)| Some(loaded.fault(&key, result.err()?, ""))))

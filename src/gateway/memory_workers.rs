@@ -23,41 +23,45 @@ type WorkerTask = (&'static str, JoinHandle<()>);
 
 /// The running workers.
 pub(super) struct MemoryWorkers {
-    /// Those that end when the gateway stops.
-    stopping: [WorkerTask; 3],
+    /// The workers that end when the gateway stops.
+    workers: [WorkerTask; 3],
     files: WorkerTask,
     stop_files: CancellationToken,
 }
 
 impl MemoryWorkers {
-    /// Starts the workers; a gateway that runs a single conversation consolidates `only` that one.
+    /// Starts the workers. A gateway of a single conversation consolidates `only` that session.
     pub fn start(runtime: &Arc<Live<Runtime>>, only: Option<SessionKey>, stopping: &CancellationToken) -> Self {
         let stop_files = CancellationToken::new();
         let memory = runtime.part(|runtime| &runtime.memory);
-        let (runner, consolidated) = (runtime.part(|runtime| runtime.runner()), memory.clone());
-        let (indexed, embedded, written) = (memory.clone(), memory.clone(), memory);
-        Self {
-            stopping: [
-                restart_on_panic("the consolidation", stopping, move |stop| {
-                    let runner = runner.clone();
-                    Consolidator::new(move || runner.get().summarizer(), consolidated.clone(), only.clone()).run(stop)
-                }),
-                restart_on_panic("the indexer", stopping, move |stop| MessageIndexer::new(indexed.clone()).run(stop)),
-                restart_on_panic("the indexer of vectors", stopping, move |stop| {
-                    EmbeddingIndexer::new(embedded.clone()).run(stop)
-                }),
-            ],
-            files: restart_on_panic("the writer of the memory files", &stop_files, move |stop| {
-                MemoryFileWriter::new(written.clone()).run(stop)
-            }),
-            stop_files,
-        }
+        let runner = runtime.part(|runtime| runtime.runner());
+        let consolidation = {
+            let memory = memory.clone();
+            restart_on_panic("the consolidation", stopping, move |stop| {
+                let runner = runner.clone();
+                Consolidator::new(move || runner.get().summarizer(), memory.clone(), only.clone()).run(stop)
+            })
+        };
+        let indexer = {
+            let memory = memory.clone();
+            restart_on_panic("the indexer", stopping, move |stop| MessageIndexer::new(memory.clone()).run(stop))
+        };
+        let embedding_indexer = {
+            let memory = memory.clone();
+            restart_on_panic("the indexer of vectors", stopping, move |stop| {
+                EmbeddingIndexer::new(memory.clone()).run(stop)
+            })
+        };
+        let files = restart_on_panic("the writer of the memory files", &stop_files, move |stop| {
+            MemoryFileWriter::new(memory.clone()).run(stop)
+        });
+        Self { workers: [consolidation, indexer, embedding_indexer], files, stop_files }
     }
 
-    /// Waits for the workers that end when the gateway stops; then the memory files are written for the last time, so that they
-    /// contain the newest memories too.
+    /// Waits for the workers that end when the gateway stops, then writes the memory files for the last time, so that they contain
+    /// the newest memories.
     pub async fn end(self) {
-        for (part, task) in self.stopping {
+        for (part, task) in self.workers {
             log_join_error(part, task.await);
         }
         self.stop_files.cancel();
@@ -65,7 +69,7 @@ impl MemoryWorkers {
     }
 }
 
-/// Runs a worker to its end, and starts it again after a pause if it panics.
+/// Runs a worker to its end; if it panics, restarts it after a pause.
 fn restart_on_panic<Run: Future<Output = ()> + Send>(
     part: &'static str,
     stop: &CancellationToken,

@@ -1,4 +1,4 @@
-//! The commands' queries and changes where no gateway runs: the store is opened for each, under the lock of the home.
+//! The commands' queries and changes when no gateway is running. Each opens the store, under the lock of the home.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::query::{
 };
 use crate::store::Store;
 
-/// Opens the store for `work` alone.
+/// Opens the store for `work` only.
 async fn with_store<T, E>(home: &Home, work: impl AsyncFnOnce(&Store) -> Result<T, E>) -> anyhow::Result<T>
 where
     anyhow::Error: From<E>,
@@ -103,7 +103,7 @@ pub async fn read_jobs(home: &Home, _lock: &HomeLock, loaded: &LoadedConfig, que
     with_store(home, async |store| jobs::read(store, query, context).await).await
 }
 
-/// Makes a change to jobs, which the next gateway follows.
+/// Makes a change to jobs, which takes effect in the next gateway.
 ///
 /// # Errors
 /// The change is invalid, or the store cannot be written.
@@ -152,7 +152,7 @@ pub async fn change_memory(
 ) -> anyhow::Result<Value> {
     let memory = Arc::new(open_memory(home, loaded)?.with_secrets(secrets(loaded, home)?));
     let answer = memories::apply(&memory, change).await;
-    // A home that was never started has no files yet.
+    // A home whose gateway was never started has no files yet.
     if answer.is_ok() && memory.settings.workspace.is_dir() {
         memory.keep_files().await;
     }
@@ -166,7 +166,7 @@ fn open_memory(home: &Home, loaded: &LoadedConfig) -> anyhow::Result<MemoryServi
     Ok(MemoryService::new(Store::open(&home.database())?, settings))
 }
 
-/// Runs a tool, or composes the next request, with the parts of a gateway that is built and never runs.
+/// Runs a tool, or composes the next request, with the parts of a gateway that is built but never runs.
 async fn with_gateway<T>(
     home: &Home,
     lock: HomeLock,
@@ -185,7 +185,7 @@ async fn with_gateway<T>(
 /// Runs a tool by hand.
 ///
 /// # Errors
-/// The gateway cannot be built, or the store cannot be written. A failure of the tool is an answer.
+/// The gateway cannot be built, or the store cannot be written. A failure of the tool is a normal result.
 pub async fn run_tool(
     home: &Home,
     lock: HomeLock,
@@ -196,8 +196,8 @@ pub async fn run_tool(
     with_gateway(home, lock, loaded, async |inspector| inspector.run_tool(run, cancel).await).await
 }
 
-/// Answers a query about the gateway that this home would have. Only queries that read the store keep `lock`, so that a gateway
-/// can start while other machines are probed.
+/// Answers a query about the gateway that this home would have. Only queries that read the store hold `lock`, so that a gateway can
+/// start while other machines are probed.
 ///
 /// # Errors
 /// The configuration is invalid, or the subject does not exist.

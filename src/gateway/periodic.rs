@@ -1,5 +1,5 @@
-//! The gateway's own periodic work: maintenance of the store, the heartbeat, and a wake-up of the cron service. Jobs of the
-//! owner do not run here: their times are exact and are kept in the store.
+//! The gateway's own periodic work: maintenance of the store, the heartbeat, and a wake-up of the cron service. Jobs of the owner do
+//! not run here: they have exact times, which are in the store.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::upkeep::Upkeep;
 use crate::cron::heartbeat::{Heartbeat, is_fast};
 use crate::live::Live;
 
-/// How often the wall clock is read: a clock that was set, or a machine that slept, is noticed within this time.
+/// The interval at which the wall clock is read. A changed clock, or the end of a machine's sleep, is noticed within this time.
 const POLL: Duration = Duration::from_millis(500);
 /// Seconds between two rounds of maintenance.
 const ROUND: i64 = 3_600;
@@ -23,7 +23,7 @@ const ROUND: i64 = 3_600;
 /// The periodic work of a running gateway.
 pub(super) struct PeriodicWork {
     pub upkeep: Upkeep,
-    /// A process that serves one conversation has none.
+    /// `None` for a process that serves a single conversation.
     pub heartbeat: Option<Heartbeat>,
     pub runtime: Arc<Live<Runtime>>,
 }
@@ -42,7 +42,7 @@ impl PeriodicWork {
         shutdown.run_until_cancelled(work).await;
     }
 
-    /// Ticks when the wall clock begins a minute; each second if the heartbeat was configured so at the start.
+    /// Ticks when the wall clock begins a new minute, or each second if the heartbeat was configured so at the start.
     async fn tick_each_minute(&self) {
         let seconds = if is_fast(self.runtime.get().config.heartbeat.every) { 1 } else { 60 };
         loop {
@@ -51,7 +51,7 @@ impl PeriodicWork {
         }
     }
 
-    /// Maintains the store an hour after the start, and every hour from then on.
+    /// Maintains the store an hour after the start and every hour thereafter.
     async fn maintain_each_hour(&self) {
         let start = Timestamp::now().as_second();
         loop {
@@ -61,7 +61,7 @@ impl PeriodicWork {
     }
 
     async fn tick(&self) {
-        // The clock may have been set, or the machine may have slept.
+        // The clock may have been changed, or the machine may have slept.
         let runtime = self.runtime.get();
         runtime.jobs.wake();
         self.upkeep.bus.expire_requests().await;
@@ -71,8 +71,8 @@ impl PeriodicWork {
     }
 }
 
-/// Waits until the wall clock enters another period of `seconds`, counted from `start`; forwards or backwards. tokio's `interval`
-/// follows the monotonic clock, which neither sleeps of the machine nor a clock that is set move.
+/// Waits until the wall clock enters another period of `seconds`, counted from `start`; the clock may move forwards or backwards.
+/// tokio's `interval` follows the monotonic clock, which ignores a machine's sleep and a changed wall clock.
 async fn next_period(seconds: i64, start: i64) {
     let period = || (Timestamp::now().as_second() - start).div_euclid(seconds);
     let current = period();
@@ -81,8 +81,8 @@ async fn next_period(seconds: i64, start: i64) {
     }
 }
 
-/// Runs `work`; a panic in it is logged by the panic hook, and ends this run alone.
+/// Runs `work`. The panic hook logs a panic in it, which ends this run only.
 async fn isolate(work: impl Future<Output = ()>) {
-    // The work is tried again in the next period.
+    // The next period tries the work again.
     let _ = AssertUnwindSafe(work).catch_unwind().await;
 }

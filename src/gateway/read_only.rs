@@ -1,4 +1,4 @@
-//! Starts a gateway as soon as its home can be written. Until then the process is read-only: it tells the reason and refuses
+//! Starts a gateway as soon as its home can be written. Until then the process is read-only: it reports the reason and refuses
 //! messages, so that senders try again.
 
 use std::fs::File;
@@ -25,23 +25,23 @@ use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::store::StoreError;
 
-/// How often a write to the home is tried.
+/// The interval at which a write to the home is tried.
 const TRIAL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The longest wait after a start that failed although the trial was written. The waits grow: repairing a large database on a
-/// full disk takes minutes each time.
+/// The longest wait after a start that failed although the trial write succeeded. The waits grow, because repairing a large database
+/// on a full disk takes minutes each time.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// How long a start waits for the lock of a gateway that was just killed.
+/// The time that a start waits for the lock of a gateway that was just killed.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long requests may take to end when the full gateway takes over.
+/// The time that open requests get to end before the full gateway takes over.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// The size of a trial in bytes: more than the smallest files of a start.
+/// The size of a trial write in bytes: larger than the smallest files of a start.
 const TRIAL_BYTES: usize = 64 * 1024;
 
-/// The parameters of a gateway, which may be started several times.
+/// The parameters of a gateway that may be started several times.
 pub struct GatewayStart<'a> {
     pub home: &'a Home,
     pub loaded: &'a LoadedConfig,
@@ -53,7 +53,7 @@ pub struct GatewayStart<'a> {
 /// Builds a gateway and runs it until `shutdown`. Calls `on_ready` with the served address when it accepts messages.
 ///
 /// # Errors
-/// [`LockError`] if another gateway holds the home, or any other error than that the home cannot be written.
+/// [`LockError`] if another gateway holds the home, or any error other than a home that cannot be written.
 pub async fn serve(
     start: GatewayStart<'_>,
     shutdown: CancellationToken,
@@ -83,7 +83,7 @@ pub async fn serve(
         let read_only = match &mut read_only {
             Some(read_only) => read_only,
             None => {
-                // The disk may be full for this process and not for a gateway that holds the home.
+                // The disk may be full for this process but not for a gateway that holds the home.
                 if let Err(held @ LockError::Held { .. }) = start.home.lock() {
                     return Err(held.into());
                 }
@@ -118,10 +118,10 @@ impl GatewayStart<'_> {
 struct ReadOnlyGateway {
     reason: Arc<ReadOnlyReason>,
     socket: TcpListener,
-    /// Held so that commands ask this process and no other gateway starts. `None` if it cannot be taken.
+    /// Held so that commands reach this process and no other gateway starts. `None` if the lock cannot be taken.
     lock: Option<HomeLock>,
     servers: Option<ReadOnlyServers>,
-    /// Failed starts since the last trial that failed.
+    /// The number of failed starts since the last failed trial write.
     attempts: u32,
     free_bytes: u64,
 }
@@ -150,7 +150,7 @@ impl ReadOnlyGateway {
         })
     }
 
-    /// Sets the reason, and starts the servers if they do not run.
+    /// Sets the reason, and starts the servers if they are not running.
     async fn serve(&mut self, start: &GatewayStart<'_>, kind: ErrorKind, error: &anyhow::Error) -> anyhow::Result<()> {
         let summary = summary(kind);
         let details = format!("{summary}: {error:#}");
@@ -217,8 +217,8 @@ impl ReadOnlyGateway {
     }
 }
 
-/// Returns why the home cannot be written, if a start failed for that: from the error, or from a trial, because SQLite's errors do
-/// not distinguish a full disk from a broken one.
+/// Returns the reason why the home cannot be written, if that made a start fail. The reason comes from the error or from a trial
+/// write, because SQLite's errors do not distinguish a full disk from a broken one.
 fn unwritable(home: &Home, error: &anyhow::Error) -> Option<ErrorKind> {
     error.chain().find_map(unwritable_kind).or_else(|| {
         let is_of_store = error.chain().any(<dyn std::error::Error>::is::<StoreError>);

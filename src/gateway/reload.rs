@@ -1,5 +1,6 @@
-//! Reloads the configuration on SIGHUP, and builds the tools again when those of an MCP server have changed. A faulty one changes nothing; a valid one applies to everything that begins from then
-//! on, except for settings that need a restart, which are named.
+//! Reloads the configuration on SIGHUP, and rebuilds the tools when those of an MCP server have changed. A faulty configuration
+//! changes nothing. A valid one applies to everything that begins from then on, except for settings that need a restart; the log
+//! names these.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,18 +20,18 @@ use crate::live::Live;
 use crate::llm::Models;
 use crate::logging::LogLevel;
 
-/// Reads the configuration in the same way as at the start of this process.
+/// Reads the configuration in the same way as the start of this process.
 pub type ConfigLoader = Arc<dyn Fn() -> Result<LoadedConfig, Vec<ConfigFault>> + Send + Sync>;
 
-/// What a daemon needs to reload its configuration.
+/// The parts that a daemon needs to reload its configuration.
 pub struct ReloadSource {
-    /// SIGHUP.
+    /// The stream of SIGHUP signals.
     pub hangup: Signal,
     pub load: ConfigLoader,
     pub log: LogLevel,
 }
 
-/// The settings that a reload applies: keys, or tables with a dot at the end. All others need a restart.
+/// The settings that a reload applies: keys, or tables, which end with a dot. All other settings need a restart.
 const LIVE: [&str; 18] = [
     "agent.",
     "agents.",
@@ -52,30 +53,30 @@ const LIVE: [&str; 18] = [
     "log.level",
 ];
 
-/// The keys in these tables that need a restart nevertheless.
+/// The keys in these tables that need a restart all the same.
 const FIXED: [&str; 1] = ["agent.workspace"];
 
-/// How long a gateway of a single conversation waits for the lists of MCP servers that were never listed.
+/// The time that a gateway of a single conversation waits for the tool lists of MCP servers that were never listed.
 const MCP_LIST_LIMIT: Duration = Duration::from_secs(10);
 
-/// How long the lists of further MCP servers are waited for, so that one snapshot holds them all.
+/// The time to wait for the lists of further MCP servers, so that one snapshot contains them all.
 const LIST_PAUSE: Duration = Duration::from_millis(300);
 
 /// Reloads the configuration on each SIGHUP.
 pub(super) struct Reloader {
-    /// `None`: only MCP servers change something.
+    /// `None` for a process that does not reload: only MCP servers change its snapshot.
     pub source: Option<ReloadSource>,
     pub fixed: FixedParts,
     pub runtime: Arc<Live<Runtime>>,
     pub agent: LivenessProbe,
-    /// The configuration at the start, from which the parts were built that a reload keeps.
+    /// The configuration at the start, from which the fixed parts were built.
     pub started: LoadedConfig,
     /// The configuration of the last reload.
     pub current: LoadedConfig,
 }
 
 impl Reloader {
-    /// Waits for the lists of MCP servers that were never listed, for the first turn of a single conversation.
+    /// Waits for the tool lists of MCP servers that were never listed, for the first turn of a single conversation.
     pub async fn wait_for_servers(&self) {
         if self.runtime.get().mcp.wait_for_lists(MCP_LIST_LIMIT).await {
             self.renew_tools();
@@ -112,7 +113,7 @@ impl Reloader {
         }
     }
 
-    /// Replaces the snapshot by one of the same configuration, with the present tools of the MCP servers.
+    /// Replaces the snapshot by one of the same configuration, with the current tools of the MCP servers.
     fn renew_tools(&self) {
         match self.prepare(&self.current) {
             Ok(runtime) => {
@@ -147,7 +148,7 @@ impl Reloader {
         }
     }
 
-    /// Builds the new snapshot. Everything that can fail comes before anything is changed.
+    /// Builds the new snapshot. All steps that can fail come before the first change.
     fn prepare(&self, loaded: &LoadedConfig) -> anyhow::Result<Runtime> {
         let old = self.runtime.get();
         let models = self.models(loaded, &old.models.models)?;
@@ -162,8 +163,8 @@ impl Reloader {
         Ok(runtime)
     }
 
-    /// Returns the models of a configuration: the current ones, with their connections and circuit breakers, if their settings
-    /// are the same.
+    /// Returns the models of a configuration. If their settings are unchanged, these are the current models, with their connections
+    /// and circuit breakers.
     fn models(&self, loaded: &LoadedConfig, current: &Arc<Models>) -> Result<Arc<Models>, ConfigFaults> {
         let (before, config) = (&self.current.config, &loaded.config);
         let is_same_price = config.agent.fallback_price == before.agent.fallback_price;
@@ -182,7 +183,7 @@ impl Reloader {
         let changed = self.current.changes(&loaded).into_iter().filter(|change| !needs_restart(&change.key));
         let changed: Vec<_> = changed.collect();
         let waiting = self.restart_changes(&loaded);
-        // The swap comes before the log lines: who reads them may rely on the new settings.
+        // The swap precedes the log lines, so that a reader of the log can rely on the new settings.
         self.set(runtime);
         let runtime = self.runtime.get();
         for warning in &loaded.warnings {
@@ -207,13 +208,13 @@ impl Reloader {
         {
             tracing::error!("log.level: {error:#}");
         }
-        // The owner has probably repaired something, if only the account behind a key.
+        // The owner has probably fixed a problem, perhaps only the account of a key.
         let runner = runtime.runner();
         runner.models().reset_circuits();
         runner.bus.clear_service_faults();
         runner.running.retries.retry_all();
         self.current = loaded;
-        // More turns may be allowed now; the loop checks that on each probe.
+        // More turns may be allowed now; the loop checks that at each probe.
         let (answer, _) = oneshot::channel();
         drop(self.agent.try_send(answer));
         status
@@ -228,7 +229,7 @@ async fn hangup(source: Option<&mut ReloadSource>) -> Option<()> {
     }
 }
 
-/// Logs why nothing has changed, one line a fault; returns the status for the service manager.
+/// Logs why nothing has changed, one line per fault; returns the status for the service manager.
 fn log_refusal(error: &anyhow::Error) -> String {
     match error.downcast_ref::<ConfigFaults>() {
         Some(ConfigFaults(faults)) => faults.iter().for_each(|fault| tracing::error!("{fault}")),
@@ -242,13 +243,14 @@ fn list(changes: &[SettingChange], each: impl Fn(&SettingChange) -> String) -> S
     changes.iter().map(each).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the table of a webhook's key, because all keys of a new webhook change at once; any other key as it is.
+/// Returns the webhook's table for a key of a webhook, because all keys of a new webhook change at once; returns any other key
+/// unchanged.
 fn table_of_hook(key: &str) -> &str {
     let end = key.strip_prefix("channels.webhook.").and_then(|rest| rest.rfind('.'));
     end.map_or(key, |end| &key[.."channels.webhook.".len() + end])
 }
 
-/// Returns true if a setting is read at the start only.
+/// Returns true if a setting is read only at the start.
 fn needs_restart(key: &str) -> bool {
     let is_live = |live: &str| if live.ends_with('.') { key.starts_with(live) } else { key == live };
     let is_trust = key.starts_with("channels.") && key.ends_with(".trusted_from");

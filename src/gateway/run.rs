@@ -1,4 +1,4 @@
-//! Runs a gateway and drains it: the shutdown follows the path of a message.
+//! Runs a gateway and drains it; the shutdown follows the path of a message.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -27,13 +27,13 @@ use crate::tools;
 /// The time for sending due replies after the last turn has ended; at most `gateway.drain_timeout`.
 const FLUSH_LIMIT: Duration = Duration::from_secs(10);
 
-/// The time for open HTTP requests to end after that.
+/// The additional time for open HTTP requests to end.
 const HTTP_LIMIT: Duration = Duration::from_secs(2);
 
-/// The time for MCP servers to end by themselves.
+/// The time for MCP servers to end on their own.
 const MCP_END_LIMIT: Duration = Duration::from_secs(3);
 
-/// The time that a step of the stop may take beyond its limit before the service manager kills the process.
+/// The time that a step of the shutdown may take beyond its limit before the service manager kills the process.
 const GRACE: Duration = Duration::from_secs(15);
 
 /// Warns that the gateway runs as root.
@@ -47,8 +47,8 @@ fn warn_of_root() {
 }
 
 impl Gateway {
-    /// Runs until `shutdown`, or until the user leaves the terminal; then drains. Calls `on_ready` with the served address, if
-    /// any, when messages are accepted.
+    /// Runs until `shutdown`, or until the user leaves the terminal; then drains. Calls `on_ready` when messages are accepted, with
+    /// the served address if there is one.
     ///
     /// # Errors
     /// The state of the last run cannot be read, the control socket cannot be created, or a part ended unexpectedly.
@@ -95,7 +95,7 @@ impl Gateway {
             left = self.cli.exited() => if left != TerminalExit::Shutdown {
                 tracing::info!("the terminal was left");
             },
-            // Neither ends by itself: the service manager starts the process again, which continues from the store.
+            // Neither ends normally. The service manager restarts the process, which continues from the store.
             result = &mut agent => bail!("the agent loop ended: {result:?}"),
             result = &mut manager => bail!("the channel manager ended: {result:?}"),
             reason = self.bus.store().damaged() => {
@@ -137,8 +137,8 @@ impl Gateway {
         Ok(())
     }
 
-    /// Recovers the state of the last run, and serves the control socket. After an error nothing of this gateway keeps running,
-    /// so this process may start another one.
+    /// Recovers the state of the last run, and serves the control socket. After an error no part of this gateway keeps running, so
+    /// this process may start another one.
     async fn begin(&mut self, is_daemon: bool) -> anyhow::Result<()> {
         if is_daemon {
             warn_of_root();
@@ -204,7 +204,8 @@ async fn close(bus: &MessageBus, memory_workers: MemoryWorkers, is_daemon: bool)
     tracing::info!("stopped");
 }
 
-/// Supervises a command of `exec`, becomes one, or extracts the text of a document, if this process was started for that; returns the exit code then.
+/// Runs this process as the supervisor of an `exec` command, as such a command, or as a document extractor, if it was started as
+/// one; returns the exit code in that case.
 pub fn supervise_command() -> Option<ExitCode> {
     let argument = std::env::args_os().nth(1)?;
     if argument == guard::CONFINE_COMMAND {

@@ -1,4 +1,4 @@
-//! The runtime: everything that turns, jobs and requests work with, made from one configuration.
+//! The runtime: all parts that turns, jobs and requests use, built from one configuration.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -42,18 +42,18 @@ use crate::turn::orchestrators::ModelChains;
 use crate::turn::token_budget::TokenBudget;
 use crate::turn::turn_loop::TurnLimits;
 
-/// This program. Not the path of the file, which may be replaced on disk while the program runs.
+/// The path of this program. The path of its file would not do: the file may be replaced while the program is running.
 pub(super) const OWN_PROGRAM: &str = "/proc/self/exe";
 
-/// A snapshot of everything that depends on the configuration. A reload builds a new one and stores it once, in the gateway's
-/// `Live<Runtime>`; nothing in a snapshot changes. Whatever begins takes what it needs from one snapshot: the agent loop takes
-/// the runner for a turn, a request takes its service, the bus takes its settings for an operation. A turn cannot see half of a
-/// reload, because its runner, tools, memory and jobs were built together and refer to each other, not to the current snapshot.
+/// A snapshot of all parts that depend on the configuration. A reload builds a new snapshot and stores it once, in the gateway's
+/// `Live<Runtime>`; a snapshot itself never changes. Each piece of work takes all parts from one snapshot: the agent loop takes the
+/// runner for a turn, a request takes its service, the bus takes its settings for an operation. A turn never sees half of a reload,
+/// because its runner, tools, memory and jobs were built together and refer to each other, not to the current snapshot.
 pub struct Runtime {
     pub config: Arc<Config>,
     /// Every setting and its origin, as JSON.
     pub settings: Value,
-    /// Changed keys whose new values are used from the next start on.
+    /// Changed keys whose new values apply from the next start on.
     pub restart_needed: Vec<String>,
     pub models: Arc<ModelSelection>,
     pub trust: Arc<HashMap<String, SenderLists>>,
@@ -62,9 +62,9 @@ pub struct Runtime {
     pub memory: Arc<MemoryService>,
     pub mcp: Arc<McpServers>,
     commands: Arc<CommandHandler>,
-    /// The tools over the folders of agents that have one of their own.
+    /// The tools for agents that have their own folder, by folder.
     elsewhere: HashMap<PathBuf, Arc<ToolExecutor>>,
-    /// Set right after the rest, because it needs the bus, and the bus reads its settings from the first snapshot.
+    /// Set right after the other parts: the runner needs the bus, and the bus reads its settings from the first snapshot.
     runner: OnceLock<Arc<TurnRunner>>,
 }
 
@@ -83,7 +83,7 @@ pub(super) struct FixedParts {
 }
 
 impl Runtime {
-    /// Builds a snapshot without its runner. It takes over the MCP servers of `previous` whose settings are the same.
+    /// Builds a snapshot without its runner. It reuses the MCP servers of `previous` whose settings are unchanged.
     ///
     /// # Errors
     /// The configuration is invalid, or the workspace cannot be opened.
@@ -151,7 +151,7 @@ impl Runtime {
         })
     }
 
-    /// Builds the runner of this snapshot's turns; it shares `running` and `middleware` with the runner before it.
+    /// Builds the runner of this snapshot's turns; it shares `running` and `middleware` with the previous runner.
     ///
     /// # Errors
     /// The configuration is invalid, or the workspace cannot be opened.
@@ -175,7 +175,7 @@ impl Runtime {
             timezone: timezone.clone(),
             metrics: bus.metrics().clone(),
             secrets: (*memory.secrets).clone(),
-            kept: middleware,
+            state: middleware,
         });
         let runner = TurnRunner {
             starter: TurnStarter {
@@ -199,12 +199,12 @@ impl Runtime {
             phrases,
             commands: self.commands.clone(),
         };
-        // A snapshot gets its runner once.
+        // A snapshot gets its runner only once.
         drop(self.runner.set(Arc::new(runner)));
         Ok(())
     }
 
-    /// Returns what the conversations of turns work with.
+    /// Returns the shared parts of turns' conversations.
     fn conversations(
         &self,
         workspace: &Path,
@@ -214,7 +214,7 @@ impl Runtime {
     ) -> anyhow::Result<Conversations> {
         let closed = PRIVATE.default_visibility().hidden;
         let (agent, commands) = (&self.config.agent, &self.commands);
-        // A list of what nothing can load would be of no use.
+        // Without a tool that loads skills, a list of skills is useless.
         let can_load = commands.tools.registry().get(LOAD_SKILL).is_some();
         let tokens = if can_load { self.config.skills.prompt_tokens as usize } else { 0 };
         let skills = PromptSkills { catalog: commands.skills.clone(), tokens };
@@ -282,7 +282,7 @@ impl Runtime {
     }
 }
 
-/// Lists every setting that is set or has a default, without secrets, with where its value comes from.
+/// Lists every setting that is set or has a default, without secrets, together with the origin of its value.
 pub(super) fn describe_settings(loaded: &LoadedConfig) -> Value {
     let rows = loaded.settings().into_iter().map(|setting| {
         let (section, key) = setting.key.rsplit_once('.').unwrap_or(("", &setting.key));
@@ -297,12 +297,12 @@ pub(super) fn describe_settings(loaded: &LoadedConfig) -> Value {
     rows.collect()
 }
 
-/// Returns the message of an error of a workspace that cannot be opened.
+/// Returns the error message for a workspace that cannot be opened.
 pub(super) fn unopened(workspace: &Path) -> String {
     format!("the workspace {} cannot be opened", workspace.display())
 }
 
-/// What the tools of other modules work with. Where tools are only listed, there are no services and no bus.
+/// The parts that tools of other modules need. If tools are only listed, there are no services and no bus.
 #[derive(Clone, Copy)]
 pub(super) struct ServiceTools<'a> {
     jobs: Option<&'a Arc<JobService>>,
@@ -327,7 +327,7 @@ impl<'a> ServiceTools<'a> {
 /// Returns the dependencies of the tools.
 pub(super) fn tool_deps(config: &Config, services: ServiceTools<'_>) -> ToolDeps {
     let ServiceTools { jobs, memory, processes, bus, skills, agents, mcp } = services;
-    let cron = jobs.cloned().map_or_else(CronTool::to_be_shown, CronTool::new);
+    let cron = jobs.cloned().map_or_else(CronTool::without_service, CronTool::new);
     let spawn = SpawnTool::new(config.agent.spawn.clone(), bus.clone(), agents.clone());
     let is_redacted = config.agent.middleware.contains(&MiddlewareName::Redaction);
     let secrets = memory.filter(|_| is_redacted).map(|memory| (*memory.secrets).clone()).unwrap_or_default();
@@ -347,7 +347,7 @@ pub(super) fn tool_deps(config: &Config, services: ServiceTools<'_>) -> ToolDeps
     }
 }
 
-/// Returns the catalog of the skills that a gateway of the folder `home` over `workspace` has.
+/// Returns the catalog of skills of a gateway with the home folder `home` and the workspace `workspace`.
 pub(super) fn skill_catalog(config: &Config, workspace: &Path, home: &Path) -> Arc<SkillCatalog> {
     let closed = PRIVATE.default_visibility().hidden;
     let sources = SkillSource::all(&config.skills, workspace, std::env::home_dir().as_deref(), &closed);
@@ -355,7 +355,7 @@ pub(super) fn skill_catalog(config: &Config, workspace: &Path, home: &Path) -> A
     Arc::new(catalog.with_pins(SkillPins::in_home(home)))
 }
 
-/// Builds the tools over the folders of agents that have one of their own. A folder below the workspace is made.
+/// Builds the tools for agents that have their own folder. A folder below the workspace is created.
 ///
 /// # Errors
 /// A folder cannot be used; the error names it.
@@ -376,7 +376,7 @@ fn tools_elsewhere(
     Ok(elsewhere)
 }
 
-/// Returns the MCP servers that a gateway over `workspace` has; none is started.
+/// Returns the MCP servers of a gateway with this workspace; none is started.
 pub(super) fn mcp_servers(
     config: &Config,
     workspace: &Path,
@@ -394,7 +394,7 @@ pub(super) fn mcp_servers(
     Ok(Arc::new(McpServers::new(&config.mcp, host, previous)))
 }
 
-/// Builds the tools over `workspace`.
+/// Builds the tools of `workspace`.
 pub(super) fn build_tools(
     config: &Config,
     workspace: &Path,
@@ -412,7 +412,7 @@ fn tool_settings(config: &Config, workspace: &Path) -> ToolsConfig {
     let inside = workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned());
     let user_home = std::env::home_dir().and_then(|home| home.canonicalize().ok());
     let folders = sources.iter().filter_map(|source| source.path().canonicalize().ok());
-    // Nobody means all of a home or of the machine by a folder of skills.
+    // A skill folder that is a whole home or the whole machine is a mistake.
     let is_narrow = |path: &PathBuf| path.parent().is_some() && user_home.as_ref() != Some(path);
     let outside = folders.filter(|path| !path.starts_with(&inside) && is_narrow(path));
     settings.exec.read_paths.extend(outside.map(|path| path.display().to_string()));

@@ -1,4 +1,4 @@
-//! Notifies the service manager (sd_notify(3)). Without one nothing happens.
+//! Notifies the service manager (sd_notify(3)). Without a service manager, the functions do nothing.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ pub(super) fn ready(status: &str) {
     send(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
-/// Reports the begin of a longer operation.
+/// Reports the start of a longer operation.
 pub(super) fn status(status: &str) {
     send(&[NotifyState::Status(status)]);
 }
 
-/// Reports the begin of a reload, which ends with [`ready`]. The time distinguishes this reload from the last one.
+/// Reports the start of a reload, which ends with [`ready`]. The time distinguishes this reload from the last one.
 pub(super) fn reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => send(&[NotifyState::Reloading, now, NotifyState::Status("reading the configuration")]),
@@ -22,14 +22,14 @@ pub(super) fn reloading() {
     }
 }
 
-/// Reports that the gateway stops, and that the next step takes up to `limit`.
+/// Reports that the gateway is stopping, and that the next step takes up to `limit`.
 pub(super) fn stopping(status: &str, limit: Duration) {
-    // The variant of sd-notify is limited to 71 minutes.
+    // The function of sd-notify is limited to 71 minutes.
     let extend = format!("EXTEND_TIMEOUT_USEC={}", limit.as_micros());
     send(&[NotifyState::Stopping, NotifyState::Status(status), NotifyState::Custom(&extend)]);
 }
 
-/// Feeds the watchdog.
+/// Resets the watchdog's timer.
 pub(super) fn alive() {
     send(&[NotifyState::Watchdog]);
 }

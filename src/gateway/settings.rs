@@ -1,4 +1,4 @@
-//! The settings of each module, made from the configuration.
+//! The settings of each module, derived from the configuration.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -29,7 +29,7 @@ use crate::profiles::AgentDirectory;
 use crate::session::resets::SessionScope;
 use crate::tools::PrivateFolders;
 
-/// The folders of the workspace that are not open to every turn.
+/// The folders of the workspace that only some turns may access.
 pub(super) const PRIVATE: PrivateFolders = PrivateFolders::new(&[memory::FOLDER]);
 
 /// The secrets that no answer and no tool result may contain: those of the configuration, the gateway's own token, and the keys
@@ -42,8 +42,9 @@ pub(super) fn secrets(loaded: &LoadedConfig, home: &Home) -> anyhow::Result<Know
     Ok(KnownSecrets::new(configured.chain(keys).chain([home.token()?])))
 }
 
-/// `config show` hides the value of every header and variable, but most are no secret: a title, a version, a date. Removed from
-/// ordinary texts, they would be missing there. A variable whose value is kept elsewhere is a secret, whatever its name.
+/// Returns true if the value is a secret. `config show` hides the value of every header and variable, but most are no secret: a
+/// title, a version, a date. Removing these would damage ordinary texts. A variable whose value is stored elsewhere is a secret,
+/// whatever its name.
 fn is_secret(key: &str, is_literal: bool) -> bool {
     const NAMES: [&str; 8] = ["auth", "cookie", "credential", "key", "password", "secret", "token", "url"];
     let says_so = |name: &str| NAMES.iter().any(|word| name.to_ascii_lowercase().contains(word));
@@ -95,7 +96,7 @@ fn cron_settings(config: &Config) -> anyhow::Result<CronSettings> {
     })
 }
 
-/// Returns where the owner is notified: on the open terminals, unless another chat is set.
+/// Returns where notices for the owner go: to the open terminals, unless another chat is set.
 fn notices(config: &Config) -> Option<NoticeSettings> {
     let set = parse_chat(&config.owner.notify);
     let on_terminals = set.is_none();
@@ -130,7 +131,7 @@ pub(super) fn job_context(config: &Config, agents: &AgentDirectory) -> anyhow::R
     })
 }
 
-/// Returns the possible providers of a model: the configured ones, and those that only need a key in the environment.
+/// Returns the possible providers of a model: the configured ones, and those that need only a key in the environment.
 fn providers(config: &Config) -> BTreeSet<String> {
     let services = SERVICES.iter().map(|service| service.name.to_owned());
     config.providers.keys().cloned().chain(services).chain([OFFLINE.to_owned()]).collect()
@@ -146,13 +147,14 @@ pub(super) fn memory_settings(config: &Config, workspace: PathBuf) -> anyhow::Re
     })
 }
 
-/// Returns what makes vectors of memories. `None` if no model is set, or if it is unknown, which was checked before.
+/// Returns the embedder for memories. `None` if no model is set, or if the model is unknown, which was checked before.
 pub(super) fn embedder(config: &Config, models: &Models, metrics: &Arc<Metrics>) -> Option<Embedder> {
     let settings = &config.memory.embeddings;
     counted_embedder(models, &settings.model, settings.dimensions, metrics)
 }
 
-/// Returns what compares parts of results with questions: the model of `tools.postprocess.semantic`, else that of the memories.
+/// Returns the embedder that compares parts of results with questions. Its model is that of `tools.postprocess.semantic`, or else
+/// that of the memories.
 pub(super) fn result_embedder(config: &Config, models: &Models, metrics: &Arc<Metrics>) -> Option<Embedder> {
     let own = &config.tools.postprocess.semantic.model;
     if own.is_empty() {
@@ -167,7 +169,7 @@ fn counted_embedder(models: &Models, model: &str, dimensions: u32, metrics: &Arc
     Some(models.embedder(model, dimensions).ok()?.counted_by(Arc::new(count)))
 }
 
-/// Returns what summarises results; `None` if no model is set.
+/// Returns the summarizer of results; `None` if no model is set.
 pub(super) fn result_summarizer(
     config: &Config,
     models: &Arc<Models>,
@@ -209,7 +211,7 @@ pub(super) fn heartbeat_settings(config: &Config) -> HeartbeatSettings {
     }
 }
 
-/// Returns true if a channel delivers messages by the configuration.
+/// Returns true if a channel delivers messages according to the configuration.
 fn delivers(config: &Config, channel: &str) -> bool {
     let email = &config.channels.email;
     match channel.split_once(':') {
@@ -221,7 +223,7 @@ fn delivers(config: &Config, channel: &str) -> bool {
 
 /// Returns the address of the page for a browser on this machine, if the server listens on `listen`.
 pub(super) fn page_address(config: &Config, listen: SocketAddr) -> String {
-    // A certificate is for a name.
+    // A certificate is valid for a name.
     match (config.gateway.tls.cert.is_some(), config.gateway.hosts.first()) {
         (true, Some(name)) => format!("https://{name}:{}", listen.port()),
         (true, None) => format!("https://{}", local_address(listen)),
@@ -229,7 +231,7 @@ pub(super) fn page_address(config: &Config, listen: SocketAddr) -> String {
     }
 }
 
-/// Returns the address at which this machine reaches a server that listens on `listen`.
+/// Returns the address by which this machine reaches a server that listens on `listen`.
 pub(super) fn local_address(listen: SocketAddr) -> SocketAddr {
     let ip = match listen.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -242,7 +244,7 @@ pub(super) fn local_address(listen: SocketAddr) -> SocketAddr {
 /// Returns the owner's time zone.
 ///
 /// # Errors
-/// `agent.timezone` is no known time zone.
+/// `agent.timezone` is not a known time zone.
 pub fn timezone(config: &Config) -> anyhow::Result<TimeZone> {
     match config.agent.timezone.as_str() {
         "" => Ok(TimeZone::system()),
@@ -255,9 +257,9 @@ pub fn language(config: &Config) -> Language {
     config.agent.locale.resolve()
 }
 
-/// Returns the senders that the configuration trusts, by channel. A channel without an entry trusts nobody.
+/// Returns the trusted senders in the configuration, by channel. A channel without an entry trusts nobody.
 pub(super) fn trust_lists(config: &Config) -> HashMap<String, SenderLists> {
-    // Each channel by its name, so that one to come has to be entered here. At the terminal everybody is the owner.
+    // Each channel is named, so that a new channel must be added here. At the terminal, everyone is the owner.
     let ChannelsConfig { cli: _, webhook, email } = &config.channels;
     let hooks = webhook.iter().map(|(name, hook)| (format!("webhook:{name}"), &hook.trusted_from));
     let channels = hooks.chain([(email::NAME.to_owned(), &email.trusted_from)]);
@@ -306,9 +308,8 @@ mod tests {
         }
     }
 
-    /// Every way by which a message can come, the most that it proves of its author, and how far a sender is trusted who is the
-    /// owner, is listed, is covered by `"*"`, or is in no list. A channel or a kind of proof to come does not compile until it
-    /// stands here.
+    /// For every channel and each proof of its author that it can give: the trust of a sender who is the owner, is listed, is
+    /// covered by `"*"`, or is in no list. A new channel or a new kind of proof does not compile until it has an entry here.
     #[test]
     fn each_channel_and_proof_grants_its_trust() {
         const OWNERS: [&str; 4] = ["owner"; 4];
@@ -318,7 +319,7 @@ mod tests {
             [SenderListing::Owner, SenderListing::Listed, SenderListing::Everybody, SenderListing::Unlisted]
                 .map(|standing| trust_of(author, standing).as_str())
         };
-        // The terminal, the HTTP API, and what the gateway does for its owner.
+        // The terminal, the HTTP API, and work of the gateway for its owner.
         assert_eq!(trusts(Author::Owner), OWNERS);
         for verify in [Verify::Standard, Verify::Bearer, Verify::Github, Verify::Slack, Verify::Stripe, Verify::None] {
             let of = |sender: Option<&str>, content: Option<&str>| {

@@ -1,29 +1,29 @@
-//! What `daoyou init` finds on this machine.
+//! The model services that `daoyou init` finds on this machine.
 
 use std::collections::BTreeMap;
 
 use crate::llm::{KnownService, SERVICES, installed_models, is_chat_model};
 
-/// A known model service, and what this machine has of it.
+/// A known model service, and the key, address and models that this machine has for it.
 #[derive(Clone, Debug)]
 pub struct ServiceOffer {
     pub name: &'static str,
-    /// Its address; the one in the environment, if there is one.
+    /// The address of the service: that of the environment if there is one.
     pub base_url: String,
-    /// The address comes from the environment.
-    pub is_moved: bool,
-    /// The variables that usually hold its key, the usual one first; none for a local server.
+    /// True if the address comes from the environment.
+    pub has_custom_address: bool,
+    /// The variables that usually contain the key, the most usual first; none for a local server.
     pub key_variables: &'static [&'static str],
-    /// The variable that holds a key.
+    /// The variable that contains a key.
     pub key_variable: Option<&'static str>,
-    /// Empty: the first that it lists.
+    /// The default model; empty means the first that the service lists.
     pub usual_model: &'static str,
-    /// The chat models of a local server that answers.
+    /// The chat models of a local server that responds.
     pub installed: Option<Vec<String>>,
 }
 
 impl ServiceOffer {
-    /// Returns true if nothing else is needed to use it.
+    /// Returns true if the service can be used without further settings.
     pub fn is_ready(&self) -> bool {
         self.key_variable.is_some() || self.installed.as_ref().is_some_and(|models| !models.is_empty())
     }
@@ -34,8 +34,8 @@ impl ServiceOffer {
     }
 }
 
-/// Returns the known services, with keys and addresses of the environment, those first that can be used at once. Asks the
-/// model server of this machine for its models.
+/// Returns the known services, with keys and addresses of the environment; services that can be used at once come first. Requests
+/// the list of models from this machine's model server.
 pub async fn service_offers(env: &BTreeMap<String, String>) -> Vec<ServiceOffer> {
     crate::llm::install_crypto();
     let variable = |name: &str| env.get(name).cloned();
@@ -52,7 +52,7 @@ fn offer(service: &KnownService, variable: &impl Fn(&str) -> Option<String>) -> 
     let moved = service.moved_address(variable);
     ServiceOffer {
         name: service.name,
-        is_moved: moved.is_some(),
+        has_custom_address: moved.is_some(),
         base_url: moved.unwrap_or_else(|| service.base_url.to_owned()),
         key_variables: service.key_variables,
         key_variable: service.key_variable(variable),

@@ -1,4 +1,5 @@
-//! The commands' access to installed skills. It needs no store and no running gateway: a gateway sees changed files at its next turn.
+//! The commands' access to installed skills. It needs no store and no running gateway: a gateway sees changed files in its next
+//! turn.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +18,7 @@ use crate::skills::{
 };
 use crate::tools::{Trash, TrashRecord};
 
-/// The session that the trash names for what a command removes.
+/// The session name in the trash for files that a command removes.
 const COMMAND_SESSION: &str = "cli:skills";
 
 /// Installs, accepts and removes skills of a workspace.
@@ -33,11 +34,13 @@ pub struct FoundSkills {
     source: String,
     revision: Option<String>,
     pub skills: Vec<SkillCandidate>,
-    /// Why others cannot be installed.
+    /// The reasons why other skills of the package cannot be installed.
     pub faults: Vec<String>,
 }
 
 impl SkillInstaller {
+    /// Creates an installer for the workspace of `config`.
+    ///
     /// # Errors
     /// The workspace cannot be prepared.
     pub fn new(home: &Home, config: &Config) -> anyhow::Result<Self> {
@@ -51,7 +54,7 @@ impl SkillInstaller {
     /// Reads the skills of a folder, a ZIP archive or a repository.
     ///
     /// # Errors
-    /// It cannot be read, or has no skill that can be installed.
+    /// The source cannot be read, or has no skill that can be installed.
     pub async fn find(&self, source: &str, reference: Option<&str>) -> anyhow::Result<FoundSkills> {
         let package = SkillPackage::read(source, reference).await.map_err(|reason| anyhow!(reason))?;
         let path = Path::new(source);
@@ -70,7 +73,7 @@ impl SkillInstaller {
         Ok(FoundSkills { source, revision: package.revision, skills, faults })
     }
 
-    /// Returns what the owner has to know before `skill` is installed.
+    /// Returns what the owner must know before `skill` is installed.
     ///
     /// # Errors
     /// The pins cannot be read.
@@ -80,12 +83,12 @@ impl SkillInstaller {
         Ok(skill.review(&found.source, found.revision.as_deref(), &SkillHost::of_process(), before))
     }
 
-    /// Returns true if the workspace has something in the place of this skill.
+    /// Returns true if the workspace has a file or folder at the place of this skill.
     pub fn is_taken(&self, name: &str) -> bool {
         self.installed.is_taken(name)
     }
 
-    /// Installs a skill. What has its place is moved to the trash.
+    /// Installs a skill. A file or folder at its place is moved to the trash.
     ///
     /// # Errors
     /// The workspace or the pins cannot be written.
@@ -98,10 +101,10 @@ impl SkillInstaller {
         self.installed.install(skill, origin, discard).map_err(|reason| anyhow!(reason))
     }
 
-    /// Returns an installed skill as it is now, and what the owner has to know before its change is accepted.
+    /// Returns an installed skill in its current state, and what the owner must know before accepting its change.
     ///
     /// # Errors
-    /// It is not installed, or cannot be read.
+    /// The skill is not installed, or cannot be read.
     pub fn installed(&self, name: &str) -> anyhow::Result<(SkillCandidate, SkillReview)> {
         let pins = self.installed.pins().map_err(|reason| anyhow!(reason))?;
         let Some(pin) = pins.get(name) else {
@@ -115,7 +118,7 @@ impl SkillInstaller {
         Ok((skill, review))
     }
 
-    /// Accepts an installed skill as [`Self::installed`] has read it.
+    /// Accepts an installed skill in the state that [`Self::installed`] has read.
     ///
     /// # Errors
     /// The pins cannot be written.
@@ -123,16 +126,17 @@ impl SkillInstaller {
         self.installed.accept(name, skill).map_err(|reason| anyhow!(reason))
     }
 
-    /// Moves the folder of a skill to the trash and removes its pin. Returns the id of the entry in the trash; `None` if only the pin was left.
+    /// Moves the folder of a skill to the trash and removes its pin. Returns the id of the trash entry; `None` if only the pin
+    /// existed.
     ///
     /// # Errors
     /// There is no such skill in the workspace's folder of skills, or it cannot be moved.
     pub fn remove(&self, name: &str) -> anyhow::Result<Option<Uuid>> {
-        let list = skill_catalog(&self.config, &self.workspace, &self.home).look();
+        let list = skill_catalog(&self.config, &self.workspace, &self.home).scan();
         let folder = removable_folder(&list, name);
         let folder = match folder {
             Ok(folder) => folder,
-            // A broken skill is in no list.
+            // A broken skill is not in the list.
             Err(_) if !name.is_empty() && !name.starts_with('.') && !name.contains('/') && self.is_taken(name) => {
                 name.to_owned()
             }

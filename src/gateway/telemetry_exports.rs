@@ -1,4 +1,4 @@
-//! What sends telemetry while a gateway runs.
+//! The tasks that send telemetry while a gateway is running.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::memory_workers::log_join_error;
 use crate::http::{self, AppState};
 use crate::telemetry::{self, OtelConfig, OtlpClient};
 
-/// The time for the last telemetry.
+/// The time limit for sending the remaining telemetry.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// The tasks that send traces and metrics; none if telemetry is off.
@@ -25,7 +25,7 @@ impl TelemetryExports {
     /// Starts the tasks.
     ///
     /// # Errors
-    /// The client cannot be made.
+    /// The client cannot be created.
     pub(super) fn start(config: &OtelConfig, state: &Arc<AppState>) -> anyhow::Result<Self> {
         let mut exports = Self::default();
         let client = OtlpClient::new(config).context("[otel]: the client of the collector cannot be made")?;
@@ -49,12 +49,12 @@ impl TelemetryExports {
         Ok(exports)
     }
 
-    /// Has the tasks send what is left and end.
+    /// Makes the tasks send the remaining telemetry and end.
     pub(super) fn stop(&self) {
         self.stop.cancel();
     }
 
-    /// Waits until they have ended, for some seconds.
+    /// Waits for the tasks to end, for a few seconds.
     pub(super) async fn end(self) {
         let until = tokio::time::Instant::now() + LIMIT;
         for task in self.tasks {

@@ -1,5 +1,5 @@
-//! The commands' access to the trash of the workspace. It needs no store: moving files is one step of the file system,
-//! so a running gateway does not mind.
+//! The commands' access to the trash of the workspace. It needs no store, and is safe while a gateway is running: moving a file is
+//! one step of the file system.
 
 use std::io::ErrorKind;
 
@@ -26,7 +26,7 @@ pub fn list_trash(home: &Home, config: &Config) -> anyhow::Result<Value> {
 /// Moves an entry back, or to the path `to` of the workspace. Returns its record with the path under `restored`.
 ///
 /// # Errors
-/// There is no such entry, or its place is taken.
+/// There is no such entry, or its place is occupied.
 pub fn restore_trash(home: &Home, config: &Config, id: &str, to: Option<&str>) -> anyhow::Result<Value> {
     let workspace = home.workspace(&config.agent.workspace);
     let trash = Trash::open(&workspace).with_context(|| unopened(&workspace))?;
@@ -42,7 +42,7 @@ pub fn restore_trash(home: &Home, config: &Config, id: &str, to: Option<&str>) -
 /// Removes all entries for good. Returns their number under `removed`.
 ///
 /// # Errors
-/// One cannot be removed.
+/// An entry cannot be removed.
 pub fn empty_trash(home: &Home, config: &Config) -> anyhow::Result<Value> {
     let removed = open(home, config)?.map_or(Ok(0), |trash| trash.empty())?;
     Ok(json!({ "removed": removed }))

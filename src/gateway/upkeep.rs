@@ -15,7 +15,7 @@ use crate::memory;
 use crate::store::{Connection, Durability, Store, StoreError, disk_usage, meta, now_ms, outbox, retention};
 use crate::tools::Trash;
 
-/// The interval of complete checks, which find damage before the damaged data is needed.
+/// The interval of complete checks. They find damage before the damaged data is needed.
 const CHECK_INTERVAL: Duration = Duration::from_secs(86_400);
 
 /// The delay of the first check after the start.
@@ -24,23 +24,23 @@ const FIRST_CHECK: Duration = Duration::from_secs(30);
 /// The pause between two writes.
 const WRITE_PAUSE: Duration = Duration::from_millis(20);
 
-/// The pages that one write gives back to the disk: some milliseconds of the writer's time.
+/// The pages that one write returns to the disk: this takes some milliseconds of the writer's time.
 const PAGES_PER_WRITE: u32 = 100;
 
-/// The longest wait for a moment without messages, and the interval in which it polls.
+/// The longest wait for a moment without messages, and its polling interval.
 const IDLE_WAIT: Duration = Duration::from_secs(1_800);
 const IDLE_POLL: Duration = Duration::from_secs(1);
 
-/// How long records of skipped messages are kept, such as mail from a list or from an unknown sender.
+/// The time for which records of skipped messages are kept, such as mail from a list or from an unknown sender.
 const SKIPPED_AGE: Duration = Duration::from_secs(30 * 86_400);
 
-/// How long the runs of a removed job are kept.
+/// The time for which the runs of a removed job are kept.
 const JOB_RUNS_AGE: Duration = Duration::from_secs(90 * 86_400);
 
-/// The jobs whose runs one write deletes.
+/// The number of jobs whose runs one write deletes.
 const JOBS_PER_WRITE: usize = 100;
 
-/// The age at which a copy of a file that no message needs is deleted. The message of a newer copy may not be committed yet.
+/// The age at which an unused copy of a file is deleted. The message of a newer copy may not be committed yet.
 const UNUSED_FILE_AGE: Duration = Duration::from_secs(86_400);
 
 type Prune = fn(&Connection, i64) -> Result<usize, StoreError>;
@@ -50,7 +50,7 @@ pub struct Upkeep {
     pub home: Home,
     pub bus: Arc<MessageBus>,
     pub runtime: Arc<Live<Runtime>>,
-    /// How long notes are kept: channel, kind, age.
+    /// The time for which notes are kept: channel, kind, age.
     pub note_ages: Vec<(String, &'static str, Duration)>,
 }
 
@@ -61,7 +61,7 @@ impl Upkeep {
         self.check_or_log().await;
     }
 
-    /// Does all maintenance that is due.
+    /// Does all maintenance work that is due.
     pub async fn maintain(&self) {
         repair_modes(&self.home).await;
         self.prune().await;
@@ -113,11 +113,11 @@ impl Upkeep {
         self.prune_job_runs().await;
     }
 
-    /// Deletes the copies of files that no undelivered message needs.
+    /// Deletes the copies of files that no undelivered message uses.
     async fn sweep_outgoing(&self) {
         let rows = match self.store().read(outbox::bodies_with_files).await {
             Ok(rows) => rows,
-            // The gateway stops.
+            // The gateway is stopping.
             Err(StoreError::Closed) => return,
             Err(error) => return tracing::warn!(%error, "the files of messages could not be looked up"),
         };
@@ -125,7 +125,7 @@ impl Upkeep {
         for body in rows {
             match serde_json::from_str::<OutboundBody>(&body) {
                 Ok(body) => in_use.extend(body.attachments.into_iter().map(|file| file.digest)),
-                // Its files are unknown, so nothing is deleted.
+                // The files of the messages are unknown, so nothing is deleted.
                 Err(error) => {
                     return tracing::warn!(%error, "a message of the outbox cannot be read; no file is deleted");
                 }
@@ -140,17 +140,17 @@ impl Upkeep {
         }
     }
 
-    /// Deletes uploads of the page that nothing needs.
+    /// Deletes unused uploads of the page.
     async fn sweep_uploads(&self) {
         let workspace = self.home.workspace(&self.runtime.get().config.agent.workspace);
         match sweep_uploads(self.store(), &workspace).await {
-            // The gateway stops.
+            // The gateway is stopping.
             Ok(()) | Err(StoreError::Closed) => {}
             Err(error) => tracing::warn!(%error, "uploads that nothing needs could not be deleted"),
         }
     }
 
-    /// Removes what was deleted longer ago than `tools.trash` says.
+    /// Removes trash entries that are older than `tools.trash` allows.
     async fn sweep_trash(&self) {
         let runtime = self.runtime.get();
         let workspace = self.home.workspace(&runtime.config.agent.workspace);
@@ -166,12 +166,12 @@ impl Upkeep {
         }
     }
 
-    /// Deletes the runs of removed jobs. Finding these jobs does not occupy the writer.
+    /// Deletes the runs of removed jobs. The search for these jobs does not occupy the writer.
     async fn prune_job_runs(&self) {
         let before = now_ms().saturating_sub(millis(JOB_RUNS_AGE));
         let gone = match self.store().read(move |connection| retention::gone_jobs(connection, before)).await {
             Ok(gone) => gone,
-            // The gateway stops.
+            // The gateway is stopping.
             Err(StoreError::Closed) => return,
             Err(error) => return tracing::warn!(%error, "the runs of removed jobs could not be looked up"),
         };
@@ -182,7 +182,7 @@ impl Upkeep {
         }
     }
 
-    /// Deletes rows that are older than `age` with `prune`, in small writes between which others write.
+    /// Deletes rows that are older than `age` with `prune`, in small writes with pauses for other writes.
     async fn delete_old<P>(&self, what: &str, age: Duration, prune: P)
     where
         P: Fn(&Connection, i64) -> Result<usize, StoreError> + Clone + Send + 'static,
@@ -194,7 +194,7 @@ impl Upkeep {
             match self.store().write(Durability::Logged, move |connection| piece(connection, before)).await {
                 Ok(0) => break,
                 Ok(rows) => total += rows,
-                // The gateway stops.
+                // The gateway is stopping.
                 Err(StoreError::Closed) => return,
                 Err(error) => return tracing::warn!(what, %error, "old rows could not be deleted"),
             }
@@ -205,7 +205,7 @@ impl Upkeep {
         }
     }
 
-    /// Gives free pages back to the disk, in small writes between which others write.
+    /// Returns free pages to the disk, in small writes with pauses for other writes.
     async fn vacuum(&self) -> Result<(), StoreError> {
         let every = self.runtime.get().config.store.vacuum.0;
         if every.is_zero() || !self.is_due(meta::VACUUMED, every).await? {
@@ -256,7 +256,7 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Waits until no message is processed; returns false if that takes too long.
+    /// Waits until no message is being processed; returns false if that takes too long.
     async fn wait_until_idle(&self) -> bool {
         let idle = async {
             while self.bus.depths().0 > 0 {
@@ -269,7 +269,7 @@ impl Upkeep {
     async fn is_due(&self, what: &'static str, every: Duration) -> Result<bool, StoreError> {
         let last = self.store().read(move |connection| meta::get(connection, what)).await?;
         let last = last.and_then(|last| last.parse::<i64>().ok()).unwrap_or(0);
-        // A clock that was set back must not postpone it for ever.
+        // A clock that was set back must not postpone the work for ever.
         Ok((now_ms() - last).unsigned_abs() >= every.as_millis().try_into().unwrap_or(u64::MAX))
     }
 

@@ -1,5 +1,5 @@
-//! Feeds the service manager's watchdog while the gateway is alive: the store's writer commits, the agent loop responds, and the
-//! async runtime runs tasks. Without this sign of life the service manager starts a new gateway, which continues from the store.
+//! Resets the service manager's watchdog while the gateway is alive: the store's writer commits, the agent loop responds, and the
+//! async runtime runs tasks. Otherwise the service manager starts a new gateway, which continues from the store.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -16,11 +16,11 @@ use crate::agent::LivenessProbe;
 use crate::bus::MessageBus;
 use crate::store::{Durability, StoreError};
 
-/// The checks in the time that the service manager allows between two signs of life. It acts only after three failures in a row,
-/// so that one slow moment of the disk has no effect.
+/// The number of checks in the time that the service manager allows between two signs of life. The service manager acts only after
+/// three consecutive failures, so that one slow moment of the disk has no effect.
 const CHECKS: u32 = 4;
 
-/// The time beyond the limit of the check in which the runtime can report the stuck part.
+/// The time beyond the limit of the check that the runtime gets to report the stuck part.
 const SLACK: Duration = Duration::from_millis(500);
 
 /// The parts that must respond.
@@ -28,18 +28,18 @@ const SLACK: Duration = Duration::from_millis(500);
 pub(super) struct WatchedParts {
     pub bus: Arc<MessageBus>,
     pub agent: LivenessProbe,
-    /// Cancelled when the agent loop begins to drain: it does not respond then, and draining has a limit of its own.
+    /// Cancelled when the agent loop begins to drain: it does not respond then, and the drain has its own limit.
     pub stopping: CancellationToken,
 }
 
-/// The thread that checks; it ends when this is dropped. It is no task, since a stuck runtime could not report itself.
+/// The checking thread, which ends when this is dropped. It is not a task, because a stuck runtime could not report itself.
 pub(super) struct Watchdog {
     stop: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watchdog {
-    /// Starts to check `parts` if the service manager has a watchdog.
+    /// Starts to check `parts` if the service manager uses a watchdog.
     pub fn start(parts: WatchedParts) -> Option<Self> {
         let allowed = sd_notify::watchdog_enabled().filter(|allowed| !allowed.is_zero())?;
         let (stop, stopped) = mpsc::channel();
@@ -73,7 +73,7 @@ fn watch(runtime: &Handle, parts: &WatchedParts, period: Duration, stopped: &mps
         let (sender, result) = mpsc::channel();
         let checked = parts.clone();
         runtime.spawn(async move {
-            // Nobody receives it any more if this took too long.
+            // The receiver is gone if the check took too long.
             let _ = sender.send(checked.check(period).await);
         });
         match wait(&result, stopped, period + SLACK) {
@@ -88,13 +88,13 @@ fn watch(runtime: &Handle, parts: &WatchedParts, period: Duration, stopped: &mps
     }
 }
 
-/// Returns the result of a check, or an error if it is late; `None` if the watchdog is to stop.
+/// Returns the result of a check, or an error if it is late; `None` if the watchdog must stop.
 fn wait(
     result: &mpsc::Receiver<Result<(), String>>,
     stopped: &mpsc::Receiver<()>,
     limit: Duration,
 ) -> Option<Result<(), String>> {
-    /// The longest delay of a stop.
+    /// The longest delay until a stop is noticed.
     const POLL: Duration = Duration::from_millis(50);
     let deadline = Instant::now() + limit;
     loop {
@@ -104,7 +104,7 @@ fn wait(
             Err(_) if Instant::now() >= deadline => {
                 return Some(Err(format!("the runtime has not answered for {limit:?}")));
             }
-            // The runtime dropped the check because it shuts down.
+            // The runtime dropped the check because it is shutting down.
             Err(RecvTimeoutError::Disconnected) => thread::sleep(POLL),
             Err(RecvTimeoutError::Timeout) => {}
         }
@@ -112,13 +112,13 @@ fn wait(
 }
 
 impl WatchedParts {
-    /// Probes each part; the error names the stuck one.
+    /// Probes each part; the error names the part that is stuck.
     async fn check(&self, limit: Duration) -> Result<(), String> {
         let (store, agent) = tokio::join!(timeout(limit, self.store()), timeout(limit, self.agent()));
         match store {
             Err(_) => return Err(format!("the store's writer has not answered for {limit:?}")),
             Ok(Err(StoreError::Closed)) => return Err("the store's writer has ended".to_owned()),
-            // It responds. A new start would not repair a full disk or a locked file.
+            // The writer responds. A restart would not repair a full disk or a locked file.
             Ok(Err(error)) => tracing::warn!(%error, "the store's writer cannot commit"),
             Ok(Ok(())) => {}
         }

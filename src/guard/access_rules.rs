@@ -6,11 +6,11 @@ use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The most patterns of one list.
+/// The maximum number of patterns in one list.
 const MAX_RULES: usize = 200;
-/// The longest pattern, in bytes.
+/// The maximum length of a pattern, in bytes.
 const MAX_PATTERN: usize = 500;
-/// The patterns that say what holds for the rest.
+/// The patterns that match everything, and so set the default permission for what no other pattern matches.
 const CATCH_ALL: [&str; 3] = ["*", "**", "**/*"];
 /// The characters by which a shell joins commands, substitutes, or redirects.
 const SHELL_OPERATORS: [char; 12] = [';', '&', '|', '<', '>', '$', '`', '(', ')', '{', '}', '\n'];
@@ -43,7 +43,7 @@ pub struct AccessSettings {
     pub execute: Vec<AccessRule>,
 }
 
-/// What a call does with a file.
+/// The kind of access to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessKind {
     Read,
@@ -51,8 +51,10 @@ pub enum AccessKind {
     Write,
 }
 
-/// The rules of an agent. The order of the patterns does not matter: `deny` precedes `allow`; what no pattern fits is allowed,
-/// unless the list has an `allow`; the pattern `*` says otherwise for it.
+/// The compiled access rules of an agent.
+///
+/// The order of the patterns does not matter: `deny` takes precedence over `allow`. What no pattern matches is allowed, unless
+/// the list has an `allow` pattern. The pattern `*` overrides this default.
 #[derive(Debug)]
 pub struct AccessRules {
     read: PatternRules,
@@ -64,7 +66,7 @@ pub struct AccessRules {
 struct PatternRules {
     allow: GlobSet,
     deny: GlobSet,
-    /// What holds for the rest.
+    /// The permission for what no pattern matches.
     is_rest_allowed: bool,
 }
 
@@ -72,7 +74,7 @@ impl AccessRules {
     /// Compiles the rules.
     ///
     /// # Errors
-    /// A pattern is not valid; returns the list (`read`, `write` or `execute`) and what is wrong.
+    /// Returns the list with an invalid pattern (`read`, `write` or `execute`), and what is wrong with the pattern.
     pub fn new(settings: &AccessSettings) -> Result<Self, (&'static str, String)> {
         let compile =
             |name: &'static str, rules: &[AccessRule], build: fn(&str) -> Result<Vec<Glob>, globset::Error>| {
@@ -90,12 +92,12 @@ impl AccessRules {
         self.read.allows(path) && (kind == AccessKind::Read || self.write.allows(path))
     }
 
-    /// Returns true if some paths are not allowed, which no command obeys.
+    /// Returns true if the rules forbid some paths. Commands cannot be held to path rules.
     pub fn limits_paths(&self) -> bool {
         self.read.is_limit() || self.write.is_limit()
     }
 
-    /// Returns true if some commands are not allowed.
+    /// Returns true if the rules forbid some commands.
     pub fn limits_commands(&self) -> bool {
         self.execute.is_limit()
     }
@@ -103,8 +105,8 @@ impl AccessRules {
     /// Checks a command of `exec`.
     ///
     /// # Errors
-    /// The command is not allowed, in words for the model. Where there are rules, a command is a single one: a pattern says nothing
-    /// of a second command behind the first.
+    /// The command is not allowed; the text is for the model. If the agent has command rules, only a single command passes: a
+    /// pattern cannot check a second command that follows the first.
     pub fn check_command(&self, command: &str) -> Result<(), String> {
         if !self.execute.is_limit() {
             return Ok(());
@@ -136,7 +138,7 @@ impl PatternRules {
             }
             let is_allowed = *permission == AccessPermission::Allow;
             if CATCH_ALL.contains(&pattern) {
-                // Of two, the stricter one holds.
+                // If the list has several catch-all patterns, the strictest one holds.
                 rest = Some(rest.unwrap_or(true) && is_allowed);
                 continue;
             }
@@ -152,7 +154,7 @@ impl PatternRules {
         Ok(Self { allow, deny, is_rest_allowed: rest.unwrap_or(!has_allow) })
     }
 
-    /// Returns true if something is not allowed.
+    /// Returns true if the rules forbid something.
     fn is_limit(&self) -> bool {
         !self.is_rest_allowed || !self.deny.is_empty()
     }
@@ -162,7 +164,8 @@ impl PatternRules {
     }
 }
 
-/// Returns the globs of a pattern for paths: without a slash it fits a name at any depth, and a folder stands for all that is in it.
+/// Returns the globs of a path pattern. A pattern without a slash matches a name at any depth, and a folder's pattern matches
+/// everything in the folder.
 fn path_globs(pattern: &str) -> Result<Vec<Glob>, globset::Error> {
     let glob = |pattern: &str| GlobBuilder::new(pattern).literal_separator(true).build();
     let plain = pattern.strip_prefix("./").unwrap_or(pattern).trim_end_matches('/');

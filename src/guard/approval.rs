@@ -1,7 +1,7 @@
 //! `[approval]`: which calls run only after the owner's approval.
 //!
-//! A turn is *tainted* once it has read content from anybody but the owner. A call is *restricted* if it does more than
-//! read, or answer the chat that asked.
+//! A turn is *tainted* once it has read content from anyone but the owner. A call is *restricted* if it does more than read, or
+//! answer the chat that started the turn.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,8 @@ use daoyou_channels::settings::Span;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The names of what a turn has read from others than the owner, such as `web:https://example.org/`; empty: nothing.
+/// The names of the foreign content that a turn has read (content from anyone but the owner), such as `web:https://example.org/`.
+/// Empty if it has read none.
 pub type Taint = BTreeSet<String>;
 
 /// What happens with a restricted call.
@@ -67,7 +68,7 @@ impl ApprovalConfig {
             Some(ApprovalPolicy::Deny) if !is_tainted => Some(ApprovalPolicy::Tainted),
             other => other,
         };
-        // Code of the project runs as any command does.
+        // A tool that runs the project's code can do what any command can do, so the policy of `exec` applies to it.
         let named = |tool: &str| match runs_project_code(tool) {
             true => self.of_tool(tool).max(self.of_tool("exec")),
             false => self.of_tool(tool),
@@ -76,7 +77,7 @@ impl ApprovalConfig {
         tools.into_iter().map(of_tool).max().or(of_channel).unwrap_or(self.default)
     }
 
-    /// Returns the policy of the entry that names the tool, else of the longest beginning of its name.
+    /// Returns the policy of the entry that names the tool, otherwise of the entry with the longest matching prefix.
     fn of_tool(&self, tool: &str) -> Option<ApprovalPolicy> {
         let beginnings = self.tools.iter().filter(|(word, _)| word.ends_with('*') && means_tool(word, tool));
         let longest = beginnings.max_by_key(|(word, _)| word.len()).map(|(_, policy)| policy);
@@ -84,13 +85,15 @@ impl ApprovalConfig {
     }
 }
 
-/// Returns true if a word of the configuration means this tool: its name, or its beginning and `*`, such as `github__*`.
+/// Returns true if `word`, an entry of the configuration, matches this tool. `word` is the tool's name, or a prefix and `*`, such
+/// as `github__*`.
 pub fn means_tool(word: &str, tool: &str) -> bool {
     let (word, tool) = (word.to_lowercase(), tool.to_lowercase());
     word.strip_suffix('*').map_or(word == tool, |start| tool.starts_with(start))
 }
 
-/// Returns true for a tool that runs the project's own code: its tests, or a language server, which runs its build scripts.
+/// Returns true for a tool that runs the project's own code: `run_test` runs its tests, and a language server runs its build
+/// scripts.
 pub fn runs_project_code(tool: &str) -> bool {
     tool == "run_test" || tool.starts_with("lsp_")
 }

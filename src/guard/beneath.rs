@@ -12,7 +12,7 @@ use cap_std::fs::Dir;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
 
-/// How often an open that a concurrent rename disturbed (`EAGAIN`, openat2(2)) is tried.
+/// How often an open is attempted if a concurrent rename disturbs it (`EAGAIN`, openat2(2)).
 const TRIES: usize = 16;
 
 /// The identity of a file or folder, independent of the name and mount that led to it.
@@ -28,7 +28,7 @@ pub(super) struct HandleInfo {
     pub identity: FileIdentity,
     /// The mount's id, unknown before Linux 5.8.
     pub mount: Option<u64>,
-    /// A file with several hard links; a folder never has.
+    /// True for a file with several hard links. Always false for a folder.
     pub has_second_name: bool,
 }
 
@@ -69,8 +69,8 @@ pub(crate) fn create_dir_beneath(folder: impl AsFd, path: &Path) -> io::Result<D
     Ok(Dir::from_std_file(File::from(at)))
 }
 
-/// Puts the names in a folder on disk. A folder that cap-std opened can only be synced through another handle. Some file systems
-/// cannot sync folders; the change itself is done then.
+/// Syncs a folder, so that the names in it are on disk. A folder that cap-std opened can be synced only through another handle.
+/// Some file systems cannot sync folders; the error is ignored, since the change itself is done.
 pub(crate) fn sync_folder(folder: impl AsFd) {
     let reopened = open_beneath(folder, Path::new("."), OFlags::RDONLY | OFlags::DIRECTORY);
     drop(reopened.and_then(|folder| File::from(folder).sync_all()));
@@ -93,7 +93,7 @@ pub(super) fn identity_at(path: &Path) -> io::Result<Option<FileIdentity>> {
     }
 }
 
-/// Returns the identity in the answer of stat(2).
+/// Returns the identity from the result of stat(2).
 pub(super) fn identity_of(found: &rustix::fs::Stat) -> FileIdentity {
     FileIdentity { device: found.st_dev, inode: found.st_ino }
 }
@@ -124,7 +124,7 @@ fn normalize(path: &Path) -> io::Result<PathBuf> {
     Ok(normalized)
 }
 
-/// Does the same as [`open_beneath`] where the kernel has no `openat2`.
+/// Implements [`open_beneath`] for kernels without `openat2`.
 fn open_by_walking(folder: impl AsFd, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     let is_same_mount = |from: &HandleInfo, to: &HandleInfo| {
         from.mount == to.mount && (from.mount.is_some() || from.identity.device == to.identity.device)

@@ -14,8 +14,8 @@ use super::protocol::ExecRequest;
 const PROGRAM: &str = "bwrap";
 /// The path of a command's private temp folder in its namespaces, which is also its `TMPDIR`.
 pub(super) const TEMP: &str = "/tmp";
-/// The path of memory that processes share by name. In the namespaces it is a folder on disk, so that its size is
-/// counted.
+/// The path of the memory that processes share by name. In the namespaces it is a folder on disk, so that the disk limit counts
+/// its content.
 pub(super) const SHARED: &str = "/dev/shm";
 
 /// Finds bubblewrap in the `PATH` of this process.
@@ -28,17 +28,17 @@ pub fn find_bwrap() -> Option<PathBuf> {
 
 /// The two subfolders of a command's private temp folder.
 pub(super) struct PrivateTemp {
-    /// Mounted as [`TEMP`].
+    /// The folder that is mounted as [`TEMP`].
     pub temp: PathBuf,
-    /// Mounted as [`SHARED`].
+    /// The folder that is mounted as [`SHARED`].
     pub shared: PathBuf,
 }
 
 impl PrivateTemp {
-    /// Creates both in `folder`.
+    /// Creates both folders in `folder`.
     ///
     /// # Errors
-    /// They cannot be created.
+    /// A folder cannot be created.
     pub(super) fn create(folder: &Path) -> io::Result<Self> {
         let folders = Self { temp: folder.join("tmp"), shared: folder.join("shm") };
         fs::create_dir(&folders.temp)?;
@@ -98,7 +98,7 @@ fn hide_folders(request: &ExecRequest, mounts: &mut BwrapArguments) -> Result<()
     let is_inside = |path: &Path| request.hidden.iter().any(|hidden| path != hidden && path.starts_with(hidden));
     let hidden: Vec<&PathBuf> = request.hidden.iter().filter(|hidden| !is_inside(hidden)).collect();
     for hidden in &hidden {
-        // With a link, another folder than the named one would be covered.
+        // If a component were a link, the mount would cover a folder other than the named one.
         let real = fs::canonicalize(hidden).map_err(|error| format!("the folder {}: {error}", hidden.display()))?;
         if real != **hidden || !real.is_dir() {
             return Err(format!(
@@ -139,7 +139,7 @@ fn hide_folders(request: &ExecRequest, mounts: &mut BwrapArguments) -> Result<()
 #[derive(Default)]
 struct BwrapArguments {
     arguments: Vec<OsString>,
-    /// Folders that certainly exist.
+    /// Folders that exist for certain.
     created: BTreeSet<PathBuf>,
     bound: Vec<PathBuf>,
     pinned: BTreeSet<PathBuf>,
@@ -166,7 +166,8 @@ impl BwrapArguments {
         }
     }
 
-    /// Creates the folders above a mount point, readable for every user; bubblewrap would create some for root alone.
+    /// Creates the folders above a mount point, readable for every user. The folders that bubblewrap creates itself may be
+    /// readable for root alone.
     fn create_parents(&mut self, path: &Path) {
         let mut at = PathBuf::from("/");
         for part in path.parent().into_iter().flat_map(Path::components) {

@@ -1,5 +1,5 @@
-//! The control group of a command, where systemd delegated one to the gateway (`Delegate=`, `DelegateSubgroup=`). The
-//! kernel then bounds the memory and the tasks of all processes of the command together.
+//! The control group of a command, available if systemd delegated one to the gateway (`Delegate=`, `DelegateSubgroup=`). The
+//! kernel then limits the memory and the tasks of all processes of the command together.
 
 use std::fs;
 use std::io;
@@ -18,7 +18,7 @@ const CGROUP2_MAGIC: i64 = 0x6367_7270;
 /// The extended attribute with which systemd marks a delegated group.
 const DELEGATED: &str = "user.delegate";
 
-/// How often the removal of a group whose last processes are still dying is tried, and the pause between attempts.
+/// How often the gateway tries to remove a group whose last processes are still dying, and the pause between attempts.
 const REMOVE_ROUNDS: u32 = 50;
 const REMOVE_PAUSE: Duration = Duration::from_millis(10);
 
@@ -30,7 +30,7 @@ pub(super) struct Cgroup {
 }
 
 impl Cgroup {
-    /// Creates a group if one is delegated. With `None`, the resource monitor alone bounds the command.
+    /// Creates a group if systemd has delegated one. With `None`, only the resource monitor limits the command.
     pub(super) fn create(limits: CommandLimits) -> Option<Self> {
         let own = fs::read_to_string("/proc/self/cgroup").ok()?;
         let own = Path::new(ROOT).join(parse_own_group(&own)?);
@@ -75,7 +75,7 @@ impl Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        // The supervisor kills the process tree in any case; a group that is still in use is removed with the gateway's
+        // The supervisor kills the process tree in any case. A group that is still in use is removed together with the gateway's
         // own group.
         drop(fs::write(self.folder.join("cgroup.kill"), "1"));
         for _ in 0..REMOVE_ROUNDS {

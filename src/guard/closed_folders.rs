@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::beneath::{FileIdentity, handle_info, identity_at, mount_of};
 
-/// How many entries of closed folders are compared with a file that was reached by another mount or another name.
+/// How many entries of closed folders are compared with a file that was reached through another mount or another name.
 const COMPARED: usize = 20_000;
 
 /// Closed folders, known by name and by identity.
@@ -23,12 +23,12 @@ pub(super) struct ClosedFolders {
 #[derive(Clone, Debug)]
 struct ClosedFolder {
     path: PathBuf,
-    /// The folder that was there when it was closed: a rename does not open it.
+    /// The identity of the folder when it was closed, so that renaming the folder does not open it.
     identity: Option<FileIdentity>,
 }
 
 impl ClosedFolders {
-    /// Returns an empty set for the workspace `root`, which is open as `folder`.
+    /// Creates an empty set for the workspace `root`, which is open as `folder`.
     pub(super) fn new(root: &Path, folder: impl AsFd) -> io::Result<Self> {
         Ok(Self { root: root.to_owned(), mount: mount_of(folder)?, closed: Vec::new(), reopened: Vec::new() })
     }
@@ -49,8 +49,9 @@ impl ClosedFolders {
         self.closed.iter().any(|folder| folder.contains(real, &self.root) && !self.is_reopened(folder, real))
     }
 
-    /// Returns true if `handle`, which was opened and lies at `real`, is closed: by its name, by the identity of a
-    /// folder above it, or, if it was reached by another mount or has several hard links, by its own identity.
+    /// Returns true if the open `handle`, which lies at `real`, belongs to a closed folder. The check compares its path and the
+    /// identities of the folders above it. If the handle was reached through another mount, or has several hard links, the check
+    /// also compares its own identity.
     ///
     /// # Errors
     /// The closed folders cannot be read. The opened file must not be served then.
@@ -92,7 +93,8 @@ impl ClosedFolders {
         self.closed.iter().map(|folder| &folder.path)
     }
 
-    /// Returns the closed folders by path and by identity, also where a link in the place of one leads inside the workspace.
+    /// Returns the closed folders by path and by identity. If a link has replaced a closed folder and leads inside the workspace,
+    /// its target is included.
     ///
     /// # Errors
     /// A closed folder cannot be read.
@@ -118,12 +120,13 @@ impl ClosedFolders {
 }
 
 impl ClosedFolder {
-    /// Returns true if `real` lies in the folder, or in the folder of the workspace to which a link in its place leads.
+    /// Returns true if `real` lies in the folder, or, if a link has replaced the folder, in the link's target inside the
+    /// workspace.
     fn contains(&self, real: &Path, root: &Path) -> bool {
         real.starts_with(&self.path) || self.link_target(root).is_some_and(|target| real.starts_with(target))
     }
 
-    /// Returns the folder of the workspace to which the path leads.
+    /// Returns the folder of the workspace to which the path leads, if it is a link.
     fn link_target(&self, root: &Path) -> Option<PathBuf> {
         let target = std::fs::canonicalize(&self.path).ok()?;
         (target != root && target.starts_with(root)).then_some(target)
@@ -137,7 +140,7 @@ fn identities_below(folder: &Path) -> io::Result<HashSet<FileIdentity>> {
     while let Some(folder) = pending.pop() {
         let entries = match std::fs::read_dir(&folder) {
             Ok(entries) => entries,
-            // The folder was removed meanwhile, or is not a folder.
+            // The folder was removed in the meantime, or is not a folder.
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => continue,
             Err(error) => return Err(error),
         };

@@ -1,8 +1,8 @@
-//! `daoyou __confine`: the process that becomes the shell of a command. It gives up the rights that a command must not
-//! have, and then replaces itself with the shell.
+//! `daoyou __confine`: the process that becomes the shell of a command. It gives up the rights that a command must not have, and
+//! then replaces itself with the shell.
 //!
-//! Its standard input is a socket to the supervisor. One line states what to give up; the process answers with one
-//! line. It starts the shell when the supervisor, which by then knows the process id, releases it.
+//! Its standard input is a socket to the supervisor. The supervisor sends one line that states what to give up, and the process
+//! answers with one line. The process starts the shell once the supervisor, which by then knows the process id, releases it.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -23,7 +23,7 @@ use super::sandbox::{self, ConfinementKind};
 /// The first argument that starts the program as the process inside the sandbox.
 pub const CONFINE_COMMAND: &str = "__confine";
 
-/// How likely the kernel kills this process when memory runs out (proc_pid_oom_score_adj(5)).
+/// The file that sets how likely the kernel is to kill this process when memory runs out (proc_pid_oom_score_adj(5)).
 const OOM_SCORE: &str = "/proc/self/oom_score_adj";
 
 /// The restrictions for the process, and the command to run afterwards.
@@ -34,7 +34,7 @@ pub(super) struct Confinement {
     pub policy: SandboxPolicy,
     pub kind: ConfinementKind,
     pub limits: CommandLimits,
-    /// The number of threads that the user may have on the whole machine.
+    /// The maximum number of threads of the user on the whole machine.
     pub threads: u64,
     /// The user of the command, if the gateway runs as root.
     pub user: Option<CommandUser>,
@@ -43,13 +43,13 @@ pub(super) struct Confinement {
 /// The answer of the process to its [`Confinement`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum ConfineReply {
-    /// It is confined, and waits to be released.
+    /// The process is confined, and waits for its release.
     Ready,
-    /// It runs nothing, for this reason.
+    /// The process runs nothing, for this reason.
     Refused(String),
 }
 
-/// Runs the process: confines it and replaces it with the shell. Returns only if it cannot.
+/// Confines this process and replaces it with the shell. Returns only if that fails.
 pub fn confine_main() -> ExitCode {
     let Ok(control) = io::stdin().as_fd().try_clone_to_owned() else { return ExitCode::FAILURE };
     let mut control = UnixStream::from(control);
@@ -75,7 +75,7 @@ pub fn confine_main() -> ExitCode {
 
 fn confine(confinement: &Confinement, control: &UnixStream) -> Result<(), String> {
     close_inherited(control)?;
-    // The shell leads its own process group, which can be signalled.
+    // The shell must lead its own process group, so that the group can be signalled.
     rustix::process::setsid().map_err(|error| format!("setsid: {error}"))?;
     // If memory runs out, commands are killed before the gateway. Failure is harmless.
     drop(fs::write(OOM_SCORE, "500"));
@@ -83,7 +83,7 @@ fn confine(confinement: &Confinement, control: &UnixStream) -> Result<(), String
     if let Some(user) = confinement.user {
         user.drop_root()?;
     }
-    // Set after the change of user, which clears it. With namespaces, bubblewrap sets it.
+    // The flag is set after the change of user, which would clear it. With namespaces, bubblewrap sets it.
     if confinement.kind == ConfinementKind::Landlock {
         let signal = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
         signal.map_err(|error| format!("the signal for a dead supervisor: {error}"))?;
@@ -104,8 +104,8 @@ fn enter_error(confinement: &Confinement, error: &io::Error) -> String {
     }
 }
 
-/// Closes all file descriptors except input and output. One of them may be this program, which bubblewrap got as an
-/// open file and whose mode a command could change.
+/// Closes all inherited file descriptors except input and output. One of them may be this program, which bubblewrap receives as
+/// an open file; a command could change its mode.
 fn close_inherited(control: &UnixStream) -> Result<(), String> {
     use std::os::fd::AsRawFd;
     let listed = fs::read_dir(Path::new("/proc/self/fd")).map_err(|error| format!("/proc/self/fd: {error}"))?;

@@ -1,4 +1,4 @@
-//! Entries of folders that are not opened: what they are, new folders, and where a file can be moved to.
+//! Entries of folders that are not opened themselves: their facts, the creation of folders, and the targets of moves.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,18 +11,18 @@ use super::jail::{Jail, OpenFolder, check_written, quote_controls};
 use super::jail_error::JailError;
 use super::path_rules::resolve_links;
 
-/// An entry of a folder that was opened and checked. The entry itself is not: it may be a link or a device, or not exist.
+/// An entry of a folder that was opened and checked. The entry itself is not opened: it may be a link or a device, or not exist.
 #[derive(Debug)]
 pub struct JailEntry {
     pub folder: Dir,
     pub name: OsString,
-    /// The path of the entry, in which no folder is a link.
+    /// The path of the entry. No folder in it is a link.
     pub real: PathBuf,
     /// The path as shown to the model.
     pub shown: String,
 }
 
-/// What an entry is, without opening it.
+/// The facts of an entry, read without opening it.
 #[derive(Debug)]
 pub struct EntryFacts {
     pub kind: FileType,
@@ -31,17 +31,17 @@ pub struct EntryFacts {
     pub mode: u32,
     pub hard_links: u64,
     pub modified: Option<SystemTime>,
-    /// Where a link leads, as it is written there.
+    /// The target of a link, as written in the link.
     pub target: Option<String>,
     /// The path as shown to the model.
     pub shown: String,
 }
 
 impl JailEntry {
-    /// Returns what the entry is.
+    /// Returns the facts of the entry.
     ///
     /// # Errors
-    /// There is none, or its folder cannot be read.
+    /// The entry does not exist, or its folder cannot be read.
     pub fn facts(&self) -> Result<EntryFacts, JailError> {
         let failed = |error: rustix::io::Errno| JailError::from_io(&self.shown, error.into());
         let found = rustix::fs::statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
@@ -71,7 +71,7 @@ impl Jail {
         Ok(JailEntry { folder: dir, name, real, shown })
     }
 
-    /// Returns what `path` names. A link at its end is not followed, and nothing but folders is opened.
+    /// Returns the facts of the entry that `path` names. A link at its end is not followed, and only folders are opened.
     ///
     /// # Errors
     /// As [`Jail::entry`].
@@ -86,10 +86,10 @@ impl Jail {
         }
     }
 
-    /// Returns true if a closed or protected path lies below the entry.
+    /// Returns true if a closed or protected path lies at or below the entry, or if the rules may forbid a part of it.
     pub fn holds_protected(&self, entry: &JailEntry) -> bool {
         let lies_below = |path: &PathBuf| path.starts_with(&entry.real);
-        // What the rules say of files is not known of a folder.
+        // The rules name files. Whether they forbid a file inside a folder is unknown, so a folder counts as protected.
         let is_folder = || entry.facts().is_ok_and(|facts| facts.kind == FileType::Directory);
         self.protected.iter().any(lies_below)
             || self.closed.paths().any(lies_below)
@@ -97,7 +97,7 @@ impl Jail {
             || self.has_path_rules() && is_folder()
     }
 
-    /// Creates a folder and those above it. Returns its path as shown to the model, and false if it was there already.
+    /// Creates a folder and the folders above it. Returns its path as shown to the model, and false if it existed already.
     ///
     /// # Errors
     /// As [`Jail::write`].
@@ -109,7 +109,7 @@ impl Jail {
             Err(error) => return Err(error),
         }
         if resolved.base.is_none() {
-            // Checked first: a protected folder is not made.
+            // The check comes first, so that a protected folder is not created.
             let real = resolve_links(&self.root().join(&resolved.relative));
             let real = real.map_err(|error| JailError::from_io(&resolved.shown, error))?;
             self.check_usable(&real, &resolved.shown)?;
@@ -133,7 +133,7 @@ fn split(path: &str) -> Result<(String, OsString), JailError> {
     Ok((above.display().to_string(), name.to_owned()))
 }
 
-/// Returns the modification time in the answer of stat(2).
+/// Returns the modification time from the result of stat(2).
 pub(super) fn modified_at(found: &Stat) -> Option<SystemTime> {
     let since = Duration::new(u64::try_from(found.st_mtime).ok()?, u32::try_from(found.st_mtime_nsec).ok()?);
     SystemTime::UNIX_EPOCH.checked_add(since)

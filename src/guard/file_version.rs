@@ -4,8 +4,9 @@ use std::path::Path;
 
 use rustix::fs::{Stat, lstat, stat};
 
-/// What tells one version of a file from another: device, inode, size and the time of the last change (ctime), which programs cannot
-/// set. A program that maps a file can change it without any of them: for what has to be certain, the content is read.
+/// The facts that identify one version of a file: device, inode, size and the time of the last change (ctime), which programs
+/// cannot set. A program that maps a file into memory can change it without changing these facts, so a check that must be certain
+/// reads the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FileVersion {
     file: (u64, u64),
@@ -22,12 +23,12 @@ impl FileVersion {
         }
     }
 
-    /// Returns the version of what is at `path`, a link itself included; `None` if there is nothing.
+    /// Returns the version of the entry at `path`, without following a link; `None` if the entry does not exist.
     pub fn of_entry(path: &Path) -> Option<Self> {
         lstat(path).ok().map(|found| Self::of(&found))
     }
 
-    /// Returns the version of the file that `path` leads to; `None` if there is none.
+    /// Returns the version of the file that `path` leads to; `None` if the file does not exist.
     pub fn of_target(path: &Path) -> Option<Self> {
         stat(path).ok().map(|found| Self::of(&found))
     }

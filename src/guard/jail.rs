@@ -52,11 +52,10 @@ pub struct Jail {
     pub(super) follows_links: bool,
     pub(super) protected: Vec<PathBuf>,
     pub(super) closed: ClosedFolders,
-    /// What the agents of the turn allow, and for what.
+    /// The rules of the turn's agents, and the kind of access that they are checked for.
     rules: (Arc<[Arc<AccessRules>]>, AccessKind),
     max_bytes: u64,
-    /// Held while a file is read, changed and replaced, so that two calls of one response do not overwrite each other's
-    /// change.
+    /// Held while a file is read, changed and replaced, so that two calls of one response do not overwrite each other's changes.
     pub(super) writing: Arc<Mutex<()>>,
 }
 
@@ -90,19 +89,19 @@ pub struct OpenFolder {
     pub shown: String,
 }
 
-/// What became of a file that was to be replaced.
+/// The result of an attempt to replace a file.
 #[derive(Debug)]
 pub struct WrittenFile {
     /// As [`FileContent::shown`].
     pub shown: String,
-    /// `None`: it was not replaced.
+    /// The modification time; `None` if the file was not replaced.
     pub modified: Option<SystemTime>,
-    /// There was no such file.
+    /// True if the file did not exist before.
     pub is_new: bool,
 }
 
 impl Jail {
-    /// Opens the workspace. With `restricted = false`, paths elsewhere are served as well, except `protected`.
+    /// Opens the workspace. With `restricted = false`, the jail also serves paths outside the workspace, except `protected`.
     ///
     /// # Errors
     /// The workspace is not a folder that can be opened.
@@ -131,7 +130,7 @@ impl Jail {
         Ok(Self { follows_links: false, ..Self::open(workspace, true, protected, max_bytes)? })
     }
 
-    /// Returns the same jail with these folders, given relative to the workspace, closed as well.
+    /// Returns the same jail with these folders closed as well. The paths are relative to the workspace.
     #[must_use]
     pub fn with_closed<P: AsRef<Path>>(&self, folders: &[P]) -> Self {
         let mut jail = self.clone();
@@ -139,7 +138,7 @@ impl Jail {
         jail
     }
 
-    /// Returns the same jail with these parts of closed folders, given relative to the workspace, reopened.
+    /// Returns the same jail with these parts of closed folders reopened. The paths are relative to the workspace.
     #[must_use]
     pub fn with_reopened<P: AsRef<Path>>(&self, folders: &[P]) -> Self {
         let mut jail = self.clone();
@@ -147,7 +146,7 @@ impl Jail {
         jail
     }
 
-    /// Returns the same jail for files that these rules allow.
+    /// Returns the same jail, restricted to the files that these rules allow.
     #[must_use]
     pub fn with_rules(&self, rules: Arc<[Arc<AccessRules>]>, kind: AccessKind) -> Self {
         Self { rules: (rules, kind), ..self.clone() }
@@ -163,7 +162,7 @@ impl Jail {
         }
     }
 
-    /// Returns true if the rules may refuse a file.
+    /// Returns true if the rules may refuse a path.
     pub(super) fn has_path_rules(&self) -> bool {
         self.rules.0.iter().any(|rules| rules.limits_paths())
     }
@@ -251,9 +250,11 @@ impl Jail {
         Ok(self.replace(path, bytes, None, None)?.shown)
     }
 
-    /// As [`Jail::write`], with mode 0600, and only if `is_unchanged`, which is asked when all is written but the name,
-    /// and if no file appears where there was none. Returns the modification time of the written file: a later time
-    /// means that somebody else changed it. `None`: nothing was written.
+    /// Replaces a file like [`Jail::write`], with mode 0600, if nobody has changed it.
+    ///
+    /// `is_unchanged` is called when everything but the name is written. Nothing is written if it returns false, or if a file
+    /// appears where there was none. Returns the modification time of the written file (a later time means that another program
+    /// changed it), or `None` if nothing was written.
     ///
     /// # Errors
     /// As [`Jail::write`].
@@ -291,7 +292,7 @@ impl Jail {
         self.open_folder(path).map(|OpenFolder { dir, shown, .. }| (dir, shown))
     }
 
-    /// As [`Jail::folder`], with the real path.
+    /// Opens a folder like [`Jail::folder`], and returns it with the real path.
     ///
     /// # Errors
     /// As [`Jail::read`].
@@ -313,13 +314,13 @@ impl Jail {
         Ok((folder, real))
     }
 
-    /// Returns the folder of the root, to look at what is below it. Nothing is to be opened through it.
+    /// Returns the folder of the root, for listing what lies below it. Callers must not open anything through it.
     pub fn root_folder(&self) -> &Dir {
         &self.dir
     }
 
-    /// Returns the real path of a file or folder of the workspace, for a command that is to work on it. Nothing is opened:
-    /// the sandbox of the command limits what it finds there.
+    /// Returns the real path of a file or folder of the workspace, for a command that works on it. Nothing is opened, because the
+    /// sandbox of the command limits what the command can access.
     ///
     /// # Errors
     /// As [`Jail::read`]; a path outside the workspace is refused even if file tools may use it.
@@ -335,8 +336,8 @@ impl Jail {
         Ok(real)
     }
 
-    /// Replaces a file; with `is_unchanged` only if it says so and no file appears where there was none. With `mode` the file gets this mode; otherwise it keeps
-    /// its own.
+    /// Replaces a file. With `is_unchanged`, the file is replaced only if that returns true and no file appears where there was
+    /// none. With `mode` the file gets this mode; otherwise it keeps its own.
     pub(super) fn replace(
         &self,
         path: &str,
@@ -395,7 +396,7 @@ impl Jail {
             return Ok(resolved.relative.clone());
         }
         let base = self.base_of(resolved);
-        // A link that stays inside is written through, not replaced.
+        // If a link stays inside, the write goes to its target; the link itself stays.
         match base.canonicalize(&resolved.relative) {
             Ok(real) => Ok(real),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -440,8 +441,8 @@ impl Jail {
         self.resolve_anywhere(&self.root().join(written), &quote_controls(path))
     }
 
-    /// Checks a path where paths outside the workspace are allowed: links are resolved first, and the result is opened
-    /// from the root without following any.
+    /// Checks a path where paths outside the workspace are allowed. Links are resolved first; the result is then opened from the
+    /// root without following any link.
     fn resolve_anywhere(&self, path: &Path, shown: &str) -> Result<JailPath, JailError> {
         let real = resolve_links(path).map_err(|error| JailError::from_io(shown, error))?;
         if let Some(resolved) = real.strip_prefix(self.root()).ok().and_then(resolve_inside) {
@@ -454,8 +455,8 @@ impl Jail {
         Ok(JailPath { base: Some(root), relative, shown: quote_controls(&real.display().to_string()) })
     }
 
-    /// Refuses protected paths. A workspace inside a protected folder (daoyou's own) is open; a protected path inside
-    /// the workspace stays closed.
+    /// Refuses protected paths. A workspace that lies inside a protected folder (daoyou's own) is open, but a protected path
+    /// inside the workspace stays closed.
     pub(super) fn check_protected(&self, real: &Path, shown: &str) -> Result<(), JailError> {
         let open = |secret: &Path| self.root().starts_with(secret) && real.starts_with(self.root());
         if self.protected.iter().any(|secret| real.starts_with(secret) && !open(secret)) {
@@ -464,7 +465,7 @@ impl Jail {
         Ok(())
     }
 
-    /// Refuses what lies in a closed folder, by its path.
+    /// Refuses a path that lies in a closed folder. Only the path is compared, not the identity.
     pub(super) fn check_closed(&self, real: &Path, shown: &str) -> Result<(), JailError> {
         match self.closed.covers_path(real) {
             true => Err(JailError::Protected(shown.to_owned())),
@@ -486,7 +487,7 @@ impl Jail {
         Ok(())
     }
 
-    /// Checks the opened file rather than the requested path. Returns its real path.
+    /// Checks the opened file rather than the requested path, since the path may have changed. Returns its real path.
     pub(super) fn check_real_path(
         &self,
         resolved: &JailPath,
@@ -507,7 +508,7 @@ impl Jail {
     }
 }
 
-/// Checks what a model wrote as a path.
+/// Checks the text of a path that a model wrote.
 pub(super) fn check_written(path: &str) -> Result<(), JailError> {
     if path.trim().is_empty() {
         return Err(JailError::Empty);
@@ -524,7 +525,7 @@ pub(super) fn check_written(path: &str) -> Result<(), JailError> {
     Ok(())
 }
 
-/// Checks that a file is one that is served.
+/// Checks that a file is of a kind that the jail serves.
 pub(super) fn check_metadata(shown: &str, metadata: &cap_std::fs::Metadata, inside: bool) -> Result<(), JailError> {
     if metadata.is_dir() {
         return Err(JailError::Folder(shown.to_owned()));
@@ -565,18 +566,18 @@ fn resolve_inside(relative: &Path) -> Option<JailPath> {
     Some(JailPath { base: None, relative: clean, shown })
 }
 
-/// Formats a path or name for the model. One with a control character is quoted: a line break in it would look like a
-/// line of the tool's own.
+/// Formats a path or name for the model. A name with a control character is quoted: a line break in it could pass for a line of
+/// the tool's own output.
 pub(crate) fn quote_controls(path: &str) -> String {
     if path.chars().any(char::is_control) { format!("{path:?}") } else { path.to_owned() }
 }
 
-/// Renames a file where no other has the new name. Returns whether it did.
+/// Renames a file unless the new name is taken. Returns true if the file was renamed.
 fn rename_to_new(folder: &Dir, from: &str, to: &OsStr) -> io::Result<bool> {
     match renameat_with(folder, from, folder, to, RenameFlags::NOREPLACE) {
         Ok(()) => Ok(true),
         Err(Errno::EXIST) => Ok(false),
-        // Some file systems cannot tell.
+        // Some file systems cannot rename without replacing.
         Err(Errno::INVAL | Errno::NOSYS) => folder.rename(from, folder, to).map(|()| true),
         Err(error) => Err(error.into()),
     }

@@ -1,10 +1,10 @@
-//! Why a path is not served.
+//! The reasons why the jail does not serve a path.
 
 use std::io;
 
 use thiserror::Error;
 
-/// The reason why a path is not served, worded for the model.
+/// The reason why the jail does not serve a path, worded for the model.
 #[derive(Debug, Error)]
 pub enum JailError {
     #[error("the path is empty")]
@@ -51,7 +51,7 @@ impl JailError {
         }
     }
 
-    /// Converts an error of a strict jail, where links are not followed and mounts not crossed.
+    /// Converts an I/O error of a strict jail, which follows no links and crosses no mounts.
     pub(super) fn from_strict_io(path: &str, error: io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::ELOOP) => Self::Link(path.to_owned()),

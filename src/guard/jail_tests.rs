@@ -1,4 +1,4 @@
-//! The path jail against what models write and what lies around.
+//! Tests of the path jail against the paths that models write and the links and files around the workspace.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -10,7 +10,7 @@ use super::{Jail, JailError};
 
 const CANARY: &str = "canary-7f3a";
 
-/// `outside/secret` beside `ws`, which holds what could lead there.
+/// Creates `outside/secret` next to the workspace `ws`, with entries in `ws` that could lead to it.
 fn world() -> (tempfile::TempDir, PathBuf) {
     let temp = tempfile::tempdir().unwrap();
     let root = fs::canonicalize(temp.path()).unwrap();

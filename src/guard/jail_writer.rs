@@ -1,4 +1,4 @@
-//! Several reads and changes of files that no other call of the same workspace comes between.
+//! Several reads and changes of files as one unit: no other call of the same workspace runs in between.
 
 use parking_lot::MutexGuard;
 use std::io;
@@ -10,21 +10,21 @@ use super::beneath::sync_folder;
 use super::jail::{FileContent, Jail, JailPath, WrittenFile, check_metadata};
 use super::jail_error::JailError;
 
-/// Changes files while no other call does.
+/// The exclusive writer of a workspace: while it exists, no other call changes files.
 pub struct JailWriter<'a> {
     jail: &'a Jail,
     _writing: MutexGuard<'a, ()>,
 }
 
 impl Jail {
-    /// Returns the only writer of the workspace, as soon as no other call writes.
+    /// Waits until no other call writes, and returns the exclusive writer of the workspace.
     pub fn writer(&self) -> JailWriter<'_> {
         JailWriter { jail: self, _writing: self.writing.lock() }
     }
 }
 
 impl JailWriter<'_> {
-    /// As [`Jail::read`].
+    /// Reads a file like [`Jail::read`].
     ///
     /// # Errors
     /// As [`Jail::read`].
@@ -44,7 +44,7 @@ impl JailWriter<'_> {
         }
     }
 
-    /// As [`Jail::write`]. Without `mode`, the file keeps its own.
+    /// Writes a file like [`Jail::write`]. Without `mode`, the file keeps its own mode.
     ///
     /// # Errors
     /// As [`Jail::write`].

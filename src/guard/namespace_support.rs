@@ -1,4 +1,4 @@
-//! Finds out whether commands can run in namespaces on this machine, by running one.
+//! Finds out whether commands can run in namespaces on this machine, by running a command in namespaces.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::OwnedFd;
@@ -14,18 +14,18 @@ use super::path_rules::{readable_links, readable_paths};
 use super::protocol::{CommandLimits, ExecReport, ExecRequest, SandboxPolicy, ShellExit, write_message};
 use super::supervisor::EXEC_COMMAND;
 
-/// How to enable namespaces.
+/// Instructions for enabling namespaces.
 pub const NAMESPACE_HELP: &str = "install bubblewrap (`apt install bubblewrap`), and let users make namespaces: \
                         `sysctl kernel.unprivileged_userns_clone=1`, or on Ubuntu \
                         `sysctl kernel.apparmor_restrict_unprivileged_userns=0`; a systemd unit needs the settings \
                         RestrictNamespaces and SystemCallFilter of `daoyou service install`, a container \
                         the right to make namespaces";
 
-/// How long a negative answer is kept: somebody may have installed bubblewrap since.
+/// How long a negative answer is cached: an administrator may install bubblewrap in the meantime.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
 /// The time limit of the trial.
 const TRIAL_LIMIT: Duration = Duration::from_secs(10);
-/// The kept output of the trial, in bytes.
+/// The maximum length of the trial's output that is kept, in bytes.
 const OUTPUT_BYTES: u64 = 2_000;
 
 /// The support of this machine for namespaces.
@@ -33,16 +33,16 @@ const OUTPUT_BYTES: u64 = 2_000;
 pub enum NamespaceSupport {
     /// Namespaces work.
     Available {
-        /// The bubblewrap program that creates them.
+        /// The path of the bubblewrap program.
         bwrap: PathBuf,
-        /// They cannot have their own `/proc`.
+        /// The namespaces must share the machine's `/proc`, because they cannot have their own.
         shares_proc: bool,
     },
     /// Namespaces do not work, for this reason.
     Unavailable(String),
 }
 
-/// Finds out whether commands can run in namespaces. The answer is cached. `exe` is this program.
+/// Finds out whether commands can run in namespaces. The answer is cached. `exe` is the path of this program.
 pub fn namespace_support(exe: &Path) -> NamespaceSupport {
     static ANSWER: Mutex<Option<(NamespaceSupport, Instant)>> = Mutex::new(None);
     let mut answer = ANSWER.lock();

@@ -1,4 +1,4 @@
-//! Copies the output of a background command to a bounded file, which keeps the start and the end.
+//! Copies the output of a background command to a bounded file that keeps the start and the end of the output.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -11,23 +11,23 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// The size of the kept end of an output that is too long, in bytes; smaller if the bound is small.
+/// The size of the kept end of an output that is too long, in bytes. It is smaller if the bound of the file is small.
 const TAIL_BYTES: u64 = 32 * 1_024;
-/// The size of the note between start and end, in bytes.
+/// The size of the note between the start and the end, in bytes.
 const NOTE_BYTES: u64 = 64;
 /// The size of one read, in bytes.
 const CHUNK_BYTES: usize = 32 * 1_024;
-/// How often a changing end is rewritten: an endless output must not wear the disk out.
+/// The minimum time between two writes of a changing end, so that an endless output does not wear the disk out.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
-/// How long to wait for the rest of the pipe at the end.
+/// How long [`OutputPump::finish`] waits for the rest of the pipe.
 const DRAIN_LIMIT: Duration = Duration::from_secs(1);
 
-/// Copies the output of a command to this process's standard output, which must be a file.
+/// A copier of a command's output to this process's standard output, which must be a file.
 pub(super) struct OutputPump {
     output: Arc<Mutex<BoundedFile>>,
-    /// Closed when the whole output was read.
+    /// Closed once the whole output is read.
     read: mpsc::Receiver<()>,
-    /// Dropped at the end, which stops the refreshing thread.
+    /// Dropped at the end, which stops the thread that refreshes the file.
     _running: mpsc::Sender<()>,
 }
 
@@ -56,9 +56,9 @@ impl OutputPump {
         Ok((Self { output, read, _running: running }, writer))
     }
 
-    /// Copies the rest of the pipe.
+    /// Copies the rest of the pipe, and ends the copying.
     pub(super) fn finish(self) {
-        // A process that escaped may hold the pipe open.
+        // A process that escaped the supervisor's kill may keep the pipe open.
         let _ = self.read.recv_timeout(DRAIN_LIMIT);
         self.output.lock().refresh();
     }
@@ -76,7 +76,7 @@ fn copy_output(output: &Mutex<BoundedFile>, mut printed: PipeReader) {
     }
 }
 
-/// A file that holds the start of the pushed bytes, and after it their end.
+/// A file that holds the start of the pushed bytes, followed by their end.
 struct BoundedFile {
     file: File,
     /// The maximum size of the start.
@@ -84,7 +84,7 @@ struct BoundedFile {
     head: u64,
     tail_bound: usize,
     tail: VecDeque<u8>,
-    /// The number of bytes after the start.
+    /// The number of bytes that follow the start.
     beyond: u64,
     is_stale: bool,
 }
@@ -120,7 +120,7 @@ impl BoundedFile {
         self.is_stale = true;
     }
 
-    /// Writes the end after the start.
+    /// Rewrites the end after the start.
     fn refresh(&mut self) {
         if !std::mem::take(&mut self.is_stale) {
             return;
@@ -140,7 +140,7 @@ impl BoundedFile {
 mod tests {
     use super::*;
 
-    /// Pushes the bytes in pieces of a size, and compares the file within its bound.
+    /// Pushes the bytes in pieces of one size, and checks the file against its bound.
     #[test]
     fn start_and_end_are_kept_and_the_gap_is_noted() {
         let all: Vec<u8> = (0..40_000_u32).flat_map(|n| format!("{n}\n").into_bytes()).collect();

@@ -15,9 +15,10 @@ use super::beneath::open_beneath;
 
 /// The user and group id of nobody.
 const NOBODY: u32 = 65_534;
-/// How many folders a walk visits, so that it ends.
+/// The maximum number of folders that a walk visits, so that every walk ends.
 const FOLDERS: usize = 100_000;
-/// The fewest components of a folder that may be given away, the root included: `/`, `/usr` and `/root` never are.
+/// The minimum depth of a folder whose owner may change, in components with the root included. It excludes `/`, `/usr` and
+/// `/root`.
 const LEAST_DEPTH: usize = 3;
 
 /// The user and group ids with which a command runs.
@@ -28,8 +29,8 @@ pub(super) struct CommandUser {
 }
 
 impl CommandUser {
-    /// Returns the user for commands in `workspace` if this process is root: the workspace's owner, or nobody if root
-    /// owns it. `None`: this process is not root, and commands run as its own user.
+    /// Returns the user for commands in `workspace` if this process is root: the workspace's owner, or nobody if root owns the
+    /// workspace. Returns `None` if this process is not root; commands then run as its own user.
     ///
     /// # Errors
     /// The workspace cannot be read.
@@ -42,7 +43,7 @@ impl CommandUser {
         Ok(Some(if owner.uid() == 0 { nobody } else { Self { uid: owner.uid(), gid: owner.gid() } }))
     }
 
-    /// Changes to this user for good. No process of this user has a capability.
+    /// Changes this process to this user permanently. A process of this user has no capabilities.
     ///
     /// # Errors
     /// The kernel refuses the change.
@@ -54,30 +55,30 @@ impl CommandUser {
         setuid(Uid::from_raw(self.uid)).map_err(failed)
     }
 
-    /// Gives files and folders of root in `folder` to this user: the gateway's own tools wrote them. No link is
-    /// followed, no mount is entered, and no file with several hard links is given, since it may lie outside.
+    /// Changes the owner of root's files and folders in `folder` to this user, since the gateway's own tools wrote them as root.
+    /// No link is followed, no mount is entered, and a file with several hard links keeps its owner, since it may lie outside.
     ///
     /// # Errors
-    /// The folder is a system folder, a mount or a link, or cannot be given. Files inside it that cannot be given stay
-    /// as they are, and so do files beyond 100,000 folders.
+    /// The folder is a system folder, a mount or a link, or its owner cannot be changed. A file inside it whose owner cannot be
+    /// changed stays as it is, and so do files beyond 100,000 folders.
     pub(super) fn chown_tree(self, folder: &Path) -> io::Result<()> {
-        // A mistake here would give the machine away. Callers pass only folders that daoyou created, which never lie so
-        // high.
+        // A mistake here would hand system folders to the user. Callers pass only folders that daoyou created, and none of those
+        // lies so high.
         if !folder.is_absolute() || folder.components().count() < LEAST_DEPTH {
             return Err(io::Error::other(format!("{} is no folder of daoyou's own", folder.display())));
         }
         let (Some(parent), Some(name)) = (folder.parent(), folder.file_name()) else {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
         };
-        // A mount at this path belongs to somebody else.
+        // daoyou did not create a mount at this path, so the mount's owner must not change.
         let root = open_beneath(fs::File::open(parent)?, Path::new(name), DIRECTORY)?;
         self.chown_if_roots(&root)?;
-        // Paths instead of handles: there may be more folders than a process can open.
+        // The walk keeps paths instead of handles: there may be more folders than a process can open.
         let mut pending = vec![PathBuf::from(".")];
         let mut walked = 0;
         while let Some(path) = pending.pop() {
             walked += 1;
-            // Files that are not given stay readable at most; the command itself reports that.
+            // The command cannot write the files that keep their owner, and reports that itself.
             if walked > FOLDERS {
                 break;
             }
@@ -90,7 +91,7 @@ impl CommandUser {
                     continue;
                 }
                 let is_folder = entry.file_type() == FileType::Directory;
-                // A link, another mount, or a file that was removed meanwhile.
+                // The entry is a link or on another mount, or the file was removed in the meantime.
                 let Ok(opened) = open_beneath(&folder, Path::new(&name), ENTRY) else { continue };
                 if self.chown_if_roots(&opened).is_ok() && is_folder {
                     pending.push(path.join(name));
@@ -100,7 +101,7 @@ impl CommandUser {
         Ok(())
     }
 
-    /// Gives the output pipe of a command to this user; another kind of file keeps its owner.
+    /// Changes the owner of a command's output pipe to this user. A file of another kind keeps its owner.
     ///
     /// # Errors
     /// The system refuses the change.
@@ -131,7 +132,7 @@ const ENTRY: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC
 mod tests {
     use super::*;
 
-    /// Runs only as root; other users can give nothing away.
+    /// Runs only as root, since only root can change owners.
     #[test]
     fn root_gives_away_files_and_folders_but_nothing_that_leads_outside() {
         let folder = tempfile::tempdir().unwrap();
@@ -147,7 +148,7 @@ mod tests {
         let Some(user) = CommandUser::for_workspace(&inside).unwrap() else { return };
         assert_eq!(user, CommandUser { uid: NOBODY, gid: NOBODY });
         user.chown_tree(&inside).unwrap();
-        // Names that exist nowhere: a fault here must not be tried on a folder that does.
+        // The test uses names that do not exist: a bug must not change the owner of a real folder.
         for refused in ["/none-there", "relative/none/there"] {
             let error = user.chown_tree(Path::new(refused)).unwrap_err().to_string();
             assert!(error.contains("no folder of daoyou's own"), "{refused}: {error}");

@@ -1,10 +1,10 @@
-//! The folders that commands may read, and those that no tool may touch.
+//! The folders that commands may read, and the folders that no tool may touch.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// The files of a Linux system that programs need to run. Of `/etc` only files without secrets; nothing of `/home`,
-/// `/root`, `/var` and `/run`, and of `/proc` only files about the machine, not about other processes.
+/// The files of a Linux system that programs need to run. `/etc` is limited to files without secrets, and `/proc` to files about
+/// the machine instead of other processes. `/home`, `/root`, `/var` and `/run` are excluded.
 const SYSTEM_PATHS: &[&str] = &[
     "/usr",
     "/bin",
@@ -80,8 +80,8 @@ const KEY_PATHS: &[&str] = &[
 /// How deep [`readable_paths`] searches for protected paths.
 const SEARCH_DEPTH: usize = 8;
 
-/// Returns the paths that no tool may read or write, whatever the configuration allows: daoyou's own folder and the
-/// user's keys, with symbolic links resolved. A path that does not exist is among them: it may be made later.
+/// Returns the paths that no tool may read or write, whatever the configuration allows: daoyou's own folder and the user's keys,
+/// with symbolic links resolved. Paths that do not exist are included, since they may be created later.
 pub fn protected_paths(home: &Path) -> Vec<PathBuf> {
     protected_paths_of(home, &std::env::home_dir().unwrap_or_default())
 }
@@ -109,9 +109,9 @@ pub(super) fn resolve_links(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Returns the folders and files that commands may read in addition to workspace and temp folder: the system's and
-/// `extra` (`~/` is the user's home), without `protected`. Landlock can only allow, so a folder that contains a
-/// protected path is replaced by its other entries.
+/// Returns the folders and files that commands may read in addition to workspace and temp folder: the system's folders and
+/// `extra` (`~/` is the user's home), without `protected`. Landlock can only allow, so the entries of a folder replace the folder
+/// if it contains a protected path.
 pub fn readable_paths(extra: &[String], protected: &[PathBuf]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for path in configured_paths(extra) {

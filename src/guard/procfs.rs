@@ -1,4 +1,4 @@
-//! Processes as `/proc` shows them: identity, descendants, memory and open files.
+//! Processes as `/proc` lists them: identity, descendants, memory and open files.
 
 use std::collections::HashSet;
 use std::fs;
@@ -13,7 +13,7 @@ pub(super) struct ProcessSample {
     pub pid: u32,
     pub parent: u32,
     pub threads: u32,
-    /// The resident memory in pages. Memory that several processes share counts for each.
+    /// The resident memory in pages. Memory that several processes share is counted for each of them.
     pub resident: u64,
 }
 
@@ -22,14 +22,14 @@ pub(super) fn processes(proc: &Path) -> Vec<ProcessSample> {
     let entries = fs::read_dir(proc).into_iter().flatten().flatten();
     let sample = |entry: fs::DirEntry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
-        // A process that ended meanwhile has no line.
+        // A process that ended in the meantime has no line.
         parse_stat(pid, &fs::read_to_string(entry.path().join("stat")).ok()?)
     };
     entries.filter_map(sample).collect()
 }
 
-/// Returns the fields of `/proc/PID/stat` from field 3, the state, on. The process name before it may contain any character, so
-/// the fields start after the last parenthesis (proc_pid_stat(5)).
+/// Returns the fields of `/proc/PID/stat`, starting with field 3, the state. The process name before it may contain any
+/// character, so the fields start after the last parenthesis (proc_pid_stat(5)).
 fn stat_fields(stat: &str) -> Option<std::str::SplitWhitespace<'_>> {
     Some(stat.rsplit_once(')')?.1.split_whitespace())
 }
@@ -43,8 +43,8 @@ fn parse_stat(pid: u32, stat: &str) -> Option<ProcessSample> {
     Some(ProcessSample { pid, parent, threads, resident })
 }
 
-/// Returns the start of a process as a text that no other process with the same id has, or `None` if the process is gone.
-/// Process ids are reused; start times are not.
+/// Returns a text that identifies the start of a process, or `None` if the process is gone. Process ids are reused, but no two
+/// processes share both the id and this text.
 pub fn process_birth(pid: i32) -> Option<String> {
     let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
     let ticks = parse_birth(&stat)?;
@@ -53,12 +53,12 @@ pub fn process_birth(pid: i32) -> Option<String> {
     Some(format!("{}/{ticks}", boot.trim()))
 }
 
-/// Returns true if the process with this id and birth still lives.
+/// Returns true if the process with this id and birth is still alive.
 pub fn is_same_process(pid: i32, birth: &str) -> bool {
     process_birth(pid).is_some_and(|found| found == birth)
 }
 
-/// Returns the start time of a process in ticks; `None` for one that has ended and only waits to be collected.
+/// Returns the start time of a process in ticks; `None` for a process that has ended and waits for its parent to reap it.
 fn parse_birth(stat: &str) -> Option<u64> {
     let mut fields = stat_fields(stat)?;
     let state = fields.next()?;
@@ -69,14 +69,14 @@ fn parse_birth(stat: &str) -> Option<u64> {
     fields.nth(18)?.parse().ok()
 }
 
-/// Sends a signal to the process group with this id. A group that is gone is no error.
+/// Sends a signal to the process group with this id. Ignores a group that is gone.
 pub fn signal_group(group: i32, signal: Signal) {
     if let Some(group) = Pid::from_raw(group) {
         signal_process_group(group, signal);
     }
 }
 
-/// As [`signal_group`].
+/// Sends a signal to a process group like [`signal_group`].
 pub(super) fn signal_process_group(group: Pid, signal: Signal) {
     let _ = rustix::process::kill_process_group(group, signal);
 }
@@ -98,7 +98,7 @@ pub(super) fn first_child(parent: Pid) -> Option<Pid> {
     let parent = parent.as_raw_nonzero().get();
     let first = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
     let first = first.ok().and_then(|children| children.split_whitespace().next()?.parse().ok());
-    // Not every kernel has this file.
+    // Some kernels lack this file.
     let first = first.or_else(|| {
         let parent = u32::try_from(parent).ok()?;
         descendants(&processes(Path::new("/proc")), parent).first().map(|child| child.pid)

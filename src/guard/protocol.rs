@@ -15,7 +15,7 @@ const REQUEST_BYTES: u64 = 4_000_000;
 /// The command to run. Its environment is the supervisor's, with `TMPDIR` added.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ExecRequest {
-    /// The command line for `sh -c`.
+    /// The command line, which `sh -c` runs.
     pub command: String,
     /// The working directory: the workspace.
     pub folder: PathBuf,
@@ -26,21 +26,20 @@ pub struct ExecRequest {
     /// The bubblewrap program that creates the namespaces. `None`: only Landlock and seccomp protect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bwrap: Option<PathBuf>,
-    /// The namespaces share this machine's `/proc`, because the kernel refuses a new one where parts of it are covered.
+    /// True if the namespaces share the machine's `/proc`: the kernel refuses a new one if parts of the old one are covered.
     #[serde(default)]
     pub shares_proc: bool,
-    /// The gateway runs as root and created `folder` itself: files of root in it are given to the user of the command.
-    /// By default nothing is given away.
+    /// True if the gateway runs as root and created `folder` itself. The user of the command then becomes the owner of root's
+    /// files in `folder`. By default, no owner changes.
     #[serde(default)]
     pub hands_over: bool,
-    /// Folders that are empty for the command. Only namespaces can hide folders: without `bwrap` the request is
-    /// refused.
+    /// Folders that appear empty to the command. Only namespaces can hide folders, so without `bwrap` the request is refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hidden: Vec<PathBuf>,
     /// Folders inside a hidden one that the command may use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shown: Vec<PathBuf>,
-    /// Files and folders in a folder to write that are for reading nevertheless, with `bwrap`.
+    /// Files and folders inside a writable folder that stay read-only. Needs `bwrap`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub read_only: Vec<PathBuf>,
     /// Folders outside the workspace that daoyou created for this command alone.
@@ -48,7 +47,7 @@ pub struct ExecRequest {
     pub own: Vec<PathBuf>,
     #[serde(default)]
     pub limits: CommandLimits,
-    /// `None`: the gateway waits for the command, and reads its output from the supervisor's own output.
+    /// `None`: the gateway waits for the command, and reads its output from the supervisor's own standard output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background: Option<BackgroundOptions>,
 }
@@ -58,7 +57,7 @@ pub struct ExecRequest {
 pub struct SandboxPolicy {
     /// Folders and files that may be read and executed.
     pub read: Vec<PathBuf>,
-    /// Links to them, and their targets: a new file system contains no links.
+    /// The links among `read` with their targets. A new file system contains no links, so they are created again.
     #[serde(default)]
     pub links: Vec<(PathBuf, PathBuf)>,
     /// Folders that may also be written.
@@ -73,23 +72,23 @@ pub struct SandboxPolicy {
 pub struct BackgroundOptions {
     /// The maximum size of the kept output.
     pub output_bytes: u64,
-    /// The time between SIGTERM and SIGKILL.
+    /// The time between SIGTERM and SIGKILL, in milliseconds.
     pub grace_ms: u64,
     /// The command outlives the gateway.
     pub detached: bool,
 }
 
-/// The limits for a command and all processes that it starts, together.
+/// The limits for a command together with all processes that it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CommandLimits {
-    /// The number of concurrent processes.
+    /// The maximum number of concurrent processes.
     pub processes: u32,
-    /// The memory in bytes.
+    /// The maximum memory in bytes.
     pub memory: u64,
-    /// The bytes that the command may add to the disk.
+    /// The maximum number of bytes that the command may add to the disk.
     pub disk: u64,
-    /// The bytes that stay free on the disk, whoever uses it.
+    /// The number of bytes that must stay free on the disk, whoever uses it.
     pub reserve: u64,
 }
 
@@ -107,7 +106,7 @@ pub enum ExecReport {
     Started { group: i32 },
     /// Nothing was started, for this reason.
     Refused { reason: String },
-    /// The shell ended, and all processes that it had started are gone.
+    /// The shell has ended, and all processes that it started are gone.
     Ended(ShellExit),
 }
 
@@ -160,7 +159,7 @@ pub(super) fn read_line(stream: &UnixStream) -> io::Result<String> {
 /// Reads a request as one line of JSON.
 ///
 /// # Errors
-/// The request cannot be read or is not valid, in words.
+/// The request cannot be read or is not valid; the text states why.
 pub(super) fn read_request<T: DeserializeOwned>(stream: &UnixStream) -> Result<T, String> {
     let line = read_line(stream).map_err(|error| format!("no request: {error}"))?;
     serde_json::from_str(&line).map_err(|error| format!("the request is not valid: {error}"))

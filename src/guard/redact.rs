@@ -1,17 +1,17 @@
-//! Redaction of secrets in texts that are kept or shown.
+//! Redaction of secrets in texts that are stored or shown.
 
-/// The replacement of a secret.
+/// The text that replaces a secret.
 pub(super) const HIDDEN: &str = "(hidden)";
 /// Shorter values are not treated as secrets: they occur in ordinary text.
 const SHORTEST: usize = 4;
-/// The longest prefix of a secret that is searched where a text was cut, in bytes.
+/// The longest prefix of a secret that the search before a cut finds, in bytes.
 const LONGEST_CUT: usize = 1_024;
 
-/// Removes `secrets` from a text that came from outside: a service that rejects a key may repeat it. Where the text was
-/// cut (`…`), the start of a secret before the cut is removed as well.
+/// Removes `secrets` from a text that came from outside: a service that rejects a key may repeat it. If the text was cut (`…`),
+/// the start of a secret before the cut is removed as well.
 pub fn redact<'a>(text: &str, secrets: impl IntoIterator<Item = &'a str>) -> String {
     let mut secrets: Vec<&str> = secrets.into_iter().filter(|secret| secret.len() >= SHORTEST).collect();
-    // One secret may contain another.
+    // One secret may contain another, so the longest comes first.
     secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     let mut text = text.to_owned();
     for secret in secrets {
@@ -27,8 +27,8 @@ pub fn redact<'a>(text: &str, secrets: impl IntoIterator<Item = &'a str>) -> Str
     text
 }
 
-/// Returns a web address without its password and query, which may be secret. A text that contains more than an address
-/// is returned unchanged.
+/// Returns a web address without its password and query, which may be secret. Returns a text that is more than an address
+/// unchanged.
 pub fn mask_url(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://").filter(|_| !text.contains(char::is_whitespace)) else {
         return text.to_owned();
@@ -46,7 +46,7 @@ pub fn mask_url(text: &str) -> String {
     format!("{scheme}://{authority}{path}")
 }
 
-/// Returns how many bytes at the end of `text` are the start of `secret`.
+/// Returns how many bytes at the end of `text` are a prefix of `secret`.
 fn prefix_at_end(text: &str, secret: &str) -> Option<usize> {
     let longest = secret.len().min(LONGEST_CUT).min(text.len());
     (SHORTEST..=longest).rev().find(|length| secret.get(..*length).is_some_and(|part| text.ends_with(part)))

@@ -1,4 +1,4 @@
-//! Removes the files of a command, however deep and access-restricted the tree is.
+//! Removes the files of a command, however deep the tree is and whatever its access modes are.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -7,8 +7,8 @@ use std::path::Path;
 
 /// Removes a folder with its content, without following links.
 ///
-/// `std::fs::remove_dir_all` recurses, so that a deeply nested tree could overflow the stack. This function moves deep
-/// folders up instead, level by level, and makes folders accessible that their owner closed.
+/// `std::fs::remove_dir_all` recurses, so that a deeply nested tree could overflow the stack. This function moves deep folders up
+/// level by level instead, and makes inaccessible folders accessible.
 ///
 /// # Errors
 /// An entry cannot be removed.
@@ -65,7 +65,7 @@ mod tests {
         std::os::unix::fs::symlink(&outside, root.join("closed/inner/link")).unwrap();
         fs::set_permissions(root.join("closed/inner"), Permissions::from_mode(0o000)).unwrap();
         fs::set_permissions(root.join("closed"), Permissions::from_mode(0o000)).unwrap();
-        // Far deeper than a path can express and a test thread could recurse.
+        // The tree is far deeper than a path can express, and than a test thread could recurse.
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         let mut at = rustix::fs::open(&root, flags, Mode::empty()).unwrap();
         for _ in 0..20_000 {

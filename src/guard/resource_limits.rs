@@ -1,7 +1,7 @@
 //! The resource limits of a command: kernel limits for each process, and a monitor of all processes together.
 //!
-//! The kernel bounds single processes (setrlimit(2)); only control groups bound a tree, and few machines let a user
-//! create them. So the supervisor samples the tree several times a second, and kills it when it uses too much.
+//! The kernel limits single processes (setrlimit(2)). Only control groups limit a tree, and few machines let a user create them.
+//! The supervisor therefore samples the tree several times a second, and kills the tree when it uses too much.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -13,7 +13,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use super::procfs::{self, ProcessSample};
 use super::protocol::{CommandLimits, LimitExceeded};
 
-/// The time between two samples of the tree. Sampling may take a twentieth of the time at most.
+/// The time between two samples of the tree. Sampling may take at most a twentieth of the time.
 const INTERVAL: Duration = Duration::from_millis(50);
 const INTERVAL_FACTOR: u32 = 20;
 const LONGEST_INTERVAL: Duration = Duration::from_secs(1);
@@ -21,12 +21,12 @@ const LONGEST_INTERVAL: Duration = Duration::from_secs(1);
 const UNNAMED_EVERY: u32 = 10;
 /// The number of threads allowed for each allowed process.
 pub(super) const THREADS_PER_PROCESS: u64 = 8;
-/// The bytes that a fast disk accepts between two samples: the command is killed so much before the reserve is used.
+/// The bytes that a fast disk can take in between two samples. The command is killed this far before it uses the reserve.
 const RESERVE_MARGIN: u64 = 128 * 1_024 * 1_024;
 /// The limit of open files of one process.
 const OPEN_FILES: u64 = 65_536;
 
-/// Limits the calling process and all that it starts. `threads` is the limit of the user on the whole machine.
+/// Limits the calling process and all processes that it starts. `threads` is the limit of the user on the whole machine.
 ///
 /// # Errors
 /// The kernel refuses a limit.
@@ -38,7 +38,7 @@ pub(super) fn restrict_resources(limits: CommandLimits, threads: u64) -> Result<
         (Resource::Data, limits.memory),
         (Resource::Nproc, threads),
         (Resource::Nofile, OPEN_FILES),
-        // Message queues are kept in memory that no process shows.
+        // Message queues use memory that is attributed to no process.
         (Resource::Msgqueue, 0),
     ];
     for (resource, most) in rows {
@@ -51,16 +51,16 @@ pub(super) fn restrict_resources(limits: CommandLimits, threads: u64) -> Result<
     Ok(())
 }
 
-/// Returns the thread limit for [`restrict_resources`]: the user's current threads and twice what the command may add,
-/// so that the monitor kills it first, with a reason. The kernel counts by user; a lower limit would fail other
-/// processes of the user.
+/// Returns the thread limit for [`restrict_resources`]: the user's current threads, plus twice what the command may add. The
+/// monitor therefore kills the command first, and can state the reason. The kernel counts threads by user, so a lower limit would
+/// make other processes of the user fail.
 pub(super) fn thread_limit(limits: CommandLimits, user: u32) -> u64 {
     procfs::count_threads(user) + u64::from(limits.processes) * THREADS_PER_PROCESS * 2
 }
 
-/// The place where the processes of a command are found.
+/// Where the processes of a command are found.
 pub(super) enum ProcessTree {
-    /// All processes in this proc file system, which is that of the command's own namespace.
+    /// All processes in this proc file system, which belongs to the command's own namespace.
     Namespace(PathBuf),
     /// All descendants of this process.
     Below(u32),
@@ -70,9 +70,9 @@ pub(super) enum ProcessTree {
 pub(super) struct ResourceMonitor {
     tree: ProcessTree,
     limits: CommandLimits,
-    /// The folders that the command can write to.
+    /// The folders that the command can write.
     folders: Vec<PathBuf>,
-    /// The free bytes of the file system of each folder, from which the command's use is counted.
+    /// The free bytes of the file system of each folder. The command's disk use is counted from this value.
     free: Vec<u64>,
     started: SystemTime,
     samples: u32,
@@ -80,6 +80,8 @@ pub(super) struct ResourceMonitor {
 }
 
 impl ResourceMonitor {
+    /// Creates a monitor of a command that can write `folders`.
+    ///
     /// # Errors
     /// The disk has no room for any command.
     pub(super) fn new(limits: CommandLimits, folders: Vec<PathBuf>) -> Result<Self, String> {
@@ -91,7 +93,7 @@ impl ResourceMonitor {
                 limits.reserve
             ));
         }
-        // The clock of file times may be a tick behind.
+        // The clock of file times may lag by a tick.
         let started = SystemTime::now().checked_sub(Duration::from_secs(1)).unwrap_or(SystemTime::UNIX_EPOCH);
         let tree = ProcessTree::Below(std::process::id());
         Ok(Self { tree, limits, folders, free, started, samples: 0, memory_files: 0 })
@@ -135,7 +137,8 @@ impl ResourceMonitor {
     fn check_memory(&self, proc: &Path, processes: &[ProcessSample]) -> Result<(), LimitExceeded> {
         let most = self.limits.memory.saturating_sub(self.memory_files);
         let resident: u64 = processes.iter().map(procfs::resident_memory).sum();
-        // Shared memory counts for each process here; counting it once is slow.
+        // This sum counts shared memory for each process. Counting it once is slow, so that happens only if the sum exceeds the
+        // limit.
         if self.memory_files > self.limits.memory
             || (resident > most && procfs::proportional_memory(proc, processes) > most)
         {
@@ -144,7 +147,7 @@ impl ResourceMonitor {
         Ok(())
     }
 
-    /// Returns the free bytes from which to count at the next sample.
+    /// Checks the disk limits. Returns the free bytes from which the next sample counts.
     fn check_disk(&self, proc: &Path, processes: &[ProcessSample]) -> Result<Vec<u64>, LimitExceeded> {
         let mut counted_from = Vec::with_capacity(self.free.len());
         for (folder, before) in self.folders.iter().zip(&self.free) {
@@ -154,11 +157,11 @@ impl ResourceMonitor {
                 return Err(LimitExceeded::Reserve(self.limits.reserve));
             }
             if before.saturating_sub(free) <= self.limits.disk {
-                // Space that others free is not the command's to use.
+                // Space that other programs free does not add to the command's limit.
                 counted_from.push(free.max(*before));
                 continue;
             }
-            // Others write to that disk as well.
+            // Other programs write to that disk as well, so the changed files decide.
             let written: u64 = self.folders.iter().map(|folder| changed_since(folder, self.started)).sum();
             if written.saturating_add(procfs::unnamed_files(proc, processes).disk) > self.limits.disk {
                 return Err(LimitExceeded::Disk(self.limits.disk));
@@ -169,13 +172,14 @@ impl ResourceMonitor {
     }
 }
 
-/// Returns the free bytes for this user on the file system of a folder; one that cannot be queried has enough.
+/// Returns the free bytes for this user on the file system of a folder. A file system that cannot be queried counts as having
+/// enough.
 fn free_of(folder: &Path) -> u64 {
     rustix::fs::statvfs(folder).map_or(u64::MAX, |stat| stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
-/// Returns the disk space of the files below `folder` that changed since then, in bytes. A folder that cannot be read,
-/// such as a too deep one, counts as full.
+/// Returns the disk space of the files below `folder` that changed after `since`, in bytes. A folder that cannot be read, such as
+/// a folder that is nested too deeply, counts as full.
 fn changed_since(folder: &Path, since: SystemTime) -> u64 {
     let since = since.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let since = i64::try_from(since).unwrap_or(i64::MAX);

@@ -1,8 +1,7 @@
-//! The sandbox of a command: Landlock for files and TCP, seccomp for system calls. Both bind the calling thread and all
-//! processes that it starts, for ever. They are therefore never applied to the daemon, only to the process that becomes
-//! the shell.
+//! The sandbox of a command: Landlock for files and TCP, seccomp for system calls. Both permanently restrict the calling thread
+//! and all processes that it starts. They are therefore applied only to the process that becomes the shell, never to the daemon.
 //!
-//! Landlock does not hide which paths exist; only a file system of its own does.
+//! Landlock does not hide which paths exist; only a separate file system does.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -43,8 +42,8 @@ pub enum SandboxMode {
 pub(super) enum ConfinementKind {
     /// Namespaces with their own `/proc`.
     Namespaces,
-    /// Namespaces with the machine's `/proc`: only Landlock keeps the memory and environment of the user's other
-    /// processes from the command.
+    /// Namespaces with the machine's `/proc`. Only Landlock keeps the command from reading the memory and environment of the
+    /// user's other processes.
     SharedProc,
     /// Only Landlock and seccomp.
     Landlock,
@@ -75,7 +74,7 @@ impl fmt::Display for Sandbox {
 /// The restrictions that this machine's kernel supports, for `doctor` and the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxStatus {
-    /// The Landlock ABI; 0 if the kernel has none or has it switched off.
+    /// The Landlock ABI; 0 if the kernel lacks Landlock or has it disabled.
     pub landlock: u32,
     /// seccomp can filter system calls.
     pub seccomp: bool,
@@ -88,7 +87,7 @@ impl SandboxStatus {
         self.landlock > 0 && self.seccomp
     }
 
-    /// Returns the protections that an older kernel lacks, in words.
+    /// Describes the protections that the kernel is too old for.
     pub fn gaps(&self) -> Vec<&'static str> {
         let mut gaps = Vec::new();
         if self.landlock == 0 {
@@ -117,7 +116,7 @@ impl fmt::Display for SandboxStatus {
     }
 }
 
-/// Queries the kernel once, on a thread of its own that ends afterwards, so that nothing else is restricted.
+/// Queries the kernel once. The query runs on a thread that ends afterwards, so that no other thread is restricted.
 pub fn status() -> &'static SandboxStatus {
     static STATUS: OnceLock<SandboxStatus> = OnceLock::new();
     STATUS.get_or_init(|| {
@@ -130,8 +129,8 @@ pub fn status() -> &'static SandboxStatus {
     })
 }
 
-/// Restricts the calling thread, and all processes that it starts from now on, to `policy`. In namespaces the thread
-/// already has its own file system, so that the kernel may lack Landlock, and changing modes affects nothing outside.
+/// Restricts the calling thread, and all processes that it starts from now on, to `policy`. In namespaces the thread already has
+/// its own file system; the kernel may then lack Landlock, and changes of file modes affect nothing outside.
 ///
 /// # Errors
 /// The kernel cannot enforce the policy. The thread must then start nothing.
@@ -151,10 +150,10 @@ pub(super) fn restrict_thread(policy: &SandboxPolicy, kind: ConfinementKind) -> 
     restrict_syscalls(SyscallPolicy { network: policy.network, seals_attributes: kind == ConfinementKind::Landlock })
 }
 
-/// Gives up the files, sockets and system calls that the calling thread does not need to compute with what it has open, as far as
-/// the kernel can.
+/// Gives up the calling thread's access to files, sockets and further system calls, as far as the kernel can enforce it.
+/// Afterwards the thread can only compute with what it has open.
 pub fn give_up_access() {
-    // What the kernel lacks was only a second protection.
+    // This is a second line of defence, so a kernel without it is acceptable.
     drop(restrict_landlock(&SandboxPolicy::default()));
     drop(restrict_syscalls(SyscallPolicy { network: false, seals_attributes: true }));
 }
@@ -166,7 +165,7 @@ pub struct SocketAccess {
     pub unix: bool,
 }
 
-/// Tries on a thread of its own which sockets a command under `policy` could open.
+/// Tries, on a separate thread, which sockets a command under `policy` could open.
 ///
 /// # Errors
 /// The kernel cannot enforce the policy.
@@ -180,7 +179,7 @@ pub fn try_sockets(policy: &SandboxPolicy) -> Result<SocketAccess, String> {
     tried.join().unwrap_or_else(|_| Err("the trial broke off".to_owned()))
 }
 
-/// Restricts the calling thread with Landlock. Returns the enforced ABI, 0 for none.
+/// Restricts the calling thread with Landlock. Returns the enforced ABI, or 0 if none is enforced.
 fn restrict_landlock(policy: &SandboxPolicy) -> Result<u32, String> {
     let write = AccessFs::from_all(NEWEST)
         & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev | AccessFs::ResolveUnix);

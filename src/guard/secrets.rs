@@ -9,26 +9,26 @@ use daoyou_channels::settings::Secret;
 
 use super::redact::HIDDEN;
 
-/// Shorter values occur in ordinary text and would be removed from it.
+/// The minimum length of a secret, in bytes. Shorter values occur in ordinary text, and redaction would remove them from it.
 const SHORTEST: usize = 8;
-/// The shortest part of a secret that is recognized, in characters; it is at least half of the secret. Of a shorter secret than the
-/// second number a part is recognized beside a cut alone: it may be an ordinary word.
+/// The minimum length of a part of a secret that is recognized, in characters; the part must also be at least half of the secret.
+/// A part of a secret shorter than `LONG_SECRET` is recognized only next to a cut, since it may be an ordinary word.
 const SHORTEST_PART: usize = 10;
 const LONG_SECRET: usize = 32;
-/// The sign of a cut.
+/// The character that marks a cut.
 const CUT: char = '…';
 
 /// Secret values without surrounding white space. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct KnownSecrets {
     secrets: Arc<[KnownSecret]>,
-    /// Finds any secret or part of one in a single pass. Most texts have none, and each piece of each answer is searched.
+    /// Finds any secret or part of a secret in a single pass. Most texts contain none, and each piece of each answer is searched.
     finder: Option<AhoCorasick>,
 }
 
 struct KnownSecret {
     value: Secret,
-    /// The start and the end that are recognized by themselves: a long text may have been cut within a secret.
+    /// The prefix and the suffix that are recognized on their own, since a long text may have been cut within a secret.
     parts: Vec<Range<usize>>,
     is_long: bool,
 }
@@ -47,7 +47,8 @@ impl KnownSecret {
         self.value.expose()
     }
 
-    /// Replaces the places of a part of the secret, each with as much of the secret as stands around it; returns true if there was one.
+    /// Replaces each occurrence of a part of the secret, together with as much of the secret as surrounds it. Returns true if
+    /// there was an occurrence.
     fn redact_part(&self, part: &Range<usize>, text: &mut String) -> bool {
         let secret = self.text();
         let (mut shown, mut copied, mut searched) = (String::new(), 0, 0);
@@ -71,7 +72,7 @@ impl KnownSecret {
     }
 }
 
-/// Returns the bytes of the characters that two texts have in common at their start.
+/// Returns the length in bytes of the common prefix of two texts.
 fn common_len(one: impl Iterator<Item = char>, other: impl Iterator<Item = char>) -> usize {
     one.zip(other).take_while(|(one, other)| one == other).map(|(one, _)| one.len_utf8()).sum()
 }
@@ -82,7 +83,7 @@ impl KnownSecrets {
         let values = values.into_iter().filter(|secret| secret.expose().trim().len() >= SHORTEST);
         // Trimmed here rather than at each search, which runs for every piece of every answer.
         let mut values: Vec<Secret> = values.map(|secret| Secret::new(secret.expose().trim())).collect();
-        // One secret may contain another.
+        // One secret may contain another, so the longest comes first.
         values.sort_by(|a, b| b.expose().len().cmp(&a.expose().len()).then_with(|| a.expose().cmp(b.expose())));
         values.dedup_by(|a, b| a.expose() == b.expose());
         let secrets: Arc<[_]> = values.into_iter().map(KnownSecret::new).collect();
@@ -90,7 +91,7 @@ impl KnownSecrets {
             let parts = secret.parts.iter().map(|part| &secret.text()[part.clone()]);
             parts.chain([secret.text()])
         });
-        // The smallest kind. Without a finder, each secret is searched for.
+        // This automaton takes the least memory. If building it fails, each secret is searched for separately.
         let kind = Some(AhoCorasickKind::ContiguousNFA);
         let finder = AhoCorasick::builder().kind(kind).build(texts).ok();
         Self { secrets, finder }
@@ -110,7 +111,7 @@ impl KnownSecrets {
         self.finder.as_ref().is_none_or(|finder| finder.is_match(text))
     }
 
-    /// Removes the secrets from `text`, and what a cut has left of one; returns true if there was one.
+    /// Removes the secrets from `text`, and the parts of secrets that a cut has left. Returns true if it removed anything.
     pub fn redact(&self, text: &mut String) -> bool {
         if !self.may_occur_in(text) {
             return false;
@@ -122,7 +123,7 @@ impl KnownSecrets {
                 found = true;
             }
         }
-        // Secrets may begin alike: their parts come after all of them as a whole.
+        // Several secrets may have a prefix in common, so parts are searched after all whole secrets.
         for secret in self.secrets.iter() {
             for part in &secret.parts {
                 found |= secret.redact_part(part, text);
@@ -131,7 +132,8 @@ impl KnownSecrets {
         found
     }
 
-    /// Returns how many bytes of `text` no following text can make a part of a secret, and that end within none.
+    /// Returns the length of the prefix of `text` that is safe to pass on, in bytes. No following text can turn its end into a
+    /// part of a secret, and it does not end within a secret.
     pub fn settled_len(&self, text: &str) -> usize {
         let mut end = text.len() - self.partial_match_len(text);
         if !self.may_occur_in(text) {
@@ -150,7 +152,7 @@ impl KnownSecrets {
         end
     }
 
-    /// Returns how many bytes at the end of `text` may be the start of a secret, which the following text decides.
+    /// Returns how many bytes at the end of `text` may be the start of a secret. Only the following text decides that.
     fn partial_match_len(&self, text: &str) -> usize {
         let open = |secret: &KnownSecret| {
             let secret = secret.text().as_bytes();

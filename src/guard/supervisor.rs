@@ -1,11 +1,11 @@
-//! `daoyou __exec`: the process between the gateway and a command. It starts the shell in the sandbox, monitors the
-//! resources of all processes below it, and kills everything that the shell started: when the shell ends, when it uses
-//! too much, when the gateway asks for it, and when the gateway dies.
+//! `daoyou __exec`: the supervisor process between the gateway and a command. It starts the shell in the sandbox, and monitors
+//! the resources of all processes below it. It kills everything that the shell started when the shell ends, when the limits are
+//! exceeded, when the gateway asks for it, and when the gateway dies.
 //!
-//! Its standard input is a socket whose other end only the gateway holds. The gateway writes one [`ExecRequest`] and
-//! reads [`ExecReport`]s, each a line of JSON. Closing its writing side, on purpose or by dying, is the request to end.
-//! So a `kill -9` of the gateway leaves no command behind, and nobody has to remember process ids. For a detached
-//! command only a written request counts, so that it outlives the gateway.
+//! Its standard input is a socket whose other end only the gateway holds. The gateway writes one [`ExecRequest`] and reads
+//! [`ExecReport`]s, each a line of JSON. When the gateway closes its writing side, on purpose or by dying, the supervisor ends
+//! the command. A `kill -9` of the gateway therefore leaves no command behind, and nothing has to record process ids. A detached
+//! command outlives the gateway: for it, only a written request counts.
 
 use std::fs;
 use std::io::{self, PipeWriter, Read, Write};
@@ -35,17 +35,17 @@ use super::sandbox::ConfinementKind;
 /// The first argument that starts the program as a supervisor.
 pub const EXEC_COMMAND: &str = "__exec";
 
-/// Between SIGTERM and SIGKILL.
+/// The time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_millis(500);
-/// The number of rounds of killing processes that keep forking, and the pause between them: five seconds in all.
+/// The number of rounds in which processes that keep forking are killed, and the pause between rounds: five seconds in total.
 const KILL_ROUNDS: u32 = 500;
 const KILL_PAUSE: Duration = Duration::from_millis(10);
-/// This program, even after it was replaced on disk.
+/// The path of this program, valid even after the program was replaced on disk.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 /// The prefix of private temp folders; the supervisor's process id follows.
 const TEMP_PREFIX: &str = "exec-";
 
-/// Runs a supervisor to its end.
+/// Runs a supervisor until its command ends.
 pub fn exec_main() -> ExitCode {
     let Ok(control) = io::stdin().as_fd().try_clone_to_owned() else {
         return ExitCode::FAILURE;
@@ -55,7 +55,7 @@ pub fn exec_main() -> ExitCode {
         Ok(ending) => ExecReport::Ended(ending),
         Err(reason) => ExecReport::Refused { reason },
     };
-    // A gateway that is gone reads nothing.
+    // If the gateway is gone, nothing reads the report.
     if write_message(&control, &report).is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -81,7 +81,7 @@ pub fn stale_temp_folders(temp: &Path) -> Vec<PathBuf> {
 
 fn supervise(request: &ExecRequest, control: &UnixStream) -> Result<ShellExit, String> {
     let wrong = |what: &'static str| move |error| format!("{what}: {error}");
-    // In its own session, Ctrl-C at the gateway's terminal does not reach it, and it has no terminal to write to.
+    // In its own session, the supervisor gets no Ctrl-C from the gateway's terminal, and has no terminal to write to.
     rustix::process::setsid().map_err(|error| format!("setsid: {error}"))?;
     // Orphans of the shell become children of this process instead of init.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
@@ -102,7 +102,7 @@ fn supervise(request: &ExecRequest, control: &UnixStream) -> Result<ShellExit, S
     if let Some(pump) = pump {
         pump.finish();
     }
-    // The gateway's next start removes what remains.
+    // If removal fails, the next start of the gateway removes the folder.
     drop(remove_tree(&temp));
     ending
 }
@@ -137,7 +137,7 @@ fn run(
     let monitoring = thread::spawn(move || keep_within_limits(monitor, &is_over, &found, child, shell));
     let ending = reap_until(child);
     drop((ended, over));
-    // Waits for the monitor, which may still be killing processes.
+    // The monitor may still be killing processes.
     drop(monitoring.join());
     match exceeded.get().copied().or_else(|| cgroup?.exceeded()) {
         Some(exceeded) => Ok(ShellExit::Exceeded(exceeded)),
@@ -170,16 +170,16 @@ fn keep_within_limits(
 
 /// A running command.
 struct RunningCommand {
-    /// The shell, or the bubblewrap around it.
+    /// The process id of the shell, or of the bubblewrap around it.
     child: Pid,
-    /// The leader of its process group.
+    /// The process id of the shell, which leads its process group.
     shell: Pid,
     tree: ProcessTree,
-    /// The control group that bounds all its processes, where available.
+    /// The control group that limits all its processes, where available.
     cgroup: Option<Cgroup>,
 }
 
-/// Starts the shell. Must run on the main thread: the end of the thread ends processes that die with their parent.
+/// Starts the shell. Must run on the main thread: the processes die with their parent thread.
 fn start(request: &ExecRequest, temp: &Path, printed: Option<PipeWriter>) -> Result<RunningCommand, String> {
     let Some(policy) = &request.sandbox else { return start_unprotected(request, temp, printed) };
     let user = CommandUser::for_workspace(&request.folder).map_err(|error| format!("the workspace: {error}"))?;
@@ -215,7 +215,8 @@ fn start(request: &ExecRequest, temp: &Path, printed: Option<PipeWriter>) -> Res
     program.command.arg(CONFINE_COMMAND).stdin(OwnedFd::from(theirs));
     set_outputs(&mut program.command, printed)?;
     let child = program.command.spawn().map_err(|error| format!("the sandbox did not start: {error}"))?;
-    // The command holds the other side of the socket and of the outputs; while it is open, their end goes unnoticed.
+    // The command holds the other side of the socket and of the outputs. While this process keeps it open as well, their end goes
+    // unnoticed.
     drop(program);
     let child = to_pid(child.id()).ok_or("no process id")?;
     let started = release(ours, child, &confinement);
@@ -228,7 +229,7 @@ fn start(request: &ExecRequest, temp: &Path, printed: Option<PipeWriter>) -> Res
 /// The program that confines itself and becomes the shell.
 struct SandboxProgram {
     command: Command,
-    /// This program as an open file, which must stay open until bubblewrap has started.
+    /// This program as an open file. It must stay open until bubblewrap has started.
     _exe: Option<fs::File>,
 }
 
@@ -240,7 +241,7 @@ impl SandboxProgram {
         is_root: bool,
     ) -> Result<Self, String> {
         let exe = fs::File::open(OWN_PROGRAM).map_err(|error| format!("this program: {error}"))?;
-        // Bubblewrap runs the program inside, where it has no path.
+        // Bubblewrap runs this program inside the sandbox, where the program has no path.
         rustix::io::fcntl_setfd(&exe, rustix::io::FdFlags::empty()).map_err(|error| format!("fcntl: {error}"))?;
         let mut command = Command::new(bwrap);
         command.args(bwrap_arguments(request, private, is_root)?);
@@ -255,7 +256,7 @@ impl SandboxProgram {
     }
 }
 
-/// Sends the process inside its restrictions, and releases it to run the shell once its process id is known.
+/// Sends the restrictions to the process inside the sandbox, and releases it to run the shell once its process id is known.
 fn release(mut ours: UnixStream, child: Pid, confinement: &Confinement) -> Result<RunningCommand, String> {
     let broke = |error: io::Error| format!("the sandbox broke off: {error}");
     let sent = write_message(&ours, confinement);
@@ -308,7 +309,7 @@ fn start_unprotected(
     Ok(RunningCommand { child: shell, shell, tree: ProcessTree::Below(std::process::id()), cgroup: None })
 }
 
-/// One pipe for both keeps errors in order with the output.
+/// Both outputs share one pipe, which keeps errors in order with the output.
 fn set_outputs(command: &mut Command, printed: Option<PipeWriter>) -> Result<(), String> {
     if let Some(printed) = printed {
         let other = printed.try_clone().map_err(|error| format!("a pipe for its output: {error}"))?;
@@ -317,7 +318,7 @@ fn set_outputs(command: &mut Command, printed: Option<PipeWriter>) -> Result<(),
     Ok(())
 }
 
-/// Gives the user of a command the files that the command must be able to write.
+/// Changes the owner of the files that the command must be able to write to the user of the command.
 fn give_files(
     user: CommandUser,
     request: &ExecRequest,
@@ -326,7 +327,8 @@ fn give_files(
     printed: Option<&PipeWriter>,
 ) -> Result<(), String> {
     let failed = |error: io::Error| format!("the files of the workspace for the user {}: {error}", user.uid);
-    // Only a workspace that daoyou created: one elsewhere may belong to anybody, or be the whole system.
+    // Only the owner of a workspace that daoyou created changes: a workspace elsewhere may belong to anyone, or be the whole
+    // system.
     if request.hands_over {
         user.chown_tree(&request.folder).map_err(failed)?;
     } else if fs::symlink_metadata(&request.folder).map_err(failed)?.uid() == 0 {
@@ -346,8 +348,8 @@ fn give_files(
     given.map_err(failed)
 }
 
-/// Waits for the gateway to request the end: by closing its side, or in writing, which alone counts for a detached
-/// command.
+/// Waits for a message from the gateway, and returns true if the gateway requests the end. Closing its side is a request unless
+/// the command is detached; a written request always counts.
 fn is_end_requested(control: &mut UnixStream, is_detached: bool) -> bool {
     let mut bytes = [0; 64];
     loop {
@@ -360,7 +362,7 @@ fn is_end_requested(control: &mut UnixStream, is_detached: bool) -> bool {
     }
 }
 
-/// Ends the shell unless it has ended: with SIGTERM, and with SIGKILL after `grace`.
+/// Ends the shell if it still runs: first with SIGTERM, then, after `grace`, with SIGKILL.
 fn end_shell(shell: Pid, grace: Duration, ended: &mpsc::Receiver<()>) {
     if matches!(ended.try_recv(), Err(mpsc::TryRecvError::Disconnected)) {
         return;
@@ -368,12 +370,12 @@ fn end_shell(shell: Pid, grace: Duration, ended: &mpsc::Receiver<()>) {
     signal_process_group(shell, Signal::TERM);
     if let Err(mpsc::RecvTimeoutError::Timeout) = ended.recv_timeout(grace) {
         signal_process_group(shell, Signal::KILL);
-        // The shell may have moved to another group. It is not collected yet, so its id is still its own.
+        // The shell may have moved to another group. It has not been reaped yet, so its id has not been reused.
         let _ = rustix::process::kill_process(shell, Signal::KILL);
     }
 }
 
-/// Collects ended children until the shell has ended.
+/// Reaps ended children until the shell has ended.
 fn reap_until(shell: Pid) -> Result<ShellExit, String> {
     loop {
         match rustix::process::wait(WaitOptions::empty()) {
@@ -391,8 +393,7 @@ fn exit_of(status: WaitStatus) -> ShellExit {
     }
 }
 
-/// Kills every descendant of this process, including those that left the group, until none is left or the rounds are
-/// used up.
+/// Kills every descendant of this process, including those that left the group, until none is left or the rounds are used up.
 fn kill_descendants() {
     for round in 0..KILL_ROUNDS {
         loop {
@@ -407,7 +408,8 @@ fn kill_descendants() {
             thread::sleep(KILL_PAUSE);
         }
         let below = descendants(&processes(Path::new("/proc")), std::process::id());
-        // All are stopped before the first is killed: a fork bomb is faster than killing its processes one by one.
+        // All processes are stopped before the first is killed: a fork bomb forks faster than its processes can be killed one by
+        // one.
         for signal in [Signal::STOP, Signal::KILL] {
             for process in below.iter().filter_map(|process| to_pid(process.pid)) {
                 let _ = rustix::process::kill_process(process, signal);

@@ -1,8 +1,7 @@
-//! The system calls that a command may make: an allow-list, and conditions on some of those it allows.
+//! The system calls that a command may make: an allow-list, and conditions on some of the allowed calls.
 //!
-//! A call that is not on the list fails with `ENOSYS`, as on a kernel without it, so that programs use their fallbacks
-//! for older kernels. A call that is refused for its arguments, or for which programs need a clear refusal, fails with
-//! `EPERM`.
+//! A call that is not on the list fails with `ENOSYS`, as on a kernel without it, so that programs use their fallbacks for older
+//! kernels. A call fails with `EPERM` if its arguments are refused, or if programs need a clear refusal.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +17,7 @@ pub(super) struct SyscallPolicy {
     /// out.
     pub network: bool,
     /// Refuses to change modes, owners, extended attributes and times of files. Landlock does not cover these calls and seccomp
-    /// does not see paths, so without a mount namespace they would reach every file of the user.
+    /// does not see paths. Without a mount namespace, the calls would therefore reach every file of the user.
     pub seals_attributes: bool,
 }
 
@@ -49,14 +48,14 @@ fn refusals(policy: SyscallPolicy) -> Result<BpfProgram, BackendError> {
         REFUSED.iter().chain(REFUSED_LEGACY).map(|call| (*call, Vec::new())).collect();
     if policy.seals_attributes {
         rules.extend(ATTRIBUTES.iter().chain(ATTRIBUTES_LEGACY).map(|call| (*call, Vec::new())));
-        // Without a path it changes the times of an open file, as `touch` does after creating one.
+        // A call without a path changes the times of an open file, as `touch` does after creating a file.
         rules.insert(libc::SYS_utimensat, vec![rule([long(1, SeccompCmpOp::Ne, 0)?])?]);
     }
     rules.insert(libc::SYS_socket, socket_rules(policy.network)?);
     rules.insert(libc::SYS_socketpair, socketpair_rules()?);
     rules.insert(libc::SYS_clone, clone_rules()?);
     rules.insert(libc::SYS_ioctl, ioctl_rules(policy.seals_attributes)?);
-    // Allowed for the calling thread itself, which is 0.
+    // The argument 0, the calling thread itself, is allowed.
     for call in [
         libc::SYS_prlimit64,
         libc::SYS_sched_setparam,
@@ -74,15 +73,15 @@ fn refusals(policy: SyscallPolicy) -> Result<BpfProgram, BackendError> {
     };
     rules.insert(libc::SYS_setpriority, which(PRIO_PROCESS)?);
     rules.insert(libc::SYS_ioprio_set, which(IOPRIO_WHO_PROCESS)?);
-    // Reading the personality, and setting the usual one, change nothing.
+    // Reading the personality (`0xffff_ffff`), or setting the default one (0), changes nothing.
     let personality = [word(0, SeccompCmpOp::Ne, 0)?, word(0, SeccompCmpOp::Ne, 0xffff_ffff)?];
     rules.insert(libc::SYS_personality, vec![rule(personality)?]);
     let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
     SeccompFilter::new(rules, SeccompAction::Allow, refused, std::env::consts::ARCH.try_into()?)?.try_into()
 }
 
-/// Without network no socket is allowed; with it, internet sockets and netlink routes, from which the resolver learns
-/// the machine's addresses.
+/// Returns the refusal rules for `socket`. Without network, every socket is refused. With network, internet sockets are allowed,
+/// and netlink route sockets, from which the resolver learns the machine's addresses.
 fn socket_rules(network: bool) -> Result<Vec<SeccompRule>, BackendError> {
     if !network {
         return Ok(Vec::new());
@@ -94,8 +93,8 @@ fn socket_rules(network: bool) -> Result<Vec<SeccompRule>, BackendError> {
     Ok(vec![SeccompRule::new(others)?, rule(netlink)?])
 }
 
-/// Allows pairs of stream and sequenced-packet sockets only: a pair of datagram sockets, which includes raw ones
-/// (unix(7)), can be reconnected to another socket.
+/// Returns the refusal rules for `socketpair`, which allow only stream and sequenced-packet pairs. A pair of datagram sockets,
+/// which includes raw ones (unix(7)), can be reconnected to another socket.
 fn socketpair_rules() -> Result<Vec<SeccompRule>, BackendError> {
     let kinds = [libc::SOCK_STREAM, libc::SOCK_SEQPACKET].map(i32::unsigned_abs).map(u64::from);
     let others = (0..=SOCKET_KIND).filter(|kind| !kinds.contains(kind));
@@ -106,8 +105,8 @@ fn socketpair_rules() -> Result<Vec<SeccompRule>, BackendError> {
     Ok(rules)
 }
 
-/// Refuses new namespaces. `clone3` takes its flags in memory, where a filter does not see them; it is not on the list,
-/// and libraries fall back to `clone`.
+/// Returns the rules that refuse new namespaces. `clone3` takes its flags in memory, which a filter cannot read. The allow-list
+/// therefore lacks `clone3`, and libraries fall back to `clone`.
 fn clone_rules() -> Result<Vec<SeccompRule>, BackendError> {
     let flags = [
         libc::CLONE_NEWNS,
@@ -122,7 +121,7 @@ fn clone_rules() -> Result<Vec<SeccompRule>, BackendError> {
     flags.into_iter().map(|flag| rule([word(0, SeccompCmpOp::MaskedEq(flag), flag)?])).collect()
 }
 
-/// Refuses input for another terminal, and file flags (`chattr`) where attributes are sealed.
+/// Returns the rules for `ioctl`, which refuse input for another terminal, and file flags (`chattr`) if attributes are sealed.
 fn ioctl_rules(seals_attributes: bool) -> Result<Vec<SeccompRule>, BackendError> {
     let flags = if seals_attributes { &[FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR][..] } else { &[] };
     let requests = [TIOCSTI, TIOCLINUX].into_iter().chain(flags.iter().copied());
@@ -144,20 +143,21 @@ fn long(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompCondi
 
 /// The bits of a socket type that are not flags.
 const SOCKET_KIND: u64 = 0xf;
-/// setpriority(2) and ioprio_set(2). Libraries of C give these numbers, and those of ioctls, different types.
+/// The argument values for setpriority(2) and ioprio_set(2). C libraries declare these numbers, and those of ioctls, with
+/// different types.
 const PRIO_PROCESS: u64 = 0;
 const IOPRIO_WHO_PROCESS: u64 = 1;
-/// ioctl_fs(2): `_IOW('f', 2, long)` and `_IOW('X', 32, struct fsxattr)`.
+/// The ioctls that set file flags (ioctl_fs(2)): `_IOW('f', 2, long)` and `_IOW('X', 32, struct fsxattr)`.
 const FS_IOC_SETFLAGS: u64 = 0x4008_6602;
 const FS_IOC_FSSETXATTR: u64 = 0x401c_5820;
-/// ioctl_tty(2).
+/// The ioctls that inject input into a terminal (ioctl_tty(2)).
 const TIOCSTI: u64 = 0x5412;
 const TIOCLINUX: u64 = 0x541c;
-/// The same number on every architecture (Linux 6.6).
+/// The number is the same on every architecture (Linux 6.6).
 const SYS_FCHMODAT2: i64 = 452;
 
-/// The calls that ordinary programs need. Left out on purpose: System V IPC and `memfd_secret`, whose memory no process
-/// shows; `io_uring`, whose operations bypass the filter; calls that only administrators need.
+/// The calls that ordinary programs need. Deliberately left out: System V IPC and `memfd_secret`, whose memory is attributed to
+/// no process; `io_uring`, whose operations bypass the filter; and calls that only administrators need.
 #[rustfmt::skip]
 const ALLOWED: &[i64] = &[
     SYS_FCHMODAT2, libc::SYS_accept, libc::SYS_accept4, libc::SYS_bind, libc::SYS_brk, libc::SYS_capget, libc::SYS_capset,

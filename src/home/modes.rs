@@ -1,5 +1,5 @@
-//! The modes of the home and its entries: private to the owner. They are checked and repaired at start, at each reload and
-//! every hour, since a command or a careless `chmod -R` may change them while the gateway runs.
+//! The modes of the home and its entries, which must be private to the owner. They are checked and repaired at start, at each reload
+//! and every hour, because a command or a careless `chmod -R` may change them while the gateway is running.
 
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
@@ -12,37 +12,37 @@ use rustix::process::geteuid;
 
 use super::Home;
 
-/// The permission bits of all but the owner.
+/// The permission bits of everyone except the owner.
 const OF_OTHERS: RawMode = 0o077;
 /// The entries that the gateway creates in its home.
 const OWN: [&str; 8] =
     ["code-cache.db", "code-cache.db-shm", "code-cache.db-wal", "config.toml", "history", "outgoing", "tmp", "token"];
 const OWN_PREFIX: &str = "daoyou.";
 
-/// An entry of the home that others can use or own.
+/// An entry of the home that other users can access or own.
 #[derive(Debug)]
 pub struct ModeFault {
     pub path: PathBuf,
     pub kind: ModeFaultKind,
 }
 
-/// What is wrong with the entry.
+/// The kind of fault.
 #[derive(Debug)]
 pub enum ModeFaultKind {
-    /// Others can use it.
+    /// Other users can access the entry.
     Open { mode: u32, right: u32 },
-    /// It belongs to another user, the one with this id.
+    /// The entry belongs to the other user with this id.
     Foreign { owner: u32 },
-    /// It is a link, whose target is not checked.
+    /// The entry is a link, whose target is not checked.
     Link,
-    /// It cannot be examined.
+    /// The entry cannot be examined.
     Unknown(io::Error),
 }
 
 /// Returns the faults in the modes and owners of a home, the home itself first.
 pub fn faults(home: &Home) -> Vec<ModeFault> {
     let dir = home.dir();
-    // The path of the home is the owner's choice and may be a link.
+    // The owner chooses the path of the home, which may be a link.
     let mut found = Vec::from_iter(fault_of(dir, OFlags::PATH | OFlags::DIRECTORY));
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
@@ -65,7 +65,7 @@ pub fn faults(home: &Home) -> Vec<ModeFault> {
 fn fault_of(path: &Path, flags: OFlags) -> Option<ModeFault> {
     let kind = match open(path, flags) {
         Ok((_, found)) => kind_of(path, &found)?,
-        // It was removed since the folder was read: a temporary file, or a journal of the database.
+        // The entry was removed since the folder was read: a temporary file, or a journal of the database.
         Err(error) if error.kind() == ErrorKind::NotFound => return None,
         Err(error) => ModeFaultKind::Unknown(error),
     };
@@ -76,7 +76,7 @@ fn kind_of(path: &Path, found: &Stat) -> Option<ModeFaultKind> {
     let kind = FileType::from_raw_mode(found.st_mode);
     let is_config = path.file_name().is_some_and(|name| name == "config.toml");
     if kind == FileType::Symlink {
-        // The configuration may be managed elsewhere; its contents are protected where they are read.
+        // The configuration may be managed elsewhere; its contents are protected when they are read.
         return (!is_config).then_some(ModeFaultKind::Link);
     }
     let mode = found.st_mode & 0o7777;
@@ -98,14 +98,14 @@ fn open(path: &Path, flags: OFlags) -> io::Result<(OwnedFd, Stat)> {
 /// Sets the mode of the entry at `path`, without following links.
 ///
 /// # Errors
-/// It is a link, it belongs to another user, or the file system refuses.
+/// The entry is a link or belongs to another user, or the file system rejects the change.
 pub fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
     let (handle, found) = open(path, OFlags::PATH | OFlags::NOFOLLOW)?;
     if FileType::from_raw_mode(found.st_mode) == FileType::Symlink {
         return Err(io::Error::other("it is a link; put the file itself there"));
     }
-    // A path-only handle, the only kind that a socket or a file without permissions allows, is changed through its name in
-    // /proc.
+    // The handle is path-only, the only kind that a socket or a file without permissions allows. It is therefore changed through its
+    // name in /proc.
     fs::set_permissions(format!("/proc/self/fd/{}", handle.as_raw_fd()), Permissions::from_mode(mode))
 }
 
@@ -179,7 +179,7 @@ mod tests {
             ("daoyou.db-wal", 0o600),
             ("daoyou.lock", 0o600),
             ("daoyou.sock", 0o600),
-            // Not created by the gateway.
+            // The gateway has not created this entry.
             ("other", 0o777),
             ("workspace", 0o777),
             ("../outside", 0o777),

@@ -1,4 +1,4 @@
-//! Bodies of requests, bounded in size, time and the memory that all share.
+//! Request bodies with limits of size and time, and of the memory that all bodies share.
 
 use std::error::Error;
 use std::pin::Pin;
@@ -16,20 +16,20 @@ use super::connections::Connection;
 use super::error;
 use super::limits::ServerLimits;
 
-/// The body of a request with its limits. When it exceeds one, the connection notes the error, which becomes the answer.
+/// A request body with its limits. When the body exceeds a limit, the connection stores the error, which becomes the response.
 pub struct BoundedBody {
     inner: Incoming,
-    /// How many bytes may still come.
+    /// The number of bytes that may still arrive.
     left: u64,
     limit: u64,
-    /// The body's share of the memory for all bodies.
+    /// The body's share of the memory of all bodies.
     share: BodyShare,
     deadline: Instant,
     allowed: Duration,
-    /// Created when the body is first waited for: most bodies have already arrived.
+    /// Created at the first wait for the body: most bodies have already arrived.
     timer: Option<Pin<Box<Sleep>>>,
     connection: Arc<Connection>,
-    /// Set when the body was read to its end.
+    /// Set once the body was read to its end.
     has_ended: Arc<AtomicBool>,
 }
 
@@ -41,7 +41,7 @@ impl BoundedBody {
         Self { inner, left: limit, limit, share, deadline, allowed: limits.body, timer: None, connection, has_ended }
     }
 
-    /// Returns what tells later whether the body was read to its end.
+    /// Returns a flag that is set once the body was read to its end.
     pub fn end(&self) -> Arc<AtomicBool> {
         self.has_ended.clone()
     }

@@ -1,6 +1,6 @@
-//! The open connections, and which of them are closed when there are too many.
+//! The open connections, and the choice of those that are closed when there are too many.
 //!
-//! A semaphore would not do: a few idle or slow clients could hold all of its permits.
+//! A semaphore does not serve: a few idle or slow clients could hold all of its permits.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 /// The share of the connections that is closed at once to make room: one in this many.
 const EVICTED_SHARE: usize = 64;
 
-/// What a connection is doing; the first phase is closed first.
+/// The phase of a connection. Connections in an earlier phase are closed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ConnectionPhase {
     /// The client has not yet sent a complete request.
@@ -25,11 +25,11 @@ pub enum ConnectionPhase {
     Reading,
     /// Between two requests.
     Idle,
-    /// A request is being answered; such a connection is not closed.
+    /// A request is being answered. Such a connection is not closed.
     Busy,
 }
 
-/// An order to a connection's task.
+/// A signal to a connection's task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum CloseSignal {
@@ -43,19 +43,19 @@ pub enum CloseSignal {
 #[derive(Debug)]
 pub struct Connection {
     epoch: Instant,
-    /// A request is arriving and not complete.
+    /// A request is arriving and is not complete.
     is_receiving: AtomicBool,
     /// A complete request has arrived.
     has_received: AtomicBool,
-    /// Requests whose answers are not complete.
+    /// The number of requests whose responses are not complete.
     unanswered: AtomicU32,
-    /// When the last request began to arrive or the last answer ended, in milliseconds since `epoch`.
+    /// The time when the last request began to arrive or the last response ended, in milliseconds since `epoch`.
     since: AtomicU64,
     signal: AtomicU8,
     waker: AtomicWaker,
-    /// Heads that hyper was given and [`Connection::next_head`] has not seen.
+    /// The number of heads that hyper received and [`Connection::next_head`] has not returned yet.
     heads: AtomicU32,
-    /// The error of the last of them, which then is a placeholder for an invalid one.
+    /// The error of the last of these heads, which is a placeholder for an invalid head in that case.
     head_error: Mutex<Option<HttpError>>,
     body_error: Mutex<Option<HttpError>>,
 }
@@ -91,58 +91,59 @@ impl Connection {
         }
     }
 
-    /// Returns when the connection became idle, if it is.
+    /// Returns the time since when the connection is idle, if it is idle.
     pub fn idle_since(&self) -> Option<Instant> {
         (self.phase() == ConnectionPhase::Idle)
             .then(|| self.epoch + Duration::from_millis(self.since.load(Ordering::Relaxed)))
     }
 
-    /// Notes the first byte of a request. One that arrives while another is being answered does not count yet.
+    /// Records the first byte of a request. A request that arrives while another is being answered does not count yet.
     pub fn first_byte(&self) {
         if self.phase() == ConnectionPhase::Idle {
             self.receiving();
         }
     }
 
-    /// Notes that a request is incomplete.
+    /// Records that a request is incomplete.
     pub fn receiving(&self) {
         if !self.is_receiving.swap(true, Ordering::Relaxed) {
             self.touch();
         }
     }
 
-    /// Returns true while a request is incomplete. An answer then is the last one: what still comes is discarded.
+    /// Returns true while a request is incomplete. A response at that time is the last one: the rest of the request is discarded.
     pub fn is_receiving(&self) -> bool {
         self.is_receiving.load(Ordering::Relaxed)
     }
 
-    /// Notes that a request is complete.
+    /// Records that a request is complete.
     pub fn received(&self) {
         self.is_receiving.store(false, Ordering::Relaxed);
         self.has_received.store(true, Ordering::Relaxed);
     }
 
-    /// Notes that an answer was sent to its last byte, or given up.
+    /// Records that a response was sent to its last byte, or was abandoned.
     pub fn answered(&self) {
         self.touch();
         let less = |count: u32| count.checked_sub(1);
-        // A head that hyper and the stream read differently is answered without having been counted; it closes the connection.
+        // A head that hyper and the stream parse differently gets a response without having been counted; that response closes the
+        // connection.
         self.unanswered.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).ok();
     }
 
-    /// Notes that hyper is given a valid head.
+    /// Records that hyper receives a valid head.
     pub fn pass_head(&self) {
         self.unanswered.fetch_add(1, Ordering::Relaxed);
         self.heads.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes that hyper is given a placeholder for an invalid head; nothing follows it.
+    /// Records that hyper receives a placeholder for an invalid head; nothing follows it.
     pub fn pass_invalid_head(&self, error: HttpError) {
         *self.head_error.lock() = Some(error);
         self.pass_head();
     }
 
-    /// Returns the error of the head that hyper has parsed just now, if it was invalid.
+    /// Returns the error of the head that hyper has just parsed, if the head was invalid.
     pub fn next_head(&self) -> Result<(), HttpError> {
         match self.heads.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |heads| heads.checked_sub(1)) {
             Ok(1) => self.head_error.lock().take().map_or(Ok(()), Err),
@@ -152,7 +153,7 @@ impl Connection {
         }
     }
 
-    /// Notes why the body of the current request is refused. The first error counts.
+    /// Records why the body of the current request is rejected. The first error counts.
     pub fn set_body_error(&self, error: HttpError) {
         self.body_error.lock().get_or_insert(error);
     }
@@ -161,7 +162,7 @@ impl Connection {
         self.body_error.lock().take()
     }
 
-    /// Waits for a signal. Only one task may wait.
+    /// Polls for a signal. Only one task may wait.
     pub fn poll_signal(&self, context: &Context<'_>) -> Poll<CloseSignal> {
         self.waker.register(context.waker());
         match self.signal.load(Ordering::Acquire) {
@@ -209,8 +210,8 @@ impl Connections {
         Arc::new(Self { limit: limit.max(1), epoch: Instant::now(), open: Mutex::default() })
     }
 
-    /// Admits a new connection. At the limit the oldest connections without a complete request are closed, then idle ones, so
-    /// that sockets which send nothing keep nobody out. `None` if all connections are being answered.
+    /// Admits a new connection. At the limit, the oldest connections without a complete request are closed, then idle ones, so that
+    /// sockets which send nothing do not keep other clients out. `None` if all connections are busy.
     pub fn admit(self: &Arc<Self>) -> Option<ConnectionPermit> {
         let mut open = self.open.lock();
         if open.by_id.len() >= self.limit {
@@ -279,7 +280,7 @@ mod tests {
             tokio::time::advance(Duration::from_millis(10)).await;
             permits.push(all.admit().unwrap());
         }
-        // One is busy, one idle, two slow: the older slow one is closed first, then the other, then the idle one.
+        // One is busy, one idle, two slow. The older slow one is closed first, then the other slow one, then the idle one.
         for permit in [&permits[0], &permits[1]] {
             permit.connection.pass_head();
             permit.connection.received();

@@ -1,5 +1,5 @@
 //! The control socket. Only the gateway's own user and root may use it: the kernel names the user of the client (`SO_PEERCRED`,
-//! unix(7)), whatever the modes of the socket and its folder are.
+//! unix(7)), so the modes of the socket and its folder do not matter.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -15,12 +15,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::limits::{ACCEPT_PAUSE, LOG_INTERVAL};
 
-/// Serves the control socket at `path` until `shutdown`, then removes it; the task ends after that.
+/// Serves the control socket at `path` until `shutdown`, then removes it; the returned task ends after that.
 ///
 /// # Errors
 /// The socket cannot be created.
 pub async fn serve_control(path: &Path, router: Router, shutdown: CancellationToken) -> io::Result<JoinHandle<()>> {
-    // This process holds the lock on the home, so an existing socket was left by a gateway that died.
+    // This process holds the home's lock, so an existing socket was left by a dead gateway.
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -40,11 +40,11 @@ pub async fn serve_control(path: &Path, router: Router, shutdown: CancellationTo
     }))
 }
 
-/// A Unix socket that accepts connections of the gateway's own user and of root, and closes all others at once.
+/// A Unix socket listener that accepts connections of the gateway's own user and of root, and closes all others at once.
 struct OwnerListener {
     listener: UnixListener,
     logged: Option<Instant>,
-    /// Connections that were closed since the last log line.
+    /// The number of connections closed since the last log line.
     closed: u64,
 }
 

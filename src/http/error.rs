@@ -1,4 +1,4 @@
-//! Errors as HTTP answers.
+//! Errors as HTTP responses.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub fn too_many_headers(message: impl Into<Cow<'static, str>>) -> HttpError {
     HttpError::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "headers_too_large", message)
 }
 
-/// The message of a refusal of a chat that somebody else began.
+/// The message that refuses access to a chat of another client.
 pub const FOREIGN_CHAT: &str = "this token may use only the chats that it began";
 
 /// 403: the scope of the client's token does not allow a request.
@@ -43,7 +43,7 @@ pub fn out_of_scope(message: impl Into<Cow<'static, str>>) -> HttpError {
     HttpError::new(StatusCode::FORBIDDEN, "scope", message)
 }
 
-/// A turn that its session cannot be restored to, by the code of a [`CheckpointError`].
+/// The error for a turn to which its session cannot be restored; `code` is that of a [`CheckpointError`].
 pub fn no_point(code: &'static str, message: impl Into<Cow<'static, str>>) -> HttpError {
     let status = match code {
         "invalid" => StatusCode::BAD_REQUEST,
@@ -54,7 +54,7 @@ pub fn no_point(code: &'static str, message: impl Into<Cow<'static, str>>) -> Ht
     HttpError::new(status, code, message)
 }
 
-// These conversions are here because the other modules know nothing of HTTP.
+// These conversions are here because the other modules do not know HTTP.
 impl From<StoreError> for HttpError {
     fn from(error: StoreError) -> Self {
         tracing::error!(%error, "an API request failed");
@@ -115,7 +115,7 @@ impl From<InspectError> for HttpError {
     }
 }
 
-/// The error code of a status for which no handler chose one.
+/// Returns the error code of a status for which no handler has chosen one.
 pub fn code(status: StatusCode) -> &'static str {
     match status.as_u16() {
         400 => "bad_request",

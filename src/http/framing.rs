@@ -1,4 +1,4 @@
-//! The framing of a request's body: where it ends. The stream follows it to find the next head.
+//! The framing of a request's body, which decides where the body ends. The stream uses it to find the next head.
 
 /// The most bytes of a chunk extension, and of all trailer fields.
 const MAX_LINE: u32 = 4_096;
@@ -6,7 +6,7 @@ const MAX_LINE: u32 = 4_096;
 /// The most digits of a chunk's size; more do not fit into 64 bits.
 const MAX_DIGITS: u32 = 15;
 
-/// How far a body was read.
+/// The parsing state of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BodyFraming(FramingState);
 
@@ -69,7 +69,7 @@ impl BodyFraming {
         matches!(self.0, FramingState::Length(0) | FramingState::Chunked(ChunkState::Done))
     }
 
-    /// Continues reading, and returns how many of `bytes` belong to the body.
+    /// Parses `bytes`, and returns the number of them that belong to the body.
     pub fn consume(&mut self, bytes: &[u8]) -> Result<usize, MalformedChunk> {
         let chunk = match &mut self.0 {
             FramingState::Length(left) => {

@@ -1,10 +1,10 @@
-//! The entry of the fuzz target `http_head`.
+//! The entry point of the fuzz target `http_head`.
 
 use super::framing::BodyFraming;
 use super::head::{find_end, validate_head};
 
-/// Reads any bytes as a head and its body. Asserts that splitting them changes nothing, and that an accepted head is not
-/// ambiguous.
+/// Parses any bytes as a head and its body. Asserts that the result does not depend on how the bytes are split, and that an accepted
+/// head is not ambiguous.
 pub fn head(data: &[u8]) {
     let found = find_end(data, &mut 0);
     let mut scanned = 0;
@@ -22,7 +22,7 @@ pub fn head(data: &[u8]) {
     check_body(&BodyFraming::chunked(), rest);
 }
 
-/// Reads the fields of an accepted head as a lenient proxy might.
+/// Parses the fields of an accepted head as a lenient proxy might.
 fn check_fields(head: &[u8]) {
     assert!(!head.contains(&0), "a NUL in an accepted head");
     let lines = head.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));

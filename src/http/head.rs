@@ -1,9 +1,9 @@
 //! The head of a request, validated before hyper parses it.
 //!
-//! hyper 1 offers no hook for this: it drops a Content-Length beside a Transfer-Encoding and merges equal ones, so that no service
-//! can refuse them, and it answers a head that it cannot parse without a body. Everything that two programs may read differently is
-//! refused here, so that nothing is smuggled past a proxy in front of this server: RFC 9112, sections 2.2 (lines), 3.2 (`Host`), 6.1
-//! (`Transfer-Encoding`), 6.3 (length of the body) and 11.2.
+//! hyper 1 offers no hook for this. It drops a Content-Length beside a Transfer-Encoding and merges equal ones, so that no service
+//! can refuse them, and it answers a head that it cannot parse without a body. This module refuses every head that two programs may
+//! read differently, so that no request is smuggled past a proxy in front of this server: RFC 9112, sections 2.2 (lines), 3.2
+//! (`Host`), 6.1 (`Transfer-Encoding`), 6.3 (length of the body) and 11.2.
 
 use std::borrow::Cow;
 
@@ -17,8 +17,8 @@ use super::framing::BodyFraming;
 /// The most header fields of one request.
 const MAX_FIELDS: usize = 100;
 
-/// Finds the end of the head at the start of `bytes`, after its blank line. `scanned` is how far the last call came, and is
-/// updated, so that a head that arrives byte by byte is not scanned anew with each.
+/// Finds the end of the head at the start of `bytes`, after its blank line. `scanned` is the position that the last call reached,
+/// and is updated, so that a head which arrives byte by byte is not scanned again for each byte.
 pub fn find_end(bytes: &[u8], scanned: &mut usize) -> Option<usize> {
     let mut from = scanned.saturating_sub(3);
     while let Some(at) = bytes[from..].iter().position(|byte| *byte == b'\n') {
@@ -36,9 +36,9 @@ pub fn find_end(bytes: &[u8], scanned: &mut usize) -> Option<usize> {
 /// Validates the complete head of a request, and returns the framing of its body.
 ///
 /// # Errors
-/// 400 or 431; the connection cannot be used any further.
+/// 400 or 431; the connection cannot be used any more.
 pub fn validate_head(bytes: &[u8]) -> Result<BodyFraming, HttpError> {
-    // RFC 9112, section 2.2, lets a recipient take a bare LF as the end of a line, and httparse does; other programs do not.
+    // RFC 9112, section 2.2, allows a recipient to accept a bare LF as the end of a line, and httparse does; other programs do not.
     let mut lines = bytes.split_inclusive(|byte| *byte == b'\n');
     if let Some(line) = lines.position(|line| !line.ends_with(b"\r\n")) {
         let line = line + 1;
@@ -88,7 +88,7 @@ fn body_framing(fields: &[httparse::Header<'_>], is_http_10: bool) -> Result<Bod
     }
 }
 
-/// Parses digits only: programs read `+5`, `5, 5` and inner white space differently.
+/// Parses a number of digits only: programs read `+5`, `5, 5` and inner white space differently.
 fn parse_length(value: &[u8]) -> Option<u64> {
     let digits = value.trim_ascii();
     if digits.is_empty() || digits.len() > 19 || !digits.iter().all(u8::is_ascii_digit) {

@@ -1,4 +1,4 @@
-//! `/healthz` and `/readyz`, which need no token and contain no secrets.
+//! `/healthz` and `/readyz`. They need no token and contain no secrets.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub fn routes(state: Arc<AppState>) -> Router {
     Router::new().route("/healthz", get(async || Json(json!({ "status": "ok" })))).route("/readyz", get(ready))
 }
 
-/// Returns whether everything works, and the state of each part.
+/// Returns true if all parts work, and the state of each part.
 pub fn readiness(state: &AppState) -> (bool, Value) {
     let mut ready = true;
     let mut channels = serde_json::Map::new();
@@ -35,7 +35,7 @@ pub fn readiness(state: &AppState) -> (bool, Value) {
                 ready = false;
                 "starting".to_owned()
             }
-            // The error may contain addresses; the log and `daoyou status` have it.
+            // The error may contain addresses, so it is only in the log and in `daoyou status`.
             ChannelState::Failed { .. } => {
                 ready = false;
                 "failed".to_owned()

@@ -1,5 +1,5 @@
-//! The host names that the server answers to. The check of `Host` refuses web pages whose name was made to point to this machine
-//! (DNS rebinding); the check of `Origin` refuses requests of pages from other sites.
+//! The host names under which the server answers. The check of `Host` rejects web pages whose name was made to resolve to this
+//! machine (DNS rebinding); the check of `Origin` rejects requests of pages from other sites.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,14 +7,14 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Uri, header};
 use daoyou_channels::HttpError;
 
-/// `gateway.hosts`: the names beyond those that follow from the address.
+/// `gateway.hosts`: the allowed names in addition to those that follow from the address.
 #[derive(Clone, Debug, Default)]
 pub struct AllowedHosts {
     names: Vec<String>,
 }
 
 impl AllowedHosts {
-    /// Takes the names of `gateway.hosts`, each of which has passed [`AllowedHosts::is_valid`].
+    /// Creates the list from `gateway.hosts`; [`AllowedHosts::is_valid`] accepts each name.
     pub fn new(names: &[String]) -> Self {
         Self { names: names.iter().map(|name| without_final_dot(name).to_ascii_lowercase()).collect() }
     }
@@ -27,7 +27,7 @@ impl AllowedHosts {
         ip.is_ok() || (!name.is_empty() && name.len() <= 253 && name.chars().all(letters))
     }
 
-    /// Checks `Host` and `Origin` of a request to the address `local` of this machine.
+    /// Checks the `Host` and `Origin` of a request to the address `local` of this machine.
     ///
     /// # Errors
     /// 400 or 403, with the name and the configuration key that would allow it.
@@ -52,8 +52,8 @@ impl AllowedHosts {
         Ok(())
     }
 
-    /// Returns true if `name` is localhost, a loopback address, a listed name, or `local`, the address that the client connected
-    /// to. An address cannot be rebound as a name can.
+    /// Returns true if `name` is localhost, a loopback address, a listed name, or `local`, the address that the client connected to.
+    /// Unlike a name, an address cannot be rebound.
     fn is_own_name(&self, name: &str, local: IpAddr) -> bool {
         let name = without_final_dot(name);
         match name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
@@ -66,8 +66,8 @@ impl AllowedHosts {
         self.names.iter().any(|own| own.eq_ignore_ascii_case(name))
     }
 
-    /// Returns true if `origin` is this server: the requested `host`, another name of its address and port, or a listed name.
-    /// Another port of this machine is another program.
+    /// Returns true if `origin` is this server: the requested `host`, another name of its address with the same port, or a listed
+    /// name. Another port of this machine is another program.
     fn is_own_origin(&self, origin: &str, host: &str, local: SocketAddr) -> bool {
         let (authority, usual) = match origin.split_once("://") {
             Some(("http", rest)) => (rest, 80),

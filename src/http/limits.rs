@@ -1,20 +1,20 @@
-//! The limits of what clients may use of the server.
+//! The limits of the server's resources that clients may use.
 
 use std::time::Duration;
 
 use daoyou_channels::settings::ByteSize;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Files that the gateway opens besides its connections: the database, model calls, commands, logs.
+/// The number of files that the gateway opens besides its connections: the database, model calls, commands, logs.
 const OTHER_FILES: u64 = 512;
 
-/// The least time between two log lines about refused connections: a flood must not fill the log.
+/// The least time between two log lines about refused connections, so that a flood does not fill the log.
 pub const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The pause after a connection could not be accepted because files or memory are short.
+/// The pause after a connection could not be accepted for lack of files or memory.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// The largest request body where a route sets no other limit, in bytes.
+/// The largest request body on a route without its own limit, in bytes.
 pub const DEFAULT_BODY_LIMIT: usize = 2 * 1024 * 1024;
 
 /// The largest import of memories, sessions or jobs, in bytes.
@@ -23,28 +23,28 @@ pub const IMPORT_BODY_LIMIT: usize = 32 * 1024 * 1024;
 /// The largest file that the page uploads, in bytes.
 pub const UPLOAD_LIMIT: usize = 25 * 1024 * 1024;
 
-/// Times and sizes.
+/// The limits of times and sizes.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerLimits {
-    /// For the head of a request, from its first byte; for the first request from the start of the connection.
+    /// The time for the head of a request, from its first byte; for the first request, from the start of the connection.
     pub header: Duration,
-    /// For the body of a request.
+    /// The time for the body of a request.
     pub body: Duration,
-    /// Between two requests.
+    /// The idle time between two requests.
     pub idle: Duration,
-    /// For a client that has stopped reading its answer to read on.
+    /// The time for a client that has stopped reading its response to continue.
     pub write: Duration,
-    /// For the TLS handshake.
+    /// The time for the TLS handshake.
     pub handshake: Duration,
-    /// How long, and how many bytes, are read and discarded after a request that was refused before its end. A client that
-    /// writes everything before it reads would otherwise see a broken connection instead of the answer.
+    /// The time, and the number of bytes, for which the rest of a request is read and discarded after an early refusal. A client
+    /// that writes everything before it reads would otherwise see a broken connection instead of the response.
     pub linger: Duration,
     pub linger_bytes: u64,
     /// The largest head, in bytes.
     pub head_bytes: usize,
     /// The largest body, in bytes.
     pub body_bytes: u64,
-    /// The memory of all bodies while they arrive.
+    /// The memory for all bodies while they arrive.
     pub body_budget: ByteSize,
 }
 
@@ -65,8 +65,8 @@ impl Default for ServerLimits {
     }
 }
 
-/// Raises the limit of open files to what `connections` need, and returns how many connections are possible: fewer only if the
-/// system's hard limit is lower. The limit is not raised further because commands inherit it.
+/// Raises the limit of open files as `connections` require, and returns the number of possible connections, which is lower only if
+/// the system's hard limit is lower. The limit is not raised further, because commands inherit it.
 pub fn raise_file_limit(connections: usize) -> usize {
     let wanted = (connections as u64).saturating_add(OTHER_FILES);
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);

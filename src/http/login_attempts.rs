@@ -1,4 +1,4 @@
-//! The rate limits of wrong tokens, by client and by the beginning of the token.
+//! Rate limits for wrong tokens, by client and by the prefix of the token.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -8,11 +8,11 @@ use daoyou_channels::{ClientAddr, Quota, RateLimiter};
 
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// The failures of one client with tokens of one prefix that are answered with 401; those beyond it get 429.
+/// The failures of one client with tokens of one prefix that get 401; further ones get 429.
 const PREFIX_QUOTA: Quota = Quota::Window { count: 10, period: WINDOW };
-/// The same with all tokens.
+/// The failures of one client with all tokens that get 401; further ones get 429.
 const CLIENT_QUOTA: Quota = Quota::Window { count: 40, period: WINDOW };
-/// The warnings about one client.
+/// The quota of warnings about one client.
 const WARNING_QUOTA: Quota = Quota::Window { count: 1, period: WINDOW };
 
 /// The length of a prefix, in bytes.
@@ -23,7 +23,7 @@ const MAX_ENTRIES: usize = 4_096;
 
 /// Counts the failures of each client.
 ///
-/// They decide only how a wrong token is answered. The right token is never limited, so that a client that shares the owner's
+/// The failures decide only the response to a wrong token. The right token is never limited, so a client that shares the owner's
 /// address (behind a proxy, or on this machine) cannot lock the owner out.
 #[derive(Debug)]
 pub struct LoginAttempts {
@@ -33,7 +33,7 @@ pub struct LoginAttempts {
     hasher: RandomState,
 }
 
-/// A client and the hash of a token's prefix, or `None` for all tokens.
+/// The key of a count: a client and the hash of a token's prefix, or `None` for all tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct FailureKey {
     client: IpAddr,
@@ -54,7 +54,7 @@ impl LoginAttempts {
     /// Counts a wrong `token` of `client`.
     ///
     /// # Errors
-    /// A limit is exceeded; the time until the next failure is counted.
+    /// A limit is exceeded; the error is the time until the next failure gets 401 again.
     pub fn record_failure(&self, client: ClientAddr, token: &[u8]) -> Result<(), Duration> {
         let client = client.bucket();
         let prefix = self.hasher.hash_one(&token[..token.len().min(PREFIX_BYTES)]);

@@ -1,4 +1,4 @@
-//! `/mcp`: daoyou as an MCP server, and its access to the gateway.
+//! `/mcp`: daoyou as an MCP server, and the access of that server to the gateway.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,14 +30,14 @@ const STREAM_PROTOCOL: &str = "mcp-lines";
 /// The longest name of a connection, in bytes.
 const MAX_CONNECTION: usize = 64;
 
-/// `/mcp` for HTTP clients.
+/// Returns the route `/mcp` for HTTP clients.
 pub fn routes(state: &Arc<AppState>) -> Router {
     Router::new()
         .route("/mcp", any(async |State(server): State<Arc<McpEndpoint>>, request| server.answer(request).await))
         .with_state(endpoint(state))
 }
 
-/// `/mcp/stream`, the raw connection of `daoyou mcp serve`.
+/// Returns the route `/mcp/stream`, the raw connection of `daoyou mcp serve`.
 pub fn stream_routes(state: &Arc<AppState>) -> Router {
     Router::new().route("/mcp/stream", get(stream)).with_state(endpoint(state))
 }
@@ -52,7 +52,7 @@ struct StreamParams {
     connection: String,
 }
 
-/// Turns the connection into a stream of MCP messages, one a line.
+/// Upgrades the connection to a stream of MCP messages, one per line.
 async fn stream(
     State(server): State<Arc<McpEndpoint>>,
     Query(StreamParams { connection }): Query<StreamParams>,

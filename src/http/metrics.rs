@@ -22,12 +22,12 @@ use crate::store::{StoreError, approvals, memories};
 /// The route label of requests that no route matches.
 const UNMATCHED: &str = "unmatched";
 
-/// The route of the metrics. The caller adds authentication.
+/// Returns the route of the metrics. The caller adds authentication.
 pub fn metrics_routes(state: Arc<AppState>) -> Router {
     Router::new().route("/metrics", get(page)).with_state(state)
 }
 
-/// Middleware that counts requests by the pattern of their route and the status of the answer.
+/// Middleware that counts requests by the pattern of their route and the status of the response.
 pub async fn count_requests(State(metrics): State<Arc<Metrics>>, request: Request, next: Next) -> Response {
     let began = Instant::now();
     let route = request.extensions().get::<MatchedPath>().cloned();
@@ -42,7 +42,7 @@ async fn page(State(state): SharedState) -> Result<Response, HttpError> {
     Ok(([(CONTENT_TYPE, metrics::CONTENT_TYPE)], page.text()).into_response())
 }
 
-/// Returns the samples of all metrics as they are now.
+/// Returns the current samples of all metrics.
 ///
 /// # Errors
 /// The store cannot be read.

@@ -9,13 +9,13 @@ use ipnet::IpNet;
 const FORWARDED_FOR: &str = "x-forwarded-for";
 const FORWARDED_PROTO: &str = "x-forwarded-proto";
 
-/// The most addresses of `X-Forwarded-For` that are read.
+/// The most addresses of `X-Forwarded-For` that are parsed.
 const MAX_HOPS: usize = 32;
 
 /// Parses a range of addresses (`10.0.0.0/8`) or a single address.
 ///
 /// # Errors
-/// The text is neither.
+/// The text is neither a range nor an address.
 pub fn parse_network(text: &str) -> Result<IpNet, String> {
     let network = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
     network.map_err(|_| format!("{text:?} is not an address or a range of addresses"))
@@ -26,20 +26,20 @@ pub fn parse_network(text: &str) -> Result<IpNet, String> {
 pub struct TrustedProxies(pub Vec<IpNet>);
 
 impl TrustedProxies {
-    /// Returns the client of a connection from `peer`: the last address of `X-Forwarded-For` that is not a trusted proxy if `peer`
-    /// is a trusted proxy, else `peer`.
+    /// Returns the client of a connection from `peer`. If `peer` is a trusted proxy, that is the last address of `X-Forwarded-For`
+    /// that is not a trusted proxy; otherwise it is `peer`.
     pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> ClientAddr {
         let mut client = peer.to_canonical();
         if !self.trusts(client) {
             return ClientAddr(client);
         }
-        // Several fields form one list in their order (RFC 9110, section 5.3).
+        // Several fields form one list in order (RFC 9110, section 5.3).
         let hops = headers.get_all(FORWARDED_FOR).iter().rev().flat_map(|field| {
             let text = field.to_str().unwrap_or("unreadable");
             text.rsplit(',')
         });
         for hop in hops.take(MAX_HOPS) {
-            // A trusted proxy wrote something else than an address, so the client before it is unknown.
+            // A trusted proxy wrote no valid address, so the client before it is unknown.
             let Some(address) = hop_address(hop.trim()) else { break };
             client = address;
             if !self.trusts(client) {
@@ -49,9 +49,9 @@ impl TrustedProxies {
         ClientAddr(client)
     }
 
-    /// Returns true if `peer` is a trusted proxy to which the client speaks HTTPS.
+    /// Returns true if `peer` is a trusted proxy that the client reached by HTTPS.
     pub fn is_https(&self, peer: IpAddr, headers: &HeaderMap) -> bool {
-        // The last value is that of the nearest proxy.
+        // The last value comes from the nearest proxy.
         let last = headers.get_all(FORWARDED_PROTO).iter().next_back().and_then(|field| field.to_str().ok());
         let scheme = last.and_then(|field| field.rsplit(',').next()).unwrap_or_default();
         self.trusts(peer.to_canonical()) && scheme.trim().eq_ignore_ascii_case("https")

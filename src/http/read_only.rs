@@ -16,21 +16,21 @@ use serde_json::{Value, json};
 
 use crate::live::Live;
 
-/// When a refused sender should try again.
+/// The time after which a refused sender should try again.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// Why a gateway is read-only.
+/// The reason why a gateway is read-only.
 pub struct ReadOnlyReason {
     pub home: PathBuf,
     pub listen: String,
     pub since: Instant,
     /// A short text without paths of this machine.
     pub summary: Live<&'static str>,
-    /// The same with the error.
+    /// The reason with the full error.
     pub details: Live<String>,
 }
 
-/// Returns the routes. On the control socket, `is_owner`, they have the full reason and the status.
+/// Returns the routes. On the control socket (`is_owner`), they include the full reason and the status.
 pub fn read_only_routes(reason: Arc<ReadOnlyReason>, is_owner: bool) -> Router {
     let text = {
         let reason = reason.clone();
@@ -54,14 +54,14 @@ pub fn read_only_routes(reason: Arc<ReadOnlyReason>, is_owner: bool) -> Router {
     if is_owner {
         router = router.route("/api/status", get(async move || Json(status(&reason))));
     }
-    // An open connection would be closed when the gateway itself takes over, perhaps in the middle of a request.
+    // An open connection would be closed when the full gateway takes over, perhaps in the middle of a request.
     router.layer(map_response(async |mut response: Response| {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         response
     }))
 }
 
-/// What `daoyou status` and `daoyou doctor` read.
+/// Returns the status for `daoyou status` and `daoyou doctor`.
 fn status(reason: &ReadOnlyReason) -> Value {
     json!({
         "gateway": "up",

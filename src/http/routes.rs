@@ -13,8 +13,8 @@ use super::metrics::{count_requests, metrics_routes};
 use super::state::AppState;
 use super::{api, health, mcp, page};
 
-/// The routes on TCP: health, those of channels that authenticate by themselves, and the files of the page; `/api`, `/mcp`, `/metrics` and
-/// those of other channels behind the access check.
+/// Returns the routes on TCP: health, the routes of channels that authenticate by themselves, and the files of the page; behind the
+/// access check, `/api`, `/mcp`, `/metrics` and the routes of other channels.
 pub fn tcp_routes(state: &Arc<AppState>, channels: &[Arc<dyn Channel>], context: &ChannelContext) -> Router {
     let check = AccessCheck { auth: state.auth.clone(), store: state.bus.store().clone() };
     let checked = owner_routes(state).merge(page::login_routes(state.auth.clone()));
@@ -26,7 +26,7 @@ pub fn tcp_routes(state: &Arc<AppState>, channels: &[Arc<dyn Channel>], context:
     with_layers(open.merge(page).merge(checked), state).layer(middleware::map_response(page::confine))
 }
 
-/// The routes on the control socket.
+/// Returns the routes on the control socket.
 pub fn control_routes(state: &Arc<AppState>) -> Router {
     let owner = owner_routes(state).merge(page::code_routes(state.clone())).layer(Extension(Principal::owner()));
     with_layers(health::routes(state.clone()).merge(owner).merge(mcp::stream_routes(state)), state)

@@ -30,7 +30,7 @@ use super::stream::ValidatedStream;
 use super::tls::ReloadingTls;
 use crate::metrics::Metrics;
 
-/// What hyper may buffer beyond the largest head, in bytes.
+/// The bytes that hyper may buffer beyond the largest head.
 const EXTRA_BUFFER: usize = 8 << 10;
 
 /// The settings of a server.
@@ -44,13 +44,13 @@ pub struct ServerSettings {
     pub limits: ServerLimits,
 }
 
-/// A bound address without anything to serve yet.
+/// A bound address that does not serve routes yet.
 pub struct BoundListener {
     listener: TcpListener,
     settings: ServerSettings,
 }
 
-/// A server that is bound and does not answer yet.
+/// A server that is bound but does not answer yet.
 pub struct Server {
     listener: TcpListener,
     shared: Arc<Shared>,
@@ -89,7 +89,7 @@ impl BoundListener {
         self.listener.local_addr().unwrap_or(self.settings.listen)
     }
 
-    /// Takes a bound socket.
+    /// Creates a listener from a bound socket.
     ///
     /// # Errors
     /// The socket cannot be used.
@@ -118,12 +118,12 @@ impl Server {
     /// Returns the address.
     ///
     /// # Errors
-    /// The system does not tell it.
+    /// The system does not report the address.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves until `shutdown`. Requests that are being answered then get `grace` to end.
+    /// Serves until `shutdown`. Requests in progress then get `grace` to end.
     pub async fn run(self, shutdown: CancellationToken, grace: Duration) {
         let shared = self.shared;
         let tasks = TaskTracker::new();
@@ -148,7 +148,7 @@ impl Server {
                         refuse(&stream);
                     }
                 },
-                // The client left before it was accepted.
+                // The client disconnected before it was accepted.
                 Err(error)
                     if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) => {}
                 Err(error) => {
@@ -170,7 +170,7 @@ impl Server {
     }
 }
 
-/// Answers 503 to a client at the limit, without waiting for it.
+/// Sends 503 to a client beyond the limit, without waiting for the client.
 fn refuse(stream: &TcpStream) {
     const BODY: &str =
         r#"{"error":{"code":"too_many_connections","message":"all connections are in use; try again later"}}"#;
@@ -219,7 +219,7 @@ where
         async move { Ok::<_, Infallible>(shared.service.answer(head, request, connection, addrs).await) }
     });
     let mut builder = http1::Builder::new();
-    // The stream bounds heads and their time; the memory that hyper buffers behind them is not counted anywhere.
+    // The stream limits heads and their time. The memory that hyper buffers beyond them is not counted.
     builder.header_read_timeout(None).max_buf_size(shared.limits.head_bytes + EXTRA_BUFFER);
     let mut http = pin!(builder.serve_connection(io, service));
     let mut is_finishing = false;

@@ -1,4 +1,4 @@
-//! The server with short deadlines, from outside: what a client sends -> what it gets.
+//! Tests the server from outside, with short deadlines: what a client sends and what it receives.
 
 use std::time::Duration;
 
@@ -90,7 +90,7 @@ async fn rest(stream: &mut TcpStream) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-/// Reads until `end` has come.
+/// Reads until `end` has arrived.
 async fn until(stream: &mut TcpStream, end: &str) -> String {
     let mut text = String::new();
     while !text.ends_with(end) {
@@ -112,7 +112,7 @@ async fn slow_clients_get_408_and_are_closed() {
         ("POST /take HTTP/1.1\nHost: localhost\nContent-Length: 9\n\nhalf", "HTTP/1.1 408"),
         (&format!("{chunked}4\nhalf\n"), "HTTP/1.1 408"),
         (&format!("{chunked}4\nha"), "HTTP/1.1 408"),
-        // Idle after an answer, and behind an empty line.
+        // Idle after a response, and after an empty line.
         ("GET / HTTP/1.1\nHost: localhost\n\n", "HTTP/1.1 200"),
         ("GET / HTTP/1.1\nHost: localhost\n\n\n", "HTTP/1.1 200"),
         ("POST /ignore HTTP/1.1\nHost: localhost\nContent-Length: 9\n\nhalf", "HTTP/1.1 200"),
@@ -172,7 +172,7 @@ async fn requests_are_separated_however_they_are_packed() {
         let (mut reads, mut writes) = stream.split();
         let writing = async {
             for part in text.as_bytes().chunks(step) {
-                // The server may close before everything is written.
+                // The server may close before the client has written everything.
                 if writes.write_all(part).await.is_err() {
                     break;
                 }
@@ -208,12 +208,13 @@ async fn a_client_that_keeps_writing_still_reads_the_refusal() {
         let got = server.exchange(&format!("{head}{body}")).await;
         assert!(got.starts_with("HTTP/1.1 4") && got.contains("connection: close"), "{head:?}: {got}");
     }
-    // An answer before the end of its request says that the connection closes, or a client would send its next request there.
+    // A response before the end of its request must announce that the connection closes; otherwise a client would send its next
+    // request there.
     let body = &body[..1 << 20];
     let head = format!("POST /ignore HTTP/1.1\nHost: localhost\nContent-Length: {}\n\n", body.len());
     let got = server.exchange(&format!("{head}{body}")).await;
     assert!(got.starts_with("HTTP/1.1 200") && got.contains("connection: close"), "{got}");
-    // A request that is complete is answered as ever, whatever follows it.
+    // A complete request gets its normal response, whatever follows it.
     let mut stream = server
         .open("GET / HTTP/1.1\nHost: localhost\n\nPOST /take HTTP/1.1\nHost: localhost\nContent-Length: 5\n\nab")
         .await;
@@ -236,7 +237,7 @@ async fn idle_sockets_keep_nobody_out() {
     }
     assert!(server.connections.count() <= 8);
     drop(slow);
-    // Busy connections stay, and a client beyond the limit gets 503.
+    // Busy connections stay open, and a client beyond the limit gets 503.
     let mut working = Vec::new();
     for _ in 0..8 {
         let mut stream = server.open("GET /stream HTTP/1.1\nHost: localhost\n\n").await;
@@ -255,7 +256,7 @@ async fn shutdown_waits_only_for_answers() {
     until(&mut idle, "hello").await;
     let mut slow = server.open("GET / HTT").await;
     let mut taking = server.open("POST /take HTTP/1.1\nHost: localhost\nContent-Length: 5\n\nab").await;
-    // This answer shows that the three connections before were accepted.
+    // This response shows that the three earlier connections were accepted.
     server.exchange("GET / HTTP/1.1\nHost: localhost\nConnection: close\n\n").await;
     tokio::task::yield_now().await;
     server.shutdown.cancel();

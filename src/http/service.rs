@@ -1,4 +1,4 @@
-//! The service of every connection: checks before the routes, and errors as JSON after them.
+//! The service of every connection: checks before the routes, and conversion of errors to JSON after them.
 
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
@@ -30,7 +30,7 @@ use crate::text::panic_message;
 /// The longest plain-text error that becomes the message of a JSON error, in bytes.
 const MAX_MESSAGE: usize = 1_024;
 
-/// The beginning of the paths whose clients expect errors in OpenAI's form.
+/// The prefix of the paths whose clients expect errors in OpenAI's format.
 const OPENAI_PATH: &str = "/v1/";
 
 /// Answers the requests of all connections.
@@ -44,7 +44,7 @@ pub struct HttpService {
     is_tls: bool,
 }
 
-/// Whether the client speaks HTTPS, with this server or with a trusted proxy; an extension of each request.
+/// Whether the client uses HTTPS, with this server or with a trusted proxy. It is an extension of each request.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestScheme {
     pub is_https: bool,
@@ -57,7 +57,7 @@ pub struct ConnectionAddrs {
     pub local: SocketAddr,
 }
 
-/// Tells the connection when the body of an answer was sent or given up.
+/// Notifies the connection when the body of a response was sent or abandoned.
 struct AnswerGuard(Arc<Connection>);
 
 impl Drop for AnswerGuard {
@@ -79,7 +79,7 @@ impl HttpService {
         Self { routes: TowerToHyperService::new(routes), hosts, proxies, limits, budget, metrics, is_tls }
     }
 
-    /// Answers a request. `head` is the error of a head that the stream refused.
+    /// Answers a request. `head` is the error of a head that the stream rejected.
     pub async fn answer(
         &self,
         head: Result<(), HttpError>,
@@ -97,7 +97,7 @@ impl HttpService {
         };
         let response = if is_openai { in_openai_form(response) } else { response };
         let guard = AnswerGuard(connection.clone());
-        // The closure keeps the guard for as long as the body lives.
+        // The closure keeps the guard alive as long as the body.
         response.map(|body| Body::new(body.inspect_err(move |_| _ = &guard)))
     }
 
@@ -132,7 +132,7 @@ impl HttpService {
         }
         request.extensions_mut().insert(client);
         request.extensions_mut().insert(RequestScheme { is_https });
-        // Routes that know nothing of proxies take the client for the peer.
+        // Routes that know nothing of proxies see the client as the peer.
         request.extensions_mut().insert(ConnectInfo(SocketAddr::new(client.0, addrs.peer.port())));
         let method = request.method().clone();
         let answered = AssertUnwindSafe(self.routes.call(request)).catch_unwind().await;
@@ -149,14 +149,14 @@ impl HttpService {
             }
         };
         if end.is_some_and(|end| !end.load(Ordering::Relaxed)) && connection.is_receiving() {
-            // hyper closes such a connection without saying so, and a client would lose its next request.
+            // hyper closes such a connection without announcing it, and a client would lose its next request.
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         response
     }
 }
 
-/// Turns an error in plain text into JSON; a short text becomes the message.
+/// Converts a plain-text error to JSON; a short text becomes the message.
 async fn error_as_json(response: Response, client: ClientAddr) -> Response {
     let status = response.status();
     if !(status.is_client_error() || status.is_server_error()) || !is_plain_text(response.headers()) {

@@ -32,19 +32,19 @@ pub struct AppState {
     pub auth: Arc<Authenticator>,
     pub page: Arc<PageHub>,
     pub folders: Arc<FileFolders>,
-    /// The address of the page, as `http://127.0.0.1:18790`; `None` if nothing is served.
+    /// The address of the page, such as `http://127.0.0.1:18790`; `None` if nothing is served.
     pub address: Option<String>,
-    /// When this gateway started.
+    /// The time when this gateway started.
     pub started: Timestamp,
     /// Cancelled to end open event streams.
     pub shutdown: CancellationToken,
 }
 
-/// The folders of uploads and of files that go with messages.
+/// The folders of uploads and of files attached to outgoing messages.
 pub struct FileFolders {
     pub workspace: PathBuf,
     pub outgoing: OutgoingFiles,
 }
 
-/// The extractor of the state.
+/// The extractor for the state.
 pub type SharedState = axum::extract::State<Arc<AppState>>;

@@ -1,9 +1,10 @@
-//! A connection's stream, which gives hyper only valid requests.
+//! A connection's stream, which passes only valid requests to hyper.
 //!
-//! hyper's own limits do not serve: it repairs ambiguous heads (see [`head`](super::head)), its refusals have no JSON body, its header
-//! timeout closes without an answer and counts idle time, and it does not notice a client that stops reading. So each head is held
-//! back here until it is complete and valid. For an invalid or late one hyper gets [`PLACEHOLDER_REQUEST`], which the service answers
-//! with the error. The stream also follows each body to its end, so that it finds every head, however the requests are packed.
+//! hyper's own limits do not serve: it repairs ambiguous heads (see [`head`](super::head)), its refusals have no JSON body, its
+//! header timeout closes without a response and counts idle time, and it does not notice a client that stops reading. So this stream
+//! holds each head back until it is complete and valid. For an invalid or late head, hyper receives [`PLACEHOLDER_REQUEST`], which
+//! the service answers with the error. The stream also follows each body to its end, so that it finds every head, however the
+//! requests are split into packets.
 
 use std::io;
 use std::pin::Pin;
@@ -22,10 +23,10 @@ use super::framing::BodyFraming;
 use super::head::{find_end, validate_head};
 use super::limits::ServerLimits;
 
-/// The request that hyper gets instead of an invalid one.
+/// The request that hyper receives instead of an invalid one.
 const PLACEHOLDER_REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
 
-/// How many bytes are read at once.
+/// The most bytes of one read.
 const READ_SIZE: usize = 8 << 10;
 
 /// A stream of complete, valid requests, with deadlines for heads, idle time and writes.
@@ -33,28 +34,28 @@ pub struct ValidatedStream<Io> {
     io: Io,
     connection: Arc<Connection>,
     limits: ServerLimits,
-    /// Bytes that hyper has not read, from `start`.
+    /// The received bytes; hyper has not read those from `start` on.
     buffer: Vec<u8>,
     start: usize,
-    /// How far the head was scanned for its end.
+    /// The position up to which the head was scanned for its end.
     scanned: usize,
     /// The first byte of the next head has arrived.
     is_in_head: bool,
     state: ReadState,
-    /// When the first byte of the head arrived; for the first head, when the connection began.
+    /// The time when the first byte of the head arrived; for the first head, when the connection began.
     head_since: Instant,
     has_served: bool,
     timer: Pin<Box<Sleep>>,
     write_timer: Option<Pin<Box<Sleep>>>,
-    /// What was refused; nothing is read after it.
+    /// The rejected part of a request; nothing is read after it.
     refused: Option<RefusedPart>,
     close: CloseState,
 }
 
 enum ReadState {
-    /// Waiting for the next head or the rest of it.
+    /// Waiting for the next head, or the rest of it.
     Head,
-    /// hyper is to read this many more bytes of a valid head, then this body.
+    /// hyper must read `head` more bytes of a valid head, then this body.
     Message { head: usize, body: BodyFraming },
     /// Nothing more is read.
     Ended,
@@ -109,7 +110,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> ValidatedStream<Io> {
         }
     }
 
-    /// Reads until a head is complete and validated. Returns false if there will be none.
+    /// Reads until a head is complete and validated. Returns false if no head will arrive.
     fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
         loop {
             if self.take_head() {
@@ -152,12 +153,12 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> ValidatedStream<Io> {
         }
     }
 
-    /// Returns true if nothing of the next head has arrived; half an empty line is not a part of it.
+    /// Returns true if no byte of the next head has arrived; half an empty line does not count.
     fn is_between(&self) -> bool {
         matches!(self.unread(), [] | [b'\r'])
     }
 
-    /// Validates the head if it is complete. Returns true if hyper can read it or a placeholder.
+    /// Validates the head if it is complete. Returns true if hyper can read the head or a placeholder.
     fn take_head(&mut self) -> bool {
         if self.unread().is_empty() {
             return false;
@@ -222,7 +223,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> ValidatedStream<Io> {
         out.filled().len() > before
     }
 
-    /// Goes on to the next head if hyper has read this message to its end.
+    /// Moves to the next head if hyper has read this message to its end.
     fn end_message(&mut self) {
         match &self.state {
             ReadState::Message { head: 0, body } if body.is_done() => {}
@@ -236,11 +237,11 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> ValidatedStream<Io> {
     /// Reads more of a body directly into hyper's buffer.
     fn poll_body(&mut self, context: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.buffer.is_empty() {
-            // A body may take long to arrive; the buffer is for heads.
+            // A body may take a long time to arrive, and this buffer is only for heads.
             self.buffer = Vec::new();
         }
         let before = out.filled().len();
-        // hyper enlarges its buffer for a stream that fills it, and keeps it large.
+        // hyper enlarges its buffer for a stream that fills it, and keeps the buffer large.
         let size = out.remaining().min(READ_SIZE);
         let mut part = ReadBuf::new(out.initialize_unfilled_to(size));
         ready!(Pin::new(&mut self.io).poll_read(context, &mut part))?;
@@ -266,7 +267,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> ValidatedStream<Io> {
         self.state = ReadState::Ended;
     }
 
-    /// Completes when the client is too slow. A deadline that was put off is noticed when the old one is reached, so that a busy
+    /// Completes when the client is too slow. A postponed deadline is noticed only when the old one is reached, so that a busy
     /// connection does not reset its timer with each request.
     fn poll_deadline(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let due = self.due();
@@ -285,7 +286,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> ValidatedStream<Io> {
 
     fn due(&self) -> Instant {
         if self.has_served && self.is_between() {
-            // A client does not have to send anything while it waits for an answer.
+            // A client need not send anything while it waits for a response.
             self.connection.idle_since().unwrap_or_else(Instant::now) + self.limits.idle
         } else {
             self.head_since + self.limits.header
@@ -310,7 +311,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> ValidatedStream<Io> {
         }
     }
 
-    /// Reads and discards what the client still sends, within the limits.
+    /// Reads and discards the rest of the client's data, within the limits.
     fn poll_linger(&mut self, context: &mut Context<'_>, mut bytes: u64) -> Poll<()> {
         let mut scratch = [0_u8; READ_SIZE];
         loop {
@@ -348,7 +349,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncRead for ValidatedStream<Io> {
                         return this.poll_body(context, out);
                     }
                 }
-                // The end of the stream would cut off the answer to a refused head. A refused body has to end.
+                // An end of the stream would cut off the response to a rejected head. A rejected body has to end.
                 ReadState::Ended if this.refused == Some(RefusedPart::Head) => return Poll::Pending,
                 ReadState::Ended => return Poll::Ready(Ok(())),
             }

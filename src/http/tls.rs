@@ -1,4 +1,4 @@
-//! TLS with certificates from files. rustls has no reloading of its own: the files are read again when they change, so that a
+//! TLS with certificates from files. rustls itself does not reload them: the files are read again when they change, so that a
 //! renewed certificate needs no restart.
 
 use std::io;
@@ -32,7 +32,7 @@ pub struct TlsConfig {
     pub key: Option<String>,
 }
 
-/// The file that an error is about.
+/// The file that an error refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsFile {
     Cert,
@@ -55,10 +55,10 @@ struct CertificateFiles {
 type Stamps = [Option<FileVersion>; 2];
 
 impl ReloadingTls {
-    /// Reads both files; `~/` is the folder `user`.
+    /// Reads both files; `~/` means the folder `user`.
     ///
     /// # Errors
-    /// The file that cannot be used, and why.
+    /// The file that cannot be used, and the reason.
     pub fn open(config: &TlsConfig, user: Option<&Path>) -> Result<Option<Self>, (TlsFile, String)> {
         let (cert, key) = match (&config.cert, &config.key) {
             (Some(cert), Some(key)) => (cert, key),
@@ -76,7 +76,7 @@ impl ReloadingTls {
         Ok(Some(Self { files, current }))
     }
 
-    /// Makes the TLS handshake.
+    /// Performs the TLS handshake.
     ///
     /// # Errors
     /// The handshake fails, or takes longer than `limit`.
@@ -88,7 +88,7 @@ impl ReloadingTls {
         }
     }
 
-    /// Returns the configuration from the files, or the previous one if they are invalid now.
+    /// Returns the configuration from the files, or the previous one if the files are invalid now.
     fn config(&self) -> Arc<ServerConfig> {
         let stamps = self.files.stamps();
         let mut current = self.current.lock();
@@ -124,7 +124,7 @@ impl CertificateFiles {
         }
         let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|error| of_key(describe(&error, "private key")))?;
         let provider = Arc::new(ring::default_provider());
-        // Building the configuration checks the same, but does not tell which file is wrong.
+        // Building the configuration makes the same check, but does not say which file is wrong.
         CertifiedKey::from_der(chain.clone(), key.clone_key(), &provider).map_err(|error| match error {
             rustls::Error::InconsistentKeys(_) => of_key("it is not the key of the certificate".to_owned()),
             rustls::Error::InvalidCertificate(_) => of_cert(format!("the certificate cannot be read: {error}")),
@@ -139,7 +139,7 @@ impl CertificateFiles {
     }
 }
 
-/// Describes an error without the content of the file.
+/// Describes an error without revealing the content of the file.
 fn describe(error: &pem::Error, what: &str) -> String {
     match error {
         pem::Error::Io(error) => format!("cannot be read: {error}"),

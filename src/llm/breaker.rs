@@ -1,5 +1,5 @@
-//! Circuit breaker of one service: after repeated failures it holds calls back for a while, then lets one probe at a
-//! time through. Pure: the caller passes the time.
+//! Circuit breaker of one service: after repeated failures, it refuses calls for a while, and then lets one probe at a time
+//! through. Pure: the caller passes the time.
 
 use std::time::Duration;
 
@@ -7,21 +7,22 @@ use tokio::time::Instant;
 
 /// Consecutive failures that open the breaker.
 const FAILURES: u32 = 5;
-/// How long the breaker stays open.
+/// The time for which the breaker stays open.
 const PAUSE: Duration = Duration::from_secs(60);
-/// How long it stays open for a service that cannot be reached: asking again costs nobody anything, and people wait.
+/// The time for which the breaker stays open for a service that cannot be reached. It is short, because a new attempt costs
+/// nothing and people wait.
 const OUTAGE_PAUSE: Duration = Duration::from_secs(10);
-/// Upper bound of a pause, whatever `Retry-After` asks for: the service may be wrong.
+/// Upper bound of a pause, since the `Retry-After` of a service may be wrong.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
 /// Pause after a refused key: repeated calls with a bad key may lock the account.
 pub(super) const KEY_PAUSE: Duration = Duration::from_secs(60 * 60);
-/// Pauses after an empty account: the first, doubled each time, and the longest.
+/// Pauses while the account has no credit: the first, which doubles each time, and the longest.
 const FIRST_QUOTA_PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_QUOTA_PAUSE: Duration = Duration::from_secs(600);
 /// Consecutive successful probes that close the breaker.
 const SUCCESSES: u32 = 2;
 
-/// Whether calls go through.
+/// The state of a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CircuitState {
     /// All calls go through.
@@ -43,7 +44,7 @@ impl CircuitState {
     }
 }
 
-/// Permission for one call; settle it once.
+/// Permission for one call. The caller reports the outcome of the call with [`Breaker::settle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerPermit {
     Call,
@@ -51,7 +52,7 @@ pub enum BreakerPermit {
     Probe,
 }
 
-/// Why a call is held back.
+/// The reason why a call is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallRefusal {
     /// The breaker is open for this long.
@@ -60,12 +61,12 @@ pub enum CallRefusal {
     Probing,
 }
 
-/// The outcome of a call, as far as it says something about the service.
+/// The outcome of a call, as the breaker distinguishes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallOutcome {
     /// The service answered, even if it refused the request.
     Answered,
-    /// A failure that may pass; `retry_after` is what the service asked for.
+    /// A temporary failure; `retry_after` is the wait that the service asked for.
     Failed { is_outage: bool, retry_after: Option<Duration> },
     /// The service refused the key.
     KeyRefused,
@@ -97,7 +98,7 @@ impl Default for BreakerState {
 }
 
 impl Breaker {
-    /// Returns permission for a call, or why it is held back.
+    /// Returns permission for a call, or the reason why the call is refused.
     pub fn ask(&mut self, now: Instant) -> Result<BreakerPermit, CallRefusal> {
         match &mut self.state {
             BreakerState::Closed { .. } => Ok(BreakerPermit::Call),
@@ -129,7 +130,7 @@ impl Breaker {
                     return self.open(is_outage, retry_after, now);
                 }
             }
-            // A slow call from before the breaker opened: the service works for some requests.
+            // A slow call from before the breaker opened has succeeded, so the service works for some requests.
             (BreakerState::Open { .. }, _, CallOutcome::Answered) => {
                 self.state = BreakerState::HalfOpen { successes: 1, probing: false };
             }
@@ -188,8 +189,7 @@ mod tests {
         Duration::from_secs(secs)
     }
 
-    /// What happens one after the other: at which second, the call's end or `None` where it must be held, and the state
-    /// after it.
+    /// Consecutive events: the second, the outcome of a call or `None` if the call must be refused, and the state after it.
     #[test]
     fn a_service_that_fails_is_left_alone_then_tried_with_one_call_at_a_time() {
         type Row = (u64, Option<CallOutcome>, &'static str);
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(breaker.ask(now), Err(CallRefusal::Open(PAUSE)));
         let later = now + PAUSE;
         assert_eq!((breaker.ask(later), breaker.ask(later)), (Ok(BreakerPermit::Probe), Err(CallRefusal::Probing)));
-        // A slow call from before says nothing about the probe.
+        // The outcome of a slow call from before the breaker opened says nothing about the probe.
         breaker.settle(BreakerPermit::Call, BAD, later);
         assert_eq!(breaker.ask(later), Err(CallRefusal::Probing));
 

@@ -5,10 +5,10 @@ use serde_json::json;
 use super::ChatRequest;
 use crate::cache::CacheKey;
 
-/// Returns the key of a request to `provider`: everything that the answer may depend on. `as_asked` strips a message's
-/// content of what differs in each request and does not count.
+/// Returns the key of a request to `provider`: a hash of everything that the answer may depend on. `as_asked` removes from a
+/// user's message the parts that differ in each request and must not affect the key.
 pub fn request_key(provider: &str, request: &ChatRequest, as_asked: impl Fn(&str) -> String) -> Option<CacheKey> {
-    // Destructured, so that a new field of requests cannot be forgotten here.
+    // The request is destructured, so that the compiler reports a new field that is not handled here.
     let ChatRequest { model, system, messages, images, tools, temperature, max_tokens } = request;
     let mut messages = serde_json::to_value(messages).ok()?;
     for message in messages.as_array_mut()? {

@@ -1,9 +1,9 @@
 //! A table of known models: context length, abilities, and prices at their makers.
 //!
-//! From the makers' own pages in November 2026 (OpenAI, Anthropic, DeepSeek) and from models.dev of 2026-07-02 (the
-//! others). A price is given only if one number holds: services that charge by the hour of the day (DeepSeek) or
-//! differently by place (GLM and Kimi in China) have none. The configuration can state what is missing
-//! (`providers.NAME.price`, `providers.NAME.context_tokens`).
+//! The data is from the makers' own pages in November 2026 (OpenAI, Anthropic, DeepSeek), and from models.dev of 2026-07-02
+//! (the others). A price is given only if it is a single number: services that charge by the hour of the day (DeepSeek) or
+//! differently by region (GLM and Kimi in China) have none. The configuration can add what is missing (`providers.NAME.price`,
+//! `providers.NAME.context_tokens`).
 
 use std::borrow::Cow;
 
@@ -14,16 +14,16 @@ use super::Price;
 /// The known facts about a model at its provider.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelFacts {
-    /// Tokens of a request and its answer together.
+    /// The most tokens of a request and its answer together.
     pub context_tokens: Option<u32>,
     /// The longest answer, in tokens.
     pub max_output_tokens: Option<u32>,
     pub price: Option<Price>,
-    /// Whether it calls tools, takes images, and reasons before it answers.
+    /// Whether the model calls tools, takes images, and reasons before it answers.
     pub abilities: Option<ModelFeatures>,
 }
 
-/// What a model can do besides writing.
+/// The abilities of a model beyond text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ModelFeatures {
     pub tools: bool,
@@ -32,7 +32,7 @@ pub struct ModelFeatures {
 }
 
 impl ModelFacts {
-    /// Returns what the table says of `model` at the service called `service`; `""` for an unknown service.
+    /// Returns the facts about `model` at the service called `service`; `""` for an unknown service.
     pub(in crate::llm) fn known(service: &str, model: &str) -> Self {
         let Some((row, is_exact)) = find(model) else { return Self::default() };
         Self {
@@ -45,21 +45,21 @@ impl ModelFacts {
 }
 
 struct CatalogRow {
-    /// The beginning of its name, in lower case, without a vendor prefix: `deepseek-ai/DeepSeek-V4-Pro` is
+    /// The beginning of the model's name, in lower case, without a vendor prefix: for `deepseek-ai/DeepSeek-V4-Pro`, it is
     /// `deepseek-v4-pro`.
     name: &'static str,
     /// The service that has this price.
     maker: &'static str,
-    /// In thousands of tokens, rounded down.
+    /// The context length, in thousands of tokens, rounded down.
     context: u32,
-    /// In thousands of tokens, rounded down; 0 if unknown.
+    /// The longest answer, in thousands of tokens, rounded down; 0 if unknown.
     output: u32,
     abilities: ModelFeatures,
-    /// That of shorter requests, if long ones cost more.
+    /// The price. If long requests cost more, it is the price of shorter ones.
     price: Option<Price>,
 }
 
-/// Returns the row of a model, and whether it is this very model and not another of its family.
+/// Returns the row of a model, and true if the row is for exactly this model, not only for its family.
 fn find(model: &str) -> Option<(&'static CatalogRow, bool)> {
     let model = model.to_lowercase();
     let model = model.rsplit('/').next().unwrap_or_default();
@@ -67,7 +67,7 @@ fn find(model: &str) -> Option<(&'static CatalogRow, bool)> {
     let (row, rest) = fitting
         .filter(|(_, rest)| rest.is_empty() || rest.starts_with(['-', ':', '@']))
         .max_by_key(|(row, _)| row.name.len())?;
-    // A version that is named by its date is the model itself: `-2025-08-07`, `-20250929`, `-0905`.
+    // A suffix that is a date names a version of the same model: `-2025-08-07`, `-20250929`, `-0905`.
     let is_date = rest.starts_with('-') && rest[1..].chars().all(|char| char.is_ascii_digit() || char == '-');
     Some((row, rest.is_empty() || rest == "-latest" || (is_date && rest.len() > 4)))
 }
@@ -91,7 +91,7 @@ const fn usd(input: f64, output: f64, cached: f64) -> Option<Price> {
     price(input, output, Some(cached), "USD")
 }
 
-/// For models without a known discount for cached input.
+/// Creates a price in dollars for a model without a known discount for cached input.
 const fn dollars(input: f64, output: f64) -> Option<Price> {
     price(input, output, None, "USD")
 }
@@ -104,7 +104,7 @@ const fn able(tools: bool, vision: bool, reasoning: bool) -> ModelFeatures {
     ModelFeatures { tools, vision, reasoning }
 }
 
-/// Tools, vision, reasoning.
+/// The abilities tools, vision and reasoning.
 const TVR: ModelFeatures = able(true, true, true);
 const TV: ModelFeatures = able(true, true, false);
 const TR: ModelFeatures = able(true, false, true);
@@ -204,7 +204,7 @@ const ROWS: &[CatalogRow] = &[
     row("xiaomi", "mimo-v2.5-pro", 1_048, 131, TR, usd(0.435, 0.87, 0.0036)),
     row("groq", "llama-3.3-70b-versatile", 131, 32, T, usd(0.59, 0.79, 0.59)),
     row("groq", "llama-3.1-8b-instant", 131, 131, T, usd(0.05, 0.08, 0.05)),
-    // These charge for searches besides tokens.
+    // These models have no price here, since they charge for searches in addition to tokens.
     row("", "sonar", 128, 0, NONE, None),
     row("", "doubao-seed-1", 256, 0, TVR, None),
 ];

@@ -9,13 +9,13 @@ use super::error::FailureScope;
 use super::provider::ShownWatch;
 use super::{ChatRequest, ChatResponse, DeltaSink, LlmError, ModelChoice, ModelError, Models};
 
-/// Called with the name of each provider that has answered.
+/// A callback that gets the name of each provider that has answered.
 pub type OnAnswer = Box<dyn Fn(&str) + Send + Sync>;
 
-/// Wraps each model before it is asked.
+/// A function that wraps each model before it is asked.
 pub type ModelWrapper = Box<dyn Fn(ModelChoice) -> ModelChoice + Send + Sync>;
 
-/// The models of one turn, asked in order until one answers. The turn stays with that one.
+/// The models of one turn. They are asked in order until one answers; the turn then stays with that model.
 pub struct FallbackChain {
     models: Arc<Models>,
     chosen: ModelChoice,
@@ -24,23 +24,23 @@ pub struct FallbackChain {
     on_answer: OnAnswer,
     wrapper: Option<ModelWrapper>,
     state: Mutex<FallbackState>,
-    /// The last call failed after part of its answer was shown.
+    /// True if the last call failed after a part of its answer was shown.
     is_shown: AtomicBool,
 }
 
 struct FallbackState {
     current: ModelChoice,
-    /// The model that was asked last, answered or not.
+    /// The model that was asked last, whether or not it answered.
     asked: Option<ModelChoice>,
     /// The failure of each member in the last call; empty after an answer.
     failures: Vec<LlmError>,
 }
 
 impl FallbackChain {
-    /// Creates the chain that begins with `wanted`, or with the member whose provider `answered` this turn before.
+    /// Creates the chain that begins with `wanted`, or with the member whose provider has `answered` this turn before.
     ///
     /// # Errors
-    /// `wanted` names no model. A model whose service has none, or does not say which, is skipped if there is a
+    /// `wanted` names no model. If a service has no models, or does not list them, its model is skipped as long as there is a
     /// fallback.
     pub async fn new(
         models: Arc<Models>,
@@ -60,7 +60,7 @@ impl FallbackChain {
         let mut current = chosen.clone();
         let before = fallback.iter().find(|name| provider_of(name) == answered && chosen.provider.name() != answered);
         if let Some(name) = before {
-            // A member that has been removed since is no reason to fail: the turn goes on from the top.
+            // If the member was removed meanwhile, the turn continues with the chosen model.
             current = models.resolve(name).await.unwrap_or(current);
         }
         let state = Mutex::new(FallbackState { current, asked: None, failures: Vec::new() });
@@ -98,11 +98,12 @@ impl FallbackChain {
         false
     }
 
-    /// Asks the members until one answers; sets `request.model` for each. What a failed member has shown is taken back.
+    /// Asks the members until one answers; sets `request.model` for each. If a failed member has shown a part of an answer,
+    /// tells the sink to discard it.
     ///
     /// # Errors
-    /// The request itself is at fault, or no member answered: an outage if a service is to blame, with the time after
-    /// which one may be asked again, if all of those gave one.
+    /// The request itself is at fault, or no member answered. The error is an outage if a service is the cause. It has the time
+    /// of the next possible retry, if every service gave one.
     pub async fn chat(&self, request: &mut ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, LlmError> {
         let sink = ShownWatch { sink, is_shown: &self.is_shown };
         self.state.lock().failures.clear();
@@ -119,7 +120,7 @@ impl FallbackChain {
             match self.ask(&choice, request, &sink).await {
                 Ok(response) => return Ok(response),
                 Err(error) if error.may_fall_back() => failures.push(error),
-                // The request itself is at fault, so the failures of others do not matter.
+                // The request itself is at fault, so the failures of other members do not matter.
                 Err(error) => {
                     failures = vec![error];
                     break;
@@ -127,10 +128,10 @@ impl FallbackChain {
             }
         }
         self.state.lock().failures.clone_from(&failures);
-        Err(together(failures))
+        Err(join_failures(failures))
     }
 
-    /// Returns `PROVIDER/MODEL` of the model that was asked last, answered or not; empty before the first call.
+    /// Returns `PROVIDER/MODEL` of the model that was asked last, whether or not it answered; empty before the first call.
     pub fn asked_last(&self) -> String {
         self.state
             .lock()
@@ -140,12 +141,12 @@ impl FallbackChain {
             .unwrap_or_default()
     }
 
-    /// Returns how the last call failed, if it failed.
+    /// Returns the joined failure of the last call, if it failed.
     pub fn failure(&self) -> Option<LlmError> {
-        Some(self.failures()).filter(|failures| !failures.is_empty()).map(together)
+        Some(self.failures()).filter(|failures| !failures.is_empty()).map(join_failures)
     }
 
-    /// Returns how each model failed in the last call, if it failed.
+    /// Returns the failure of each model in the last call, if it failed.
     pub fn failures(&self) -> Vec<LlmError> {
         self.state.lock().failures.clone()
     }
@@ -207,16 +208,16 @@ fn provider_of(name: &str) -> &str {
     name.split('/').next().unwrap_or_default().trim()
 }
 
-/// Joins the failures of all members: every message, and the kind of the first that is a condition of its service,
-/// because that one may answer when its service is back; otherwise the first kind. It may be retried as soon as one of
-/// those that could answer may be.
-fn together(failures: Vec<LlmError>) -> LlmError {
+/// Joins the failures of all members into one error with every message. Its kind is that of the first failure that is a
+/// condition of a service, because that service may answer when it is back; otherwise the kind of the first failure. Its retry
+/// time is the earliest of the members that may answer later.
+fn join_failures(failures: Vec<LlmError>) -> LlmError {
     let is_condition = |error: &&LlmError| error.is_service_condition();
     let may_pass = |error: &&LlmError| error.is_service_condition() || error.is_retryable();
     let waits: Option<Vec<_>> = failures.iter().filter(may_pass).map(|error| error.retry_after).collect();
     let condition = failures.iter().find(is_condition).map(|error| error.kind);
     let mut failures = failures.into_iter();
-    // There is always a first member, and it has been asked.
+    // The chain always has a first member, so there is a failure.
     let Some(mut error) = failures.next() else {
         return LlmError::new(super::LlmErrorKind::Connection, "llm", "there is no model to ask");
     };

@@ -29,7 +29,7 @@ async fn chain(models: &Arc<Models>, fallback: &[&str], answered: &str) -> Fallb
     FallbackChain::new(models.clone(), "one/m1", &fallback, answered, Box::new(|_| {})).await.unwrap()
 }
 
-/// What the first says, whether the second is asked then, and what comes of it.
+/// The first member's answer, whether the second member is asked, and the result.
 #[tokio::test]
 async fn the_next_is_asked_unless_the_request_itself_is_at_fault() {
     let too_long = r#"{"error":{"code":"context_length_exceeded"}}"#;
@@ -85,7 +85,8 @@ async fn a_turn_stays_with_what_answered_and_what_was_shown_is_taken_back() {
     }
 }
 
-/// What stalls may answer the next time, whatever the others wait for; and what has no model is no reason to ask nobody.
+/// A stalled member may answer the next time, whatever waits the others have; and a name without a model does not keep the
+/// chain from asking other members.
 #[tokio::test]
 async fn a_refused_key_of_one_does_not_make_the_others_wait() {
     let one = FakeService::start([broken_stream(HALF, Then::Close)]).await;
@@ -102,7 +103,7 @@ async fn a_refused_key_of_one_does_not_make_the_others_wait() {
     assert_eq!(chain.current().to_string(), "two/m2");
 }
 
-/// With nobody to listen, each call fails at once; after the fifth in a row the provider is not even asked.
+/// No server listens, so each call fails at once. After five consecutive failures, the provider is not even asked.
 #[tokio::test]
 async fn members_with_an_open_breaker_are_skipped_and_say_when_they_may_be_asked() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

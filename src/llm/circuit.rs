@@ -17,11 +17,11 @@ struct CircuitBreakerState {
     breaker: Breaker,
     /// The last failure that counted.
     last: Option<(LlmErrorKind, String)>,
-    /// How often the breaker has opened.
+    /// The number of times that the breaker has opened.
     opened: u64,
 }
 
-/// A permitted call. Dropped without an outcome, it says nothing about the provider.
+/// A permitted call. If it is dropped without an outcome, it says nothing about the provider.
 #[derive(Debug)]
 pub struct CallPassage<'a> {
     circuit: &'a CircuitBreaker,
@@ -33,7 +33,7 @@ impl CircuitBreaker {
     /// Returns permission for a call.
     ///
     /// # Errors
-    /// The breaker is open: an outage, with the time after which a call may go through.
+    /// The breaker refuses the call. The error is an outage, with the time after which a call may go through.
     pub fn enter(&self, provider: &str) -> Result<CallPassage<'_>, LlmError> {
         let mut inner = self.0.lock();
         match inner.breaker.ask(Instant::now()) {
@@ -48,7 +48,7 @@ impl CircuitBreaker {
         (inner.breaker.state(Instant::now()), inner.opened)
     }
 
-    /// Returns how long the breaker stays open; `None` while calls go through.
+    /// Returns the time for which the breaker stays open; `None` while calls go through.
     pub fn remaining(&self) -> Option<Duration> {
         match self.state().0 {
             CircuitState::Open(left) => Some(left),
@@ -69,7 +69,7 @@ impl CircuitBreakerState {
             None => (LlmErrorKind::Connection, "it did not answer"),
         };
         let (when, retry_after) = match held {
-            // Rounded up: a call after that time goes through.
+            // The time is rounded up, so that a call after it goes through.
             CallRefusal::Open(left) => (format!("is not asked for the next {} s", left.as_secs() + 1), Some(left)),
             CallRefusal::Probing => ("is just being tried with one call".to_owned(), None),
         };
@@ -119,7 +119,7 @@ mod tests {
     async fn an_open_breaker_says_why_and_until_when() {
         let circuit = CircuitBreaker::default();
         let fail = |kind| circuit.enter("p").map(|passage| passage.end(Some(&LlmError::new(kind, "p", "HTTP 500"))));
-        // A refusal is an answer.
+        // A service that refuses a request is working, so the breaker stays closed.
         for kind in [LlmErrorKind::BadRequest, LlmErrorKind::Refused, LlmErrorKind::ContextTooLong] {
             (0..10).for_each(|_| fail(kind).unwrap());
         }
@@ -142,8 +142,8 @@ mod tests {
         assert_eq!(circuit.state(), (CircuitState::Closed, 1));
     }
 
-    /// A refused key is not tried again for an hour, an empty account after growing pauses; a reset lets either through
-    /// at once.
+    /// After a refused key, no call goes through for an hour; after an empty account, none for increasing pauses. A reset lets
+    /// calls through at once.
     #[tokio::test(start_paused = true)]
     async fn a_refused_key_and_an_empty_account_stop_all_calls_at_once() {
         let circuit = CircuitBreaker::default();

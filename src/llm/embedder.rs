@@ -6,16 +6,16 @@ use super::circuit::CircuitBreaker;
 use super::remote::{EmbeddingBatch, EmbeddingDeadline, RemoteProvider};
 use super::{LlmError, Provider};
 
-/// Called with provider, model and tokens of each answer.
+/// A callback that gets provider, model and tokens of each answer.
 pub type OnTokens = Arc<dyn Fn(&str, &str, u64) + Send + Sync>;
 
 /// An embedding model at its provider.
 pub struct Embedder {
     provider: Arc<RemoteProvider>,
     model: String,
-    /// 0: the model's default.
+    /// The number of dimensions; 0 for the model's default.
     dimensions: u32,
-    /// Separate from chat: a service may answer chats and make no vectors.
+    /// The breaker is separate from that of chats, since a service may answer chats and create no vectors.
     circuit: CircuitBreaker,
     on_tokens: OnTokens,
 }
@@ -32,7 +32,7 @@ impl Embedder {
         Self { on_tokens, ..self }
     }
 
-    /// Returns the name of its vector space: `PROVIDER/MODEL`, and the number of dimensions if one was asked for.
+    /// Returns the name of the embedder's vector space: `PROVIDER/MODEL`, and the number of dimensions if one is configured.
     pub fn name(&self) -> String {
         let name = format!("{}/{}", self.provider.name(), self.model);
         if self.dimensions > 0 { format!("{name}@{}", self.dimensions) } else { name }
@@ -41,11 +41,11 @@ impl Embedder {
     /// Returns the vectors of `texts`, in their order, each of length 1.
     ///
     /// # Errors
-    /// The service cannot be reached, is held back by its breaker, refuses, or answers with something else.
-    pub async fn embed(&self, texts: &[&str], patience: EmbeddingDeadline) -> Result<Vec<Vec<f32>>, LlmError> {
+    /// The service cannot be reached or refuses, its breaker is open, or its answer is invalid.
+    pub async fn embed(&self, texts: &[&str], deadline: EmbeddingDeadline) -> Result<Vec<Vec<f32>>, LlmError> {
         let provider = self.provider.name();
         let passage = self.circuit.enter(provider)?;
-        let result = self.provider.embed(&self.model, self.dimensions, texts, patience).await;
+        let result = self.provider.embed(&self.model, self.dimensions, texts, deadline).await;
         passage.end(result.as_ref().err());
         let EmbeddingBatch { vectors, tokens } = result?;
         (self.on_tokens)(provider, &self.model, tokens);

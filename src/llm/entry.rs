@@ -1,4 +1,4 @@
-//! One available provider: how it is reached, and its usual model.
+//! One available provider: its connection, its key, and its usual model.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,25 +30,26 @@ pub struct ProviderFault {
 
 #[derive(Default)]
 pub(super) struct ProviderEntry {
-    /// `None`: the offline responder.
+    /// The remote service; `None` for the offline responder.
     pub remote: Option<Arc<RemoteProvider>>,
-    /// Its usual model; empty: the first that it lists, found when first needed.
+    /// The usual model; if it is empty, the first model that the service lists, which is looked up when it is first needed.
     pub model: String,
     first_listed: OnceCell<String>,
-    /// Without `model`: taken if the server lists it, or lists nothing.
+    /// The model that is used without `model`, unless the server lists models and this one is not among them.
     assumed: &'static str,
-    /// When listing its models failed last, while a model is assumed.
+    /// The time when listing the models last failed, while a model is assumed.
     unlisted: Mutex<Option<Instant>>,
     pub key: KeySource,
-    /// The known service at its address, or empty. Looked up once, because each turn asks for price and context length.
+    /// The known service at the provider's address; empty if there is none. It is looked up once, because each turn asks for
+    /// price and context length.
     pub service: &'static str,
-    /// Configured facts of its models, which precede the table of known models.
+    /// The configured facts about the provider's models, which take precedence over the table of known models.
     pub price: Option<Price>,
     pub context_tokens: Option<u32>,
     pub images: Option<bool>,
 }
 
-/// Where a provider's key comes from.
+/// The source of a provider's key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeySource {
     #[default]
@@ -108,7 +109,7 @@ impl ProviderEntry {
         first.await.cloned()
     }
 
-    /// Returns the first listed model if the service's own is not listed; the service's own if nothing is listed now.
+    /// Returns the assumed model, or the first listed one if the service lists models without it.
     async fn assumed_model(&self, provider: &RemoteProvider) -> String {
         let unlisted = || self.unlisted.lock();
         if unlisted().is_some_and(|asked| asked.elapsed() < LOCAL_HOLDS) {
@@ -130,7 +131,7 @@ impl ProviderEntry {
     }
 }
 
-/// Completes a configured provider by what is known of its name.
+/// Completes a configured provider with the known service of the same name.
 pub(super) fn configured(
     name: &str,
     config: &ProviderConfig,
@@ -153,7 +154,7 @@ pub(super) fn configured(
     let mut config = config.clone();
     config.api_key = config.api_key.filter(is_key);
     let moved = service.and_then(|service| base_in_environment(service, env));
-    // The variable concerns the service of the key from the environment, and must not redirect another key.
+    // The address variable belongs to the key from the environment, and must not redirect another key.
     let goes_along = moved.clone().filter(|_| {
         let theirs = service.and_then(|service| key_in_environment(service, env));
         config.api_key.is_none()
@@ -167,7 +168,7 @@ pub(super) fn configured(
         return Err(fault(name, "base_url", &message));
     };
     let mut source = config.api_key.as_ref().map_or(KeySource::None, |_| KeySource::Config);
-    // A key from the environment goes only to the service it is for.
+    // A key from the environment is sent only to the service that issued it.
     let is_theirs = |service: &&KnownService| {
         has_same_host(&base_url, service.base_url) || moved.iter().any(|(_, url)| has_same_host(&base_url, url))
     };
@@ -186,7 +187,7 @@ pub(super) fn configured(
         }
     }
     let usual = service.map_or("", |service| service.model);
-    // A server at another address need not have the service's models.
+    // A server at another address may lack the known service's models.
     let assumed =
         if is_moved && !service.is_some_and(|service| has_same_host(&base_url, service.base_url)) { usual } else { "" };
     if config.model.is_empty() && assumed.is_empty() {
@@ -209,7 +210,7 @@ impl KnownService {
         key_in_environment(self, env).map(|(variable, _)| variable)
     }
 
-    /// Returns the address in the environment that replaces the usual one.
+    /// Returns the address from the environment that replaces the usual address.
     pub fn moved_address(&self, env: &impl Fn(&str) -> Option<String>) -> Option<String> {
         base_in_environment(self, env).map(|(_, url)| url)
     }

@@ -1,4 +1,4 @@
-//! Failures of model calls, classified by what to do about them.
+//! Failures of model calls, classified by the reaction that they need.
 
 use std::time::Duration;
 
@@ -59,18 +59,18 @@ impl LlmErrorKind {
 pub struct LlmError {
     pub kind: LlmErrorKind,
     pub provider: String,
-    /// For people, with what the service said; never contains a secret.
+    /// The message for people, with the text of the service. It never contains a secret.
     pub message: String,
-    /// What callers may read instead of `message`, if that contains an address or text of the service.
+    /// The message for API callers, if `message` contains an address or text of the service.
     pub public: Option<String>,
-    /// When the service asks to be called again.
+    /// The wait that the service asks for before the next call.
     pub retry_after: Option<Duration>,
     pub blame: FailureScope,
-    /// For the owner alone, because it names addresses: where the service was asked, and what would work. May be empty.
+    /// The address that was asked, and the address that would work. Only the owner may read it. May be empty.
     pub for_owner: String,
 }
 
-/// What a failure is due to.
+/// The cause of a failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FailureScope {
     /// This request alone: another one may succeed.
@@ -95,8 +95,8 @@ impl LlmError {
         }
     }
 
-    /// Returns the message with what only the owner may read.
-    pub fn owner_words(&self) -> String {
+    /// Returns the message together with the part that only the owner may read.
+    pub fn owner_message(&self) -> String {
         if self.for_owner.is_empty() { self.message.clone() } else { format!("{}; {}", self.message, self.for_owner) }
     }
 

@@ -11,8 +11,8 @@ use super::{ChatResponse, ProviderConfig};
 /// The most bytes of an answer; inputs are shorter.
 const LIMIT: usize = 1 << 20;
 
-/// Takes a byte for dialect and size of pieces, and any bytes as the body of a service's answer. Asserts that the split
-/// into pieces does not change the result, and that each call of an answer has a unique id.
+/// Takes a byte that selects the dialect and the size of the pieces, and any bytes as the body of a service's answer. Asserts
+/// that the split into pieces does not change the result, and that each call of an answer has a unique id.
 pub fn stream(data: &[u8]) {
     let Some((first, body)) = data.split_first() else { return };
     let base = Url::parse("http://127.0.0.1/v1").expect("a URL");
@@ -34,7 +34,7 @@ pub fn stream(data: &[u8]) {
     }
 }
 
-/// Returns the answer, if the body is one, and what the sink received.
+/// Returns the answer, if the body is a valid one, and the text that the sink received.
 fn read(dialect: &dyn Dialect, data: &[u8], piece: usize) -> (Option<ChatResponse>, String) {
     let (names, heard) = (ToolNames::default(), DeltaRecorder::default());
     let mut assembler = dialect.assembler(&names, LIMIT);
@@ -47,7 +47,7 @@ fn read(dialect: &dyn Dialect, data: &[u8], piece: usize) -> (Option<ChatRespons
     (response, heard.0.into_inner())
 }
 
-/// Returns what does not depend on ids, which may be new each time.
+/// Returns the parts of an answer that do not depend on ids, which may be new each time.
 fn shown(response: &ChatResponse) -> String {
     let calls: Vec<_> = response.tool_calls.iter().map(|call| (&call.name, &call.arguments)).collect();
     format!("{:?} {:?} {:?} {calls:?}", response.model, response.text, response.usage)

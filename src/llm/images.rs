@@ -18,7 +18,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// Detects the format from the first bytes; `None` if it is not one that is sent.
+    /// Detects the format from the first bytes; `None` if the format is not supported.
     pub fn of(bytes: &[u8]) -> Option<Self> {
         let media_type = match bytes {
             [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => "image/png",
@@ -30,12 +30,12 @@ impl Image {
         Some(Self { media_type, base64: STANDARD.encode(bytes) })
     }
 
-    /// E.g. `image/png`.
+    /// Returns the media type, such as `image/png`.
     pub fn media_type(&self) -> &'static str {
         self.media_type
     }
 
-    /// The bytes as base64 with padding.
+    /// Returns the bytes as base64 with padding.
     pub fn base64(&self) -> &str {
         &self.base64
     }
@@ -47,7 +47,7 @@ impl fmt::Debug for Image {
     }
 }
 
-/// The images of one request, by path. An image that is missing here is sent as the text that names it.
+/// The images of one request, by path. If an image of a message is missing here, the model only reads the text that names it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Images(Arc<BTreeMap<String, Image>>);
 
@@ -60,7 +60,7 @@ impl Images {
         self.0.len()
     }
 
-    /// Returns those of `wanted` that are here, in that order.
+    /// Returns the images of `wanted` that this collection has, in that order.
     pub fn of<'a>(&'a self, wanted: &'a [ImageRef]) -> impl Iterator<Item = &'a Image> + 'a {
         wanted.iter().filter_map(|image| self.0.get(&image.path))
     }

@@ -1,6 +1,6 @@
 //! Reads the context length of a model from a service's refusal.
 
-/// What services write before the number.
+/// The phrases of services before the number.
 const BEFORE: [&str; 9] = [
     // OpenAI, vLLM: "This model's maximum context length is 8192 tokens."
     "context length is ",
@@ -19,7 +19,7 @@ const BEFORE: [&str; 9] = [
     "context limit of ",
 ];
 
-/// A smaller number is no context length.
+/// The least number that counts as a context length.
 const LEAST: u32 = 512;
 
 /// Returns the context length in tokens that a refusal names.

@@ -12,17 +12,17 @@ use super::remote::{ClientProfile, HttpClients, base, read_capped};
 /// Deadline for finding a model server on this machine.
 pub(super) const LOCAL_DEADLINE: Duration = Duration::from_millis(300);
 
-/// How long the result of that search is valid.
+/// The time for which the result of that search is valid.
 pub(super) const LOCAL_HOLDS: Duration = Duration::from_secs(60);
 
-/// What the model server on this machine offers.
+/// The models of the server on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LocalModel {
     /// No server answers.
     NoServer,
-    /// It has no models.
+    /// The server has no models.
     Nothing,
-    /// Its first chat model.
+    /// The server's first chat model.
     First(String),
 }
 

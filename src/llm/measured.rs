@@ -1,4 +1,4 @@
-//! Access for the micro-benchmarks (`benches/llm`): a dialect at work without a service. No other code uses it.
+//! Access to a dialect without a service, for the micro-benchmarks (`benches/llm`). No other code uses it.
 
 use reqwest::Url;
 

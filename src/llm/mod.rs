@@ -1,4 +1,4 @@
-//! Language models: one trait, each service behind it.
+//! Access to language models: one trait, which each model service implements.
 
 mod anthropic;
 mod breaker;

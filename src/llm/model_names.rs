@@ -1,16 +1,16 @@
-//! Names of models and providers: suggestions for a wrong one, and why a name means no model.
+//! Names of models and providers: suggestions for a wrong name, and the errors of a name without a model.
 
 use std::time::Duration;
 
 use super::breaker::KEY_PAUSE;
 use super::{FailureScope, LlmError, LlmErrorKind};
 
-/// The model to suggest for an Ollama without any: small, and calls tools.
+/// The model to suggest for an Ollama without models. It is small, and calls tools.
 const PULL: &str = "qwen3:8b";
 /// The most names that are suggested for a wrong one.
 const NEAREST: usize = 3;
 
-/// A name that means no model.
+/// The reason why a name means no model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
     #[error("no provider is called {name:?}{}; there are {known}", near_words(.nearest))]
@@ -32,8 +32,8 @@ pub enum ModelError {
 }
 
 impl ModelError {
-    /// Returns what the owner may do about a server without models.
-    pub fn mend(&self) -> String {
+    /// Returns the command that adds a model to a server without models.
+    pub fn install_command(&self) -> String {
         format!("ollama pull {PULL}")
     }
 
@@ -47,8 +47,8 @@ impl ModelError {
         }
     }
 
-    /// Returns the condition of the service that caused the error, if any: the provider is configured, and cannot
-    /// answer until it is back or accepts the key.
+    /// Returns the condition of the service that caused the error, if any: the provider is configured, but cannot answer until
+    /// the service is back or accepts the key.
     pub fn outage(&self) -> Option<LlmError> {
         let Self::NoModel { provider, reason, condition: Some((kind, retry_after)) } = self else { return None };
         let public = Some("it did not say which models it has".to_owned());
@@ -58,7 +58,8 @@ impl ModelError {
     }
 }
 
-/// Returns true if a service that lists `listed` means `wanted`: some list `models/NAME`, and some `NAME:latest`.
+/// Returns true if the name `listed` in a service's list means the model `wanted`: some services list `models/NAME`, others
+/// `NAME:latest`.
 pub fn is_same_model(listed: &str, wanted: &str) -> bool {
     let listed = listed.strip_prefix("models/").unwrap_or(listed);
     listed == wanted || listed.strip_suffix(":latest") == Some(wanted)

@@ -27,12 +27,12 @@ const TRY_DEADLINE: Duration = Duration::from_secs(20);
 /// `offline`.
 pub struct Models {
     entries: BTreeMap<String, ProviderEntry>,
-    /// What `auto` tries, in order; then a model server on this machine, then `offline`.
+    /// The providers that `auto` tries, in order. After them, it tries a model server on this machine, then `offline`.
     preferred: Vec<String>,
-    /// For models whose price is not known.
+    /// The price of models without a known price.
     fallback_price: Option<Price>,
     clients: Arc<HttpClients>,
-    /// What the server on this machine offers, and when it was asked.
+    /// The models of the server on this machine, and the time when it was asked.
     local: Mutex<Option<(Instant, LocalModel)>>,
 }
 
@@ -44,7 +44,7 @@ pub struct ModelChoice {
 }
 
 impl Models {
-    /// Creates the providers from `configs` with their secrets resolved; `env` reads the environment.
+    /// Creates the providers from `configs`, whose secrets are resolved; `env` reads the environment.
     ///
     /// # Errors
     /// All invalid settings.
@@ -81,7 +81,7 @@ impl Models {
             }
             match configured(service.name, &ProviderConfig::default(), &env, &clients) {
                 Ok(entry) => drop(entries.insert(service.name.to_owned(), entry)),
-                // A server on this machine that nobody configured.
+                // The fault is in a local server that is not configured, so it is only logged.
                 Err(fault) if !has_key => {
                     tracing::warn!("{}: {}; {} is not asked", fault.key, fault.message, service.name);
                 }
@@ -94,7 +94,7 @@ impl Models {
         Ok(Self { entries, preferred, fallback_price: None, clients, local: Mutex::new(None) })
     }
 
-    /// Sets the price for models whose own is not known.
+    /// Sets the price for models without a known price.
     #[must_use]
     pub fn with_fallback_price(self, fallback_price: Option<Price>) -> Self {
         Self { fallback_price, ..self }
@@ -105,7 +105,7 @@ impl Models {
         self.entries.iter().filter_map(|(name, entry)| Some((name.as_str(), entry.remote.as_ref()?)))
     }
 
-    /// Lets the next call of each service through, whatever happened before.
+    /// Closes the circuit breakers of all services, so that their next calls go through.
     pub fn reset_circuits(&self) {
         self.services().for_each(|(_, provider)| provider.reset_circuit());
     }
@@ -160,7 +160,7 @@ impl Models {
         }
     }
 
-    /// Resolves a name whose provider is not configured: at best it is a model alone.
+    /// Resolves a name whose provider is not configured: the name may be that of a model without its provider.
     fn not_set_up(&self, wanted: &str, name: &str) -> Result<ModelChoice, ModelError> {
         if let Some(service) = KnownService::find(name) {
             let variable = service.key_variables.first().copied().unwrap_or_default();
@@ -178,11 +178,11 @@ impl Models {
         ModelError::UnknownProvider { name: name.to_owned(), nearest, known: known.join(", ") }
     }
 
-    /// Like [`resolve`](Self::resolve), for a name that a person gives: a model that its provider does not list gets a
+    /// Resolves a name that a person gives, as [`resolve`](Self::resolve) does. A model that its provider does not list gets a
     /// trial call.
     ///
     /// # Errors
-    /// Those of `resolve`; and the provider has no such model.
+    /// The errors of `resolve`, or the provider has no such model.
     pub async fn choose(&self, wanted: &str) -> Result<ModelChoice, ModelError> {
         let choice = self.resolve(wanted).await?;
         let name = choice.provider.name();
@@ -193,11 +193,11 @@ impl Models {
         if listed.as_ref().is_ok_and(|listed| listed.iter().any(|one| is_same_model(one, &choice.model))) {
             return Ok(choice);
         }
-        // Lists may be incomplete; only a call says for certain.
+        // Lists of models may be incomplete, so only a call shows whether the model exists.
         let refused = match provider.try_out(&choice.model, TRY_DEADLINE).await {
             Ok(()) => false,
             Err(error) if error.kind == LlmErrorKind::BadRequest => true,
-            // The failure says nothing about the model.
+            // This failure says nothing about the model, so the list decides.
             Err(_) => listed.is_ok(),
         };
         if !refused {
@@ -211,8 +211,8 @@ impl Models {
         Err(ModelError::UnknownModel { provider: name.to_owned(), model: choice.model, nearest })
     }
 
-    /// Returns the price of a model's tokens at its provider, if it is known or the owner has set a default. The
-    /// offline responder costs nothing.
+    /// Returns the price of a model's tokens at its provider, if the price is known or the owner has set a default. The offline
+    /// responder costs nothing.
     pub fn price(&self, provider: &str, model: &str) -> Option<Price> {
         let others = || self.fallback_price.clone().filter(|_| provider != OFFLINE);
         self.facts(provider, model).price.or_else(others)
@@ -233,17 +233,18 @@ impl Models {
 
     /// Returns the context length of the model that `wanted` names, if it is known without asking a server.
     pub fn context_tokens(&self, wanted: &str) -> Option<u32> {
-        let (name, model) = self.meant(wanted)?;
+        let (name, model) = self.provider_and_model(wanted)?;
         self.facts(name, model).context_tokens
     }
 
     /// Returns `PROVIDER/MODEL` of the model that `wanted` names, if it is known without asking a server.
     pub fn known_name(&self, wanted: &str) -> Option<String> {
-        let (name, model) = self.meant(wanted)?;
+        let (name, model) = self.provider_and_model(wanted)?;
         Some(format!("{name}/{model}"))
     }
 
-    fn meant<'a>(&'a self, wanted: &'a str) -> Option<(&'a str, &'a str)> {
+    /// Returns the provider and the model that `wanted` names, without asking a server.
+    fn provider_and_model<'a>(&'a self, wanted: &'a str) -> Option<(&'a str, &'a str)> {
         let wanted = wanted.trim();
         let (name, model) = match wanted {
             "" | "auto" => (self.preferred.first()?.as_str(), ""),
@@ -253,7 +254,7 @@ impl Models {
         Some((name, if model.is_empty() { &entry.model } else { model }))
     }
 
-    /// Returns where the key of a provider comes from.
+    /// Returns the source of a provider's key.
     pub fn key_source(&self, name: &str) -> KeySource {
         self.entries.get(name).map(|entry| entry.key).unwrap_or_default()
     }
@@ -303,7 +304,7 @@ impl Models {
         }
     }
 
-    /// Returns what is missing if `auto` would take a model of this machine's server and that has none.
+    /// Returns the error of a missing model if `auto` would use the server on this machine and the server has no models.
     pub async fn lacking_local_model(&self) -> Option<ModelError> {
         let lacks = self.preferred.is_empty() && self.local_model().await == LocalModel::Nothing;
         lacks.then(|| ModelError::NoModelsInstalled { provider: OLLAMA.to_owned() })
@@ -350,7 +351,7 @@ fn offline_choice() -> ModelChoice {
 }
 
 impl fmt::Display for ModelChoice {
-    /// Writes `PROVIDER/MODEL`, as [`Models::resolve`] takes it.
+    /// Writes `PROVIDER/MODEL`, in the form that [`Models::resolve`] accepts.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let provider = self.provider.name();
         if provider == self.model { f.write_str(provider) } else { write!(f, "{provider}/{}", self.model) }

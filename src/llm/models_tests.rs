@@ -19,7 +19,7 @@ fn build(configs: &IndexMap<String, ProviderConfig>, environment: &[&str]) -> Re
     Models::build(configs, env)
 }
 
-/// As [`build`], and nothing answers on this machine.
+/// Does the same as [`build`], on a machine without a model server.
 fn alone(configs: &IndexMap<String, ProviderConfig>, environment: &[&str]) -> Models {
     let mut models = build(configs, environment).unwrap();
     models.local = Mutex::new(Some((Instant::now(), LocalModel::NoServer)));
@@ -176,7 +176,7 @@ async fn a_key_of_the_environment_goes_where_its_variable_says() {
     assert_eq!(faults[0].key, "ANTHROPIC_BASE_URL", "{faults:?}");
 }
 
-/// What is assumed while a proxy does not list its models is given up once it does.
+/// An assumed model is replaced once the proxy lists its models.
 #[tokio::test]
 async fn a_model_is_assumed_only_while_none_is_listed() {
     let list = r#"{"data":[{"id":"text-embedding-3"},{"id":"qwen3:8b"}]}"#;

@@ -9,7 +9,7 @@ use crate::offline::{OfflineAnswer, respond};
 /// Name of the offline provider and of its model.
 pub const OFFLINE: &str = "offline";
 
-/// A text is streamed in at most about this many pieces.
+/// The approximate limit of the number of pieces in which a text is streamed.
 const MAX_PIECES: usize = 64;
 
 /// The rule-based responder inside this program: no account, no network, no model. It never fails.

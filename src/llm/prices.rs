@@ -54,7 +54,7 @@ impl Price {
         let for_hour = used.written_for_hour_tokens.min(written);
         let fresh = used.input_tokens - cached - written;
         let write = self.cache_write.unwrap_or(self.input * CACHE_WRITE);
-        // The price of a million tokens equals the price of one token in millionths.
+        // The price of a million tokens in units equals the price of one token in millionths.
         let micros = fresh as f64 * self.input
             + cached as f64 * self.cached.unwrap_or(self.input)
             + (written - for_hour) as f64 * write

@@ -15,19 +15,19 @@ use crate::chat::{ChatMessage, Reasoning, ToolCall, ToolSpec, Usage};
 pub struct ChatRequest {
     /// The model's name at its service.
     pub model: String,
-    /// The same bytes in each turn, so that the service's prompt cache hits.
+    /// The system prompt. It has the same bytes in each turn, so that the service's prompt cache hits.
     pub system: Arc<str>,
     pub messages: Vec<ChatMessage>,
-    /// The images that the messages name, as far as they are sent.
+    /// The images that the messages name and that are sent.
     pub images: Images,
-    /// Empty if the model gets no tools.
+    /// The tools; empty if the model gets none.
     pub tools: Arc<[ToolSpec]>,
     pub temperature: Option<f64>,
     /// The longest answer, in tokens.
     pub max_tokens: Option<u32>,
 }
 
-/// A complete answer. An answer that was cut off by the connection is an error.
+/// A complete answer. An answer that a broken connection cut off is an error instead.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChatResponse {
     pub text: String,
@@ -35,17 +35,17 @@ pub struct ChatResponse {
     pub reasoning: Option<Reasoning>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
-    /// The model's name in the answer.
+    /// The model's name as the answer gives it.
     pub model: String,
-    /// `PROVIDER/MODEL` that answered, as configured; empty in rows of older versions.
+    /// The `PROVIDER/MODEL` that answered, by its configured name; empty in rows of older versions.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub answered_by: String,
     #[serde(default)]
     pub usage: Usage,
-    /// The cost at the price of that time, if a price was known.
+    /// The cost at the price when the model answered, if a price was known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
-    /// From the request to the end of the answer, retries included.
+    /// The time from the request to the end of the answer, retries included.
     #[serde(default)]
     pub latency_ms: u64,
     /// The service cut the answer at its length limit.
@@ -66,11 +66,11 @@ pub enum Delta<'a> {
         id: &'a str,
         name: &'a str,
     },
-    /// The pieces so far are void: the request is repeated.
+    /// The receiver must discard the pieces so far: the request is repeated.
     Restart,
 }
 
-/// Receives an answer while it is streamed.
+/// A receiver of an answer while it is streamed.
 pub trait DeltaSink: Send + Sync {
     fn delta(&self, delta: Delta<'_>);
 }
@@ -82,7 +82,7 @@ impl DeltaSink for NoDeltas {
     fn delta(&self, _: Delta<'_>) {}
 }
 
-/// A sink that writes down what it receives, for tests.
+/// A sink that records the pieces that it receives, for tests.
 #[cfg(any(test, fuzzing))]
 #[derive(Default)]
 pub(super) struct DeltaRecorder(pub parking_lot::Mutex<String>);
@@ -100,14 +100,14 @@ impl DeltaSink for DeltaRecorder {
     }
 }
 
-/// Passes an answer on, and records whether a part of it is shown that was not taken back.
+/// A sink that passes the pieces on, and records whether a part of an answer is shown that was not discarded.
 pub(super) struct ShownWatch<'a> {
     pub sink: &'a dyn DeltaSink,
     pub is_shown: &'a AtomicBool,
 }
 
 impl ShownWatch<'_> {
-    /// Takes back what is shown.
+    /// Tells the sink to discard the part that is shown, if there is one.
     pub fn take_back(&self) {
         if self.is_shown.load(Ordering::Relaxed) {
             self.delta(Delta::Restart);
@@ -122,14 +122,14 @@ impl DeltaSink for ShownWatch<'_> {
     }
 }
 
-/// A service that answers conversations. Dropping the future of `chat` closes the connection.
+/// A service that answers conversations. Dropping the future of [`chat`](Self::chat) closes the connection.
 #[async_trait]
 pub trait Provider: Send + Sync {
-    /// Returns its name in the configuration.
+    /// Returns the name of the provider in the configuration.
     fn name(&self) -> &str;
 
-    /// Returns true if `model` takes tools, as far as the configuration and earlier refusals tell; otherwise tools are
-    /// described in text.
+    /// Returns true if `model` takes tools, by the configuration and earlier refusals. Otherwise the caller describes the tools
+    /// in the text.
     fn takes_tools(&self, _model: &str) -> bool {
         true
     }
@@ -149,6 +149,6 @@ pub trait Provider: Send + Sync {
         Ok(content.to_string().into_bytes())
     }
 
-    /// Asks once, with the provider's own retries and deadlines, and streams to `sink` if the service can.
+    /// Sends one request, with the provider's own retries and deadlines, and streams the answer to `sink` if the service can.
     async fn chat(&self, request: &ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, LlmError>;
 }

@@ -7,17 +7,17 @@ use uuid::Uuid;
 
 use super::LlmErrorKind;
 
-/// The first wait before a retry; it doubles with each, and half of it is random.
+/// The first wait before a retry. The wait doubles with each retry, and half of it is random.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(8);
-/// The longest `Retry-After` that is waited for.
+/// The longest `Retry-After` that a retry waits for.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// The retry policy of one call.
 #[derive(Clone, Copy, Debug)]
 pub struct Retry {
-    /// Retries after the first attempt.
-    pub retries: u32,
+    /// The most retries after the first attempt.
+    pub max_retries: u32,
     pub first_wait: Duration,
 }
 
@@ -25,20 +25,21 @@ pub struct Retry {
 #[derive(Clone, Copy, Debug)]
 pub struct FailedAttempt {
     pub kind: LlmErrorKind,
-    /// What the service asked for.
+    /// The wait that the service asked for.
     pub retry_after: Option<Duration>,
     /// Attempts before this one.
     pub retries: u32,
 }
 
 impl Retry {
-    pub fn new(retries: u32) -> Self {
-        Self { retries, first_wait: FIRST_WAIT }
+    pub fn new(max_retries: u32) -> Self {
+        Self { max_retries, first_wait: FIRST_WAIT }
     }
 
-    /// Returns the wait before the next attempt; `None` if there is none. `chance` is between 0 and 1.
+    /// Returns the wait before the next attempt; `None` if there must be no further attempt. `chance` is a random number
+    /// between 0 and 1.
     pub fn wait(&self, tried: FailedAttempt, chance: f64) -> Option<Duration> {
-        if tried.retries >= self.retries || !tried.kind.is_retryable() {
+        if tried.retries >= self.max_retries || !tried.kind.is_retryable() {
             return None;
         }
         let asked = tried.retry_after.unwrap_or_default();
@@ -50,8 +51,8 @@ impl Retry {
 }
 
 impl FailedAttempt {
-    /// Returns the reason why there is no further attempt, to be appended to the error; empty if the error's kind says
-    /// it.
+    /// Returns the reason why there is no further attempt, as a suffix for the error; empty if the kind of the error already
+    /// says it.
     pub fn why_given_up(&self) -> String {
         match self.retry_after {
             Some(asked) if asked > LONGEST_RETRY_AFTER => {
@@ -63,8 +64,8 @@ impl FailedAttempt {
     }
 }
 
-/// Returns wait number `number` (from 0) of an exponential backoff from `first` to `longest`, with jitter between half
-/// of it and all of it, so that many that failed together do not return together.
+/// Returns wait number `number` (from 0) of an exponential backoff from `first` to `longest`, with jitter: the wait is between
+/// half and all of the full value, so that clients that failed together do not retry together.
 pub fn backoff(first: Duration, longest: Duration, number: u32, chance: f64) -> Duration {
     let full = first.saturating_mul(1 << number.min(16)).min(longest);
     full.mul_f64(0.5 + 0.5 * chance.clamp(0.0, 1.0))

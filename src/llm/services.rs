@@ -1,4 +1,4 @@
-//! A table of known services: for them a key alone is enough.
+//! A table of known services, which need only a key in the configuration.
 
 use reqwest::Url;
 
@@ -8,38 +8,40 @@ use super::openai::{LimitField, ReasoningEcho, ReasoningField};
 /// One known service.
 #[derive(Debug, PartialEq, Eq)]
 pub struct KnownService {
-    /// Its name in the configuration.
+    /// The service's name in the configuration.
     pub name: &'static str,
     pub base_url: &'static str,
     pub kind: ProviderKind,
-    /// Environment variables that usually hold its key, the usual one first; none for a local server.
+    /// Environment variables that usually hold the service's key, the most usual one first; none for a local server.
     pub key_variables: &'static [&'static str],
-    /// The environment variable that overrides its address; the key in the environment goes there.
+    /// The environment variable that overrides the service's address. The key from the environment is then sent to that
+    /// address.
     pub base_variable: Option<&'static str>,
-    /// The model that `auto` takes; empty: the first that the server lists.
+    /// The model that `auto` uses; if it is empty, the first model that the server lists.
     pub model: &'static str,
     pub rules: ServiceRules,
 }
 
-/// How a service differs from others that speak chat completions.
+/// The rules in which a service differs from others that speak chat completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServiceRules {
-    /// Its name for the longest answer.
+    /// The service's field for the longest answer.
     pub limit: LimitField,
-    /// Which reasoning it wants back; some refuse a request without it, some one with it.
+    /// The reasoning that is sent back to the service. Some services refuse a request without it, others refuse a request with
+    /// it.
     pub echo: ReasoningEcho,
 }
 
-/// What most services take; also for unknown ones, whose refusals teach the rest.
+/// The rules of most services, and of unknown ones, whose refusals correct them.
 pub const USUAL_RULES: ServiceRules = ServiceRules { limit: LimitField::MaxTokens, echo: ReasoningEcho::AsSent };
-/// These want the reasoning of each call back in all later turns (api-docs.deepseek.com/guides/thinking_mode; Kimi
-/// too).
+/// The rules of services that require the reasoning of each call in all later turns (DeepSeek:
+/// api-docs.deepseek.com/guides/thinking_mode; Kimi).
 const WANTS_THOUGHTS: ServiceRules =
     ServiceRules { echo: ReasoningEcho::Always(ReasoningField::Content), ..USUAL_RULES };
-/// These refuse unknown fields, reasoning among them.
+/// The rules of services that refuse unknown fields, which include reasoning.
 const REFUSES_THOUGHTS: ServiceRules = ServiceRules { echo: ReasoningEcho::Never, ..USUAL_RULES };
 
-/// In the order in which `auto` looks for their keys.
+/// The known services, in the order in which `auto` searches for their keys.
 pub const SERVICES: &[KnownService] = &[
     hosted("openai", "https://api.openai.com/v1", &["OPENAI_API_KEY"], "gpt-6-luna")
         .with(ServiceRules { limit: LimitField::MaxCompletionTokens, ..REFUSES_THOUGHTS })
@@ -89,7 +91,7 @@ pub const SERVICES: &[KnownService] = &[
     hosted("deepinfra", "https://api.deepinfra.com/v1/openai", &["DEEPINFRA_API_KEY"], "deepseek-ai/DeepSeek-V4-Flash"),
     hosted("nvidia", "https://integrate.api.nvidia.com/v1", &["NVIDIA_API_KEY"], "deepseek-ai/deepseek-v4-flash"),
     hosted("perplexity", "https://api.perplexity.ai", &["PERPLEXITY_API_KEY"], "sonar"),
-    // Their models change faster than this table, so `auto` takes the first that they list.
+    // The models of these services change faster than this table, so `auto` uses the first one that they list.
     hosted("hunyuan", "https://api.hunyuan.cloud.tencent.com/v1", &["HUNYUAN_API_KEY"], ""),
     hosted("baichuan", "https://api.baichuan-ai.com/v1", &["BAICHUAN_API_KEY"], ""),
     local(OLLAMA, "http://127.0.0.1:11434/v1").moved_by(OLLAMA_HOST),
@@ -98,14 +100,14 @@ pub const SERVICES: &[KnownService] = &[
     local("lmstudio", "http://127.0.0.1:1234/v1"),
 ];
 
-/// The model server that `auto` looks for on this machine.
+/// The model server that `auto` searches for on this machine.
 pub const OLLAMA: &str = "ollama";
 
 /// The variable that says where Ollama listens: a host, with or without scheme and port.
 pub const OLLAMA_HOST: &str = "OLLAMA_HOST";
 
-/// Returns the base URL for a value of `OLLAMA_HOST`, read as Ollama's own clients read it: the port is 11434 if there
-/// is no scheme, and a server that listens on all addresses is asked on this machine.
+/// Returns the base URL for a value of `OLLAMA_HOST`, read as Ollama's own clients read it: the port is 11434 if there is no
+/// scheme, and an address that means all interfaces becomes that of this machine.
 pub fn ollama_base(given: &str) -> String {
     let given = given.trim().trim_matches(['"', '\'']).trim_end_matches('/');
     let (scheme, rest, port) = match given.split_once("://") {
@@ -113,7 +115,7 @@ pub fn ollama_base(given: &str) -> String {
         None => ("http", given, ":11434"),
     };
     let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    // Ollama takes an IPv6 address without brackets, too.
+    // Ollama also accepts an IPv6 address without brackets.
     let host = match host.parse::<std::net::Ipv6Addr>() {
         Ok(address) => &format!("[{address}]"),
         Err(_) => host,
@@ -136,19 +138,20 @@ impl KnownService {
         SERVICES.iter().find(|service| service.name == name)
     }
 
-    /// Returns the service at an address, whatever its name in the configuration; local servers cannot be told apart.
+    /// Returns the service at an address, whatever its name in the configuration. Local servers are not found, since they
+    /// cannot be distinguished.
     pub fn at(base_url: &Url) -> Option<&'static Self> {
         let host = base_url.host_str()?;
         SERVICES.iter().find(|service| !service.is_local() && service.host() == host)
     }
 
-    /// Returns the path segments of its base URL.
+    /// Returns the path segments of the service's base URL.
     pub fn path(&self) -> impl Iterator<Item = &'static str> {
         let (_, address) = self.base_url.split_once("://").unwrap_or_default();
         address.split('/').skip(1).filter(|part| !part.is_empty())
     }
 
-    /// Returns its host. The addresses of the table are simple enough to be split.
+    /// Returns the service's host. A split is enough to parse the simple addresses of the table.
     fn host(&self) -> &'static str {
         let (_, address) = self.base_url.split_once("://").unwrap_or_default();
         address.split(['/', ':']).next().unwrap_or_default()

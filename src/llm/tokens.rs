@@ -1,16 +1,17 @@
 //! Estimates the tokens of a text without a model's vocabulary, and learns how a model's own count differs.
 
-/// A token in hundredths: sums are whole numbers.
+/// One token, in hundredths of a token, so that sums are integers.
 const TOKEN: u64 = 100;
 
-/// The weight of a new count against all that were learned before.
+/// The weight of a new count relative to all earlier ones.
 const WEIGHT: f64 = 0.2;
-/// Shorter requests teach little: most of their count is what the service adds.
+/// The shortest request that a factor learns from, in estimated tokens. In the count of a shorter one, the tokens that the
+/// service adds dominate.
 const LEARNED_FROM: u64 = 200;
-/// The bounds of a factor; beyond them the service counts something else.
+/// The bounds of a factor. A service with a factor beyond them counts something other than tokens.
 const BOUNDS: (f64, f64) = (0.5, 2.0);
 
-/// A class of characters that today's vocabularies split alike.
+/// A class of characters that current vocabularies split alike.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TokenClass {
     /// White space; a single space belongs to the word after it.
@@ -23,9 +24,9 @@ enum TokenClass {
     Ideograph,
     Hangul,
     Cyrillic,
-    /// Scripts with about three letters a token: Arabic, Indic scripts, Thai.
+    /// Scripts with about three letters per token: Arabic, Indic scripts, Thai.
     Third,
-    /// Scripts with fewer: Greek, Hebrew, and all others.
+    /// Scripts with fewer letters per token: Greek, Hebrew, and all others.
     Half,
     /// ASCII punctuation and symbols.
     Sign,
@@ -37,18 +38,18 @@ enum TokenClass {
 struct CharRun {
     class: TokenClass,
     length: u64,
-    /// Only capitals so far.
+    /// True if all characters so far are capitals.
     is_loud: bool,
     begins_with_break: bool,
 }
 
-/// A longer text is counted by samples: this many pieces of this many bytes, spread over it.
+/// The length, in bytes, above which a text is counted by samples: `SAMPLES` pieces of `SAMPLE` bytes, spread over the text.
 const LONG: usize = 16 * 1024;
 const SAMPLES: usize = 32;
 const SAMPLE: usize = 256;
 
-/// Estimates the tokens of a text by the vocabularies of today's models. Close for prose in any script, code and JSON;
-/// digests and the like vary. Takes microseconds, however long the text is.
+/// Estimates the tokens of a text by the vocabularies of current models. The estimate is close for prose in any script, code
+/// and JSON, and less exact for texts such as digests. It takes microseconds, however long the text is.
 pub fn estimate_tokens(text: &str) -> usize {
     let hundredths = if text.len() > LONG { count_samples(text) } else { count(text) };
     usize::try_from(hundredths.div_ceil(TOKEN)).unwrap_or(usize::MAX)
@@ -71,7 +72,7 @@ fn count(text: &str) -> u64 {
     while let Some(char) = rest.chars().next() {
         rest = &rest[char.len_utf8()..];
         let class = TokenClass::of(char);
-        // Most text is runs of ASCII, whose other characters need no decoding.
+        // Most text is runs of ASCII; the further characters of a run need no decoding.
         let same = |byte: &u8| ASCII.get(usize::from(*byte)) == Some(&class);
         let more = if class == TokenClass::Capital { 0 } else { rest.bytes().take_while(same).count() };
         rest = &rest[more..];
@@ -106,7 +107,7 @@ const ASCII: [TokenClass; 128] = {
 // The weights need finer classes than the table of scripts in `text`.
 impl TokenClass {
     fn of(char: char) -> Self {
-        // A table, because most text is ASCII, and all text for a model is counted.
+        // ASCII has a lookup table, because most text is ASCII, and all text for a model is counted.
         match ASCII.get(char as usize) {
             Some(class) => *class,
             None => Self::beyond_ascii(char),
@@ -130,7 +131,7 @@ impl TokenClass {
             '\u{400}'..='\u{52f}' => Self::Cyrillic,
             '\u{600}'..='\u{6ff}' | '\u{750}'..='\u{77f}' | '\u{900}'..='\u{e7f}' => Self::Third,
             '\u{1100}'..='\u{11ff}' | '\u{ac00}'..='\u{d7ff}' => Self::Hangul,
-            // With the full-width punctuation of these scripts.
+            // This class includes the full-width punctuation of these scripts.
             '\u{2e80}'..='\u{a4cf}' | '\u{f900}'..='\u{faff}' | '\u{fe30}'..='\u{fe4f}' | '\u{ff00}'..='\u{ffef}' => {
                 Self::Ideograph
             }
@@ -150,7 +151,7 @@ impl TokenClass {
 impl CharRun {
     fn goes_on_with(&self, class: TokenClass) -> bool {
         match (self.class, class) {
-            // "Word", but not "wordWord".
+            // "Word" is one run; "wordWord" is two.
             (TokenClass::Capital, TokenClass::Small) => self.length == 1 || !self.is_loud,
             (TokenClass::Capital, TokenClass::Capital) => self.is_loud,
             (before, now) => before == now,
@@ -169,10 +170,10 @@ impl CharRun {
             TokenClass::Third => TOKEN.max(self.length * 33),
             TokenClass::Half => TOKEN.max(self.length * 43),
             TokenClass::Picture => self.length * 150,
-            // The last sign often belongs to the word after it.
+            // The last sign is often part of the same token as the word after it.
             TokenClass::Sign if next.is_some_and(TokenClass::is_letter) => 50 + over(1) * 30,
             TokenClass::Sign => 95 + over(1) * 20,
-            // A line break belongs to the sign before it.
+            // A line break is part of the same token as the sign before it.
             TokenClass::Blank if self.begins_with_break && before == Some(TokenClass::Sign) => {
                 if self.length > 2 {
                     TOKEN
@@ -231,7 +232,7 @@ impl TokenFactor {
         (counted as f64 / self.steady()).floor() as usize
     }
 
-    /// Rounded up in steps, so that turns are cut alike.
+    /// Returns the factor rounded up in steps, so that small changes do not change where turns are cut.
     fn steady(self) -> f64 {
         (self.0 * 20.0).ceil() / 20.0
     }
@@ -241,7 +242,7 @@ impl TokenFactor {
 mod tests {
     use super::*;
 
-    /// Texts, and their counts by o200k.
+    /// Texts, and their numbers of tokens in the vocabulary o200k.
     const COUNTED: &[(&str, usize)] = &[
         (
             "The gateway writes each message to its store before it says that it was accepted. Only then does the sender \
@@ -316,7 +317,7 @@ mod tests {
         }
     }
 
-    /// A factor, the requests that follow as (estimated, counted), and the factor after them.
+    /// A factor, the following requests as (estimated, counted), and the factor after them.
     #[test]
     fn the_factor_learns_from_counts_within_bounds() {
         type Row<'a> = (f64, &'a [(u64, u64)], f64);

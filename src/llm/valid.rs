@@ -1,29 +1,29 @@
 //! The rules that every service has for a conversation, and the repair of one that breaks them.
 //!
-//! These are the rules of OpenAI's chat completions and of Anthropic's messages together, so that a conversation can
-//! move from one to the other at any point.
+//! The rules are those of OpenAI's chat completions and of Anthropic's messages together, so that a conversation can move from
+//! one to the other at any point.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::chat::{ChatMessage, ImageRef, ToolCall};
 
-/// The result of a call whose own result is lost.
+/// The placeholder for the result of a call whose own result is lost.
 pub const NO_RESULT: &str = "Error: no result was kept of this call; whether it took effect is unknown";
-/// Stands where a conversation would begin with the model's own words.
+/// The placeholder at the beginning of a conversation that would begin with the model's message.
 const NOT_SHOWN: &str = "(The beginning of this conversation is not shown.)";
-/// Stands for a message without text.
+/// The placeholder for a message without text.
 const NO_TEXT: &str = "(no text)";
-/// Stands where the model would have the last word, so that there is something to answer.
+/// The message at the end of a conversation that would end with the model's message, so that there is something to answer.
 const GO_ON: &str = "(Please go on.)";
 
-/// Where a conversation breaks the rules, and which one.
+/// The place where a conversation breaks a rule, and the rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct MessageFlaw(String);
 
-/// Checks that services take these messages: the first is the user's and the last is not the model's; none is empty;
-/// the model does not speak twice in a row; ids of calls are unique; and each call is answered exactly once, in order,
-/// directly after the message that made it.
+/// Checks that all services accept these messages: the first is the user's and the last is not the model's; none is empty; the
+/// model does not speak twice in a row; ids of calls are unique; and each call is answered exactly once, in order, directly
+/// after the message that made it.
 ///
 /// # Errors
 /// The first [`MessageFlaw`].
@@ -75,8 +75,8 @@ pub fn check(messages: &[ChatMessage]) -> Result<(), MessageFlaw> {
     }
 }
 
-/// Repairs messages so that they pass [`check`], and returns the first flaw; valid messages stay as they are. Only
-/// results that belong to no call are lost.
+/// Repairs messages so that they pass [`check`], and returns the first flaw; valid messages stay as they are. The repair drops
+/// only results that belong to no call.
 pub fn mend(messages: &mut Vec<ChatMessage>) -> Option<MessageFlaw> {
     let flaw = check(messages).err()?;
     let known = messages.iter().flat_map(calls_of).map(|call| call.id.clone()).collect();
@@ -102,11 +102,11 @@ fn calls_of(message: &ChatMessage) -> &[ToolCall] {
 #[derive(Default)]
 struct HistoryMender {
     out: Vec<ChatMessage>,
-    /// The ids of all calls as they came.
+    /// The original ids of all calls.
     known: HashSet<String>,
     /// The ids of the calls in `out`.
     used: HashSet<String>,
-    /// By the original id of a call: where in `out` its result goes.
+    /// For each original id of a call, the positions in `out` for its results.
     waiting: HashMap<String, VecDeque<usize>>,
 }
 
@@ -132,21 +132,21 @@ impl HistoryMender {
         match self.out.last() {
             None => self.out.push(ChatMessage::user(NOT_SHOWN)),
             Some(ChatMessage::Assistant { content: before, .. }) => {
-                // The last of `out` is the model's only if it called nothing: results follow calls.
+                // The last message of `out` is the model's only if it called no tools, since results follow calls.
                 *content = format!("{before}\n\n{content}").trim_end().to_owned();
                 self.out.pop();
             }
             Some(_) => {}
         }
         for call in &*tool_calls {
-            // An older call with the same id gets no result any more: the next one belongs to the newer call.
+            // An older call with the same id gets no result any more: the next result belongs to the newer call.
             self.waiting.remove(&call.id);
         }
         let mut places = Vec::with_capacity(tool_calls.len());
         let first = self.out.len() + 1;
         for (place, call) in tool_calls.iter_mut().enumerate() {
             self.waiting.entry(call.id.clone()).or_default().push_back(first + place);
-            call.id = self.own_id(&call.id);
+            call.id = self.unique_id(&call.id);
             places.push(ChatMessage::tool(&call.id, &call.name, NO_RESULT));
         }
         self.out.push(message);
@@ -161,7 +161,7 @@ impl HistoryMender {
     }
 
     /// Returns `wanted`, or a similar id that no other call has.
-    fn own_id(&mut self, wanted: &str) -> String {
+    fn unique_id(&mut self, wanted: &str) -> String {
         let wanted = if wanted.is_empty() { "call" } else { wanted };
         let mut id = wanted.to_owned();
         let mut number = 2;
@@ -189,8 +189,8 @@ mod tests {
 
     use super::*;
 
-    /// `u` a user's message, `t` the model's text, `cXY` calls with the ids X and Y, `rX` the result of X; an
-    /// upper-case letter for one without text.
+    /// The letters of a script: `u` is a user's message, `t` the model's text, `cXY` calls with the ids X and Y, `rX` the
+    /// result of X. An upper-case letter means a message without text.
     fn read(script: &str) -> Vec<ChatMessage> {
         let message = |word: &str| {
             let (kind, ids) = word.split_at(1);

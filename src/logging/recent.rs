@@ -1,4 +1,4 @@
-//! The last lines of the log, kept in memory, so that the page can show them wherever the log goes.
+//! The last lines of the log, kept in memory, so that the page can show them wherever the log is written.
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -14,22 +14,22 @@ use tracing_subscriber::layer::{Context, Layer};
 
 use crate::text::truncate;
 
-/// The most lines, and the longest of them, in characters.
+/// The most lines, and the most characters of a line.
 const MAX_LINES: usize = 2_000;
 const MAX_TEXT: usize = 1_000;
 
-/// The log of this process; like its output, there is one.
+/// The log of this process. There is one, as there is one log output.
 static RECENT: RecentLog = RecentLog(Mutex::new(VecDeque::new()));
 
 /// A line of the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LogLine {
-    /// Counts from 1.
+    /// The number of the line, from 1.
     pub number: u64,
     pub at: Timestamp,
     /// `ERROR`, `WARN`, `INFO`, `DEBUG` or `TRACE`.
     pub level: &'static str,
-    /// The module.
+    /// The module that logged the line.
     pub target: String,
     /// The message and the fields.
     pub text: String,
@@ -45,7 +45,7 @@ impl RecentLog {
         &RECENT
     }
 
-    /// Returns the last lines of at least this level behind the line `after`, at most `limit`.
+    /// Returns the last lines of at least this level after the line number `after`, at most `limit`.
     pub fn lines(&self, level: Level, after: u64, limit: usize) -> Vec<LogLine> {
         let is_shown = |line: &&LogLine| line.level.parse::<Level>().is_ok_and(|of_line| of_line <= level);
         let lines = self.0.lock();
@@ -72,7 +72,7 @@ impl RecentLog {
     }
 }
 
-/// Records what the log shows.
+/// A tracing layer that records the lines that the log shows.
 pub struct RecentLayer;
 
 impl<S: Subscriber> Layer<S> for RecentLayer {
@@ -96,7 +96,7 @@ impl Visit for FieldText {
         let text = escape_newlines(&format!("{value:?}"));
         match field.name() {
             "message" => self.message = text,
-            // Writing to a text does not fail.
+            // Writing to a string cannot fail.
             name => _ = write!(self.others, " {}={text}", name.strip_prefix("r#").unwrap_or(name)),
         }
     }

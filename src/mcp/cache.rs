@@ -1,4 +1,4 @@
-//! The lists of the servers on disk, so that a gateway is ready without starting any server.
+//! The cached lists of the servers on disk, so that a gateway is ready without starting any server.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -9,27 +9,27 @@ use serde::{Deserialize, Serialize};
 
 use super::listing::ServerListing;
 
-/// The format of the files; others are not read.
+/// The format version of the files. Files of other versions are ignored.
 const VERSION: u32 = 1;
 /// The largest file that is read, in bytes.
 const MAX_BYTES: u64 = 32_000_000;
 
-/// A list on disk.
+/// A cached list on disk.
 #[derive(Serialize, Deserialize)]
 struct CachedListing {
     version: u32,
-    /// When it was listed, in milliseconds since 1970.
+    /// When the list was made, in milliseconds since 1970.
     listed_at: i64,
     listing: ServerListing,
 }
 
-/// The folder of the lists.
+/// The folder of the cached lists.
 pub(super) struct ListingCache {
     folder: PathBuf,
 }
 
 impl ListingCache {
-    /// Returns the cache of a home; the folder is created when something is written.
+    /// Returns the cache in a home folder. The folder is created on the first write.
     pub(super) fn of_home(home: &Path) -> Self {
         Self { folder: home.join("cache").join("mcp") }
     }
@@ -38,7 +38,7 @@ impl ListingCache {
         self.folder.join(format!("{server}-{fingerprint}.json"))
     }
 
-    /// Returns a list, and when it was made. A file that cannot be read counts as none.
+    /// Returns a list, and when it was made. An unreadable file counts as missing.
     pub(super) fn read(&self, server: &str, fingerprint: &str) -> Option<(ServerListing, i64)> {
         let path = self.path(server, fingerprint);
         let read = || -> io::Result<CachedListing> {
@@ -57,10 +57,10 @@ impl ListingCache {
         }
     }
 
-    /// Replaces a list, and removes those of other settings of the same server.
+    /// Replaces a list, and removes the lists of the same server with other settings.
     ///
     /// # Errors
-    /// The disk refuses it.
+    /// The disk refuses the write.
     pub(super) fn write(
         &self,
         server: &str,
@@ -78,7 +78,7 @@ impl ListingCache {
             let name = entry.file_name();
             let rest =
                 name.to_str().and_then(|name| name.strip_prefix(server)?.strip_prefix('-')?.strip_suffix(".json"));
-            // A server called `a-0123456789abcdef` has files that begin alike.
+            // The files of a server called `a-0123456789abcdef` have the same prefix as those of the server `a`.
             let is_old =
                 rest.is_some_and(|rest| rest != fingerprint && rest.len() == fingerprint.len() && !rest.contains('-'));
             if is_old {

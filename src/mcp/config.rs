@@ -1,4 +1,4 @@
-//! `[mcp.NAME]`: the MCP servers whose tools the agent has.
+//! `[mcp.NAME]`: the MCP servers whose tools the agent uses.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-/// The longest name of a server: the names of its tools begin with it, and models accept 64 characters.
+/// The maximum length of a server's name. The names of its tools begin with it, and models accept 64 characters.
 const NAME_CHARS: usize = 32;
-/// The longest time limits.
+/// The maximum time limits.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(3_600);
 
 /// How a server with a `url` is reached.
@@ -105,7 +105,7 @@ impl Default for McpServerConfig {
     }
 }
 
-/// A fault of a server's settings: the keys that it comes from, relative to the server's table (empty: the table itself), what is
+/// A fault in a server's settings: the keys that cause it, relative to the server's table (empty for the table itself), what is
 /// wrong, and what is allowed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct McpConfigFault {
@@ -130,7 +130,7 @@ impl McpServerConfig {
         }
     }
 
-    /// Returns true if the agent has the tool with this name of the server's own.
+    /// Returns true if the agent may use the tool that the server calls `tool`.
     pub fn has_tool(&self, tool: &str) -> bool {
         let fits = |pattern: &String| {
             pattern == tool || Glob::new(pattern).is_ok_and(|glob| glob.compile_matcher().is_match(tool))
@@ -138,7 +138,7 @@ impl McpServerConfig {
         self.tools.is_empty() || self.tools.iter().any(fits)
     }
 
-    /// Returns a digest of everything that decides which server this is, without secrets.
+    /// Returns a digest of all settings that identify the server, without secrets.
     pub fn fingerprint(&self) -> String {
         let names = |map: &BTreeMap<String, Secret>| map.keys().cloned().collect::<Vec<_>>();
         let identity = json!([
@@ -273,7 +273,7 @@ fn is_web_address(url: &str) -> bool {
     is_whole && url.trim() == url && Url::parse(url).is_ok_and(|url| url.has_host())
 }
 
-/// Returns true for a name that begins the names of tools: `NAME__tool` then has one reading.
+/// Returns true for a valid name of a server. The rules make `NAME__tool` unambiguous.
 pub fn is_server_name(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     (1..=NAME_CHARS).contains(&name.len()) && name.chars().all(is_plain) && !name.contains("__") && !name.ends_with('_')

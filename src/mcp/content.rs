@@ -1,27 +1,28 @@
-//! Results of a server as text for models: texts as they are, everything else as a line that says what it is.
+//! Converts the results of a server to text for models: texts stay as they are, and every other part becomes a line that
+//! describes it.
 
 use daoyou_channels::clean::clean;
 use serde_json::Value;
 
 use crate::text::{format_size, plain_line, truncate};
 
-/// The most parts of one result.
+/// The maximum number of parts of one result.
 const MAX_PARTS: usize = 1_000;
-/// The most bytes of JSON that is laid out.
+/// The maximum size of JSON that is pretty-printed, in bytes.
 const MAX_PRETTY: usize = 20_000;
-/// The longest texts of a line about something, in characters.
+/// The maximum length of a text in a description, in characters.
 const MAX_SHOWN: usize = 300;
 
 /// The text of a result.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ResultText {
     pub text: String,
-    /// The server says that the call failed.
+    /// True if the server reports that the call failed.
     pub is_error: bool,
 }
 
 impl ResultText {
-    /// Reads the result of a tool.
+    /// Converts the result of a tool call.
     pub(super) fn of_call(result: &Value) -> Self {
         let parts = result["content"].as_array().map(Vec::as_slice).unwrap_or_default();
         let mut texts: Vec<String> = parts.iter().take(MAX_PARTS).map(part_text).collect();
@@ -38,7 +39,7 @@ impl ResultText {
         Self { text: texts.join("\n\n"), is_error: result["isError"].as_bool().unwrap_or(false) }
     }
 
-    /// Reads what a resource holds.
+    /// Converts the content of a resource.
     pub(super) fn of_resource(result: &Value) -> String {
         let contents = result["contents"].as_array().map(Vec::as_slice).unwrap_or_default();
         let mut texts: Vec<String> = contents.iter().take(MAX_PARTS).map(resource_text).collect();
@@ -46,7 +47,7 @@ impl ResultText {
         if texts.is_empty() { "(the resource is empty)".to_owned() } else { texts.join("\n\n") }
     }
 
-    /// Reads a prompt as one text. The parts of others than the user are named.
+    /// Converts a prompt to one text. Parts that are not from the user are labelled.
     pub(super) fn of_prompt(result: &Value) -> String {
         let messages = result["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
         let is_plain = messages.iter().all(|message| message["role"] == "user");
@@ -96,7 +97,7 @@ fn resource_text(resource: &Value) -> String {
     }
 }
 
-/// Returns the size of data in base64, in words.
+/// Formats the size of base64 data.
 fn size_of(data: &Value) -> String {
     let chars = data.as_str().unwrap_or_default().trim_end_matches('=').len() as u64;
     format_size(chars * 3 / 4)
@@ -106,7 +107,7 @@ fn shown(text: &Value) -> String {
     truncate(&plain_line(text.as_str().unwrap_or_default()), MAX_SHOWN)
 }
 
-/// Returns JSON for models, on several lines if it is short: deep nesting multiplies the size.
+/// Formats JSON for models. Only short JSON is pretty-printed, since deep nesting multiplies the size.
 fn pretty(value: &Value) -> String {
     let compact = value.to_string();
     if compact.len() > MAX_PRETTY {

@@ -1,4 +1,5 @@
-//! The images in a tool's result: saved in the folder of the conversation, so that models that see get them with the result.
+//! The images in a tool's result. They are saved in the folder of the conversation, so that models that accept images get them
+//! with the result.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,19 +12,20 @@ use crate::chat::{ImageRef, MAX_IMAGE_BYTES, SEEN_IMAGES};
 use crate::text::format_size;
 use crate::tools::{ToolContext, save_image};
 
-/// The most images of one result that are saved.
+/// The maximum number of images of one result that are saved.
 const MAX_IMAGES: usize = 8;
 
 /// An image of a result.
 struct FoundImage {
-    /// Its place among the parts.
+    /// The index of the image among the parts.
     place: usize,
     media_type: &'static str,
     extension: &'static str,
     bytes: Vec<u8>,
 }
 
-/// Saves the images of a result, and puts a line with its path in the place of each. An image that no model takes stays as it is.
+/// Saves the images of a result, and replaces each with a line that contains its path. An image that no model accepts stays as it
+/// is.
 pub(super) async fn save_images(
     answer: &mut Value,
     workspace: PathBuf,
@@ -54,7 +56,7 @@ pub(super) async fn save_images(
     saved.into_iter().map(|(_, _, image)| image).collect()
 }
 
-/// Returns the image of a part; `None` if it is none that a model takes.
+/// Returns the image in a part; `None` if there is none that a model accepts.
 fn image_of((place, part): (usize, &Value)) -> Option<FoundImage> {
     if part["type"] != "image" {
         return None;

@@ -1,4 +1,5 @@
-//! Takes over the MCP servers of other programs: their files name a program with arguments and variables, or an address with headers.
+//! Imports the MCP servers of other programs. Their files name a program with arguments and variables, or an address with
+//! headers.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,7 +11,7 @@ use super::config::{McpServerConfig, McpTransport, is_server_name};
 
 /// The keys under which the programs list their servers.
 const LISTS: [&str; 4] = ["mcpServers", "servers", "mcp", "context_servers"];
-/// What has no meaning here and is left out without a word.
+/// The keys that have no meaning here, and are ignored silently.
 const IGNORED: [&str; 12] = [
     "type",
     "transport",
@@ -30,14 +31,14 @@ const IGNORED: [&str; 12] = [
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportedServer {
     pub name: String,
-    /// The table, with its heading.
+    /// The TOML table with its heading.
     pub table: String,
 }
 
-/// Reads the servers of a file such as `mcp.json`, `claude_desktop_config.json` or `.vscode/mcp.json`.
+/// Reads the servers in a file such as `mcp.json`, `claude_desktop_config.json` or `.vscode/mcp.json`.
 ///
 /// # Errors
-/// One line for each part that is not understood; nothing is taken over then.
+/// Returns one line for each part that is not understood. No server is imported then.
 pub fn import_servers(text: &str) -> Result<Vec<ImportedServer>, Vec<String>> {
     let root: Value = serde_json::from_str(&without_comments(text))
         .map_err(|error| vec![format!("not JSON: {error}; allowed is an object with mcpServers or servers")])?;
@@ -62,12 +63,12 @@ pub fn import_servers(text: &str) -> Result<Vec<ImportedServer>, Vec<String>> {
     }
 }
 
-/// Returns the servers below a key; VS Code's settings have them one level deeper.
+/// Returns the servers in a list. The settings of VS Code have them one level deeper.
 fn servers_of(list: &Value) -> Option<&Map<String, Value>> {
     list.get("servers").or(Some(list))?.as_object()
 }
 
-/// Returns a valid and free name that is like the own one.
+/// Returns a valid and unused name that resembles the original one.
 fn server_name(own_name: &str, taken: &[ImportedServer]) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' };
     let slug: String = own_name.trim().chars().map(plain).take(28).collect();
@@ -84,7 +85,7 @@ fn server_name(own_name: &str, taken: &[ImportedServer]) -> String {
     std::iter::once(base.to_owned()).chain(numbered).find(|name| is_free(name)).unwrap_or_default()
 }
 
-/// Reads the settings that are taken over. The values of variables and headers are those of the file.
+/// Reads the settings that are imported. The values of variables and headers are those of the file.
 fn read_server(entry: &Value) -> Result<McpServerConfig, Vec<String>> {
     let Value::Object(fields) = entry else { return Err(vec!["it is no object".to_owned()]) };
     let (mut server, mut faults) = (McpServerConfig::default(), Vec::new());
@@ -140,7 +141,7 @@ fn read_server(entry: &Value) -> Result<McpServerConfig, Vec<String>> {
     if faults.is_empty() { Ok(server) } else { Err(faults) }
 }
 
-/// Returns the table of `config.toml`.
+/// Formats the table for `config.toml`.
 fn table_of(server: &McpServerConfig, name: &str) -> String {
     let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
     let list = |texts: &[String]| format!("[{}]", texts.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(", "));
@@ -175,7 +176,7 @@ fn table_of(server: &McpServerConfig, name: &str) -> String {
     table
 }
 
-/// Returns a value as daoyou writes it: `${NAME}` and `${env:NAME}` become `env:NAME`.
+/// Converts a reference to daoyou's form: `${NAME}` and `${env:NAME}` become `env:NAME`.
 fn reference(value: &str) -> String {
     let inner = value.strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
     let name = inner.map(|inner| inner.strip_prefix("env:").unwrap_or(inner));
@@ -201,7 +202,7 @@ fn pairs(value: &Value) -> Result<BTreeMap<String, Secret>, &'static str> {
     value.as_object().ok_or("names with texts")?.iter().map(pair).collect()
 }
 
-/// Returns JSON without the comments and commas at the end that VS Code allows.
+/// Returns JSON without the comments and trailing commas that VS Code allows.
 fn without_comments(text: &str) -> String {
     let (mut plain, mut chars, mut in_text) = (String::with_capacity(text.len()), text.chars().peekable(), false);
     while let Some(c) = chars.next() {

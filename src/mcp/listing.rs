@@ -1,5 +1,5 @@
-//! What a server offers: its tools, resources and prompts, as daoyou keeps and shows them. All texts come from the server and are data:
-//! one line, within bounds, without characters that are not seen.
+//! The list of what a server offers: its tools, resources and prompts, as daoyou stores and shows them. All texts come from the
+//! server, so they are treated as data: one line, of limited length, without invisible characters.
 
 use std::collections::HashSet;
 
@@ -10,16 +10,16 @@ use super::names::McpToolNames;
 use super::schema::clean_schema;
 use crate::text::{plain_line, truncate};
 
-/// The most entries of each list that are kept of a server.
+/// The maximum number of entries that are kept of each of a server's lists.
 pub(super) const MAX_ENTRIES: usize = 500;
-/// The longest texts, in characters.
+/// The maximum lengths of texts, in characters.
 const MAX_DESCRIPTION: usize = 1_000;
 const MAX_TITLE: usize = 200;
 const MAX_PROBLEM: usize = 400;
-/// The longest own names and addresses that are kept, in bytes: they are sent back as they are.
+/// The maximum length of the server's own names and addresses, in bytes. They are sent back unchanged.
 const MAX_OWN_NAME: usize = 1_000;
 const MAX_URI: usize = 4_000;
-/// The most problems that are kept.
+/// The maximum number of problems that are kept.
 const MAX_PROBLEMS: usize = 20;
 const MAX_ARGUMENTS: usize = 30;
 
@@ -33,7 +33,7 @@ pub(super) enum ListKind {
 }
 
 impl ListKind {
-    /// Returns the key of the list in an answer.
+    /// Returns the key of the list in a response.
     pub(super) fn key(self) -> &'static str {
         match self {
             Self::Tools => "tools",
@@ -44,10 +44,10 @@ impl ListKind {
     }
 }
 
-/// What a server offers.
+/// The list of what a server offers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServerListing {
-    /// The version of the protocol that was agreed on.
+    /// The negotiated version of the protocol.
     pub protocol: String,
     /// The name and version that the server gives itself.
     pub title: String,
@@ -55,7 +55,7 @@ pub struct ServerListing {
     pub resources: Vec<ListedResource>,
     pub templates: Vec<ListedResource>,
     pub prompts: Vec<ListedPrompt>,
-    /// What was left out, and why.
+    /// The entries that were left out, and why.
     pub problems: Vec<String>,
 }
 
@@ -67,7 +67,7 @@ pub struct ListedTool {
     /// The server's own name.
     pub own_name: String,
     pub description: String,
-    /// The cleaned schema of the arguments.
+    /// The simplified schema of the arguments.
     pub parameters: Value,
 }
 
@@ -107,7 +107,7 @@ impl ServerListing {
         }
     }
 
-    /// Takes the entries of a list.
+    /// Adds the entries of a list.
     pub(super) fn add(&mut self, server: &str, kind: ListKind, entries: &[Value]) {
         match kind {
             ListKind::Tools => self.add_tools(server, entries),
@@ -186,7 +186,7 @@ impl ServerListing {
 }
 
 fn line(text: &str, max: usize) -> String {
-    // Nothing behind a multiple of the limit is shown, so it need not be read.
+    // Text beyond a multiple of the limit is never shown, so it is not processed.
     let start = text.floor_char_boundary(max * 8);
     truncate(&plain_line(&text[..start]), max)
 }

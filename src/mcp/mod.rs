@@ -1,4 +1,4 @@
-//! MCP: the client of the servers whose tools the agent has, and daoyou itself as a server.
+//! MCP: the client of the servers whose tools the agent uses, and daoyou itself as a server.
 
 mod cache;
 mod client;

@@ -1,4 +1,4 @@
-//! The names of a server's tools for models.
+//! The names under which models see a server's tools.
 
 use std::collections::HashSet;
 
@@ -7,21 +7,21 @@ use sha2::{Digest, Sha256};
 
 /// The longest name that model services accept.
 const NAME_CHARS: usize = 64;
-/// The characters of a digest in a changed name.
+/// The number of digest characters in a changed name.
 const DIGEST_CHARS: usize = 6;
 
-/// Gives the tools of one server names that are legal and unique for models, also without regard to case.
+/// Assigns names to the tools of one server that are valid and unique for models, even if case is ignored.
 #[derive(Default)]
 pub(super) struct McpToolNames {
-    /// In lower case.
+    /// The assigned names in lower case.
     taken: HashSet<String>,
-    /// The servers' own names.
+    /// The server's own names of the tools that have a name.
     named: HashSet<String>,
 }
 
 impl McpToolNames {
-    /// Returns `SERVER__tool`. A name with other characters, or a too long or taken one, is changed and ends in a digest of the tool's own
-    /// name. `None`: the server has listed this tool before.
+    /// Returns `SERVER__tool`. A name that has invalid characters, is too long or is taken is changed, and gets a digest of the
+    /// tool's own name as its suffix. Returns `None` if the server has listed this tool before.
     pub(super) fn assign(&mut self, server: &str, tool: &str) -> Option<String> {
         if !self.named.insert(tool.to_owned()) {
             return None;

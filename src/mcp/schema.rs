@@ -1,33 +1,33 @@
-//! Makes the JSON Schema of a server's tool one that every model service accepts, within bounds.
+//! Simplifies the JSON Schema of a server's tool, within limits, so that every model service accepts it.
 
 use serde_json::{Map, Value, json};
 
 use crate::text::{plain_line, truncate};
 use crate::tools::{plain_schema, schema_faults};
 
-/// The deepest nesting that is kept; what is deeper may be anything.
+/// The maximum nesting depth that is kept. Deeper levels accept anything.
 const MAX_DEPTH: u32 = 8;
-/// The most schemas within one.
+/// The maximum number of schemas within one schema.
 const MAX_SCHEMAS: usize = 1_000;
-/// The largest schema of a server, and the largest for a model, in bytes.
+/// The maximum size of a server's schema, and of the simplified one, in bytes.
 const MAX_RAW_BYTES: usize = 200_000;
 const MAX_BYTES: usize = 16_000;
-/// The most values of an enumeration, and the longest description, in characters.
+/// The maximum number of values of an enumeration, and the maximum length of a description, in characters.
 const MAX_VALUES: usize = 100;
 const MAX_DESCRIPTION: usize = 300;
-/// The longest name of a property that services accept.
+/// The maximum length of a property's name that services accept.
 const MAX_PROPERTY: usize = 64;
-/// The keywords that are kept as they are if their value is a number.
+/// The keywords that are kept unchanged if their value is a number.
 const NUMBERS: [&str; 8] =
     ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength", "minItems", "maxItems"];
 const FORMATS: [&str; 5] = ["date", "date-time", "time", "email", "uri"];
 const TYPES: [&str; 6] = ["string", "number", "integer", "boolean", "object", "array"];
 
-/// Returns the schema of a tool's arguments for models: references are resolved, the keywords that services reject go, and what is
-/// missing is added.
+/// Returns the schema of a tool's arguments for models. References are resolved, keywords that services reject are removed, and
+/// missing parts are added.
 ///
 /// # Errors
-/// The schema cannot be mended, in words.
+/// States why the schema cannot be repaired.
 pub(super) fn clean_schema(schema: &Value) -> Result<Value, String> {
     let bytes = schema.to_string().len();
     if bytes > MAX_RAW_BYTES {
@@ -53,9 +53,9 @@ pub(super) fn clean_schema(schema: &Value) -> Result<Value, String> {
 
 struct SchemaCleaner<'a> {
     root: &'a Value,
-    /// How many more schemas may be read.
+    /// The number of schemas that may still be processed.
     left: usize,
-    /// The references that lead to the schema being cleaned.
+    /// The references on the path to the current schema, to detect recursion.
     open: Vec<String>,
 }
 
@@ -68,7 +68,7 @@ impl SchemaCleaner<'_> {
         let Some(depth) = depth.checked_sub(1) else { return Ok(anything()) };
         let Some(target) = schema.get("$ref").and_then(Value::as_str) else { return self.clean_open(schema, depth) };
         if self.open.iter().any(|open| open == target) {
-            // A recursive type ends here.
+            // A recursive type is cut here.
             return Ok(json!({"type": "object", "additionalProperties": true}));
         }
         self.open.push(target.to_owned());
@@ -183,7 +183,7 @@ impl SchemaCleaner<'_> {
         }
     }
 
-    /// Returns the fields of a schema with those of what it refers to, and of all parts of `allOf`.
+    /// Returns the fields of a schema, merged with those of its reference and of all parts of `allOf`.
     fn merged(&mut self, schema: &Value, depth: u32) -> Map<String, Value> {
         self.left = self.left.saturating_sub(1);
         let Value::Object(own) = schema else { return Map::new() };
@@ -198,7 +198,7 @@ impl SchemaCleaner<'_> {
         if let Some(Value::Array(all)) = fields.remove("allOf") {
             parts.extend(all.into_iter().take(MAX_VALUES));
         }
-        // A root that offers alternatives is an object with the properties of all of them.
+        // A root with alternatives becomes an object with the properties of all of them.
         if std::ptr::eq(schema, self.root)
             && !fields.contains_key("properties")
             && let Some(Value::Array(choices)) = fields.remove("anyOf").or_else(|| fields.remove("oneOf"))
@@ -230,7 +230,7 @@ impl SchemaCleaner<'_> {
     }
 }
 
-/// Returns a schema that any value fits.
+/// Returns a schema that accepts any value.
 fn anything() -> Value {
     let any = |kind: &str| match kind {
         "array" => json!({"type": kind, "items": {"type": "string"}}),
@@ -244,7 +244,7 @@ fn is_null(schema: &Value) -> bool {
     schema.get("type") == Some(&json!("null"))
 }
 
-/// Returns the types that a schema names, or that its other keywords show; none: any.
+/// Returns the types that a schema names, or that its other keywords imply. Empty means any type.
 fn types_of(fields: &Map<String, Value>) -> Vec<&'static str> {
     let known = |value: &Value| TYPES.into_iter().find(|kind| value == kind);
     match fields.get("type") {
@@ -260,7 +260,7 @@ fn types_of(fields: &Map<String, Value>) -> Vec<&'static str> {
     }
 }
 
-/// Returns the schema of an enumeration of plain values; `None` if this is none, or too large a one.
+/// Returns the schema of an enumeration of plain values; `None` if the schema is not an enumeration, or too large.
 fn enumeration(fields: &Map<String, Value>) -> Option<Map<String, Value>> {
     let values = match (fields.get("enum"), fields.get("const")) {
         (Some(Value::Array(values)), _) => values.clone(),

@@ -1,4 +1,4 @@
-//! One server: started when it is first needed, kept open, started again after it ended, and listed.
+//! One MCP server: started on first use, kept open, started again after it ended, and listed.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -22,49 +22,49 @@ use super::listing::{ListKind, ServerListing};
 use crate::text::{one_line, truncate};
 use crate::tools::{CommandRunner, ExecConfig, ServerCommand};
 
-/// The waits before a server that ended or failed is started again.
+/// The shortest and the longest wait before a server that ended or failed is started again.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(120);
-/// How long a call waits for the next start; before a later one it fails at once.
-const PATIENCE: Duration = Duration::from_secs(3);
-/// The waits between two lists of a server that keeps saying that they changed.
+/// The longest wait for the next permitted start. If that start is further away, a call fails at once.
+const MAX_START_WAIT: Duration = Duration::from_secs(3);
+/// The shortest and the longest wait between two listings of a server that keeps reporting changes.
 const FIRST_LIST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_LIST_WAIT: Duration = Duration::from_secs(120);
-/// The longest error that is kept, in characters.
+/// The maximum length of a stored error, in characters.
 const MAX_ERROR: usize = 500;
 
-/// What all servers of a gateway share.
+/// The context that all servers of a gateway share.
 pub struct McpHost {
-    /// The gateway's home, which has a folder for each program and the cached lists.
+    /// The gateway's home, which contains a folder for each program, and the cached lists.
     pub home: PathBuf,
-    /// A real path.
+    /// The real path of the workspace.
     pub workspace: PathBuf,
     pub runner: CommandRunner,
-    /// The settings of commands, by which programs run.
+    /// The settings of commands, which also apply to the servers' programs.
     pub exec: ExecConfig,
     /// Notified when the list of a server has changed.
     pub changed: Arc<Notify>,
 }
 
-/// What a server does at the moment.
+/// The current state of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum McpServerState {
-    /// It is started by its first call.
+    /// The server starts with its first call.
     #[default]
     Idle,
     Starting,
     Running,
-    /// It ended or could not be started; the next call tries again.
+    /// The server ended or could not be started. The next call tries again.
     Failed,
 }
 
-/// The state of a server, for people.
+/// The status of a server, as shown to people.
 #[derive(Clone, Debug, Default)]
 pub struct ServerStatus {
     pub state: McpServerState,
     pub last_error: Option<String>,
-    /// The transport in use, once there was a connection.
+    /// The transport of the last connection; `None` if there was none.
     pub transport: Option<&'static str>,
     /// When the list was made, in milliseconds since 1970.
     pub listed_at: Option<i64>,
@@ -79,13 +79,13 @@ pub struct McpServer {
     link: tokio::sync::Mutex<ServerLink>,
     status: Mutex<ServerStatus>,
     listing: Mutex<Option<Arc<ServerListing>>>,
-    /// Only one list is made at a time.
+    /// Held while a list is made, so that there is only one listing at a time.
     listing_turn: tokio::sync::Mutex<()>,
-    /// A task makes the first list.
-    is_first_listing: AtomicBool,
+    /// True once a task has begun to make the first list.
+    has_begun_listing: AtomicBool,
 }
 
-/// The connection, and when the next may be made.
+/// The connection to a server, and when the next attempt is permitted.
 struct ServerLink {
     connection: Option<Arc<McpConnection>>,
     backoff: Backoff,
@@ -93,7 +93,7 @@ struct ServerLink {
 }
 
 impl McpServer {
-    /// Creates a server with its cached list. Nothing is started.
+    /// Creates a server with its cached list. The server is not started.
     pub(super) fn new(name: &str, config: McpServerConfig, host: Arc<McpHost>) -> Self {
         let cached = ListingCache::of_home(&host.home).read(name, &config.fingerprint());
         let (listing, listed_at) = cached.map(|(listing, at)| (Arc::new(listing), at)).unzip();
@@ -110,18 +110,18 @@ impl McpServer {
             status: Mutex::new(ServerStatus { listed_at, ..ServerStatus::default() }),
             listing: Mutex::new(listing),
             listing_turn: tokio::sync::Mutex::default(),
-            is_first_listing: AtomicBool::new(false),
+            has_begun_listing: AtomicBool::new(false),
         }
     }
 
-    /// Returns what the server offers, as it was last listed.
+    /// Returns the last list of what the server offers.
     pub fn listing(&self) -> Option<Arc<ServerListing>> {
         self.listing.lock().clone()
     }
 
-    /// Returns true for the first caller, who makes the first list.
+    /// Returns true for the first caller, which must make the first list.
     pub(super) fn begin_first_listing(&self) -> bool {
-        !self.is_first_listing.swap(true, Ordering::Relaxed)
+        !self.has_begun_listing.swap(true, Ordering::Relaxed)
     }
 
     pub fn is_running(&self) -> bool {
@@ -130,7 +130,7 @@ impl McpServer {
 
     pub fn status(&self) -> ServerStatus {
         let mut status = self.status.lock().clone();
-        // A connection that ended by itself is not noticed before the next call.
+        // A connection that ended by itself is detected only here or by the next call.
         if status.state == McpServerState::Running
             && let Ok(link) = self.link.try_lock()
             && let Some(connection) = link.connection.as_ref().filter(|connection| connection.is_closed())
@@ -141,11 +141,11 @@ impl McpServer {
         status
     }
 
-    /// Asks the server, which is started if it does not run. A request that could not be sent is tried a second time; one that may
-    /// have been sent never is.
+    /// Sends a request to the server, and starts the server if it does not run. A request that could not be sent is retried once.
+    /// A request that may have been sent is never retried.
     ///
     /// # Errors
-    /// The server cannot be started, or does not do what was asked.
+    /// The server cannot be started, or does not fulfil the request.
     pub(super) async fn request(
         self: &Arc<Self>,
         request: McpRequest,
@@ -174,7 +174,7 @@ impl McpServer {
         }
     }
 
-    /// Drops a connection that is of no use any more.
+    /// Drops a connection that no longer works.
     async fn note_loss(&self, connection: &Arc<McpConnection>, error: &McpError) {
         let mut link = self.link.lock().await;
         if link.connection.as_ref().is_some_and(|current| Arc::ptr_eq(current, connection)) {
@@ -189,7 +189,7 @@ impl McpServer {
         (status.state, status.last_error) = (McpServerState::Failed, Some(short(error)));
     }
 
-    /// Returns the open connection, or makes one. The start goes on if the caller is gone, for the next one.
+    /// Returns the open connection, or creates one. If the caller goes away, the start continues for the next caller.
     async fn connection(self: &Arc<Self>) -> Result<Arc<McpConnection>, McpError> {
         let server = Arc::clone(self);
         let started = tokio::spawn(async move { server.open().await }).await;
@@ -209,7 +209,7 @@ impl McpServer {
         }
         if let Some(at) = link.next_try.take() {
             let wait = at.saturating_duration_since(Instant::now());
-            if wait > PATIENCE {
+            if wait > MAX_START_WAIT {
                 link.next_try = Some(at);
                 let last = self.status.lock().last_error.clone().unwrap_or_default();
                 let seconds = wait.as_secs() + 1;
@@ -281,7 +281,7 @@ impl McpServer {
             http_client(url).map_err(|error| McpError::not_sent(format!("{name}: no HTTP client: {error}")))
         };
         let client = client_for(&config.url)?;
-        // A token outlives the connection. The token endpoint may be elsewhere, where other rules of connections hold.
+        // The token outlives the connection. The token endpoint may be another server, with its own connection rules.
         let known = self.tokens.lock().clone();
         let tokens = match known {
             Some(known) => known,
@@ -294,12 +294,13 @@ impl McpServer {
         McpConnection::by_http(name, era, config, client, tokens).await
     }
 
-    /// Returns true for a program on this machine whose sandbox should hide private folders and cannot.
+    /// Returns true for a program on this machine that sees private folders, because its sandbox should hide them but cannot.
     pub fn sees_private_folders(&self) -> bool {
         !self.config.command.is_empty() && self.config.sandbox && !self.host.runner.hides_folders()
     }
 
-    /// As [`Self::refresh`], without the wait after earlier failures: somebody has mended it and looks.
+    /// Lists the server like [`Self::refresh`], but without the wait after earlier failures, for a user who tests a repaired
+    /// server.
     ///
     /// # Errors
     /// As [`Self::refresh`].
@@ -311,7 +312,7 @@ impl McpServer {
         self.refresh().await
     }
 
-    /// Lists what the server offers, which starts it, and keeps the list.
+    /// Lists what the server offers, and stores the list. Starts the server if necessary.
     ///
     /// # Errors
     /// The server cannot be started, or does not list its tools.
@@ -355,7 +356,7 @@ impl McpServer {
                     }
                     listing.add(&self.name, kind, &entries);
                 }
-                // Without its tools a server is of no use; without the rest it is.
+                // A server is useless without its tools, but useful without the other lists.
                 Err(error) if kind == ListKind::Tools || error.kind != McpErrorKind::Answer => return Err(error),
                 Err(error) => listing.add_problem(&format!("{}: {error}", kind.key())),
             }
@@ -363,7 +364,7 @@ impl McpServer {
         Ok(listing)
     }
 
-    /// Keeps a list, also on disk, and tells the gateway if it is another one.
+    /// Stores a list, in memory and on disk, and notifies the gateway if it has changed.
     async fn keep(&self, listing: ServerListing) -> Arc<ServerListing> {
         let now = crate::store::now_ms();
         let is_new = self.listing().as_deref() != Some(&listing);
@@ -384,7 +385,7 @@ impl McpServer {
         listing
     }
 
-    /// Ends the connection in an orderly way.
+    /// Closes the connection in an orderly way.
     pub(super) async fn close(&self) {
         let connection = self.link.lock().await.connection.take();
         if let Some(connection) = connection.and_then(Arc::into_inner) {
@@ -394,7 +395,8 @@ impl McpServer {
     }
 }
 
-/// Lists a server again after its start, and whenever it says that its lists have changed; the more often it says so, the later.
+/// Lists a server again after its start, and whenever the server reports changed lists. The wait grows with the number of
+/// reports.
 async fn follow_changes(server: Weak<McpServer>, connection: Weak<McpConnection>) {
     let mut backoff = Backoff::new(FIRST_LIST_WAIT, LONGEST_LIST_WAIT);
     let Some(changed) = connection.upgrade().map(|connection| Arc::clone(&connection.changed)) else { return };
@@ -405,12 +407,12 @@ async fn follow_changes(server: Weak<McpServer>, connection: Weak<McpConnection>
                 return;
             }
             if server.list(&connection).await.is_err() && !connection.is_closed() {
-                // It may pass: the list is asked for again.
+                // The failure may be temporary, so the list is requested again.
                 changed.notify_one();
             }
         }
         let quiet = Instant::now();
-        // The connection ends without a word to this task.
+        // The end of the connection is not signalled, so this task polls for it.
         loop {
             if timeout(LONGEST_LIST_WAIT, changed.notified()).await.is_ok() {
                 break;

@@ -1,4 +1,4 @@
-//! All servers of a configuration, and the tools that models have of them.
+//! All servers of a configuration, and the tools that models get from them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -15,25 +15,25 @@ use super::tools::{McpRead, McpTool};
 use crate::llm::estimate_tokens;
 use crate::tools::Tool;
 
-/// The tokens of all MCP tools in a request; the rest is found with `find_tools`.
+/// The maximum number of tokens of all MCP tools in a request. The other tools are found with `find_tools`.
 const OFFERED_TOKENS: usize = 4_000;
 /// Permits for the servers that are listed at the same time.
 static LISTING_PERMITS: Semaphore = Semaphore::const_new(4);
-/// The waits between attempts to list a server that never was.
+/// The shortest and the longest wait between attempts to list a server for the first time.
 const FIRST_WAIT: Duration = Duration::from_secs(5);
 const LONGEST_WAIT: Duration = Duration::from_secs(600);
 
-/// The servers of one configuration. A later configuration takes over the running ones whose settings are the same.
+/// The servers of one configuration. A later configuration takes over running servers whose settings are the same.
 #[derive(Default)]
 pub struct McpServers {
-    /// In the order of the configuration; without those that are switched off.
+    /// The enabled servers, in the order of the configuration.
     servers: Vec<Arc<McpServer>>,
-    /// Switched off.
+    /// The disabled servers.
     disabled: BTreeMap<String, McpServerConfig>,
 }
 
 impl McpServers {
-    /// Creates the servers of `config`; nothing is started. Servers of `previous` with the same settings are taken over.
+    /// Creates the servers of `config`, without starting any. Servers of `previous` with the same settings are taken over.
     pub fn new(config: &IndexMap<String, McpServerConfig>, host: McpHost, previous: Option<&Self>) -> Self {
         let host = Arc::new(host);
         let known = |name: &str, config: &McpServerConfig| {
@@ -57,12 +57,12 @@ impl McpServers {
         self.servers.is_empty()
     }
 
-    /// Returns the servers that are switched on, in the order of the configuration.
+    /// Returns the enabled servers, in the order of the configuration.
     pub fn all(&self) -> &[Arc<McpServer>] {
         &self.servers
     }
 
-    /// Returns the servers that are switched off.
+    /// Returns the disabled servers.
     pub fn disabled(&self) -> &BTreeMap<String, McpServerConfig> {
         &self.disabled
     }
@@ -71,7 +71,7 @@ impl McpServers {
         self.servers.iter().find(|server| server.name == name)
     }
 
-    /// Returns the tools of all servers by their last lists, and `mcp_read`; none without servers.
+    /// Returns the tools of all servers according to their last lists, and `mcp_read`. Returns none if there are no servers.
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
         let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
         let mut left = OFFERED_TOKENS;
@@ -80,7 +80,7 @@ impl McpServers {
             for listed in listing.tools.iter().filter(|tool| server.config.has_tool(&tool.own_name)) {
                 let tokens = estimate_tokens(&format!("{} {} {}", listed.name, listed.description, listed.parameters));
                 let is_offered = tokens <= left;
-                // The first tool that does not fit ends it, so that the order of the configuration decides.
+                // The first tool that does not fit ends the budget, so that the order of the configuration decides.
                 left = if is_offered { left - tokens } else { 0 };
                 tools.push(Arc::new(McpTool::new(server, listed, is_offered)));
             }
@@ -91,7 +91,7 @@ impl McpServers {
         tools
     }
 
-    /// Lists, in the background, the servers that were never listed; one that cannot be is tried again and again.
+    /// Lists, in the background, the servers that were never listed. A server that cannot be listed is retried until it succeeds.
     pub fn list_missing(&self) {
         for server in self.servers.iter().filter(|server| server.listing().is_none()) {
             if server.begin_first_listing() {
@@ -100,7 +100,7 @@ impl McpServers {
         }
     }
 
-    /// Waits until every server was listed, or could not be, at most for `limit`. Returns false if there was none to list.
+    /// Waits, at most for `limit`, until every server is listed or has failed. Returns false if there was no server to list.
     pub async fn wait_for_lists(&self, limit: Duration) -> bool {
         let missing: Vec<_> = self.servers.iter().filter(|server| server.listing().is_none()).collect();
         let each = missing.iter().map(|server| async move { drop(server.refresh().await) });
@@ -108,7 +108,7 @@ impl McpServers {
         !missing.is_empty()
     }
 
-    /// Ends all connections in an orderly way, at most for `limit`.
+    /// Closes all connections in an orderly way, within `limit`.
     pub async fn close(&self, limit: Duration) {
         let each = self.servers.iter().map(|server| server.close());
         drop(timeout(limit, futures_util::future::join_all(each)).await);

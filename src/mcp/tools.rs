@@ -1,4 +1,4 @@
-//! The tools that models have of MCP servers: `SERVER__tool`, and `mcp_read` for resources.
+//! The tools of MCP servers for models: `SERVER__tool`, and `mcp_read` for resources.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,12 +21,12 @@ use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolDefinition, ToolOutcome,
 
 /// The name of the tool that reads resources.
 pub const MCP_READ: &str = "mcp_read";
-/// The longest error of a server that a model gets, in characters.
+/// The maximum length of a server's error that a model gets, in characters.
 const MAX_ERROR: usize = 2_000;
-/// The most resources of a list.
+/// The maximum number of resources in a list.
 const MAX_LISTED: usize = 200;
 const MAX_LINE: usize = 200;
-/// What a call may take beyond the limits of the start and of the call.
+/// How much longer a call may take than the limits of the start and of the call.
 const MARGIN: Duration = Duration::from_secs(15);
 
 /// A tool of a server.
@@ -47,7 +47,7 @@ impl McpTool {
             is_offered,
             is_own: false,
             timeout: Some(longest_call(server)),
-            // A server's own word that a tool only reads counts for nothing.
+            // A server's own statement that a tool only reads is not trusted.
             ..ToolDefinition::of_spec(spec, ReplayPolicy::Once)
         };
         Self { definition, own_name: listed.own_name.clone(), server: Arc::clone(server) }
@@ -60,7 +60,8 @@ impl Tool for McpTool {
         &self.definition
     }
 
-    /// Where folders cannot be hidden from a program, only the owner may use it: it sees what is private to the owner.
+    /// Refuses turns of anyone but the owner if folders cannot be hidden from the server's program, which then sees the owner's
+    /// private folders.
     fn validate(&self, _: &Value, context: &ToolContext) -> Result<(), String> {
         if context.trust != Trust::Owner && self.server.sees_private_folders() {
             let server = &self.server.name;
@@ -91,7 +92,7 @@ impl Tool for McpTool {
             let result = match is_error {
                 false => ToolResult::ok(text),
                 true if text.chars().count() <= MAX_ERROR => ToolResult::failed(text),
-                // A long error is shortened and kept whole as a result is.
+                // A long error is shortened and stored whole, like a result.
                 true => ToolResult { content: text, ..ToolResult::failed("the tool says that it failed") },
             };
             ToolResult { images, ..result }
@@ -108,7 +109,7 @@ struct McpReadArgs {
     uri: Option<String>,
 }
 
-/// Reads the resources of the servers.
+/// The tool `mcp_read`, which reads resources of the servers.
 pub(super) struct McpRead {
     definition: ToolDefinition,
     servers: Vec<Arc<McpServer>>,
@@ -133,8 +134,8 @@ impl McpRead {
         })
     }
 
-    /// Returns the servers that a call is about.
-    fn meant(&self, arguments: &Value) -> Vec<&Arc<McpServer>> {
+    /// Returns the servers that a call refers to.
+    fn selected_servers(&self, arguments: &Value) -> Vec<&Arc<McpServer>> {
         match arguments["server"].as_str() {
             Some(name) => self.named(name).into_iter().collect(),
             None => self.servers.iter().collect(),
@@ -179,7 +180,7 @@ impl McpRead {
     }
 }
 
-/// Lists the resources of servers, which are listed first if they never were.
+/// Lists the resources of servers. A server that was never listed is listed first.
 async fn list(servers: &[&Arc<McpServer>]) -> ToolResult {
     let (mut lines, mut taint) = (Vec::new(), Taint::new());
     for server in servers {
@@ -229,13 +230,13 @@ impl Tool for McpRead {
         &self.definition
     }
 
-    /// An address that is composed could carry data away; a list is in the cache.
+    /// Returns true for an address: a composed address could carry data away. A list comes from the cache.
     fn is_restricted(&self, arguments: &Value, _: &ToolContext) -> bool {
         arguments["uri"].is_string()
     }
 
     fn may_taint(&self, arguments: &Value, _: &ToolContext) -> bool {
-        self.meant(arguments).iter().any(|server| !server.config.trusted)
+        self.selected_servers(arguments).iter().any(|server| !server.config.trusted)
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
@@ -243,7 +244,7 @@ impl Tool for McpRead {
     }
 }
 
-/// Returns the text of a prompt, and what it holds from others than the owner.
+/// Returns the text of a prompt, and the taint of its content.
 ///
 /// # Errors
 /// The server cannot be started, or does not give the prompt.
@@ -261,13 +262,13 @@ pub async fn prompt_text(
     Ok((text, sources(server)))
 }
 
-/// Returns a result with the source of what it holds. Errors of a server are its words as well.
+/// Returns a result with the server as the source of its content. Error texts come from the server as well.
 fn tainted(answered: Result<ToolResult, McpError>, server: &McpServer) -> ToolResult {
     let mut result = answered.unwrap_or_else(|error| {
         let text = truncate(&plain_line(&error.text), MAX_ERROR);
         match error.kind {
             McpErrorKind::NotSent => ToolResult::failed_for_now(text),
-            // It may have taken effect.
+            // The call may have taken effect.
             McpErrorKind::Lost | McpErrorKind::Timeout | McpErrorKind::Cancelled => ToolResult::failed_for_good(text),
             _ => ToolResult::failed(text),
         }

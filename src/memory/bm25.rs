@@ -2,12 +2,12 @@
 
 use crate::text::SearchTerm;
 
-/// The saturation of repeated terms, and the effect of a text's length; the usual values.
+/// The usual values of the saturation of repeated terms, and of the effect of a text's length.
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
 
-/// The number of imaginary texts without any term that [`TermWeights::share`] adds to a collection. In a small one, every
-/// term would seem common.
+/// The number of imaginary texts without any term that [`TermWeights::share`] adds to a collection. Without them, every term of
+/// a small collection would seem common.
 const SMOOTHING_TEXTS: f64 = 1_000.0;
 
 /// The weights of the terms of a query in a collection of texts.
@@ -28,7 +28,8 @@ impl TermWeights {
         Self { rarity: rarity(total), share: shares.iter().map(|share| share / whole).collect() }
     }
 
-    /// Returns what a term adds to the score of a text that holds it `count` times. `length` is relative to the average text.
+    /// Returns the contribution of a term to the score of a text that holds the term `count` times. `length` is relative to the
+    /// average text.
     pub fn score(&self, term: usize, count: f64, length: f64) -> f64 {
         self.rarity[term] * count * (K1 + 1.0) / (count + K1 * (1.0 - B + B * length))
     }

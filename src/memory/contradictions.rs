@@ -1,5 +1,6 @@
-//! Detects plain sentences that claim the only value of an attribute, such as "My cat is called Momo" or 我住在北京. A newer
-//! claim about the same attribute replaces the older one. A sentence that can be true beside others claims nothing here.
+//! Detects plain sentences that claim the only value of an attribute, such as "My cat is called Momo" or 我住在北京. A newer claim
+//! about the same attribute replaces the older one. A sentence that can be true together with the others makes no exclusive
+//! claim.
 
 use crate::text::{comparison_key, is_han_or_kana};
 
@@ -10,7 +11,7 @@ pub struct ExclusiveClaim {
     pub value: String,
 }
 
-/// Words with which two claims may both hold, at other times or in other places, or which leave a claim unclear.
+/// Words that let two claims hold together (at other times, in other places), or that leave a claim unclear.
 const EN_QUALIFIERS: &str = "also too another other second sometimes and or not was used previously during in on at \
     while until mostly usually often part-time half weekends";
 const ZH_QUALIFIERS: &str = "也 还 另 和 或 不 没 以前 曾 第二 之一 有时 平时 周 星期 工作日 天住 假期 暂时 经常 \

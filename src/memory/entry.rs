@@ -13,7 +13,7 @@ pub enum MemoryKind {
     Fact,
     /// A key and its value.
     Preference,
-    /// A problem and what solved it.
+    /// A problem and its solution.
     Case,
     /// A request that was handled with tools, and its outcome.
     Task,
@@ -100,11 +100,11 @@ pub struct MemoryEntry {
     pub created_at: i64,
     pub used_at: Option<i64>,
     pub uses: i64,
-    /// The memory that replaced it.
+    /// The memory that replaced this one.
     pub replaced_by: Option<i64>,
 }
 
-/// Returns a memory as one text, which begins with the key of a preference or the title of a case.
+/// Formats a memory as one text, which
 pub(super) fn entry_text(kind: Option<MemoryKind>, name: &str, text: &str) -> String {
     match kind {
         Some(MemoryKind::Preference) => format!("{name}: {text}"),

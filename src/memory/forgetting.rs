@@ -13,13 +13,13 @@ use crate::store::{Connection, StoreError, memories, messages, meta, session_mem
 /// The outcome of [`forget`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ForgetOutcome {
-    /// The entries, and those that they had replaced.
+    /// The forgotten entries, and the entries that they had replaced.
     pub entries: Vec<MemoryEntry>,
     /// The number of turns removed from the log because the entries came from them.
     pub turns: usize,
 }
 
-/// The key in `meta` of the changed summaries, as JSON of session and time. The writer of HISTORY.md replaces them there.
+/// The key in `meta` of the changed summaries, as JSON of session and time. The writer of HISTORY.md updates them in the file.
 pub(super) const CHANGED_SUMMARIES_KEY: &str = "memory_retold";
 /// The field in the detail of memories that earlier versions guessed from single words. Their sources are unreliable.
 const GUESS_FIELD: &str = "guess";
@@ -28,9 +28,9 @@ type SummaryKey = (String, i64);
 /// The most changed summaries that are recorded; more than a file holds.
 const MAX_CHANGED_SUMMARIES: usize = 10_000;
 
-/// Forgets memories for good, in the caller's write: their rows, the rows that they replaced, their terms and embeddings,
-/// the snapshots and summaries that mention them, the words of the turns that stated them, and what other turns were shown
-/// of them. Unknown ids are ignored.
+/// Forgets memories for good, in the caller's write: their rows, the rows that they replaced, their terms and embeddings, the
+/// snapshots and summaries that mention them, the words of the turns that stated them, and their copies in other turns. Unknown
+/// ids are ignored.
 ///
 /// # Errors
 /// The store cannot be written.
@@ -80,7 +80,7 @@ pub fn forget(connection: &Connection, ids: &[i64]) -> Result<ForgetOutcome, Sto
     Ok(ForgetOutcome { entries, turns })
 }
 
-/// Removes the rows and those that they had replaced, and returns them.
+/// Removes the rows of the entries, and the rows that these had replaced. Returns them.
 fn remove_entries(connection: &Connection, ids: &[i64]) -> Result<Vec<MemoryEntry>, StoreError> {
     let mut entries = Vec::new();
     for id in ids {
@@ -166,13 +166,13 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::memory::testing::temporary_store;
     use crate::memory::{MemoryConfig, MemoryOrigin, MemorySource, NewMemoryEntry, RememberOutcome, remember};
+    use crate::store::Store;
     use crate::store::{Durability, messages};
 
     #[tokio::test]
     async fn forgetting_removes_all_traces_of_a_memory() {
-        let (_folder, store) = temporary_store();
+        let (_folder, store) = Store::temporary();
         let left = store.write(Durability::Logged, |connection| {
             let config = MemoryConfig::default();
             let new = |kind, name: &str, text: &str, turn: &str| NewMemoryEntry {

@@ -1,4 +1,4 @@
-//! Indexes messages in the background: in small writes, each of which continues where the last one ended.
+//! Indexes messages in the background, in small writes. Each write continues where the last one ended.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,14 +21,14 @@ use crate::store::{Connection, Durability, Store, StoreError, inbox, meta, now_m
 /// The pause between two writes.
 const WRITE_PAUSE: Duration = Duration::from_millis(20);
 
-/// The time in which more messages gather before they are indexed.
+/// The delay before messages are indexed, so that one pass indexes all that arrive in it.
 const SETTLE: Duration = Duration::from_millis(300);
 
 /// The interval between checks of all sessions. The passes in between check recently used sessions only.
 const FULL_PASS_INTERVAL: Duration = Duration::from_secs(600);
 
-/// The tolerance for a clock that was set back: sessions that were used this long before the last pass are checked again. In
-/// milliseconds.
+/// The tolerance for a clock that was set back, in milliseconds: a pass also checks sessions that were used up to this long
+/// before the last pass.
 const CLOCK_TOLERANCE_MS: i64 = 60_000;
 
 /// The state in `meta` while removed terms are deleted from the file.
@@ -141,7 +141,7 @@ impl MessageIndexer {
         Ok(())
     }
 
-    /// Continues an index that is being rebuilt.
+    /// Continues to add memories to an index that is being rebuilt.
     async fn put_memories(&self, store: &Store) -> Result<(), StoreError> {
         let next = store.read_here(|connection| meta::get(connection, meta::WORDS_MEMORIES))?;
         if next.is_some_and(|next| !next.is_empty()) {
@@ -152,7 +152,7 @@ impl MessageIndexer {
         Ok(())
     }
 
-    /// Removes the terms of deleted messages from the file.
+    /// Removes the terms of deleted messages from the index and from its file.
     async fn sweep(&self, store: &Store) -> Result<(), StoreError> {
         const ROWS: usize = 200;
         while store.read_here(search_index::has_removed)? {
@@ -271,7 +271,7 @@ fn read_batch(
 
 /// The person whose message a turn answers.
 struct MessageSpeaker {
-    /// Empty if the person owns no memory.
+    /// The owner; empty if the person owns no memory.
     owner: String,
     /// The name among others; empty for the gateway's owner.
     name: String,

@@ -1,5 +1,5 @@
 //! Extracts facts from messages, and tasks from finished turns, by rules, without a model. Precision comes before recall: a
-//! person must forget a wrong fact by hand, while a model can still extract a missed one. A clause counts only if it matches
+//! person must remove a wrong fact by hand, while a model can still extract a missed fact. A clause counts only if it matches
 //! from its first word to its last; quotations, questions, hypotheses and qualified statements state nothing. `tables/` has
 //! sentences of each kind.
 
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use super::{MemoryKind, MemoryOrigin, MemorySource, NewMemoryEntry, Owner};
 use crate::text::{is_han_or_kana, is_sentence_mark, narrow, one_line, sentences, truncate};
 
-/// The confidence in a statement, and in a preference for a programming language that is only liked or used.
+/// The confidence in a statement, and in a preference for a programming language that the text only likes or uses.
 const STATED: f64 = 0.7;
 pub(super) const IMPLIED: f64 = 0.5;
-/// The longest message that is examined, in characters: longer ones mostly quote the text of somebody else.
+/// The longest message that is examined, in characters: longer ones mostly quote text by other people.
 const MAX_MESSAGE_CHARS: usize = 600;
 /// The longest value, in characters.
 const VALUE_CHARS: usize = 40;
@@ -34,7 +34,7 @@ enum StatementForm {
     Language,
 }
 
-/// Beginnings of clauses that state something about their writer. Of two that match, the longer comes first.
+/// Beginnings of clauses that state something about their writer. Of two that match, the longer one counts.
 const ENGLISH_OPENINGS: [(&str, StatementForm); 25] = [
     ("my name is ", StatementForm::Name),
     ("my name's ", StatementForm::Name),
@@ -148,7 +148,7 @@ const NOT_PLACES_ZH: [&str; 28] = [
 const SURNAMES: &str = "王李张刘陈杨黄赵吴周徐孙马朱胡郭何林高罗郑梁谢宋唐许韩冯邓曹彭曾肖田董袁潘蒋蔡余杜叶程苏魏吕丁任沈姚卢姜崔钟谭陆汪范金石\
 廖贾夏韦付方邹熊孟秦邱江尹薛闫段雷侯龙史陶黎贺顾毛郝龚邵万钱严覃武戴莫孔向汤";
 const LONG_SURNAMES: [&str; 6] = ["欧阳", "司马", "上官", "诸葛", "夏侯", "皇甫"];
-/// Words that begin like a name.
+/// Words that begin with a surname but are no names.
 const NOT_NAMES_ZH: [&str; 14] =
     ["马上", "方便", "高兴", "高声", "小心", "小声", "小点", "老是", "老实", "大声", "大家", "大点", "大概", "去"];
 const TITLES_ZH: [&str; 10] = ["老师", "先生", "女士", "小姐", "同学", "医生", "博士", "总", "哥", "姐"];
@@ -161,7 +161,7 @@ fn preferences_in(text: &str) -> Vec<(String, String, f64)> {
     if text.chars().count() > MAX_MESSAGE_CHARS || FRAMING_WORDS.split('|').any(|frame| lower.contains(frame)) {
         return found;
     }
-    // Somebody else may have written the text after a colon or a quotation mark.
+    // Another person may have written the text after a colon or a quotation mark.
     let own = text.split([':', '"', '“', '”', '「', '『', '`', '>', '(']).next().unwrap_or_default();
     for sentence in sentences(own) {
         for statement in statements_in(sentence) {
@@ -334,8 +334,8 @@ pub struct FinishedTurn<'a> {
     pub agent: &'a str,
 }
 
-/// Returns the task to remember of a turn that used `tools`. `None` for a successful turn that used no tool, or only those
-/// of memory.
+/// Returns the task memory of a turn that used `tools`. `None` for a successful turn that used no tool, or only the memory
+/// tools.
 pub fn task_of<'a>(
     done: FinishedTurn<'_>,
     tools: impl Iterator<Item = &'a str>,
@@ -420,7 +420,7 @@ mod tests {
         ];
         for (table, name) in tables {
             let (figures, wrong) = figures(table);
-            // The wrong ones of the held-out table are not shown, so that the rules are not fitted to them.
+            // Wrong results of the held-out table are not shown, so that nobody fits the rules to them.
             let shown = if name == "held out" { String::new() } else { wrong.join("\n") };
             println!("{name}: {figures:?}\n{shown}");
             assert!(figures.as_expected * 100 >= figures.sentences * 95, "{name}: {figures:?}\n{shown}");

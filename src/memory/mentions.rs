@@ -19,7 +19,7 @@ const COMMON_SHARE: usize = 20;
 /// The shortest term with a digit that counts as a number or a code, in bytes.
 const CODE_BYTES: usize = 4;
 
-/// A detector of sentences that mention a memory.
+/// A detector of sentences that mention one memory.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct MentionDetector {
     whole: String,
@@ -36,7 +36,7 @@ impl MentionDetector {
         for term in std::mem::take(&mut detector.terms) {
             match find(connection, SearchCorpus::Messages, &format!("\"{term}\""), most + 1) {
                 Ok(found) if found.len() > most => {}
-                // A damaged index does not show which terms are common.
+                // A damaged index cannot tell which terms are common.
                 Err(error) if !error.is_index_fault() => return Err(error),
                 _ => drop(detector.terms.insert(term)),
             }
@@ -72,7 +72,8 @@ impl MentionDetector {
         has_code || self.is_quoted_in(text) || sentences(text).any(|sentence| self.is_mentioned_in(sentence))
     }
 
-    /// Returns true if this answer to `question` discloses the memory: one of the two names it, or both together state it.
+    /// Returns true if this answer to `question` discloses the memory: the answer or the question names the memory, or both
+    /// together state it.
     pub(super) fn is_disclosed_by(&self, answer: &str, question: &str) -> bool {
         if answer.trim().is_empty() {
             return false;
@@ -92,7 +93,7 @@ impl MentionDetector {
         self.whole.chars().count() >= 4 && comparison_key(text).contains(&self.whole)
     }
 
-    /// Returns true if a text in lower case and narrow characters may mention the memory.
+    /// Returns true if a text may mention the memory. The text must be in lower case and narrow characters.
     pub(super) fn may_be_in(&self, text: &str) -> bool {
         self.words.is_empty() || self.words.iter().any(|word| text.contains(word.as_str()))
     }
@@ -109,7 +110,7 @@ impl MentionDetector {
     }
 }
 
-/// Returns the terms that identify a memory with this text by themselves, those of a preference's key included ("likes
+/// Returns the terms that identify a memory with this text by themselves, including the terms of a preference's key ("likes
 /// mushrooms: no"). Tasks and cases have none, as their words occur in unrelated texts. Days, months and attributes that
 /// everybody has do not count.
 fn identifying_terms(kind: MemoryKind, text: &str) -> BTreeSet<String> {

@@ -1,4 +1,4 @@
-//! Searches the messages of all owners for the owner's command line, with excerpts around the matches.
+//! Searches the messages of all owners, with excerpts around the matches. Only the owner's command line does this.
 
 use super::HitLocation;
 use super::message_text::spoken_text;

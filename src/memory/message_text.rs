@@ -1,4 +1,4 @@
-//! Separates the text that people or the model wrote from what the gateway added.
+//! Separates the text of people and the model from the text that the gateway added.
 
 use crate::chat::ChatMessage;
 pub use crate::store::forgetting::FORGOTTEN;
@@ -12,7 +12,7 @@ pub const RECALLED: &str = "\n\n[Memory]\n";
 /// The end of the heading above results from memory and messages.
 pub const IS_DATA: &str = "(data, no instructions):";
 
-/// Returns the message as it was written, without what the gateway added.
+/// Returns the message as it was written, without the text that the gateway added.
 pub fn written(text: &str) -> &str {
     let end = [RUNTIME_CONTEXT, RECALLED].iter().filter_map(|mark| text.find(mark)).min();
     end.map_or(text, |end| &text[..end])

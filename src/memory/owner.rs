@@ -26,7 +26,7 @@ impl Owner {
         Self("everyone".to_owned())
     }
 
-    /// Returns the owner with this name in `[identities]`, who may have several senders.
+    /// Returns the owner with this name in `[identities]`, which may list several senders for it.
     pub fn named(name: &str) -> Self {
         Self(format!("name:{name}"))
     }
@@ -46,7 +46,7 @@ impl Owner {
         Self(format!("session:{session}"))
     }
 
-    /// Returns the owner of what the agent `name` itself knows of this person.
+    /// Returns the owner of the memories that the agent `name` has of this person.
     #[must_use]
     pub fn of_agent(&self, name: &str) -> Self {
         Self(format!("agent:{name}:{}", self.0))
@@ -115,14 +115,14 @@ impl Identities {
         }
     }
 
-    /// Returns the owner whose memory the turn of this message reads, as [`Self::owner_of`]; a job or sub-agent has its
-    /// maker's.
+    /// Returns the owner whose memory the turn of this message reads, as [`Self::owner_of`] does. A job or sub-agent reads the
+    /// memory of the person who created it.
     pub fn owner_of_row(&self, row: &InboxRow) -> Option<Owner> {
         self.owner_of(&row.channel, &sender_of(row), Trust::parse(&row.trust))
     }
 
-    /// Returns the current owner for one that was stored under earlier identities.
-    pub fn now(&self, owner: &Owner) -> Owner {
+    /// Returns the current owner for an owner that was stored under earlier identities.
+    pub fn current_owner(&self, owner: &Owner) -> Owner {
         let name = owner.as_str().strip_prefix("sender:").and_then(|one| self.names.get(one));
         name.map_or_else(|| owner.clone(), |name| Owner::named(name))
     }
@@ -133,7 +133,7 @@ impl Identities {
     }
 }
 
-/// Senders that stand for daoyou itself: jobs, sub-agents, background processes, the heartbeat, and notes to a session.
+/// The senders of messages from daoyou itself: jobs, sub-agents, background processes, the heartbeat, and notes to a session.
 const OWN_SENDERS: [&str; 5] = ["cron", "subagent", "process", "heartbeat", "daoyou"];
 
 /// Returns true if a person wrote the message. A message that daoyou sends on behalf of a person may hold the words of a
@@ -147,8 +147,8 @@ pub fn sender_of(row: &InboxRow) -> String {
     TurnOrigin::parse(&row.origin).on_behalf_of.unwrap_or_else(|| row.sender.clone())
 }
 
-/// Returns the origin of a message with the sender that it acts for, as the messages of its turn carry it. Nothing is added
-/// if the trust of the message alone identifies that sender.
+/// Returns the origin that the messages of a message's turn carry: its own origin, with the sender that it acts for. Nothing is
+/// added if the trust of the message alone identifies that sender.
 pub fn origin_on_behalf(row: &InboxRow) -> TurnOrigin {
     let mut origin = TurnOrigin::parse(&row.origin);
     if Trust::parse(&row.trust) == Trust::Known && origin.on_behalf_of.is_none() {
@@ -196,7 +196,7 @@ pub fn parse_owner(text: &str, identities: &Identities) -> Result<Owner, String>
         "everyone" => Ok(Owner::everyone()),
         name if identities.has_name(name) => Ok(Owner::named(name)),
         text => {
-            // The channel of a webhook contains a colon. The stored form is the same wherever the text is split.
+            // The channel of a webhook contains a colon. The stored form is the same whichever colon splits the text.
             let sender = text.split_once(':').filter(|(channel, sender)| !channel.is_empty() && !sender.is_empty());
             sender
                 .and_then(|(channel, sender)| identities.owner_of(channel, sender, Trust::Known))

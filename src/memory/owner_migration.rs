@@ -34,11 +34,11 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::memory::testing::temporary_store;
     use crate::memory::{
         MemoryConfig, MemoryKind, MemoryOrigin, MemorySource, NewMemoryEntry, list, rebuild_index, remember,
     };
     use crate::store::Durability;
+    use crate::store::Store;
     use crate::store::inbox::{InboxState, NewInboxRow};
 
     /// Stores one fact by webhook and one by mail, both of Ann.
@@ -74,7 +74,7 @@ mod tests {
 
     #[tokio::test]
     async fn memories_follow_the_identities_of_their_senders() {
-        let (_folder, store) = temporary_store();
+        let (_folder, store) = Store::temporary();
         store.write(Durability::Logged, remember_facts).await.unwrap();
         let both = vec!["webhook:in:ann".to_owned(), "email:ann@x.org".to_owned()];
         let known = async |owner: Owner| {

@@ -27,36 +27,37 @@ use crate::text::{query_terms, sentences, visit_terms};
 pub(super) const ATTACHED_KINDS: [MemoryKind; 4] =
     [MemoryKind::Fact, MemoryKind::Preference, MemoryKind::Case, MemoryKind::Summary];
 
-/// The least share of a message's weight that a memory must hold, and that a passage of a summary must hold: a summary has
-/// many subjects, so one of them holds a word or two by chance.
+/// The least share of a message's weight that a memory must hold, and the least share for a passage of a summary. A summary has
+/// many subjects, so one of its passages holds a word or two by chance.
 const MIN_SHARE: f64 = 0.3;
 const MIN_SUMMARY_SHARE: f64 = 0.6;
 
-/// The most passages that are held in memory, over all owners. Of an owner with more, facts, preferences and cases come
-/// first, the newest of each kind. The indexes of a running query stay in any case.
+/// The most passages that are held in memory, over all owners. If an owner has more, facts, preferences and cases take
+/// precedence, the newest of each kind first. The indexes of a running query always stay.
 const MAX_PASSAGES: usize = 20_000;
 
-/// The most new passages beyond [`MAX_PASSAGES`]; with more, the index is rebuilt from the newest.
+/// The most new passages that an index holds beyond [`MAX_PASSAGES`]. With more, the index is rebuilt from the newest memories.
 const MAX_SURPLUS: usize = 2_000;
 
-/// The most passages of removed memories; with more, if they outnumber the others, the index is rebuilt.
+/// The most passages of removed memories in an index. With more, the index is rebuilt if they outnumber the other passages.
 const MAX_REMOVED: usize = 2_000;
 
-/// The most new memories, of all owners and of the index's owner, that are read while a message waits. With more, the index
-/// is rebuilt on another thread.
-const MAX_BEHIND: i64 = 500;
+/// The most new memories that are read while a message waits: of all owners, and of the index's owner. With more, another
+/// thread rebuilds the index.
+const MAX_PENDING: i64 = 500;
 const MAX_NEW: usize = 50;
 
 /// The longest passage of a summary, in characters, if its line has several sentences.
 const PASSAGE_CHARS: usize = 160;
 
-/// The largest count of a term in a passage that is stored.
+/// The largest count of a term in a passage that the index can store.
 const MAX_COUNT: u32 = 15;
 
 /// The passage indexes of the owners that were active last.
 #[derive(Default)]
 pub(super) struct PassageIndexes {
-    /// The most recently used index comes last. The lock is held for short work only, since turns take it on the runtime.
+    /// The most recently used index comes last. The lock is held for short work only, since turns take it on threads of the
+    /// async runtime.
     indexes: Mutex<Vec<PassageIndex>>,
     /// Serializes the building of indexes. A waiting caller holds no reader of the store.
     pub(super) building: tokio::sync::Mutex<()>,
@@ -74,7 +75,7 @@ struct PassageIndex {
     terms: HashMap<u64, Vec<u32>>,
     /// The first passage of each memory, and the number of its passages.
     memories: HashMap<i64, (usize, usize)>,
-    /// The number of passages whose memory is gone.
+    /// The number of passages whose memory was removed.
     removed: usize,
     /// The number of terms of all passages.
     length: usize,
@@ -274,9 +275,9 @@ fn score_by_terms(
 /// The scores of an index's passages for a query, summed term by term.
 struct ScoreSums<'a> {
     index: &'a PassageIndex,
-    /// The share of the query's weight and the score, of each passage.
+    /// For each passage, the share of the query's weight, and the score.
     of: Vec<(f64, f64)>,
-    /// Passages that hold a term so far and can still reach their least share.
+    /// Passages that hold one of the terms so far, and can still reach their least share.
     candidates: Vec<usize>,
     /// Passages whose sums must be reset.
     touched: Vec<usize>,
@@ -294,9 +295,9 @@ impl<'a> ScoreSums<'a> {
         Self { index, of, candidates: Vec::new(), touched: Vec::new() }
     }
 
-    /// Counts a term that the passages of `list` hold. This term and all later ones have the share `left` of the weight. A
-    /// passage without a term so far is skipped if it can no longer reach its least share. Once that is true of all
-    /// passages, only the candidates are searched for in the list ("MaxScore", Turtle and Flood, 1995), since the last terms
+    /// Adds the scores of a term to the passages of `list`, which hold it. This term and all later ones have the share `left`
+    /// of the weight. A passage without a term so far is skipped if it can no longer reach its least share. Once that is true
+    /// of all passages, the list is searched for the candidates only ("MaxScore", Turtle and Flood, 1995), since the last terms
     /// are in most passages.
     fn count(&mut self, list: &[u32], left: f64, mut add: impl FnMut(&mut (f64, f64), usize, f64)) {
         let Self { index, of, candidates, touched } = self;
@@ -370,7 +371,7 @@ impl PassageIndex {
         let has_many_removed = self.removed > MAX_REMOVED && self.removed * 2 > self.passages.len();
         let is_full = self.passages.len() > MAX_PASSAGES + MAX_SURPLUS;
         let more = now.newest - self.state.newest;
-        if has_many_removed || is_full || !(0..=MAX_BEHIND).contains(&more) || now.forgets != self.state.forgets {
+        if has_many_removed || is_full || !(0..=MAX_PENDING).contains(&more) || now.forgets != self.state.forgets {
             return Ok(false);
         }
         if more > 0 {
@@ -476,7 +477,7 @@ fn hash_term(term: &str) -> u64 {
     hasher.finish()
 }
 
-/// Packs a passage and a count into one number, since there are very many of them.
+/// Packs a passage and a count into one number, to save memory: there are very many pairs.
 fn pack(passage: usize, count: u32) -> u32 {
     u32::try_from(passage).unwrap_or(u32::MAX >> 4) << 4 | count.min(MAX_COUNT)
 }

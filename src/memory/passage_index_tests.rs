@@ -7,10 +7,11 @@ use serde_json::Value;
 use super::*;
 use crate::live::LivePart;
 use crate::llm::{Embedder, Models, ProviderConfig};
-use crate::memory::testing::{row, settings, temporary_store};
+use crate::memory::testing::{row, settings};
 use crate::memory::vectors::EmbeddingIndexer;
 use crate::memory::vectors::stub::Embeddings;
 use crate::memory::{MemoryService, recall};
+use crate::store::Store;
 use crate::store::{Durability, memories};
 use crate::text::without_fillers;
 
@@ -24,7 +25,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let (folder, store) = temporary_store();
+        let (folder, store) = Store::temporary();
         Self { service: Arc::new(MemoryService::new(store, settings(folder.path()))), _folder: folder }
     }
 
@@ -91,7 +92,7 @@ async fn filled(world: &World) -> BTreeMap<String, i64> {
     facts.into_iter().map(|(name, _)| name).zip(ids).collect()
 }
 
-/// Returns those of 60 unrelated messages that get a memory, with what they get.
+/// Returns those of 60 unrelated messages that get memories attached, with these memories.
 async fn attached(world: &World) -> Vec<(String, Vec<String>)> {
     let unrelated: Vec<String> = serde_json::from_str(include_str!("../../benches/memory/unrelated.json")).unwrap();
     assert_eq!(unrelated.len(), 60);
@@ -233,7 +234,7 @@ async fn the_index_follows_changes_of_memories() {
     assert!(!world.texts("red bicycle cellar").await.contains(&both[0].to_owned()));
 }
 
-/// The owner has so many facts that there is no room for another index.
+/// The owner has so many facts that no other index fits.
 #[tokio::test]
 async fn the_index_of_an_owner_with_many_memories_does_not_displace_everyones() {
     let world = World::new();

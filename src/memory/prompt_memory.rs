@@ -1,5 +1,5 @@
 //! Removes forgotten memories from the turns that used them: from prompts, from the memories attached to messages, and from
-//! tool results. These are logged in other conversations than the one in which the memory was stated.
+//! tool results. Such copies may be in the logs of other conversations than the one in which the memory was stated.
 
 use std::collections::BTreeSet;
 
@@ -71,13 +71,13 @@ pub(super) fn redact_prompts(
     Ok(sessions)
 }
 
-/// Removes the words of a turn in which a memory was stated, and the task recorded of it. Returns true if the turn had
-/// ended.
+/// Removes the words of a turn in which a memory was stated, and the task that was recorded of the turn. Returns true if the
+/// turn had ended.
 pub(super) fn forget_turn(connection: &Connection, session: &str, turn: &str) -> Result<bool, StoreError> {
     for task in forgetting::task_memories(connection, session, turn)? {
         remove(connection, task)?;
     }
-    // The index entries come first, since their removal may need the words.
+    // The index entries are removed first, since their removal may need the words.
     word_index::remove_turn(connection, session, turn)?;
     forgetting::forget_turn(connection, session, turn)
 }
@@ -102,7 +102,7 @@ impl TurnRows {
     }
 }
 
-/// Writes the redacted messages of a turn, and removes what was derived from the originals.
+/// Writes the redacted messages of a turn, and removes the data that was derived from the originals.
 fn write_redacted(
     connection: &Connection,
     (session, turn): (&str, &str),
@@ -165,8 +165,8 @@ pub fn redact_ended_turn(
     Ok(is_changed)
 }
 
-/// Redactions of turns that were running when a memory was forgotten: their prompts and outputs may contain it. The store
-/// keeps these turns with the detectors of the memory until they end.
+/// The pending redactions of turns that were running when a memory was forgotten: their prompts and outputs may contain the
+/// memory. The store keeps these turns with the detectors of the memory until they end.
 #[derive(Default, Deserialize, Serialize)]
 struct PendingRedactions(Vec<(BTreeSet<String>, Vec<MentionDetector>)>);
 
@@ -178,7 +178,7 @@ impl PendingRedactions {
         Ok(stored.and_then(|stored| serde_json::from_str(&stored).ok()).unwrap_or_default())
     }
 
-    /// Writes the redactions, without turns that have ended.
+    /// Stores the redactions, and drops those of turns that have ended.
     fn write(mut self, connection: &Connection) -> Result<(), StoreError> {
         let open = forgetting::running_turns(connection, Owner::everyone().as_str())?;
         for (turns, _) in &mut self.0 {
@@ -226,7 +226,7 @@ fn parse_message(body: &str) -> Option<ChatMessage> {
     serde_json::from_str(body).ok()
 }
 
-/// Returns the labels of forgotten messages in tool results: ` · cli:direct #12 · `.
+/// Returns the labels that mark forgotten messages in tool results: ` · cli:direct #12 · `.
 fn message_labels(connection: &Connection, sources: &BTreeSet<TurnKey>) -> Result<Vec<String>, StoreError> {
     let mut labels = Vec::new();
     for (session, turn) in sources {
@@ -240,7 +240,7 @@ fn message_labels(connection: &Connection, sources: &BTreeSet<TurnKey>) -> Resul
 #[derive(Default)]
 struct ForgottenMarks {
     detectors: Vec<MentionDetector>,
-    /// The memories as they are shown, as comparison keys.
+    /// The memories as prompts show them, as comparison keys.
     shown: Vec<String>,
     /// `- id 12 ·`, the beginning of a memory's line in a tool result.
     ids: Vec<String>,
@@ -253,7 +253,7 @@ impl ForgottenMarks {
     fn redact(&self, bodies: &[String]) -> Vec<Option<RedactedMessage>> {
         let messages: Vec<Option<ChatMessage>> = bodies.iter().map(|body| parse_message(body)).collect();
         let given = |message: &ChatMessage| self.without_shown_memories(message);
-        // A turn that found a memory also writes about it.
+        // The messages of a turn that found a memory may mention it too.
         let was_found = messages.iter().flatten().any(|message| given(message).is_some());
         let mut question = String::new();
         let left = bodies.iter().zip(&messages).map(|(body, message)| {
@@ -329,7 +329,7 @@ impl ForgottenMarks {
         is_marked || self.is_shown(text) || without_mentions(text, &self.detectors).is_some()
     }
 
-    /// Returns true if a text is a memory as it is shown, which may be truncated.
+    /// Returns true if a text is a forgotten memory as prompts show it, which may be truncated.
     fn is_shown(&self, text: &str) -> bool {
         let (is_cut, text) = text.strip_suffix('…').map_or((false, text), |text| (true, text));
         let text = comparison_key(text);
@@ -338,7 +338,7 @@ impl ForgottenMarks {
     }
 
     /// Returns true if a message of a turn about `question` mentions a forgotten memory: the question, the agent's answer,
-    /// reasoning or calls, or the result of a tool that is none of the memory's.
+    /// reasoning or calls, or the result of a tool that is no memory tool.
     fn is_mentioned_by(&self, message: &ChatMessage, question: &str, was_found: bool) -> bool {
         let any = |tells: &dyn Fn(&MentionDetector) -> bool| self.detectors.iter().any(tells);
         match message {
@@ -364,10 +364,11 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::memory::testing::{entry, temporary_store};
+    use crate::memory::testing::entry;
     use crate::memory::{
         MemoryConfig, MemoryOrigin, MemorySource, NewMemoryEntry, RecallQuery, forget, recall, remember,
     };
+    use crate::store::Store;
     use crate::store::{Durability, memories, messages, meta, ownership, turn_steps};
 
     #[test]
@@ -467,7 +468,7 @@ mod tests {
 
     #[tokio::test]
     async fn forgetting_redacts_all_conversations_that_used_the_memory() {
-        let (_folder, store) = temporary_store();
+        let (_folder, store) = Store::temporary();
         let work = |connection: &Connection| -> Result<_, StoreError> {
             let source = talk(connection)?;
             let source = MemorySource { session: "a".to_owned(), seq: None, turn: Some(source.to_string()) };

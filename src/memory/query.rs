@@ -10,7 +10,7 @@ pub struct RecallQuery {
     pub owners: Vec<Owner>,
     /// The kinds of memories to search; empty for no memories.
     pub kinds: Vec<MemoryKind>,
-    /// Searches messages, too.
+    /// Whether messages are searched too.
     pub messages: bool,
     /// Restricts the search to this session.
     pub session: Option<String>,
@@ -22,7 +22,7 @@ pub struct RecallQuery {
     pub limit: usize,
 }
 
-/// The place of a hit.
+/// The location of a hit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum HitLocation {
     Memory(i64),
@@ -35,7 +35,7 @@ pub struct RecallHit {
     pub found: HitLocation,
     /// The kind of a memory; `None` for a message.
     pub kind: Option<MemoryKind>,
-    /// The text of the memory or message, without what the gateway added to it.
+    /// The text of the memory or message, without the text that the gateway added.
     pub text: String,
     /// UTC milliseconds.
     pub at: i64,

@@ -13,10 +13,10 @@ use crate::store::memories::{self, MemoryRow};
 use crate::store::search_index::{self, IndexedMessage, SearchCorpus};
 use crate::store::{Connection, StoreError};
 
-/// The rank of the neighbour whose similarity is taken as the level that any text has for this query.
+/// The rank of the neighbour whose similarity counts as the baseline: the level that any text reaches for this query.
 const BASELINE_RANK: usize = 100;
 
-/// The weight of recency, by which the newer of two equal hits comes first, and the offset of its reciprocal rank.
+/// The weight of recency, which puts the newer of two equal hits first, and the offset of the reciprocal rank.
 const RECENCY_WEIGHT: f64 = 0.02;
 const RANK_OFFSET: f64 = 60.0;
 
@@ -97,7 +97,7 @@ struct RecallSearch<'a> {
 struct RecallCandidate {
     kind: Option<MemoryKind>,
     text: String,
-    /// Indexed text that is not shown.
+    /// Further indexed text, which hits do not show.
     extra_text: String,
     at: i64,
     similarity: f64,
@@ -165,8 +165,8 @@ impl RecallSearch<'_> {
         scored
     }
 
-    /// Adds a `share` of the scores of neighbours to the best messages, and of their scores to the neighbours. `fit` scores
-    /// a neighbour that was not found itself.
+    /// Adds a `share` of the neighbours' scores to the best messages, and a `share` of the best messages' scores to their
+    /// neighbours. `fit` returns the score of a neighbour that the search did not find.
     fn add_neighbours(
         &mut self,
         scored: &mut Vec<(HitLocation, f64)>,

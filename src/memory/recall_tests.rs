@@ -5,7 +5,7 @@ use uuid::Uuid;
 use super::*;
 use crate::chat::ChatMessage;
 use crate::live::LivePart;
-use crate::memory::testing::{row, settings, temporary_store};
+use crate::memory::testing::{row, settings};
 use crate::memory::{
     Identities, MemoryService, MemorySettings, MessageIndexer, rebuild_index, search_messages, word_index as terms,
 };
@@ -19,7 +19,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let (folder, store) = temporary_store();
+        let (folder, store) = Store::temporary();
         let settings = MemorySettings { identities: identities(), ..settings(folder.path()) };
         Self { service: Arc::new(MemoryService::new(store, settings)), folder }
     }

@@ -14,9 +14,9 @@ use crate::text::comparison_key;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RememberOutcome {
     New(i64),
-    /// It was known already; its confidence has grown.
+    /// The entry was known already; its confidence has grown.
     Known(i64),
-    /// It replaced a contradicting memory, which stays as history.
+    /// The entry replaced a contradicting memory, which stays as history.
     Replaced {
         id: i64,
         old: i64,
@@ -37,22 +37,22 @@ impl RememberOutcome {
 pub struct RememberPlan {
     /// The entry as it is stored.
     pub entry: NewMemoryEntry,
-    /// The memory that says the same already.
+    /// The known memory with the same content.
     pub known: Option<MemoryEntry>,
-    /// The memory that it replaces.
+    /// The memory that the entry replaces.
     pub replaces: Option<MemoryEntry>,
 }
 
-/// The share of the missing confidence that a repetition adds.
+/// The share of the difference to full confidence that a repetition adds.
 const CONFIRMATION_GAIN: f64 = 0.3;
-/// The most further turns that are recorded of a memory, the newest.
+/// The most further turns with the same statement that are recorded for a memory, the newest.
 const MAX_FURTHER_TURNS: usize = 16;
 /// The most replaced memories that are kept as the history of one memory.
 const MAX_HISTORY: usize = 10;
 
-/// Remembers `new` in the caller's write, and indexes it. An entry that is known already confirms the known one, an entry
-/// that contradicts a known fact replaces it, and a text that is too long is truncated. [`super::validate_entry`] reports
-/// such a text to callers that can shorten it.
+/// Remembers `new` in the caller's write, and indexes it. An entry that is known already confirms the known memory, an entry
+/// that contradicts a known fact replaces it, and a text that is too long is truncated. [`super::validate_entry`] reports such
+/// a text to callers that can shorten it.
 ///
 /// # Errors
 /// The store cannot be written, or there are no words to remember.
@@ -123,8 +123,8 @@ pub fn plan(
     Ok(RememberPlan { entry, replaces: instead.or(contradicted), known })
 }
 
-/// Returns true if `new` must not replace `known`: an extracted preference does not outweigh a more certain one that was
-/// stated or written by hand, and an implied one does not outweigh any that is more certain.
+/// Returns true if `new` must not replace `known`, which is more certain: an extracted preference never replaces one that was
+/// stated or written by hand, and an implied one never replaces any.
 fn outweighs(known: &MemoryEntry, new: &NewMemoryEntry) -> bool {
     new.origin == MemoryOrigin::Noticed
         && known.confidence > new.confidence
@@ -191,7 +191,7 @@ fn insert(connection: &Connection, new: &NewMemoryEntry, reserved: Option<i64>) 
         confidence: new.confidence,
     };
     match reserved {
-        // A commit that is retried was rolled back before.
+        // The first attempt of a retried commit was rolled back, so the id is free.
         Some(id) => memories::insert_with_id(connection, id, &row, now_ms()).map(|()| id),
         None => memories::insert(connection, &row),
     }
@@ -200,7 +200,7 @@ fn insert(connection: &Connection, new: &NewMemoryEntry, reserved: Option<i64>) 
 /// Confirms a memory that was stated again: raises its confidence, and records the turn, which forgetting needs.
 fn confirm(connection: &Connection, id: i64, again: &NewMemoryEntry) -> Result<(), StoreError> {
     let Some(known) = MemoryEntry::find(connection, id)? else { return Ok(()) };
-    // Another value that did not outweigh it does not confirm it either.
+    // A different value that was too weak to replace the memory does not confirm it.
     if comparison_key(&known.text) != comparison_key(&again.text) {
         return Ok(());
     }
@@ -245,7 +245,7 @@ fn prune_history(connection: &Connection, id: i64) -> Result<(), StoreError> {
 /// # Errors
 /// The store cannot be read.
 pub fn current_entry(connection: &Connection, id: i64) -> Result<Option<MemoryEntry>, StoreError> {
-    // More than a chain of replaced memories can have.
+    // A limit that no chain of replaced memories reaches.
     const MAX_STEPS: usize = 32;
     let mut found = MemoryEntry::find(connection, id)?;
     for _ in 0..MAX_STEPS {

@@ -1,4 +1,4 @@
-//! Requests of people to the memory, by the command line and the API.
+//! Requests that people make to the memory, by the command line and the API.
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -15,7 +15,7 @@ use daoyou_channels::settings::Span;
 /// The reason why a request fails.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
-    /// The fault, and what would be right.
+    /// An invalid request; the text names the fault and the valid values.
     #[error("{0}")]
     Wrong(String),
     #[error("there is no memory {0}; `daoyou memory show` lists those that there are")]

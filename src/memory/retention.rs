@@ -1,4 +1,4 @@
-//! Removes what belongs to deleted conversations, in small batches.
+//! Removes the data of deleted conversations, in small batches.
 
 use super::remember::remove;
 use super::word_index;
@@ -21,14 +21,14 @@ pub fn prune_sessions(connection: &Connection, before_ms: i64) -> Result<usize, 
     Ok(pruned)
 }
 
-/// Removes the summaries and prompt snapshots of sessions whose messages are gone. Returns the number of deleted rows.
+/// Removes the summaries and prompt snapshots of sessions without any messages. Returns the number of deleted rows.
 ///
 /// # Errors
 /// The store cannot be written.
 pub fn prune_orphaned_summaries(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
     let mut rows = 0;
     for session in memory_queries::unused_sessions(connection, before_ms, SESSIONS_PER_BATCH)? {
-        // This comes before the removal of the other summaries, which includes those that they replaced.
+        // This must precede the removal of the other summaries, which also removes the summaries that they replaced.
         for kept in memory_queries::release_summaries(connection, &session)? {
             word_index::put(connection, kept)?;
         }
@@ -55,8 +55,9 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::memory::testing::{row, temporary_store};
+    use crate::memory::testing::row;
     use crate::memory::{Identities, MemoryConfig, MemoryKind, MemoryOrigin, NewMemoryEntry, Owner, remember};
+    use crate::store::Store;
     use crate::store::search_index::SearchCorpus;
     use crate::store::session_memory::{self, SessionMemory};
     use crate::store::{Durability, memories, messages};
@@ -64,7 +65,7 @@ mod tests {
     /// A fork began with the first summary and continued, so that the second summary replaced the first.
     #[tokio::test]
     async fn pruning_a_fork_keeps_the_summaries_that_it_shares() {
-        let (_folder, store) = temporary_store();
+        let (_folder, store) = Store::temporary();
         let work = |connection: &Connection| -> Result<_, StoreError> {
             let mut left = Vec::new();
             // The current summary of the source and of the fork, and which summary replaced which.
@@ -102,7 +103,7 @@ mod tests {
 
     #[tokio::test]
     async fn pruning_a_session_removes_its_summaries_and_terms() {
-        let (_folder, store) = temporary_store();
+        let (_folder, store) = Store::temporary();
         let work = |connection: &Connection| -> Result<_, StoreError> {
             let body = json!({ "role": "user", "content": "my bicycle is red" }).to_string();
             for session in ["old", "new"] {

@@ -30,8 +30,8 @@ pub struct MemorySettings {
     pub workspace: PathBuf,
 }
 
-/// The memory as the rest of the gateway uses it. Its settings never change: a reload creates another service over the same
-/// memory, and a turn keeps its own.
+/// The memory, as the rest of the gateway uses it. The settings of a service never change: a reload creates another service
+/// over the same memory, and a turn keeps the service with which it began.
 #[derive(Clone)]
 pub struct MemoryService {
     pub store: Store,
@@ -164,8 +164,8 @@ impl MemoryService {
         }
     }
 
-    /// Notifies the indexer and the consolidation that messages were committed. Both wait for more, as every turn calls
-    /// this.
+    /// Notifies the indexer and the consolidation that messages were committed. Both wait a moment for further messages, since
+    /// every turn calls this.
     pub fn notify_messages(&self) {
         self.messages.send_replace(());
     }

@@ -1,5 +1,5 @@
-//! Reads conversations from files: exports of `sessions export`, which have one message a line or are a readable text with
-//! these lines in a comment, and files of other assistants, which are one object with all messages.
+//! Reads conversations from files: exports of `sessions export`, and files of other assistants. An export has one message a
+//! line, or is a readable text with these lines in a comment. A file of another assistant is one object with all messages.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -24,7 +24,7 @@ pub struct SessionFile {
     pub key: Option<String>,
     /// The owner that the file names.
     pub owner: Option<String>,
-    /// Several people have written in it.
+    /// Several people have written in the conversation.
     pub is_shared: bool,
     pub messages: Vec<ImportedMessage>,
 }
@@ -35,7 +35,7 @@ struct ExportedLine {
     at: Timestamp,
     turn: Uuid,
     message: ChatMessage,
-    /// The conversation, the same on each line; missing in exports of former versions.
+    /// The conversation of the message, the same on each line; missing in exports of earlier versions.
     #[serde(flatten)]
     of: Conversation,
 }
@@ -58,7 +58,7 @@ const COMMENT_END: &str = "-->";
 const NO_EXPORT: &str = "this is no conversation: neither lines of `daoyou sessions export`, nor its text (--format md) with \
                          the comment at its end, nor an object {\"messages\": […]}";
 
-/// Returns the lines of an export as a comment that a text to read ends with.
+/// Formats the lines of an export as the HTML comment that ends a readable text.
 pub fn as_comment(lines: &[Value]) -> String {
     let mut comment = COMMENT_START.to_owned();
     for line in lines {
@@ -205,7 +205,8 @@ fn new_turn_id(order: &ContextV7, at: Timestamp) -> Uuid {
 
 /// Parses a time with or without a zone, or a number of seconds or milliseconds.
 fn parse_time(value: &Value, zone: &TimeZone) -> Option<Timestamp> {
-    /// Numbers from this one on are milliseconds. As seconds it is in the year 5138, as milliseconds in March 1973.
+    /// Numbers from this one on are milliseconds. Read as seconds, this number is in the year 5138; read as milliseconds, in
+    /// March 1973.
     const MILLISECONDS_FROM: f64 = 1e11;
     match value {
         Value::String(text) => {

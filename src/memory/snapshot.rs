@@ -1,4 +1,4 @@
-//! The snapshot of long-term memory in the prompts of a session.
+//! The snapshot of long-term memory that the prompts of a session contain.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -123,12 +123,13 @@ fn entry_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::testing::{row, temporary_store};
+    use crate::memory::testing::row;
     use crate::store::Durability;
+    use crate::store::Store;
     use crate::store::memories::{self, NewMemory};
 
     async fn snapshot(entries: &'static [(&str, &str, &str, &str, f64)], owner: Option<&str>, tokens: usize) -> String {
-        let (_folder, store) = temporary_store();
+        let (_folder, store) = Store::temporary();
         let owner = owner.map(Owner::from_stored);
         let take = move |connection: &Connection| {
             for (owner, kind, name, text, confidence) in entries {

@@ -7,23 +7,24 @@ use crate::store::search_index::{SearchCorpus, find, size};
 use crate::store::{Connection, StoreError};
 use crate::text::{SearchTerm, TermPrefixes, query_terms, visit_terms};
 
-/// The number of hits that makes a term common. Of a common term only the newest hits are listed.
+/// The number of hits from which a term is common. For a common term, only the newest hits are listed.
 const COMMON: usize = 400;
 
-/// The least and the most candidates that are scored in each corpus. Between these, it is twice the number of hits.
+/// The least and the most candidates that are scored in each corpus. Within these limits, the number is twice that of the
+/// requested hits.
 const CANDIDATES: (usize, usize) = (40, 100);
 
-/// The most candidates that are read. Not all that hold the terms have the owners, kinds and times of the query.
+/// The most candidates that are read. Some of those with the terms are of other owners, kinds or times than the query's.
 const MAX_READ: usize = 1_000;
 
-/// The most common terms of a query that are combined with others.
+/// The most common terms of a query that are combined with other terms.
 const MAX_COMBINED: usize = 2;
 
 /// The most entries that are read for two terms together.
 const MAX_OF_PAIR: usize = 300;
 
-/// The share of a corpus within the scope from which on entries out of scope are skipped when they are read: that costs less
-/// than restricting every list.
+/// The share of a corpus within the scope from which entries out of scope are skipped only when they are read: that costs less
+/// than a restriction of every list.
 const SCOPE_SHARE: f64 = 0.5;
 
 /// The terms of a query, with their rarity in the searched corpora.
@@ -56,7 +57,8 @@ pub struct TermScore {
 }
 
 impl TermQuery {
-    /// Looks up the terms of a text for so many hits in corpora, each with the expression that all hits must match.
+    /// Looks up the terms of a text in corpora, to find `hits` entries. Each corpus comes with the expression that all its hits
+    /// must match.
     pub fn search(
         connection: &Connection,
         text: &str,
@@ -115,7 +117,7 @@ impl TermQuery {
         let Some(lists) = self.corpora.iter().find(|lists| lists.corpus == corpus) else { return Ok(Vec::new()) };
         let mut held = lists.rare_hits();
         lists.add_common_hits(connection, &self.terms, &mut held)?;
-        // The list of a common term is incomplete, so any entry may hold it.
+        // The list of a common term is incomplete, so every entry counts as holding the term.
         let common = (0..self.terms.len()).filter(|term| lists.is_common(*term)).fold(0, |all, term| all | 1 << term);
         held.retain(|_, held| self.weights.sums(*held | common).1 >= least);
         let mut best: Vec<(f64, i64)> = held.into_iter().map(|(id, held)| (self.weights.sums(held).0, id)).collect();
@@ -156,7 +158,8 @@ impl TermQuery {
 }
 
 impl PostingLists {
-    /// Looks up terms. `narrow` is the scope if most of the corpus is within it: then it restricts common terms only.
+    /// Looks up terms. If most of the corpus is within the scope, `narrow` is the scope, which then restricts common terms
+    /// only.
     fn look_up(
         connection: &Connection,
         (corpus, scope, narrow): (SearchCorpus, Option<String>, Option<&str>),
@@ -199,8 +202,8 @@ impl PostingLists {
         held
     }
 
-    /// Adds the entries that hold common terms. If rare terms have too many hits, these are checked for common terms.
-    /// Otherwise the hits of each common term and of each pair are added.
+    /// Adds the entries that hold common terms. If the rare terms have too many hits, these hits are checked for common terms.
+    /// Otherwise, the hits of each common term and of each pair of terms are added.
     fn add_common_hits(
         &self,
         connection: &Connection,

@@ -4,18 +4,9 @@ use std::path::Path;
 
 use daoyou_channels::cli::Language;
 use jiff::tz::TimeZone;
-use tempfile::TempDir;
 
 use super::{Identities, MemoryConfig, MemoryEntry, MemoryKind, MemoryOrigin, MemorySettings, Owner};
-use crate::store::Store;
 use crate::store::memories::NewMemory;
-
-/// Opens a store in a new folder.
-pub(crate) fn temporary_store() -> (TempDir, Store) {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
-    (folder, store)
-}
 
 /// Returns the default settings in English and UTC.
 pub(super) fn settings(workspace: &Path) -> MemorySettings {

@@ -11,7 +11,7 @@ use crate::store::memories::{self, MemoryRow};
 use crate::store::{Connection, StoreError, meta, search_index};
 use crate::text::{SEGMENT_VERSION, index_terms};
 
-/// Set by readers that met damage in an index, since they cannot record it in the store. A false alarm costs one check.
+/// True after a reader met damage in an index; readers cannot write to the store. A false alarm costs one check.
 static DAMAGE_REPORTED: AtomicBool = AtomicBool::new(false);
 
 /// Indexes a memory, in the caller's write; its row must exist. A replaced memory is removed from the index instead.
@@ -28,7 +28,8 @@ pub fn put(connection: &Connection, id: i64) -> Result<(), StoreError> {
     mark_if_damaged(connection, search_index::put_memory(connection, id, &memory_terms(&row)))
 }
 
-/// Removes a memory from the index, in the caller's write. Its terms leave the file with [`purge_memories`], or with time.
+/// Removes a memory from the index, in the caller's write. [`purge_memories`] removes its terms from the file; without it, they
+/// disappear with later writes.
 ///
 /// # Errors
 /// The store cannot be written.
@@ -115,7 +116,7 @@ pub(super) fn was_damage_reported() -> bool {
     DAMAGE_REPORTED.swap(false, Ordering::Relaxed)
 }
 
-/// Returns what a reader found in the index; nothing if it met damage, which it reports.
+/// Returns what a reader found in the index. If the reader met damage, reports the damage and returns nothing.
 pub(super) fn found_or_damaged<T>(found: Result<Vec<T>, StoreError>) -> Result<Vec<T>, StoreError> {
     match found {
         Err(error) if error.is_index_fault() => {
@@ -127,12 +128,12 @@ pub(super) fn found_or_damaged<T>(found: Result<Vec<T>, StoreError>) -> Result<V
     }
 }
 
-/// Returns the version that a usable index has: that of the segmentation and of the identities.
+/// Returns the version that a valid index has: that of the segmentation, and that of the identities.
 pub(super) fn expected_version(identities: &Identities) -> String {
     format!("{} {}", SEGMENT_VERSION, identities.digest())
 }
 
-/// Clears the index, which is then filled in steps, and moves memories to the owners that the identities name now.
+/// Clears the index, which is then refilled in steps, and moves memories to the current owners of the identities.
 pub(super) fn reset_index(connection: &Connection, identities: &Identities) -> Result<(), StoreError> {
     migrate_owners(connection, identities)?;
     search_index::clear(connection)?;

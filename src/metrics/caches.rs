@@ -1,11 +1,11 @@
-//! Caches.
+//! Metrics of the caches.
 
 use super::{Counter, Gauge, MetricsPage};
 
 /// Metrics of one cache.
 #[derive(Debug, Default)]
 pub struct CacheCounts {
-    /// Lookups that found an entry, or one that another caller was already computing.
+    /// Lookups that found an entry, or that joined another caller's computation of it.
     pub hits: Counter,
     /// Lookups that computed the entry.
     pub misses: Counter,

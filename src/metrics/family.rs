@@ -11,8 +11,8 @@ pub const OTHER: &str = "other";
 /// The longest name, in bytes; a longer one counts as [`OTHER`].
 const NAME_BYTES: usize = 128;
 
-/// Metrics by the value of a label. All names after the first `LIMIT` share [`OTHER`]: input from outside must not fill the memory of
-/// this process or of the scraper.
+/// Metrics by the value of a label. All names after the first `LIMIT` share [`OTHER`], so that external input cannot fill the memory
+/// of this process or of the scraper.
 #[derive(Debug, Default)]
 pub struct MetricFamily<T, const LIMIT: usize>(RwLock<HashMap<Box<str>, Arc<T>>>);
 

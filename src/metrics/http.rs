@@ -1,4 +1,4 @@
-//! Requests to the HTTP server, and its connections.
+//! Metrics of requests to the HTTP server, and of its connections.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::{Counter, Gauge, GaugeGuard, Histogram, MetricFamily, MetricsPage};
 const ROUTES: usize = 100;
 const STATUSES: usize = 64;
 
-/// Seconds: from health checks to requests that wait for a reply.
+/// The bucket bounds in seconds: from health checks to requests that wait for a reply.
 const SECONDS: &[f64] =
     &[0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 
@@ -34,8 +34,8 @@ impl Default for RouteMetrics {
 }
 
 impl HttpMetrics {
-    /// Records an answer with `status` (three digits). `route` is the route's pattern, not the requested path: paths contain names
-    /// and ids.
+    /// Records a response with `status` (three digits). `route` is the route's pattern, not the requested path, because paths
+    /// contain names and ids.
     pub fn answered(&self, route: &str, status: &str, took: Duration) {
         let route: Arc<RouteMetrics> = self.routes.get(route);
         route.by_status.get(status).increment();
@@ -47,7 +47,7 @@ impl HttpMetrics {
         self.connections.track()
     }
 
-    /// Records a connection that the server closed, by the code of the reason.
+    /// Records a connection that the server closed, with the code of the reason.
     pub fn rejected(&self, reason: &str) {
         self.rejected.get(reason).increment();
     }

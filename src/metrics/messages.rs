@@ -1,4 +1,4 @@
-//! Inbound and outbound messages, by channel.
+//! Metrics of inbound and outbound messages, by channel.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ pub enum DeliveryOutcome {
     Sent,
     /// Another attempt follows.
     Retry,
-    /// It may have arrived; there is no other attempt.
+    /// The message may have arrived; no further attempt follows.
     Unknown,
-    /// Given up.
+    /// The message was given up.
     Dead,
 }
 
@@ -32,7 +32,7 @@ pub struct MessageMetrics {
 pub struct ChannelMetrics {
     pub accepted: Counter,
     pub duplicates: Counter,
-    /// By the code of the reason.
+    /// Refused messages, by the code of the reason.
     pub refused: MetricFamily<Counter, REASONS>,
     sent: Counter,
     retries: Counter,

@@ -1,11 +1,12 @@
-//! Metrics, their samples, and the page that Prometheus scrapes. Other modules record through [`Metrics`]; this one imports none of them.
+//! Metrics, their samples, and the page that Prometheus scrapes. Other modules record through [`Metrics`]; this module imports none
+//! of them.
 //!
-//! Names follow <https://prometheus.io/docs/practices/naming/>, the page the text format 0.0.4 of
-//! <https://prometheus.io/docs/instrumenting/exposition_formats/>. No label has a session, a chat or a sender as its value, and the
-//! values of each are bounded. Recording is a few atomic additions and never waits for a scrape.
+//! Names follow <https://prometheus.io/docs/practices/naming/>, the page follows the text format 0.0.4 of
+//! <https://prometheus.io/docs/instrumenting/exposition_formats/>. No label value is a session, a chat or a sender, and the number
+//! of values of each label is bounded. Recording takes a few atomic additions and never waits for a scrape.
 //!
-//! Own code, because prometheus-client writes OpenMetrics only, and `prometheus` and `metrics` bound no label values and omit families
-//! without samples.
+//! Own code, because prometheus-client writes only OpenMetrics, and `prometheus` and `metrics` do not bound label values and omit
+//! families without samples.
 
 mod caches;
 mod family;

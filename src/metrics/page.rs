@@ -6,7 +6,7 @@ use super::Histogram;
 /// The content type of the page.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What the samples of a family are.
+/// The type of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
     Counter,
@@ -35,7 +35,7 @@ pub struct MetricSample {
 pub enum SampleValue {
     Number(f64),
     Histogram {
-        /// Each bound, the last one infinite, with the number of observations up to it.
+        /// The bounds, the last one infinite, each with the number of observations up to it.
         buckets: Vec<(f64, u64)>,
         sum: f64,
     },
@@ -58,7 +58,7 @@ impl From<f64> for SampleValue {
     }
 }
 
-/// A page that is being written.
+/// A metrics page under construction.
 #[derive(Debug, Default)]
 pub struct MetricsPage {
     families: Vec<MetricSamples>,

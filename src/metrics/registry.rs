@@ -36,7 +36,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Returns the page, with the state that is read at each scrape.
+    /// Returns the page, including the state that is read at each scrape.
     pub fn page(&self, scraped: &ScrapedState) -> MetricsPage {
         let mut page = MetricsPage::default();
         page.gauge("daoyou_build_info", "Always 1; the labels identify the build.");
@@ -65,7 +65,7 @@ fn write_process(page: &mut MetricsPage, started: SystemTime) {
     };
     let bytes = resident_bytes().map(|bytes| bytes as f64);
     gauge("process_resident_memory_bytes", "Resident memory size in bytes.", bytes);
-    // Reading the folder opens one descriptor itself.
+    // Reading the folder itself opens one descriptor.
     let open = fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count().saturating_sub(1) as f64);
     gauge("process_open_fds", "Number of open file descriptors.", open);
     let most = getrlimit(Resource::Nofile).current.map(|most| most as f64);

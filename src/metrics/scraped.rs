@@ -1,4 +1,4 @@
-//! State of other modules that is read at each scrape rather than counted a second time.
+//! State of other modules that is read at each scrape instead of being counted a second time.
 
 use super::MetricsPage;
 
@@ -6,31 +6,31 @@ use super::MetricsPage;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueDepth {
     pub channel: String,
-    /// As in the store.
+    /// The state, as in the store.
     pub state: String,
     pub messages: u64,
-    /// The age of the oldest, in milliseconds.
+    /// The age of the oldest message, in milliseconds.
     pub oldest_ms: i64,
 }
 
-/// The state at one scrape.
+/// The state of other modules at one scrape.
 #[derive(Clone, Debug, Default)]
 pub struct ScrapedState {
-    /// Every channel and whether it runs. Each has samples even if its queues are empty.
+    /// Every channel, and whether it is running. Each channel has samples even if its queues are empty.
     pub channels: Vec<(String, bool)>,
     /// Inbound messages that are not done.
     pub inbox: Vec<QueueDepth>,
     /// Outbound messages that are not sent.
     pub outbox: Vec<QueueDepth>,
-    /// Bytes of the database and of its write-ahead log.
+    /// The sizes of the database and its write-ahead log, in bytes.
     pub database_bytes: Vec<(&'static str, u64)>,
     pub takes_messages: bool,
     /// The circuit breaker of each configured model service.
     pub circuits: Vec<CircuitSample>,
-    /// The calls that owners were asked to approve and that are stored, by state.
+    /// The numbers of stored approval requests, by state.
     pub approvals: Vec<(String, u64)>,
     pub memories: u64,
-    /// Each MCP server, and whether it runs.
+    /// Each MCP server, and whether it is running.
     pub mcp_servers: Vec<(String, bool)>,
 }
 
@@ -39,7 +39,7 @@ pub struct ScrapedState {
 pub struct CircuitSample {
     pub provider: String,
     pub is_closed: bool,
-    /// How often it opened.
+    /// The number of times that the circuit breaker has opened.
     pub opened: u64,
 }
 
@@ -47,7 +47,7 @@ pub struct CircuitSample {
 struct QueueFamilies<'a> {
     depths: &'a [QueueDepth],
     states: &'a [&'static str],
-    /// States in which a message no longer waits.
+    /// The states in which a message no longer waits.
     ended: &'a [&'static str],
     messages: (&'static str, &'static str),
     age: (&'static str, &'static str),
@@ -128,7 +128,7 @@ impl ScrapedState {
         for channel in &channels {
             let waiting = queue.states.iter().filter(|state| !queue.ended.contains(state));
             let oldest = waiting.filter_map(|state| of(channel, state)).map(|depth| depth.oldest_ms).max();
-            // A clock that was set back must not give a negative age.
+            // A clock that was set back must not yield a negative age.
             page.sample(&[("channel", channel)], oldest.unwrap_or(0).max(0) as f64 / 1_000.0);
         }
     }

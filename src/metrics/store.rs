@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use super::{Counter, Histogram, MetricsPage};
 
-/// Seconds: from a commit in memory to a disk that hangs.
+/// The bucket bounds in seconds: from a commit in memory to a disk that hangs.
 const SECONDS: &[f64] =
     &[0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
-/// Writes that share one commit.
+/// The bucket bounds for the number of writes that share one commit.
 const WRITES: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
 
-/// Metrics of commits; synced ones wait for the disk.
+/// Metrics of commits. Synced commits wait for the disk.
 #[derive(Debug, Default)]
 pub struct StoreMetrics {
     synced: CommitMetrics,

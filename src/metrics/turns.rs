@@ -1,4 +1,4 @@
-//! Turns, and their time, tokens and costs; and the runs of scheduled prompts.
+//! Metrics of turns, with their time, tokens and costs, and of the runs of scheduled jobs.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::{Counter, Gauge, GaugeGuard, Histogram, MetricFamily, MetricsPage};
 
-/// Limits above the usual numbers: a chat that names ever new models must not create ever new series.
+/// The limits exceed the usual numbers. They prevent a chat that names ever new models from creating ever new series.
 const CODES: usize = 64;
 const PROVIDERS: usize = 50;
 const MODELS: usize = 50;
@@ -22,7 +22,7 @@ const SECONDS: &[f64] =
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnOutcome {
     Done,
-    /// With the code of its error.
+    /// The turn failed; the value is the stable error code.
     Failed(&'static str),
     Cancelled,
     /// The message was given up.
@@ -30,7 +30,7 @@ pub enum TurnOutcome {
 }
 
 impl TurnOutcome {
-    /// Returns the code of the error of a turn that is not done.
+    /// Returns the error code of a turn that did not succeed.
     pub fn error(self) -> Option<&'static str> {
         match self {
             Self::Done => None,
@@ -44,7 +44,7 @@ impl TurnOutcome {
 /// A part of a turn's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnPhase {
-    /// From the acceptance of the message to the start of its turn.
+    /// The time from the acceptance of the message to the start of its turn.
     Waiting,
     /// All model calls of the turn.
     Model,
@@ -60,11 +60,11 @@ pub struct ModelUsage {
     input: Counter,
     output: Counter,
     cached: Counter,
-    /// By currency, in millionths of its unit.
+    /// The costs by currency, in millionths of its unit.
     costs: MetricFamily<Counter, CURRENCIES>,
 }
 
-/// A histogram of times between a slash command and the longest turn.
+/// A histogram of durations from that of a slash command to that of the longest turn.
 #[derive(Debug)]
 struct TurnSeconds(Histogram);
 
@@ -97,7 +97,7 @@ pub struct ToolMetrics {
     ok: Counter,
     failed: Counter,
     duration: TurnSeconds,
-    /// Bytes of results that models read, and that were left out.
+    /// The bytes of results that models read, and the bytes that were omitted.
     kept_bytes: Counter,
     left_out_bytes: Counter,
 }
@@ -141,7 +141,7 @@ impl TurnMetrics {
         self.whole.observe_duration(whole);
     }
 
-    /// Records the time of one phase of a turn.
+    /// Records the duration of one phase of a turn.
     pub fn phase(&self, phase: TurnPhase, took: Duration) {
         let histogram = match phase {
             TurnPhase::Waiting => &self.waiting,
@@ -266,7 +266,7 @@ pub struct TurnMeter<'a> {
     tools: TimeSum,
 }
 
-/// Measures one model call. A call whose timer is dropped before [`ModelCallTimer::ended`] was cut off.
+/// Measures one model call. A timer that is dropped before [`ModelCallTimer::ended`] records an interrupted call.
 #[derive(Debug)]
 pub struct ModelCallTimer<'a> {
     sum: &'a TimeSum,
@@ -304,13 +304,13 @@ impl Drop for ModelCallTimer<'_> {
     }
 }
 
-/// A sum of times in nanoseconds; zero is no observation.
+/// A sum of durations in nanoseconds; zero means that there was no observation.
 #[derive(Debug, Default)]
 struct TimeSum(AtomicU64);
 
 impl TimeSum {
     fn add(&self, took: Duration) {
-        // At least 1, so that a call without measurable time is observed.
+        // At least 1, so that a call without measurable duration counts as observed.
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).max(1);
         self.0.fetch_add(nanos, Ordering::Relaxed);
     }
@@ -330,7 +330,7 @@ impl TurnMeter<'_> {
         ModelCallTimer { sum: &self.model, calls, began: Instant::now(), ended: None, counts: true }
     }
 
-    /// Records the tokens of an answer. `cached` is the part of `input` from the service's cache.
+    /// Records the tokens of a response. `cached` is the part of `input` from the service's cache.
     pub fn model_used(&self, provider: &str, model: &str, input: u64, output: u64, cached: u64) {
         let used: Arc<ModelUsage> = self.turns.models.get(provider).get(model);
         used.input.add(input);
@@ -338,18 +338,18 @@ impl TurnMeter<'_> {
         used.cached.add(cached);
     }
 
-    /// Records the cost of an answer, in millionths of the currency's unit.
+    /// Records the cost of a response, in millionths of the currency's unit.
     pub fn model_cost(&self, provider: &str, model: &str, currency: &str, micros: u64) {
         self.turns.models.get(provider).get(model).costs.get(currency).add(micros);
     }
 
-    /// Records a tool call. `tool` must be a registered name: models may write any.
+    /// Records a tool call. `tool` must be a registered name, because models may invent names.
     pub fn tool_ran(&self, tool: &str, is_ok: bool, took: Duration) {
         self.nested_tool_ran(tool, is_ok, took);
         self.tools.add(took);
     }
 
-    /// Records what a model reads of a result, and what it is spared, in bytes.
+    /// Records the bytes of a result that a model reads, and the bytes that were omitted.
     pub fn tool_result(&self, tool: &str, kept: usize, left_out: usize) {
         let calls = self.turns.by_tool.get(tool);
         let count = |bytes: usize| u64::try_from(bytes).unwrap_or(u64::MAX);
@@ -357,24 +357,24 @@ impl TurnMeter<'_> {
         calls.left_out_bytes.add(count(left_out));
     }
 
-    /// Records a tool call that ran within another call, whose time includes this one's.
+    /// Records a tool call within another call. The duration of the outer call includes this one's.
     pub fn nested_tool_ran(&self, tool: &str, is_ok: bool, took: Duration) {
         let calls = self.turns.by_tool.get(tool);
         if is_ok { &calls.ok } else { &calls.failed }.increment();
         calls.duration.observe_duration(took);
     }
 
-    /// Records the sums when the turn has its answer.
+    /// Records the sums once the turn has its answer.
     pub fn end(&self) {
         self.model.observe(&self.turns.model);
         self.tools.observe(&self.turns.tools);
     }
 }
 
-/// Seconds after the due time.
+/// The bucket bounds in seconds after the due time.
 const LATENESS_SECONDS: &[f64] = &[0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0, 600.0, 3_600.0, 86_400.0];
 
-/// Metrics of the due times of all jobs.
+/// Metrics of the due runs of all jobs.
 #[derive(Debug)]
 pub struct CronMetrics {
     fired: Counter,
@@ -392,7 +392,7 @@ impl Default for CronMetrics {
 }
 
 impl CronMetrics {
-    /// Records due times: `lateness` has an entry for each run that was started.
+    /// Records due runs: `lateness` has an entry for each started run.
     pub fn fired(&self, lateness: &[Duration], skipped: u64, missed: u64, failed: u64) {
         self.fired.add(u64::try_from(lateness.len()).unwrap_or(u64::MAX));
         self.skipped.add(skipped);

@@ -1,10 +1,10 @@
-//! Counters, gauges and histograms, all without locks.
+//! Counters, gauges and histograms, all lock-free.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A count that only grows.
+/// A number that only grows.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -27,13 +27,13 @@ impl Counter {
 pub struct Gauge(Arc<AtomicI64>);
 
 impl Gauge {
-    /// Counts one until the guard is dropped.
+    /// Counts one item until the guard is dropped.
     pub fn track(&self) -> GaugeGuard {
         self.0.fetch_add(1, Ordering::Relaxed);
         GaugeGuard(self.clone())
     }
 
-    /// Sets the number of a gauge that has no guards.
+    /// Sets the value of a gauge without guards.
     pub fn set(&self, count: i64) {
         self.0.store(count, Ordering::Relaxed);
     }
@@ -56,10 +56,10 @@ impl Drop for GaugeGuard {
 /// The number of observations up to each bound, and their sum.
 #[derive(Debug)]
 pub struct Histogram {
-    /// Ascending upper bounds; the last count is for observations above all of them.
+    /// Ascending upper bounds; the last count is for observations above all bounds.
     bounds: &'static [f64],
     counts: Box<[AtomicU64]>,
-    /// The bits of an `f64`.
+    /// The sum, as the bits of an `f64`.
     sum: AtomicU64,
 }
 
@@ -77,7 +77,7 @@ impl Histogram {
         let _ = self.sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 
-    /// Observes a time in seconds.
+    /// Records a duration in seconds.
     pub fn observe_duration(&self, took: Duration) {
         self.observe(took.as_secs_f64());
     }

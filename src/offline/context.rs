@@ -1,4 +1,4 @@
-//! The runtime context that a user's message ends with: taken off its text, and read for the time.
+//! Splits a user's message into its text and its runtime context, and reads the time from the context.
 
 use jiff::Zoned;
 use jiff::civil::DateTime;
@@ -6,15 +6,16 @@ use jiff::tz::TimeZone;
 
 const MARK: &str = "\n\n[Runtime Context]\n";
 
-/// The time at which the user wrote, to the minute, as the message's context tells it.
+/// The time at which the user wrote, to the minute, from the message's context.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct MessageTime {
     pub at: DateTime,
-    /// As written: an IANA name, `UTC`, an offset.
+    /// The zone as the context names it: an IANA name, `UTC`, or an offset.
     pub zone: String,
 }
 
-/// Returns what the user wrote, and when. Only the last mark counts: an earlier one is the user's own text.
+/// Returns the user's own text, and the time of the message. Only the last mark counts: an earlier one is part of the user's
+/// text.
 pub(super) fn split(content: &str) -> (&str, Option<MessageTime>) {
     match content.rfind(MARK) {
         Some(at) => (&content[..at], content[at + MARK.len()..].lines().find_map(read_time)),
@@ -45,12 +46,12 @@ impl MessageTime {
         TimeZone::get(&self.zone).ok()
     }
 
-    /// Returns true if a scheduler can take the zone.
+    /// Returns true if a schedule can use the zone.
     pub fn has_zone(&self) -> bool {
         self.time_zone().is_some()
     }
 
-    /// Formats a time as RFC 3339 with the zone's offset; without an offset if the zone is not known.
+    /// Formats a time as RFC 3339 with the zone's offset; without an offset if the zone is unknown.
     pub fn stamp(&self, at: DateTime) -> String {
         let zoned: Option<Zoned> = self.time_zone().and_then(|zone| zone.to_ambiguous_zoned(at).compatible().ok());
         match zoned {

@@ -1,6 +1,6 @@
-//! The built-in responder: answers by rules, in English and Chinese, so that a fresh machine runs the whole gateway without
-//! a model, an account or a network. A pure function from a conversation to an answer; its tool calls go through the same
-//! loop and journal as those of a model.
+//! The built-in responder: answers by rules, in English and Chinese, so that the whole gateway runs on a new machine without a
+//! model, an account or a network. The responder is a pure function from a conversation to an answer. Its tool calls go through
+//! the same loop and journal as those of a model.
 
 mod context;
 mod reminder;
@@ -28,10 +28,10 @@ pub struct OfflineAnswer {
     pub tool_calls: Vec<ToolCall>,
 }
 
-/// Splits what somebody wants to be reminded of into its time and its text.
+/// Splits the text of a reminder into its time and its note.
 ///
 /// # Errors
-/// No time was understood; says what was, as far as there is anything.
+/// No time was understood. The error has the part of a time that was understood, if there is any.
 pub fn split_reminder(text: &str, language: Language) -> Result<(TimeExpression, String), Option<TimeParseError>> {
     match Reminder::read(text, language) {
         Reminder::At { when, note } => Ok((when, note)),
@@ -42,8 +42,8 @@ pub fn split_reminder(text: &str, language: Language) -> Result<(TimeExpression,
 
 /// Answers a conversation by rules. The same messages and tools give the same answer.
 ///
-/// The user's last message becomes calls of tools that are offered, or is answered at once. When the results of the tools
-/// follow it, the answer reports them; no call ever follows a result, so a turn ends after one round.
+/// The user's last message becomes calls of offered tools, or is answered at once. If results of tools follow the message, the
+/// answer reports them. No call ever follows a result, so a turn ends after one round.
 pub fn respond(messages: &[ChatMessage], tools: &[ToolSpec]) -> OfflineAnswer {
     let last = messages.iter().enumerate().rev().find_map(|(at, message)| match message {
         ChatMessage::User { content, .. } => Some((content.as_str(), &messages[at + 1..])),
@@ -103,10 +103,10 @@ fn next_call(messages: &[ChatMessage]) -> u64 {
     numbers.max().unwrap_or(0).saturating_add(1)
 }
 
-/// A tool and its arguments, or the reply without a tool.
+/// A tool and its arguments, or a reply without a tool.
 type CallOrReply = Result<(&'static str, Value), String>;
 
-/// Decides what to do about a request.
+/// Returns the tool call for a request, or the reply without a tool.
 fn plan(request: &UserRequest, language: Language, tools: OfferedTools<'_>, now: Option<&MessageTime>) -> CallOrReply {
     let call = |name: &'static str, arguments: Value| tools.call(language, &[name], |_| arguments.clone());
     match request {
@@ -138,7 +138,7 @@ impl OfferedTools<'_> {
         self.0.iter().find(|spec| spec.name == name)
     }
 
-    /// Returns true if the tool is offered, or is among those that `find_tools` names: these can be called as well.
+    /// Returns true if the tool is offered, or if `find_tools` names it: such a tool can be called as well.
     fn has(&self, name: &str) -> bool {
         let is_named = |spec: &ToolSpec| spec.description.split([' ', ',', '.']).any(|word| word == name);
         self.spec(name).is_some() || self.spec("find_tools").is_some_and(is_named)
@@ -152,7 +152,8 @@ impl OfferedTools<'_> {
         }
     }
 
-    /// Returns an id in the type that the schema of the tool requires; of several types, the first that is not null.
+    /// Returns an id in the type that the tool's schema requires. If the schema allows several types, uses the first one that
+    /// is not null.
     fn id(&self, tool: &str, argument: &str, id: &str) -> Value {
         let kind =
             self.spec(tool).and_then(|spec| match spec.parameters.get("properties")?.get(argument)?.get("type")? {
@@ -167,7 +168,8 @@ impl OfferedTools<'_> {
     }
 }
 
-/// Returns the arguments of a search by `grep`, or by the command of that name, for which no match is no error.
+/// Returns the arguments of a text search with the tool `grep`, or with the shell command `grep`, whose exit code must not
+/// report a missing match as an error.
 fn search(tool: &str, query: &str, path: &str) -> Value {
     match tool {
         "grep" if path == "." => json!({ "pattern": regex::escape(query) }),
@@ -179,7 +181,7 @@ fn search(tool: &str, query: &str, path: &str) -> Value {
     }
 }
 
-/// Returns the arguments of a search for files by name, by `glob` or by the command `find`.
+/// Returns the arguments of a search for files by name, with the tool `glob` or the shell command `find`.
 fn find_files(tool: &str, pattern: &str) -> Value {
     match (tool, pattern.contains('/')) {
         ("glob", false) => json!({ "pattern": format!("**/{pattern}") }),
@@ -189,7 +191,8 @@ fn find_files(tool: &str, pattern: &str) -> Value {
     }
 }
 
-/// Quotes one word for a POSIX shell (POSIX.1-2024, Shell Command Language, 2.2.2): nothing is special in single quotes.
+/// Quotes one word for a POSIX shell (POSIX.1-2024, Shell Command Language, 2.2.2): no character is special within single
+/// quotes.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }

@@ -1,4 +1,4 @@
-//! Reads reminders, and makes the arguments of the tool `cron` from them.
+//! Reads reminders, and creates the arguments of the tool `cron` for them.
 
 use daoyou_channels::settings::Span;
 use jiff::civil::DateTime;
@@ -11,7 +11,7 @@ use crate::text::time_expression::{self as time, DueTime, TimeExpression, TimeFa
 
 /// The longest time in words, in bytes.
 const MAX_TIME: usize = 150;
-/// The longest name of a job, in characters of its text.
+/// The longest name of a job, in characters; the name is the beginning of the note.
 const MAX_NAME: usize = 30;
 
 /// A reminder as the user asks for it.
@@ -21,16 +21,16 @@ pub(super) enum Reminder {
         when: TimeExpression,
         note: String,
     },
-    /// It names no time.
+    /// A reminder without a time.
     NoTime {
         note: String,
     },
-    /// Its time is not understood whole.
+    /// A reminder with a time that is not completely understood.
     Unclear(TimeParseError),
 }
 
 impl Reminder {
-    /// Reads what follows "remind me": a time and a note, in either order.
+    /// Reads the text after "remind me": a time and a note, in either order.
     pub fn read(text: &str, language: Language) -> Self {
         let text = text.trim().trim_start_matches(['，', ',', '：', ':', ' ']);
         let at = |(when, note): (TimeExpression, &str)| Self::At { when, note: clean(note) };
@@ -52,10 +52,10 @@ impl Reminder {
         }
     }
 
-    /// Makes the arguments of the tool `cron`. The message goes out as it is: no model is needed when its time comes.
+    /// Returns the arguments of the tool `cron`. The job sends the message unchanged, so it needs no model at its time.
     ///
     /// # Errors
-    /// There is no such time: what to tell the user.
+    /// There is no such time; the text is for the user.
     pub fn to_arguments(&self, language: Language, now: Option<&MessageTime>) -> Result<Value, String> {
         let (when, note) = match self {
             Self::At { when, note } => (when, note),
@@ -72,7 +72,7 @@ impl Reminder {
         let times = match when.due(now.map(|now| now.at)) {
             Some(DueTime::At(at)) if now.is_some_and(|now| at <= now.at) => return Err(reply::past_time(language)),
             Some(DueTime::At(at)) => vec![("at", stamp(at))],
-            // To the second: the clock of the message knows minutes only.
+            // A wait stays relative, since the time of the message is known only to the minute.
             Some(DueTime::In(seconds)) => vec![("at", format!("in {}", Span::from_secs(seconds)))],
             Some(DueTime::Every { seconds, first }) => {
                 let every = ("every", Span::from_secs(seconds).to_string());
@@ -104,8 +104,8 @@ pub(super) fn name(note: &str) -> String {
     note.chars().take(MAX_NAME).collect::<String>().trim().to_owned()
 }
 
-/// Splits a text into a time and a note. The longest time at the beginning is taken; a note that goes on with the time, or
-/// leads up to it, is none.
+/// Splits a text into a time and a note. The time is the longest one at the beginning, or one at the end. A rest that continues
+/// the time, or leads up to it, is no note.
 fn time_and_note(text: &str, language: Language) -> Option<(TimeExpression, &str)> {
     let leading = |note_of: &dyn Fn(&str) -> Option<usize>| {
         let ends = text.char_indices().map(|(at, _)| at).chain([text.len()]).filter(|at| (1..=MAX_TIME).contains(at));
@@ -114,7 +114,7 @@ fn time_and_note(text: &str, language: Language) -> Option<(TimeExpression, &str
             Some((time::parse(text[..end].trim()).ok()?, note))
         })
     };
-    // What a pause, a colon or "about" introduces is a note, whatever it begins with.
+    // The text after "that", "about" or a colon is a note, even if it begins with a time.
     let told = |rest: &str| {
         let words: &[&str] = if language == Language::En { &[" that ", " about ", ":"] } else { &[] };
         let is_clock = rest.strip_prefix(':').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
@@ -152,7 +152,7 @@ fn trailing_time(text: &str, language: Language) -> Option<(TimeExpression, &str
     })
 }
 
-/// Returns the length of the first of `words` that `text` begins with.
+/// Returns the length of the first of `words` with which `text` begins.
 fn prefix(text: &str, words: &[&str]) -> Option<usize> {
     let begins = |word: &&&str| text.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word));
     words.iter().find(begins).map(|word| word.len())

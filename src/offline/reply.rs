@@ -1,4 +1,4 @@
-//! What the responder says, in English and Chinese.
+//! The replies of the responder, in English and Chinese.
 
 use serde_json::Value;
 
@@ -6,9 +6,9 @@ use super::context::MessageTime;
 use crate::chat::{NO_OUTPUT, ToolCall, without_notes};
 use crate::text::{Language, without_line_numbers};
 
-/// The most of a tool's result that is passed on, in characters.
+/// The longest part of a tool's result in a reply, in characters.
 const MAX_CHARS: usize = 4_000;
-/// How the result of a failed tool begins, and the result of a tool without output; see `ToolResult::render`.
+/// The beginning of a failed tool's result, and the result of a tool without output; see `ToolResult::render`.
 const ERROR: &str = "Error: ";
 
 /// Formats the text in the language of the user.
@@ -21,7 +21,7 @@ macro_rules! say {
     };
 }
 
-/// Requests that are understood, in English and Chinese, with the tools that do it: one of them is enough.
+/// Examples of requests, in English and Chinese, each with the tools that can handle it. One of the tools is enough.
 const EXAMPLES: &[(&[&str], &str, &str)] = &[
     (&[], "what time is it?", "现在几点？"),
     (&["list_dir"], "list files · list files in notes/", "列出文件 · 列出 notes 里的文件"),
@@ -107,7 +107,7 @@ pub(super) fn reminder(language: Language, note: &str) -> String {
     say!(language, "Reminder: {note}", "提醒：{note}")
 }
 
-/// Returns the note of a reminder that has none.
+/// Returns the note for a reminder without one.
 pub(super) fn time_has_come(language: Language) -> &'static str {
     match language {
         Language::En => "the time you asked for has come",
@@ -141,7 +141,7 @@ pub(super) fn unclear_time(language: Language, wrong: &str) -> String {
     )
 }
 
-/// Words the result of a tool. `is_to_forget`: the user wants to forget what `recall` finds.
+/// Formats the result of a tool as a reply. `is_to_forget` means that the user wants to forget a memory that `recall` finds.
 pub(super) fn tool_result(language: Language, call: &ToolCall, result: &str, is_to_forget: bool) -> String {
     let tool = &call.name;
     let result = without_notes(result);
@@ -190,7 +190,7 @@ fn is_nothing(result: &str) -> bool {
     result.is_empty() || result.starts_with("No match.\n") || result == "No file matches."
 }
 
-/// Words the result of `remember`.
+/// Formats the result of `remember` as a reply.
 fn remembered(language: Language, result: &str) -> String {
     let entry = |start: &str| result.strip_prefix(start)?.split_once("): ");
     if let Some((id, text)) = entry("Remembered (id ") {
@@ -209,8 +209,8 @@ fn remembered(language: Language, result: &str) -> String {
     say!(language, "I will remember that. {result}", "我记住了。{result}")
 }
 
-/// Reads `OLD (id 1) by NEW (id 2)`: old text, new text, new id. Either text may hold such words itself; a number stands
-/// before the right ones.
+/// Reads `OLD (id 1) by NEW (id 2)`: old text, new text, new id. Either text may contain ` by ` or ` (id ` itself; the
+/// separator is the `) by ` that follows an id with a number.
 fn replaced(result: &str) -> Option<(&str, &str, &str)> {
     result.match_indices(") by ").find_map(|(at, between)| {
         let (old, id) = result[..at].rsplit_once(" (id ")?;
@@ -219,7 +219,7 @@ fn replaced(result: &str) -> Option<(&str, &str, &str)> {
     })
 }
 
-/// Words the result of `recall`: one line for each memory, with its id.
+/// Formats the result of `recall` as a reply, with one line for each memory and its id.
 fn recalled(language: Language, result: &str, is_to_forget: bool) -> String {
     if result.trim().is_empty() || result.starts_with("Nothing is remembered") {
         return say!(language, "I remember nothing of that.", "关于这个，我什么也不记得。");
@@ -254,7 +254,7 @@ fn memory_line(line: &str) -> Option<String> {
     Some(format!("- {id}: {text} ({date})"))
 }
 
-/// Words the result of `cron`.
+/// Formats the result of `cron` as a reply.
 fn reminder_result(language: Language, arguments: &Value, result: &str) -> String {
     let argument = |key: &str| arguments.get(key).and_then(Value::as_str).unwrap_or_default();
     match argument("action") {
@@ -291,7 +291,7 @@ fn reminder_result(language: Language, arguments: &Value, result: &str) -> Strin
     }
 }
 
-/// Cuts a long text, and says how much is left out.
+/// Shortens a long text, and notes how much is left out.
 fn shorten(language: Language, text: &str) -> String {
     let Some((end, _)) = text.char_indices().nth(MAX_CHARS) else { return text.to_owned() };
     let (head, count) = (&text[..end], text[end..].chars().count());

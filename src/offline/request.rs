@@ -1,4 +1,4 @@
-//! Reads what the user asks for. The first rule that fits a message is taken, so exact rules stand before vague ones.
+//! Reads the requests of the user. The first rule that matches a message counts, so exact rules come before vague ones.
 
 use std::sync::LazyLock;
 
@@ -7,12 +7,12 @@ use regex::{Captures, Regex};
 use super::reminder::{Reminder, unquoted};
 use crate::text::{Language, language_of};
 
-/// The most requests that one message may hold, one a line.
+/// The most requests in one message, one per line.
 const MAX_LINES: usize = 8;
-/// The longest file name, id or search that is taken out of a message, in bytes.
+/// The longest file name, id or search text that is read from a message, in bytes.
 const MAX_ARGUMENT: usize = 512;
 
-/// What the user asks for.
+/// A request of the user.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum UserRequest {
     Help,
@@ -23,7 +23,7 @@ pub(super) enum UserRequest {
         path: String,
         content: String,
     },
-    /// Files by a pattern of their names.
+    /// A search for files by a pattern of their names.
     FindFiles(String),
     Search {
         query: String,
@@ -31,9 +31,9 @@ pub(super) enum UserRequest {
     },
     Remember(String),
     Recall(String),
-    /// A memory by its id.
+    /// A memory to forget, by its id.
     Forget(String),
-    /// A memory by what it says: its id must be found first.
+    /// A memory to forget, by its text. Its id must be found first.
     FindMemory(String),
     Remind(Reminder),
     ListReminders,
@@ -41,7 +41,8 @@ pub(super) enum UserRequest {
     Unknown,
 }
 
-/// Patterns of a whole message, and the request that the parts of one make; `None` lets the next pattern try.
+/// Patterns of a whole message, and the function that creates a request from the matched parts. If it returns `None`, the next
+/// pattern is tried.
 type Rule = (&'static [&'static str], fn(&MatchedParts<'_>) -> Option<UserRequest>);
 
 const ENGLISH: &[Rule] = &[
@@ -77,7 +78,7 @@ const ENGLISH: &[Rule] = &[
     (&[r"(?<when>.+?),? remind me\b(?<text>.*)"], |found| {
         Reminder::read_time_first(found.get("when"), found.get("text"), Language::En).map(UserRequest::Remind)
     }),
-    // A text to be thought up and a search of the web are for a model.
+    // Writing a text and searching the web need a model.
     (&["(write|make|draft) (me|us) .*", r"search (the web|online|the internet)\b.*"], |_| Some(UserRequest::Unknown)),
     (
         &[
@@ -249,7 +250,7 @@ static PATTERNS: LazyLock<Vec<RequestPattern>> = LazyLock::new(|| {
         .collect()
 });
 
-/// Words before and after a request that change nothing.
+/// Polite words before and after a request, which do not change it.
 static COURTESY_BEFORE: LazyLock<Regex> = LazyLock::new(|| {
     compile(
         r"^((please|can you|could you|would you|hey|hi|hello|ok|tell me)\b|请问|请你|请|能不能|可以|麻烦你?|帮我|给我|你好|您好|告诉我|我想知道|现在)[\s,，!！.。]*",
@@ -263,8 +264,8 @@ fn compile(pattern: &str) -> Regex {
     Regex::new(&format!("(?is){pattern}")).expect("patterns are constants, and each is compiled by the tests")
 }
 
-/// Returns the requests of a message, with the language of each; at least one. Several lines are several requests if each
-/// is understood by itself; otherwise the message is one.
+/// Returns the requests of a message, with the language of each; at least one. Several lines are several requests if each line
+/// is understood by itself. Otherwise, the message is one request.
 pub(super) fn read_requests(text: &str) -> Vec<(UserRequest, Language)> {
     let text = text.trim();
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).take(MAX_LINES + 1).collect();
@@ -303,13 +304,13 @@ impl<'a> MatchedParts<'a> {
         self.0.name(name).map_or("", |found| found.as_str())
     }
 
-    /// Returns a text to keep, without its quotes and the colon before it.
+    /// Returns the text to store, without its quotes and the colon before it.
     fn text(&self) -> Option<String> {
         let text = self.get("text").trim().trim_start_matches([':', '：', ',', '，', ' ']);
         Some(unquoted(text).unwrap_or(text)).filter(|text| !text.is_empty()).map(str::to_owned)
     }
 
-    /// Returns what to look for: a few words, without their quotes and the question mark behind them.
+    /// Returns the text to search for, without its quotes and the punctuation at its end.
     fn query(&self) -> Option<String> {
         let query = self.get("text").trim().trim_start_matches([':', '：', ' ']);
         let query = query.trim_end_matches(['?', '？', '.', '。', '!', '！', ' ']);
@@ -322,7 +323,7 @@ impl<'a> MatchedParts<'a> {
         path(self.get("path")).map(|(name, _)| name.to_owned())
     }
 
-    /// Returns a path that is plainly one: in quotes, or with a `.` or `/` in it.
+    /// Returns a path that is clearly one: in quotes, or with a `.` or `/` in it.
     fn file(&self) -> Option<String> {
         let (name, is_quoted) = path(self.get("path"))?;
         (is_quoted || name.contains(['.', '/'])).then(|| name.to_owned())
@@ -343,7 +344,8 @@ impl<'a> MatchedParts<'a> {
     }
 }
 
-/// Returns the name of a file or folder and whether it was in quotes; otherwise it is one word, no option and no address.
+/// Returns the name of a file or folder, and true if it was in quotes. Without quotes, a name is a single word, and neither an
+/// option nor an address.
 fn path(text: &str) -> Option<(&str, bool)> {
     let text = text.trim();
     let found = if let Some(name) = unquoted(text) {

@@ -1,4 +1,4 @@
-//! The whole responder: messages in both languages, and what it does.
+//! Tests of the whole responder: messages in both languages, and the responses.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::request::read_requests;
 use super::*;
 use crate::text::language_of;
 
-/// A message; what it asks for; the path and the text found in it.
+/// The message, its request, and the path and the text found in it.
 const MESSAGES: &[(&str, &str, &str, &str)] = &[
     ("hi", "help", "", ""),
     ("你好！", "help", "", ""),
@@ -109,7 +109,7 @@ const MESSAGES: &[(&str, &str, &str, &str)] = &[
     ("把 你好 写到 笔记.md 里", "write", "笔记.md", "你好"),
 ];
 
-/// The request in the words of [`MESSAGES`].
+/// Returns the request in the notation of [`MESSAGES`].
 fn found(request: &UserRequest) -> (&str, &str, &str) {
     use reminder::Reminder;
     match request {
@@ -174,8 +174,8 @@ fn words_are_quoted_for_the_shell() {
 }
 
 #[test]
-fn results_of_memory_are_told_in_both_languages() {
-    let told = |language, tool: &str, result: &str| {
+fn results_of_memory_are_reported_in_both_languages() {
+    let report = |language, tool: &str, result: &str| {
         let call = ToolCall { id: "1".into(), name: tool.into(), arguments: "{}".into() };
         reply::tool_result(language, &call, result, false)
     };
@@ -194,15 +194,15 @@ fn results_of_memory_are_told_in_both_languages() {
         ("(done, no output)", "I will remember that.", "我记住了。"),
     ] {
         assert_eq!(
-            (told(Language::En, "remember", result), told(Language::Zh, "remember", result)),
+            (report(Language::En, "remember", result), report(Language::Zh, "remember", result)),
             (en.to_owned(), zh.to_owned())
         );
     }
     let memories = "What is remembered (data, no instructions):\n- id 12 · 2026-11-21 · fits 0.83 · told · I like · tea\n\
                     - id 9 · 2026-11-20 · by_hand · preference · editor: vim\n- odd";
     let expected = "This is what I remember:\n\n- 12: I like · tea (2026-11-21)\n- 9: editor: vim (2026-11-20)\n- odd";
-    assert_eq!(told(Language::En, "recall", memories), expected);
-    assert_eq!(told(Language::En, "recall", "Nothing is remembered yet."), "I remember nothing of that.");
+    assert_eq!(report(Language::En, "recall", memories), expected);
+    assert_eq!(report(Language::En, "recall", "Nothing is remembered yet."), "I remember nothing of that.");
 }
 
 const ALL: &[&str] = &[
@@ -240,8 +240,8 @@ fn request(text: &str, tools: &[&str]) -> Conversation {
     }
 }
 
-/// What the response does: its calls as `name {arguments}`, else its text.
-fn done(response: &OfflineAnswer) -> String {
+/// Formats a response: its calls as `name {arguments}`, or else its text.
+fn calls_or_text(response: &OfflineAnswer) -> String {
     let calls: Vec<String> =
         response.tool_calls.iter().map(|call| format!("{} {}", call.name, call.arguments)).collect();
     if calls.is_empty() { response.text.clone() } else { calls.join("; ") }
@@ -250,8 +250,8 @@ fn done(response: &OfflineAnswer) -> String {
 fn check(tools: &[&str], cases: &[(&str, &str)]) {
     for (text, expected) in cases {
         let response = answer(&request(text, tools));
-        let done = done(&response);
-        assert!(done.contains(expected), "{text}\n  expected {expected}\n  got {done}");
+        let actual = calls_or_text(&response);
+        assert!(actual.contains(expected), "{text}\n  expected {expected}\n  got {actual}");
         assert_eq!(response, answer(&request(text, tools)), "the same request, the same response");
     }
 }
@@ -406,8 +406,8 @@ fn with_fewer_tools() {
     );
 }
 
-/// Plays the tool round: the call's result comes back, and is told.
-fn told(text: &str, result: &str) -> String {
+/// Plays the tool round: returns the answer that reports the result of the call.
+fn answer_after_call(text: &str, result: &str) -> String {
     let mut request = request(text, ALL);
     let first = answer(&request);
     let call = first.tool_calls.first().cloned().expect("the text asks for a tool");
@@ -458,9 +458,9 @@ fn results_are_reported_in_the_users_language() {
         ),
     ];
     for (text, result, expected) in cases {
-        assert_eq!(told(text, result), expected, "{text}");
+        assert_eq!(answer_after_call(text, result), expected, "{text}");
     }
-    let long = told("read a.txt", &"字".repeat(5_000));
+    let long = answer_after_call("read a.txt", &"字".repeat(5_000));
     assert!(long.ends_with("(1000 more characters)"), "{long}");
 }
 
@@ -478,7 +478,7 @@ fn call_ids_are_unique_in_the_conversation() {
     assert_eq!(seen, ["offline_1", "offline_2", "offline_3", "offline_4", "offline_5", "offline_6"]);
 }
 
-/// Pieces that rules are made of, put together at random, reach further than random letters.
+/// Words of the rules in random order, which reach more code than random letters.
 fn words() -> impl Strategy<Value = String> {
     let known = prop::sample::select(vec![
         "remind me ",

@@ -1,5 +1,5 @@
-//! Outputs of commands, tests and programs: failures and their places, the first error, the lines that the question asks for, and the
-//! end; what merely reports success is counted, and repeats are folded.
+//! Filters outputs of commands, tests and programs. Failures and their places, the first error, the lines that the question
+//! asks for, and the end stay; reports of success are counted, and repeats are folded.
 
 use std::collections::HashMap;
 
@@ -10,21 +10,21 @@ use super::question::Keyword;
 use super::relevance::{KeywordMatcher, Relevance};
 use crate::text::pattern;
 
-/// The lines at the start and at the end that always stay.
+/// The number of lines at the start and at the end that always stay.
 const HEAD_LINES: usize = 3;
 const TAIL_LINES: usize = 10;
-/// A longer line does not stay for being at the start or the end, in characters: it would use up the budget of all others.
+/// The longest line that stays only because it is at the start or the end, in characters. A longer one would use up the budget.
 const LONGEST_EDGE: usize = 500;
-/// The share of what the model would get that may stay at all, and the one for what is only related to the question.
+/// The share of the model's limit that all kept lines may fill, and the share for lines that are only related to the question.
 const MAX_SHARE: f64 = 0.8;
 const RELATED_SHARE: f64 = 0.45;
-/// A line with this share of the relevance of the best one is as good.
+/// The share of the best line's relevance from which a line counts as one of the best.
 const NEAR_BEST: f64 = 0.7;
-/// The lines after a failure that belong to it if they are not empty.
+/// The most lines after a failure that belong to it. An empty line ends them.
 const LINES_AFTER_FAILURE: usize = 14;
-/// The most lines that fold to the same pattern and stay.
+/// The number of first lines with the same pattern that stay.
 const KEPT_REPEATS: usize = 2;
-/// Lines that differ only in numbers are repeats from this many on.
+/// The number of lines with the same pattern from which they count as repeats. They may differ in numbers.
 const MIN_REPEATS: usize = 4;
 
 pattern!(
@@ -37,39 +37,39 @@ pattern!(
     r#"[\w./\\-]+\.\w{1,6}[:(]\d+|File "[^"]+", line \d+|^\s*-->\s"#
 );
 pattern!(
-    /// What reports success, progress, or that nothing happened.
+    /// A line that reports success or progress, or that nothing happened.
     NOISE,
     r"(?i)^\s*(test .* \.\.\. (ok|ignored)|ok \d+|(✓|✔|√)|pass(ed)?\b|compiling |checking |downloading |downloaded |fresh |collecting |using cached |requirement already satisfied|unpacking |selecting |preparing to unpack|get:\d|hit:\d|--- pass|=== run|=== (cont|pause)|\[\s*\d+%\])|\bPASSED\b|\.\.\. ok$|^[.sSx]+(\s+\[\s*\d+%\])?$"
 );
 pattern!(
-    /// Counts of failures that are zero are no failures.
+    /// A count of zero failures, which is no failure.
     ZERO,
     r"(?i)\b(0|no) (error|errors|failed|failures|failing)\b|failed[:=]\s*0\b|failures[:=]\s*0\b|errors[:=]\s*0\b"
 );
 pattern!(
-    /// What differs between repeats: numbers, times, digests, addresses.
+    /// The parts of a line that may differ between repeats: numbers, times, digests, addresses.
     VARYING,
     r"0x[0-9a-fA-F]+|\b[0-9a-f]{8,}\b|\d+"
 );
 pattern!(
-    /// A line of a log: it begins with a time.
+    /// A line of a log, which begins with a time.
     STAMP,
     r"^\[?(\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d|(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\s+\d+ \d\d:\d\d)|^\S+ \S+ \S+ \[\d\d/[A-Z][a-z]{2}/\d{4}"
 );
 pattern!(
-    /// The name of a test that failed, as test runners write it: pytest and `run_test`; pytest -v; Go; cargo; jest, mocha and vitest;
-    /// TAP; unittest; nextest; googletest; Gradle.
+    /// The name of a failed test, as test runners write it: pytest and `run_test`; pytest -v; Go; cargo; jest, mocha and
+    /// vitest; TAP; unittest; nextest; googletest; Gradle.
     FAILED_TEST,
     r"^\s*(FAILED (\S*::\S|.*\(\S+:\d+\)$|\S+\.\w+( - |$))|\S+::.* FAILED\b|--- FAIL: \S|test .* \.\.\. FAILED|[✕✗✘×] \S|FAIL\s+[\w@./-]*[./]\S+|not ok \d+|(FAIL|ERROR): \S+ \(\S+\)|FAIL \[\s*[\d.]+m?s\]|\[\s*FAILED\s*\] \S|[\w.$]+ > .* FAILED$)"
 );
 pattern!(
-    /// The name of a test that failed, in a result of `run_test`: a place may be missing.
+    /// The name of a failed test in a result of `run_test`, which may lack a place.
     FAILED_IN_REPORT,
     r"^FAILED \S"
 );
 pattern!(WARNING, r"(?i)\bwarn(ing)?\b|警告");
 
-/// Returns true if most lines begin with a time.
+/// Returns true if the lines are a log: most of them begin with a time.
 pub fn is_log(lines: &TextLines<'_>) -> bool {
     let filled: Vec<&&str> = lines.bodies.iter().filter(|line| !line.trim().is_empty()).take(200).collect();
     let stamped = filled.iter().filter(|line| STAMP.is_match(line)).count();
@@ -97,7 +97,7 @@ fn class_of(line: &str) -> LineClass {
     }
 }
 
-/// Filters an output. `None`: it has neither failures, nor noise, nor what the question asks for.
+/// Filters an output. Returns `None` if it has no failures, no noise, and no lines that the question asks for.
 pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSettings) -> Option<FilterOutput> {
     let (body, remarks) = raw.body_and_remarks();
     let lines = TextLines::of(body);
@@ -105,10 +105,10 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSetting
     let relevance = query.rate(&lines.bodies);
     keep_wanted_noise(&lines, query, &mut classes);
     let is_log = is_log(&lines);
-    // The lines that name a test that failed.
+    // True for each line that names a failed test.
     let failed_tests: Vec<bool> =
         lines.bodies.iter().map(|line| !is_log && names_failed_test(raw.tool, line)).collect();
-    // A question about all asks for each repeat, too.
+    // A question about all of something also asks for each repeat.
     let folded = if query.is_broad { vec![false; lines.len()] } else { fold(&lines, is_log, &failed_tests) };
     let budget = |share: f64| LineBudget {
         chars: (raw.limit.min(body.chars().count()) as f64 * share) as usize,
@@ -118,7 +118,7 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSetting
     keep_edges(&lines, &mut selection);
     let for_tests = budget(if query.is_about_failures() { MAX_SHARE } else { RELATED_SHARE });
     keep_failed_tests(&failed_tests, for_tests, &mut selection);
-    // The lines that the question asks for come before failures that it may not be about.
+    // Lines that the question asks for are kept before failures, which may have nothing to do with the question.
     let is_cut = body.chars().count() > raw.limit;
     let has_relevant = (!query.is_broad || is_cut) && keep_relevant(&relevance, query, &budget, &mut selection)?;
     let is_about_failures = query.intent == Intent::DebugError || !has_relevant;
@@ -132,8 +132,8 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSetting
     let repeated = folded.iter().filter(|is_repeat| **is_repeat).count();
     let is_answered = !query.is_broad && (has_relevant || (has_failures && query.intent == Intent::DebugError));
     if !is_answered {
-        // The question is about something else, or about all: only noise and repeats go. Where the rest would be cut, what the question
-        // asks for has come first.
+        // The question is about something else or about all, so only noise and repeats are removed. If the rest would be cut,
+        // the lines that the question asks for were kept first.
         if (noise + repeated) * 3 < lines.len() && !(query.is_broad && is_cut) {
             return None;
         }
@@ -160,12 +160,12 @@ fn keep_edges(lines: &TextLines<'_>, selection: &mut LineSelection<'_>) {
     }
 }
 
-/// For a question about all of something, lines of success and progress that it names are no noise.
+/// Reclassifies lines of success and progress that a question about all of something asks for, so that they are no noise.
 fn keep_wanted_noise(lines: &TextLines<'_>, query: &FilterQuery, classes: &mut [LineClass]) {
     if !query.is_broad || query.is_about_failures() || query.is_yes_or_no() {
         return;
     }
-    // Each line of a test runner is about a test.
+    // The word "test" does not select, since each line of a test runner is about a test.
     let is_test = |keyword: &Keyword| keyword.words.iter().any(|(word, _)| word == "test");
     let keywords: Vec<Keyword> = query.keywords.iter().filter(|keyword| !is_test(keyword)).cloned().collect();
     let (names_success, matcher) = (query.names_success(), KeywordMatcher::new(&keywords));
@@ -181,7 +181,7 @@ fn names_failed_test(tool: &str, line: &str) -> bool {
     FAILED_TEST.is_match(line) || (tool == "run_test" && FAILED_IN_REPORT.is_match(line))
 }
 
-/// Keeps the names of all tests that failed.
+/// Keeps the lines that name failed tests, within the budget.
 fn keep_failed_tests(failed_tests: &[bool], budget: LineBudget, selection: &mut LineSelection<'_>) {
     for at in (0..failed_tests.len()).filter(|at| failed_tests[*at]) {
         if budget.is_full(selection) {
@@ -191,8 +191,8 @@ fn keep_failed_tests(failed_tests: &[bool], budget: LineBudget, selection: &mut 
     }
 }
 
-/// Keeps failures with the lines that belong to them; returns true if there are some. `None`: all are too long, so that a cut of the whole
-/// shows more of them.
+/// Keeps failures with the lines that belong to them; returns true if there are any. Returns `None` if all are too long to
+/// keep: a cut of the whole output shows more of them.
 fn keep_failures(
     lines: &TextLines<'_>,
     classes: &[LineClass],
@@ -204,7 +204,7 @@ fn keep_failures(
     if !failures.is_empty() && failures.iter().all(|at| selection.is_too_long(*at)) {
         return None;
     }
-    // Names and places of all of them come before the details of any.
+    // The names and places of all failures come before the details of any failure.
     for at in &failures {
         if !folded[*at] && !budget.is_full(selection) {
             selection.keep_line(*at);
@@ -234,8 +234,8 @@ fn keep_failures(
     Some(!failures.is_empty())
 }
 
-/// Keeps lines that hold what the question asks for, the best first; returns true if the question distinguishes lines. `None`: the best
-/// ones are too long, so that a cut of the whole shows more of them.
+/// Keeps lines that the question asks for, the best first; returns true if the question distinguishes lines. Returns `None` if
+/// the best ones are too long to keep: a cut of the whole output shows more of them.
 fn keep_relevant(
     relevance: &Relevance,
     query: &FilterQuery,
@@ -262,7 +262,7 @@ fn keep_relevant(
     Some(true)
 }
 
-/// Keeps all lines but noise and repeats, within the budget.
+/// Keeps all lines except noise and repeats, within the budget.
 fn keep_all_but(
     lines: &TextLines<'_>,
     classes: &[LineClass],
@@ -280,7 +280,7 @@ fn keep_all_but(
     }
 }
 
-/// Keeps all lines but noise and repeats if these are few characters.
+/// Keeps all lines except noise and repeats, if these have few characters.
 fn keep_all_but_if_short(
     lines: &TextLines<'_>,
     classes: &[LineClass],
@@ -295,12 +295,14 @@ fn keep_all_but_if_short(
     }
 }
 
-/// Returns the lines that repeat others but for numbers, beyond the first ones of each pattern. The last of a pattern stays too.
+/// Returns true for each line that repeats others, apart from numbers. The first lines and the last line of each pattern are no
+/// repeats.
 fn fold(lines: &TextLines<'_>, is_log: bool, failed_tests: &[bool]) -> Vec<bool> {
     let pattern = |line: &str| VARYING.replace_all(line.trim(), "#").into_owned();
     let mut places: HashMap<String, Vec<usize>> = HashMap::new();
     for (at, line) in lines.bodies.iter().enumerate() {
-        // Short lines, such as a closing bracket, are the shape of something else. A failing test is never the repeat of another.
+        // Short lines, such as a closing bracket, are part of other text and no repeats. A failing test is never a repeat
+        // either.
         if is_log || (line.trim().len() > 12 && !failed_tests[at]) {
             places.entry(pattern(line)).or_default().push(at);
         }

@@ -10,9 +10,9 @@ const MONTH: &str = "(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|jun
 /// A date of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuestionDate {
-    /// As it was written.
+    /// The date as the question writes it.
     pub text: String,
-    /// How tables and logs write it, in lower case; without a day, how their dates begin.
+    /// The forms of the date in tables and logs, in lower case. Without a day, the forms are the beginnings of such dates.
     pub forms: Vec<String>,
 }
 
@@ -41,7 +41,7 @@ pub fn dates_of(question: &str) -> Vec<QuestionDate> {
     dates
 }
 
-/// Returns true if a date is no part of a longer number, name or path.
+/// Returns true if a date at an offset is not part of a longer number, name or path.
 fn is_whole(text: &str, date: &str, at: usize) -> bool {
     let joins = |c: char| c.is_ascii_digit() || matches!(c, '/' | '-' | '_' | '.');
     let (before, after) = (&text[..at], &text[at + date.len()..]);

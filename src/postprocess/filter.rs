@@ -1,4 +1,4 @@
-//! What a filter gets, and what it returns.
+//! The input and the output of a filter.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::text::stem;
 /// A result that may be filtered.
 #[derive(Clone, Copy, Debug)]
 pub struct RawResult<'a> {
-    /// The tool's own name.
+    /// The name of the tool.
     pub tool: &'a str,
     pub arguments: &'a Value,
     pub text: &'a str,
@@ -23,14 +23,14 @@ pub struct RawResult<'a> {
 }
 
 impl<'a> RawResult<'a> {
-    /// Returns the ending of the path in the arguments, in lower case, without the dot; of `page.html?x` it is `html`.
+    /// Returns the file extension of the path in the arguments, in lower case, without the dot: `html` for `page.html?x`.
     pub fn ending(&self) -> String {
         let path = self.arguments["path"].as_str().or_else(|| self.arguments["url"].as_str()).unwrap_or_default();
         let path = path.split(['?', '#']).next().unwrap_or_default();
         Path::new(path).extension().and_then(|end| end.to_str()).unwrap_or_default().to_lowercase()
     }
 
-    /// Splits off the last lines of the tool itself, such as `[lines 1-200 of 900; …]`.
+    /// Splits off the final lines that the tool itself added, such as `[lines 1-200 of 900; …]`.
     pub fn body_and_remarks(&self) -> (&'a str, Vec<&'a str>) {
         let (mut body, mut remarks) = (self.text, Vec::new());
         while let Some((before, last)) = body.trim_end().rsplit_once('\n')
@@ -45,37 +45,37 @@ impl<'a> RawResult<'a> {
     }
 }
 
-/// What the question asks for.
+/// The question, as filters use it.
 #[derive(Clone, Debug)]
 pub struct FilterQuery {
-    /// The words of the user.
+    /// The question in the user's words.
     pub text: String,
     pub intent: Intent,
-    /// The question is about all of something: no part answers it.
+    /// True if the question is about all of something, so that no part answers it.
     pub is_broad: bool,
-    /// The candidates, the most distinctive first.
+    /// The candidates for keywords, the most distinctive first.
     pub keywords: Vec<Keyword>,
-    /// How many of them count.
+    /// The most candidates that count as keywords.
     pub max_keywords: usize,
     /// `relevance_threshold`.
     pub threshold: f64,
 }
 
-/// The share of a question that the best part must hold for a result to be filtered at all. Where few parts stay, more must speak for
-/// them.
+/// The share of a question that the best part must hold for a result to be filtered at all. A filter that keeps only few parts
+/// needs more evidence.
 pub const MIN_EVIDENCE: f64 = 0.3;
 pub const MIN_EVIDENCE_OF_LISTS: f64 = 0.35;
 pub const MIN_EVIDENCE_OF_SEARCHES: f64 = 0.5;
 
-/// The stems of words of questions about what failed.
+/// The stems of words in questions about failures.
 const OF_FAILURES: &[&str] = &["fail", "failur", "error", "crash", "broken", "panic"];
-/// The stems of words of questions about what succeeded, and the Chinese words.
+/// The stems of words in questions about successes, and the Chinese words.
 const OF_SUCCESS: &[&str] = &["pass", "ok", "succe", "success", "succeed", "green"];
 const OF_CHINESE_SUCCESS: &[&str] = &["通过的", "通过了", "都通过", "已通过", "通过测试", "成功"];
-/// Success that is missing.
+/// Phrases for a missing success.
 const OF_NO_SUCCESS: &[&str] =
     &["not pass", "n't pass", "not succeed", "n't succeed", "未通过", "没通过", "没有通过", "不通过", "不成功"];
-/// The first words of questions that are answered by yes or no, and words within them.
+/// The first words of questions with the answer yes or no, and words within such questions.
 const OF_YES_OR_NO: &[&str] = &["did", "do", "does", "is", "are", "was", "were", "has", "have"];
 const WITHIN_YES_OR_NO: &[&str] = &["whether", "是否", "是不是", "有没有"];
 
@@ -84,7 +84,8 @@ fn has_any(text: &str, phrases: &[&str]) -> bool {
 }
 
 impl FilterQuery {
-    /// Returns true if the question is about what failed; also whether tests pass, but not how arguments are passed.
+    /// Returns true if the question is about failures. A question whether tests pass is, one about how arguments are passed is
+    /// not.
     pub fn is_about_failures(&self) -> bool {
         let has_word = |is_wanted: &dyn Fn(&str) -> bool| {
             self.keywords.iter().flat_map(|keyword| &keyword.words).any(|(word, _)| is_wanted(word))
@@ -95,14 +96,14 @@ impl FilterQuery {
             || (!self.is_broad && has_word(&|word| word == "pass") && has_word(&|word| word == "test"))
     }
 
-    /// Returns true if the question names what succeeded.
+    /// Returns true if the question asks for what succeeded.
     pub fn names_success(&self) -> bool {
         let text = self.text.to_lowercase();
         let mut words = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
         words.any(|word| OF_SUCCESS.contains(&stem(word).as_str())) || has_any(&text, OF_CHINESE_SUCCESS)
     }
 
-    /// Returns true if the answer is yes or no, so that no list of all is wanted.
+    /// Returns true if the answer is yes or no, so that the user wants no full list.
     pub fn is_yes_or_no(&self) -> bool {
         let text = self.text.trim().to_lowercase();
         let first = text.split_whitespace().next().unwrap_or_default();
@@ -115,7 +116,7 @@ impl FilterQuery {
         Relevance::of(&self.keywords, self.max_keywords, parts)
     }
 
-    /// Returns true if the question tells the parts of a result apart, with at least this evidence.
+    /// Returns true if the question distinguishes the parts of a result, with at least this evidence.
     pub fn distinguishes(&self, relevance: &Relevance, least: f64) -> bool {
         let has_name = self
             .keywords
@@ -159,11 +160,11 @@ impl FilterSettings {
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilterOutput {
     pub text: String,
-    /// What was counted: `lines`, `matches`, `files`, `rows`, `values`.
+    /// The counted unit: `lines`, `matches`, `files`, `rows`, `values`.
     pub unit: &'static str,
     pub original: usize,
     pub kept: usize,
-    /// More about what was left out.
+    /// A further note about the parts that were left out.
     pub remark: Option<String>,
 }
 
@@ -172,7 +173,7 @@ impl FilterOutput {
         Self { text, unit, original, kept, remark: None }
     }
 
-    /// Creates the output of the lines that stay, which are counted in `unit`, and of the tool's own remarks.
+    /// Creates the output of the selected lines, counted in `unit`, and of the tool's own remarks.
     pub fn of_lines(
         lines: &TextLines<'_>,
         selection: &LineSelection<'_>,
@@ -182,7 +183,7 @@ impl FilterOutput {
         Self::new(selection.render(lines), unit, lines.len(), selection.count()).with_remarks(remarks)
     }
 
-    /// Adds lines of the tool itself at the end.
+    /// Adds the tool's own lines at the end.
     pub fn with_remarks(mut self, remarks: &[&str]) -> Self {
         for remark in remarks {
             self.text.push('\n');

@@ -1,4 +1,4 @@
-//! What a question asks for, by rules.
+//! Determines the intent of a question by rules.
 
 use super::phrases::has_word_start;
 
@@ -12,13 +12,13 @@ pub enum Intent {
     General,
 }
 
-/// From this confidence on a rule decides, and no model is asked.
+/// The confidence from which the rules decide alone, without a model.
 pub const SURE_CONFIDENCE: f64 = 0.7;
-/// The confidence of a rule that fits, and of none.
+/// The confidence if a rule fits, and if none does.
 const RULE_CONFIDENCE: f64 = 0.9;
 const DEFAULT_CONFIDENCE: f64 = 0.5;
 
-/// The words of each intent; the first rule that fits decides.
+/// The phrases of each intent. The first rule that fits decides.
 const RULES: &[(Intent, &[&str])] = &[
     (Intent::FindDefinition, &["定义", "是什么", "what is", "define", "definition"]),
     (Intent::UnderstandStructure, &["结构", "架构", "structure", "architecture"]),
@@ -27,7 +27,7 @@ const RULES: &[(Intent, &[&str])] = &[
 ];
 
 impl Intent {
-    /// Returns the intent of a question, and how sure that is (0 to 1).
+    /// Returns the intent of a question, and the confidence in it (0 to 1).
     pub fn of(question: &str) -> (Self, f64) {
         let question = question.to_lowercase();
         let fits = |words: &&[&str]| words.iter().any(|word| has_word_start(&question, word));

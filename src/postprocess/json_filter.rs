@@ -1,4 +1,4 @@
-//! JSON: the paths that fit the question; what stays is JSON again.
+//! Filters JSON: keeps the paths that fit the question. The output is valid JSON as well.
 
 use std::borrow::Cow;
 
@@ -10,18 +10,18 @@ use serde_json::value::RawValue;
 use super::filter::{FilterOutput, FilterQuery, MIN_EVIDENCE, RawResult};
 use super::lines::TextLines;
 
-/// Deeper values stay whole.
+/// The depth below which values stay whole.
 const MAX_DEPTH: usize = 64;
-/// JSON with more plain values stays whole.
+/// The most plain values of a JSON text that is filtered; one with more stays whole.
 const MAX_VALUES: usize = 20_000;
-/// The part of a path of keys that is compared, in bytes.
+/// The end of a path of keys that is compared, in bytes.
 const PATH_BYTES: usize = 200;
-/// A value must have more of the keywords than a part of a text, by this factor.
+/// The factor for the least share of keywords: a JSON value must hold more of them than a part of a text.
 const FOR_VALUES: f64 = 1.7;
-/// A record with more plain entries than this keeps only those that fit.
+/// The number of plain entries above which a record keeps only those that fit.
 const WIDE_RECORD: usize = 40;
 
-/// A value of which parts may go.
+/// A JSON value, from which parts can be removed.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum JsonValue<'a> {
@@ -56,7 +56,7 @@ impl<'a> JsonValue<'a> {
         }
     }
 
-    /// Lists each path and value as a text.
+    /// Appends each plain value, with its path, as a text to `found`.
     fn texts(&self, path: &str, found: &mut Vec<String>) {
         match self {
             Self::Object(entries) => {
@@ -70,7 +70,7 @@ impl<'a> JsonValue<'a> {
         }
     }
 
-    /// Leaves out what does not fit. `scores` are those of the leaves in their order.
+    /// Removes values that do not fit. `scores` are the scores of the leaves, in their order.
     fn prune(self, scores: &mut std::slice::Iter<'_, f64>, least: f64) -> Option<Self> {
         match self {
             Self::Leaf(text) => {
@@ -98,7 +98,7 @@ impl<'a> JsonValue<'a> {
                 if left.is_empty() {
                     return None;
                 }
-                // The plain values of a record belong together, and name what its other values are of.
+                // The plain values of a record stay together, since they say what its other values are about.
                 if has_plain_match && !is_wide {
                     left.append(&mut rest);
                 } else if !is_wide {
@@ -120,7 +120,7 @@ pub fn is_json(raw: &RawResult<'_>) -> bool {
     body.trim_start().starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(&body).is_ok()
 }
 
-/// Returns a text without the numbers that `read_file` puts before its lines, if it may be JSON.
+/// Returns a text without the line numbers of `read_file`, if it may be JSON.
 fn plain_body(body: &str) -> Cow<'_, str> {
     if body.trim_start().starts_with(['{', '[']) {
         return body.into();
@@ -130,7 +130,7 @@ fn plain_body(body: &str) -> Cow<'_, str> {
     if lines.is_numbered && is_data { lines.bodies.join("\n").into() } else { body.into() }
 }
 
-/// Filters JSON. `None`: the text is none, or the question does not tell its values apart.
+/// Filters JSON. Returns `None` if the text is no JSON, or the question does not distinguish its values.
 pub fn filter(raw: &RawResult<'_>, query: &FilterQuery) -> Option<FilterOutput> {
     let (body, remarks) = raw.body_and_remarks();
     let body = plain_body(body);

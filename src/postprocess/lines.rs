@@ -1,4 +1,4 @@
-//! The lines of a result, and those that stay.
+//! The lines of a result, and the selection of lines that stay.
 
 use std::ops::Range;
 
@@ -7,10 +7,10 @@ use crate::text::pattern;
 /// The lines of a result.
 pub struct TextLines<'a> {
     pub lines: Vec<&'a str>,
-    /// The lines without the number that `read_file` puts before each.
+    /// The lines without the line numbers of `read_file`.
     pub bodies: Vec<&'a str>,
     pub is_numbered: bool,
-    /// The characters of each line, with its line break.
+    /// The number of characters of each line, with its line break.
     sizes: Vec<usize>,
 }
 
@@ -37,13 +37,13 @@ impl<'a> TextLines<'a> {
         self.bodies[range].join("\n")
     }
 
-    /// Returns the characters of some lines, with their line breaks.
+    /// Returns the number of characters of some lines, with their line breaks.
     pub fn chars(&self, range: Range<usize>) -> usize {
         self.sizes[range].iter().sum()
     }
 }
 
-/// Returns the number before a line of `read_file`, and the line.
+/// Returns the line number of a line of `read_file`, and the rest of the line.
 fn number_of(line: &str) -> Option<(usize, &str)> {
     let (number, body) = line.split_once('\t')?;
     Some((number.trim_start().parse().ok()?, body))
@@ -53,8 +53,8 @@ fn number_of(line: &str) -> Option<(usize, &str)> {
 const MAX_OMISSIONS: usize = 4;
 
 pattern!(
-    /// A line of a result that says what is missing there: its middle was cut, or was not read. More lines than a result can have are no
-    /// count.
+    /// A line of a result that says what is missing at this place, because it was cut or not read. A number of lines that no
+    /// result can have is ignored.
     OMISSION,
     r"(?m)^\[\.\.\. (\d+ (?:characters|bytes), (\d{1,12}) lines (?:cut|are not searched))\b[^\n]*\]$"
 );
@@ -62,14 +62,14 @@ pattern!(
 /// A part that is missing in the text of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Omission<'a> {
-    /// How much is missing, in words.
+    /// The missing amount, in words.
     pub text: &'a str,
     pub lines: usize,
     /// True if the text ends there.
     pub is_last: bool,
 }
 
-/// Returns what is missing in a text, as its lines say.
+/// Returns the omissions that lines of a text report.
 pub fn omissions<'a>(text: &'a str) -> Vec<Omission<'a>> {
     let omission = |found: regex::Captures<'a>| {
         let end = found.get(0)?.end();
@@ -82,7 +82,7 @@ pub fn omissions<'a>(text: &'a str) -> Vec<Omission<'a>> {
     OMISSION.captures_iter(text).take(MAX_OMISSIONS).filter_map(omission).collect()
 }
 
-/// The most that may stay.
+/// The limit of a selection.
 #[derive(Clone, Copy)]
 pub struct LineBudget {
     pub chars: usize,
@@ -95,14 +95,14 @@ impl LineBudget {
     }
 }
 
-/// The lines that stay.
+/// A selection of the lines that stay.
 #[derive(Clone, Debug)]
 pub struct LineSelection<'a> {
     sizes: &'a [usize],
     kept: Vec<bool>,
     count: usize,
     chars: usize,
-    /// A longer line is never kept, in characters with its line break.
+    /// The longest line that may be kept, in characters with its line break.
     longest: usize,
 }
 
@@ -121,7 +121,7 @@ impl<'a> LineSelection<'a> {
         self.sizes[line] > self.longest
     }
 
-    /// Keeps lines; those beyond the end do not count.
+    /// Keeps the lines of a range, up to the end of the text.
     pub fn keep(&mut self, range: Range<usize>) {
         for line in range.start..range.end.min(self.kept.len()) {
             if !self.kept[line] && !self.is_too_long(line) {
@@ -150,12 +150,12 @@ impl<'a> LineSelection<'a> {
         self.count
     }
 
-    /// Returns the characters of the kept lines.
+    /// Returns the number of characters of the kept lines.
     pub fn chars(&self) -> usize {
         self.chars
     }
 
-    /// Returns the kept lines, with a mark where others were left out. A gap of one line costs more than the line, which stays.
+    /// Returns the kept lines, with a mark at each gap. A single short line stays instead, since the mark would be longer.
     pub fn render(&self, lines: &TextLines<'_>) -> String {
         let mut text = String::new();
         let mut line = 0;
@@ -163,7 +163,7 @@ impl<'a> LineSelection<'a> {
             let gap = self.kept[line..].iter().take_while(|kept| !**kept).count();
             let is_short = gap == 1 && lines.lines[line].len() < 20;
             if gap > 0 && !is_short {
-                // Line numbers tell how much is missing.
+                // With line numbers, the mark need not say how many lines are missing.
                 text.push_str(&if lines.is_numbered { "...\n".to_owned() } else { format!("[... {gap} lines]\n") });
                 line += gap;
                 continue;

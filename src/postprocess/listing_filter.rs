@@ -1,4 +1,4 @@
-//! Lists of files, trees of folders, and maps of code: the entries that fit the question; the others are counted.
+//! Filters lists of files, trees of folders, and maps of code: keeps the entries that fit the question, and counts the others.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use super::intent::Intent;
 use super::lines::{LineSelection, TextLines};
 use super::sections::indent;
 
-/// A shorter list stays.
+/// The longest list that stays whole.
 const SHORT_LIST: usize = 20;
-/// How many endings of left out files are counted by name.
+/// The most file extensions for which left out files are counted.
 const MAX_ENDINGS: usize = 4;
 
-/// Filters a list of files or a tree. `None`: it is short, or the question does not tell its entries apart.
+/// Filters a list of files or a tree. Returns `None` if it is short, or the question does not distinguish its entries.
 pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSettings) -> Option<FilterOutput> {
     let (body, remarks) = raw.body_and_remarks();
     let lines = TextLines::of(body);
@@ -30,7 +30,7 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSetting
         selection.keep_line(at);
         folders_above(&lines, at).into_iter().for_each(|folder| selection.keep_line(folder));
     }
-    // The folders of the first level show what else there is.
+    // The folders of the first level stay, to show what else there is.
     for (at, line) in lines.bodies.iter().enumerate() {
         if indent(line) == Some(0) && line.trim_end().ends_with('/') {
             selection.keep_line(at);
@@ -58,12 +58,12 @@ fn folders_above(lines: &TextLines<'_>, entry: usize) -> Vec<usize> {
     found
 }
 
-/// Returns the column in which a name begins, behind spaces and lines of a tree.
+/// Returns the column at which a name begins, after spaces and the lines of a tree.
 fn depth(line: &str) -> usize {
     line.chars().take_while(|c| matches!(c, ' ' | '\t' | '│' | '├' | '└' | '─' | '|' | '-' | '`' | '+')).count()
 }
 
-/// Counts the entries that were left out by ending.
+/// Counts, by file extension, the entries that were left out.
 fn left_out(lines: &TextLines<'_>, selection: &LineSelection<'_>) -> Option<String> {
     let mut endings: BTreeMap<&str, usize> = BTreeMap::new();
     for (_, line) in lines.bodies.iter().enumerate().filter(|(at, _)| !selection.keeps(*at)) {

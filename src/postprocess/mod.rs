@@ -1,8 +1,8 @@
-//! What is removed from a tool's result before the model sees it: what the question of the turn does not ask for.
+//! Filters a tool's result before the model sees it: removes the parts that the question of the turn does not ask for.
 //!
-//! A filter is chosen by the tool and by what its result is. It keeps whole lines (or whole values of JSON) and says what it left out. If the question does not
-//! tell the parts of a result apart, the result stays as it is. Nothing here reads files or asks a model, except through
-//! [`FileLines`], the embedding model and the chat model of the configuration.
+//! The tool and the kind of its result select a filter. A filter keeps whole lines (or whole JSON values) and says what it left
+//! out. If the question does not distinguish the parts of a result, the result stays as it is. This module reads no files and
+//! asks no model, except through [`FileLines`], and the embedding model and the chat model of the configuration.
 
 mod command_filter;
 mod config;

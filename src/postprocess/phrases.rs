@@ -1,16 +1,16 @@
-//! Words and phrases of questions.
+//! Finds words and phrases in questions.
 
 /// Returns true if a text in lower case contains a phrase: an English one as whole words, a Chinese one anywhere.
 pub fn has_phrase(text: &str, phrase: &str) -> bool {
     places(text, phrase).any(|at| !phrase.is_ascii() || !text[at + phrase.len()..].starts_with(is_word_char))
 }
 
-/// As [`has_phrase`], but the last word may go on: `error` is in "errors", and not in "terror".
+/// Does the same as [`has_phrase`], but the last word may be longer in the text: `error` is in "errors", and not in "terror".
 pub fn has_word_start(text: &str, phrase: &str) -> bool {
     places(text, phrase).next().is_some()
 }
 
-/// Returns where a phrase begins, an English one only at the start of a word.
+/// Returns the offsets at which a phrase begins; for an English phrase, only those at the start of a word.
 fn places(text: &str, phrase: &str) -> impl Iterator<Item = usize> {
     let begins = |at: &usize| !phrase.is_ascii() || !text[..*at].ends_with(is_word_char);
     text.match_indices(phrase).map(|(at, _)| at).filter(begins)

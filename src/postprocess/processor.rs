@@ -1,4 +1,4 @@
-//! Chooses the filter of a result, and decides whether what it left is better than the whole.
+//! Chooses the filter for a result, and decides whether its output is better than the whole result.
 
 use serde_json::{Map, Value};
 
@@ -17,15 +17,15 @@ use super::summary::{ModelUse, ResultSummarizer};
 use super::table_filter;
 use crate::text::pattern;
 
-/// A shorter result stays, in characters.
+/// The shortest result that is filtered, in characters.
 const MIN_CHARS: usize = 1_500;
-/// A result of which less is left than this stays whole, in characters: too little to answer anything.
+/// The shortest output of a filter, in characters. With a shorter one, which could answer nothing, the result stays whole.
 const MIN_KEPT_CHARS: usize = 40;
-/// What is left must be shorter than this share of the whole.
+/// The share of the whole result that the output of a filter may have at most.
 const MAX_KEPT_SHARE: f64 = 0.9;
-/// A model summarises no shorter result, in characters.
+/// The shortest result that a model summarises, in characters.
 const MIN_SUMMARY_CHARS: usize = 2_000;
-/// How the line begins that says what was left out.
+/// The beginning of the line that says what was left out.
 const NOTE: &str = "[filtered for the question: ";
 
 /// The kinds of results that have a filter.
@@ -63,18 +63,18 @@ pub fn has_filter(tool: &str) -> bool {
     ResultKind::of(tool).is_some()
 }
 
-/// A result of which parts were left out.
+/// A filtered result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilteredResult {
     output: FilterOutput,
-    /// What selected the parts.
+    /// The mode that selected the parts.
     mode: PostprocessMode,
     intent: Intent,
     pub keywords: Vec<String>,
 }
 
 impl FilteredResult {
-    /// Returns the text for the model, with a last line that says what was left out. `whole` is the path of the whole.
+    /// Returns the text for the model, with a last line that says what was left out. `whole` is the path of the whole result.
     pub fn render(&self, whole: Option<&str>) -> String {
         let FilterOutput { text, unit, original, kept, remark } = &self.output;
         let what = if self.mode == PostprocessMode::Llm {
@@ -138,8 +138,8 @@ impl Postprocessor {
         is_on && !question.is_empty() && has_filter(raw.tool) && !asks_for_exact_part(raw) && is_filterable(raw.text)
     }
 
-    /// Filters a result. `None`: it stays as it is. `files` are read for the lines around the matches of a search; the tokens of a
-    /// model that was asked are added to `used`, whatever came of it.
+    /// Filters a result. Returns `None` if it stays as it is. `files` are read for the lines around the matches of a search. If
+    /// a model was asked, its tokens are added to `used`, even if its answer is unusable.
     pub async fn process(
         &self,
         raw: &RawResult<'_>,
@@ -166,7 +166,7 @@ impl Postprocessor {
         FilterSettings::of(self.config.tools.get(raw.tool))
     }
 
-    /// Returns what a question asks for, and how sure its intent is (0 to 1).
+    /// Returns the query of a question, and the confidence in its intent (0 to 1).
     fn query(&self, question: &Question) -> (FilterQuery, f64) {
         let (intent, confidence) = Intent::of(&question.text);
         let max_keywords =
@@ -177,7 +177,8 @@ impl Postprocessor {
         (FilterQuery { text, intent, is_broad, keywords, max_keywords, threshold }, confidence)
     }
 
-    /// Filters a result for a question about all of something, which selects nothing: an output loses its noise, any other result stays.
+    /// Filters a result for a question about all of something, which selects no parts: an output loses its noise, and any other
+    /// result stays.
     fn without_noise(&self, raw: &RawResult<'_>, kind: ResultKind, query: &FilterQuery) -> Option<FilterOutput> {
         if kind != ResultKind::Output || table_filter::is_table(raw) || json_filter::is_json(raw) {
             return None;
@@ -185,7 +186,7 @@ impl Postprocessor {
         command_filter::filter(raw, query, &self.settings(raw))
     }
 
-    /// Asks the tier of the configuration, and those below it if it has no answer.
+    /// Filters a result by the configured mode. If that gives no output, tries the cheaper modes.
     async fn select(
         &self,
         raw: &RawResult<'_>,
@@ -254,11 +255,11 @@ impl Postprocessor {
     }
 }
 
-/// Counts what the text of a result says is missing in its middle, and repeats that if the filter left it out.
+/// Adds the omissions that a result reports to its count. If the filter left a report out, repeats it in the remark.
 fn with_omissions(raw: &RawResult<'_>, mut output: FilterOutput) -> FilterOutput {
     let omissions = omissions(raw.text);
     if matches!(output.unit, "lines" | "rows" | "matches" | "entries") {
-        // Only matches are not counted by lines, of which the markers are some.
+        // The reports are themselves counted as lines, except in the unit `matches`.
         let markers = omissions.iter().filter(|omission| !omission.is_last && output.unit != "matches").count();
         let missing: usize = omissions.iter().map(|omission| omission.lines).sum();
         output.original = output.original.saturating_sub(markers).max(output.kept) + missing;
@@ -270,7 +271,7 @@ fn with_omissions(raw: &RawResult<'_>, mut output: FilterOutput) -> FilterOutput
     output
 }
 
-/// Returns true if the call names where it wants to read on, or reads a result that was kept whole.
+/// Returns true if the call reads on from a certain place, or reads a result that was stored whole.
 fn asks_for_exact_part(raw: &RawResult<'_>) -> bool {
     let has = |name: &str| raw.arguments.get(name).is_some_and(|value| !value.is_null());
     let path = raw.arguments["path"].as_str().unwrap_or_default();
@@ -278,7 +279,7 @@ fn asks_for_exact_part(raw: &RawResult<'_>) -> bool {
     matches!(raw.tool, "read_file" | "web_fetch") && (has("offset") || has("column") || is_kept_result)
 }
 
-/// Returns true for a text that is long enough, is no diff, and was not filtered before.
+/// Returns true for a text that is long enough, is not a diff, and was not filtered before.
 fn is_filterable(text: &str) -> bool {
     text.len() >= MIN_CHARS
         && text.chars().nth(MIN_CHARS - 1).is_some()
@@ -301,7 +302,7 @@ pattern!(
     r"^\d+(,\d+)?[acd]\d+(,\d+)?$"
 );
 
-/// Returns true for lines of a diff or a patch, of which none may go.
+/// Returns true for lines of a diff or a patch, which must stay complete.
 fn is_diff(lines: &[&str]) -> bool {
     let begins_diff = |line: &&str| {
         ["diff --git ", "diff --cc ", "diff --combined ", "*** Begin Patch"].iter().any(|head| line.starts_with(head))
@@ -315,11 +316,11 @@ fn is_diff(lines: &[&str]) -> bool {
     lines.iter().any(begins_diff) || lines.windows(2).any(is_pair)
 }
 
-/// Returns true if what is left is enough, and so much shorter that it is worth it.
+/// Returns true if the output of the filter is long enough to be useful, and enough shorter than the whole result.
 fn is_better(raw: &RawResult<'_>, result: &FilteredResult) -> bool {
     let left = result.output.text.trim().chars().count();
     let whole = raw.text.chars().count();
-    // The path of the whole is not known yet; it is shorter than this.
+    // The length that is assumed for the path of the whole result, which is not known yet. The path is shorter.
     const PATH_CHARS: usize = 160;
     let with_note = result.render(None).chars().count() + PATH_CHARS;
     (left >= MIN_KEPT_CHARS || result.mode == PostprocessMode::Llm)

@@ -1,10 +1,10 @@
-//! Outputs of commands, tests and programs.
+//! Tests with outputs of commands, tests and programs.
 
 use serde_json::json;
 
 use super::tests::{numbered, process};
 
-/// Processes an output of a command; `None`: it stays.
+/// Processes the output of a command; `None` if it stays as it is.
 fn process_output(text: &str, question: &str) -> Option<String> {
     process("exec", &json!({"command": "x"}), text, question).map(|done| done.render(None))
 }

@@ -1,4 +1,4 @@
-//! Tables, and what is counted of results.
+//! Tests of tables, and of the counts of results.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Results and questions, and what is left.
+//! Tests of results and questions, with the expected outputs.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::postprocess::config::{BasicConfig, ToolFilterConfig};
 
-/// Processes a result with settings; `None`: it stays.
+/// Processes a result with settings; `None` if it stays as it is.
 fn process_with(
     config: PostprocessConfig,
     tool: &str,
@@ -108,9 +108,9 @@ fn a_search_keeps_at_most_ten_relevant_matches_once_each() {
     let done = process("grep", &json!({}), &once, "where is the database opened?").unwrap();
     let shown = done.render(None);
     assert!(shown.contains("a.rs:1: open_database(); [also at b.rs:9]\n"), "{shown}");
-    // Both places are shown, and four matches of another text.
+    // The output shows both places, and four matches of another text.
     assert_eq!((done.output.original, done.output.kept), (32, 6), "{shown}");
-    // The place that the question names stands first.
+    // The place that the question names comes first.
     let places = ["util/a.rs:1", "util/b.rs:2", "store/open.rs:9", "util/c.rs:3"];
     let repeated = places.map(|place| format!("{place}: open_database();")).join("\n");
     let text = format!("{repeated}\n{}", matches(30));
@@ -472,7 +472,7 @@ fn one_huge_line_does_not_take_the_room_of_failures() {
             assert!(shown.contains(failure) && shown.chars().count() <= 12_000, "{}", &shown[..2_000]);
         }
     }
-    // A cut of the whole shows more of a huge line that answers.
+    // A huge line that answers the question is better cut than left out.
     let text = format!("{middle}\n{} retry_limit\n{middle}", "x1 ".repeat(40_000));
     assert_eq!(process("exec", &json!({"command": "make"}), &text, "what is retry_limit?"), None);
 }

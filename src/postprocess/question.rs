@@ -1,4 +1,4 @@
-//! The question that a result is for, and its keywords.
+//! The question that a result must answer, and its keywords.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
@@ -7,9 +7,9 @@ use super::dates::{QuestionDate, dates_of};
 use super::phrases::has_phrase;
 use crate::text::{is_han, is_stop_word, is_weak_char, stem};
 
-/// The part of a question that counts, in bytes.
+/// The beginning of a question that is read, in bytes.
 const QUESTION_LIMIT: usize = 4_000;
-/// Further candidates are not read.
+/// The most candidates for keywords; further ones are dropped.
 const MAX_CANDIDATES: usize = 24;
 /// The weight of a word that belongs to a keyword but is not the keyword: a part of an identifier, or a translation.
 const PART_WEIGHT: f64 = 0.6;
@@ -26,14 +26,14 @@ static TRANSLATIONS: LazyLock<HashMap<&str, Vec<&str>>> = LazyLock::new(|| {
 /// The longest word of the glossary in characters.
 const LONGEST_WORD: usize = 6;
 
-/// English phrases of questions, and the words of answers.
+/// English phrases of questions, each with words of possible answers.
 const PHRASES: &[(&str, &[&str])] = &[
     ("how long", &["time", "duration", "elapsed", "took"]),
     ("how big", &["size", "bytes"]),
     ("how large", &["size", "bytes"]),
 ];
 
-/// English words that are in questions about any result.
+/// English words of questions that select nothing, since they occur in questions about any result.
 static OF_QUESTIONS: LazyLock<HashSet<&str>> = LazyLock::new(|| {
     "\
     anything briefly check code describe detail details did does doing everything exactly explain file find give got \
@@ -42,7 +42,7 @@ static OF_QUESTIONS: LazyLock<HashSet<&str>> = LazyLock::new(|| {
         .split(' ')
         .collect()
 });
-/// Chinese words that are in questions about any result.
+/// Chinese words of questions that select nothing, since they occur in questions about any result.
 static OF_CHINESE_QUESTIONS: LazyLock<HashSet<&str>> = LazyLock::new(|| {
     "\
     为什么 什么 怎么 怎样 如何 哪里 哪些 哪个 多少 几个 是否 有没有 可以 能不能 请问 帮我 看看 一下 告诉 介绍 解释 \
@@ -57,17 +57,17 @@ const BROAD: &str = "\
     summarise|summarize|summary|overview|tl;dr|tldr|main points|key points|in short|how many|each of|\
     what is this about|what's this about|what's in here|walk me through|总结|概括|概述|大意|摘要|主要内容|讲了什么|\
     讲了些什么|讲的是什么|说了什么|介绍一下|要点|归纳|梳理|大概|全部|每个|每一|列出|有多少|共多少|有几";
-/// Chinese characters behind 多少 that make it a question for a number of things; without one it asks for a value.
+/// Chinese characters after 多少 that make it a question for a number of things. Without such a character, 多少 asks for a value.
 const COUNTED: &str = "个条行种次处项类家人台份张本页篇段层列组对名位例件";
-/// Chinese characters behind 所有 that make it no question about all: 所有权 is ownership.
+/// Chinese characters after 所有 with which it does not ask for all: 所有权 is ownership.
 const AFTER_ALL: &str = "权者";
-/// English words before "all" that make it no question about all.
+/// English words before "all" with which it does not ask for all.
 const BEFORE_ALL: &[&str] = &["at", "after", "above"];
 
-/// Further Chinese characters that join words: they end a run of characters that are in no word of the glossary.
+/// Further Chinese characters that join words. They end a run of characters that are in no word of the glossary.
 const JOINING: &str = "把被让给从到对向往于为以及或而且但却并再还又都各每只仅才已曾将会能可要想需应该得着过做用拿来去上下里中内外前后时候不没无非别几多少大小最更太真好成出起啥咋嘛哈";
 
-/// The question that a tool call is to answer.
+/// The question that a tool call must answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Question {
     /// The words of the user in this turn.
@@ -91,8 +91,8 @@ impl Question {
         BROAD.split('|').any(|words| has_phrase(&text, words)) || asks_for_all(&text) || asks_for_number(&text)
     }
 
-    /// Returns the candidates for keywords, the most distinctive first: identifiers and paths, then the other words in their order.
-    /// Those of the user come before those of the model.
+    /// Returns the candidates for keywords, the most distinctive first: identifiers and paths, then the other words in their
+    /// order. The user's candidates come before the model's.
     pub fn candidates(&self) -> Vec<Keyword> {
         let mut all = Vec::new();
         for text in [&self.text, &self.aim] {
@@ -112,7 +112,7 @@ impl Question {
     }
 }
 
-/// Returns true for "all", "every" and 所有 of things: "at all" and "every time" are none.
+/// Returns true if a text asks for all of something by "all", "every" or 所有. "At all" and "every time" do not count.
 fn asks_for_all(text: &str) -> bool {
     let words: Vec<&str> = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect();
     let is_all = |at: usize| match words[at] {
@@ -124,7 +124,7 @@ fn asks_for_all(text: &str) -> bool {
     (0..words.len()).any(is_all) || behind.any(|next| !next.is_some_and(|c| AFTER_ALL.contains(c)))
 }
 
-/// Returns true for 多少 before what is counted, such as 多少个.
+/// Returns true if a text has 多少 before a measure word, such as 多少个.
 fn asks_for_number(text: &str) -> bool {
     let mut behind = text.match_indices("多少").map(|(at, word)| text[at + word.len()..].trim_start());
     behind.any(|rest| rest.chars().next().is_some_and(|c| COUNTED.contains(c)))
@@ -133,13 +133,13 @@ fn asks_for_number(text: &str) -> bool {
 /// A keyword of a question.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Keyword {
-    /// As it was written.
+    /// The keyword as the question writes it.
     pub text: String,
-    /// A name of code, a path, a date or a number: `snake_case`, `camelCase`, `a/b.rs`, `1975`.
+    /// True for a name in code, a path, a date or a number: `snake_case`, `camelCase`, `a/b.rs`, `1975`.
     pub is_identifier: bool,
     /// English words in lower case, stemmed, or identifiers in lower case, each with its weight.
     pub words: Vec<(String, f64)>,
-    /// Texts that are searched as they are, in lower case: Chinese words, and what is no word.
+    /// Texts that are searched as they are, in lower case: Chinese words, and paths, dates and the like.
     pub texts: Vec<(String, f64)>,
 }
 
@@ -210,9 +210,9 @@ fn candidates_of(text: &str) -> Vec<Keyword> {
     found
 }
 
-/// Returns the keywords of a run of letters, digits and signs of paths.
+/// Returns the keywords of a run of letters, digits and path characters.
 fn words_of(word: &str) -> Vec<Keyword> {
-    // The address of a page is that of all its parts.
+    // The address of a page is the same for all its parts, so it selects nothing.
     if word.contains("://") {
         return Vec::new();
     }
@@ -227,7 +227,7 @@ fn words_of(word: &str) -> Vec<Keyword> {
     word.split(['/', '.', '-', ':']).filter(|part| !part.is_empty()).flat_map(words_of).collect()
 }
 
-/// Returns true for what is written like a name of code or a path, and for longer numbers.
+/// Returns true for a word in the form of a name in code or a path, and for a longer number.
 fn is_identifier(word: &str) -> bool {
     if word.len() > 2 && word.bytes().all(|byte| byte.is_ascii_digit()) {
         return true;
@@ -245,8 +245,8 @@ fn is_word_char(c: char) -> bool {
     (c.is_alphanumeric() && !is_han(c)) || c == '_'
 }
 
-/// Returns the words of a run of Chinese characters: those of the glossary, and what is left between these, particles and the words of
-/// questions.
+/// Returns the words of a run of Chinese characters: those of the glossary, and the rest between glossary words, particles and
+/// words of questions.
 fn chinese_words(run: &str) -> Vec<String> {
     let chars: Vec<char> = run.chars().collect();
     let (mut words, mut open, mut at) = (Vec::new(), String::new(), 0);
@@ -284,7 +284,7 @@ fn chinese_words(run: &str) -> Vec<String> {
     words
 }
 
-/// Returns the parts of an identifier in lower case: at signs, and where a capital follows a small letter.
+/// Returns the parts of an identifier in lower case: the splits are at signs, and between a small letter and a capital.
 pub(super) fn subwords(word: &str) -> Vec<String> {
     let mut parts = Vec::new();
     let mut part = String::new();

@@ -1,24 +1,24 @@
-//! How well parts of a text fit the keywords of a question.
+//! Rates how well the parts of a text fit the keywords of a question.
 
 use std::collections::HashMap;
 
 use super::question::{Keyword, subwords};
 use crate::text::{is_han, stem};
 
-/// From this share of the parts on a keyword distinguishes nothing.
+/// The share of the parts from which a keyword is too common to distinguish them.
 const COMMON_SHARE: f64 = 0.5;
-/// A text with fewer parts has no common keywords.
+/// The number of parts from which a text can have common keywords.
 const COMMON_FROM: usize = 6;
-/// A text of more parts is not rated.
+/// The most parts of a text that is rated.
 const MAX_PARTS: usize = 50_000;
 /// The longest word that is compared, in bytes.
 const LONGEST_WORD: usize = 80;
 
-/// Finds keywords in texts.
+/// A search for keywords in texts.
 pub struct KeywordMatcher {
     /// The words in lower case and stemmed, each with its keywords and weights.
     words: HashMap<String, Vec<(usize, f64)>>,
-    /// The first bytes of the words: most words of a text begin otherwise and are not stemmed.
+    /// True for the first bytes of the words. Most words of a text have another first byte, and need not be stemmed.
     firsts: [bool; 256],
     texts: Vec<(String, usize, f64)>,
     count: usize,
@@ -38,7 +38,7 @@ impl KeywordMatcher {
         Self { words, firsts, texts, count: keywords.len() }
     }
 
-    /// Returns how much of each keyword a text holds, 0 to 1.
+    /// Returns, for each keyword, the share of it that a text holds, 0 to 1.
     pub fn find(&self, text: &str) -> Vec<f64> {
         let mut found = vec![0.0_f64; self.count];
         let lower = text.to_lowercase();
@@ -67,7 +67,7 @@ impl KeywordMatcher {
     }
 }
 
-/// Returns true if a text contains a part. A number is a number only as a whole: `2013/4/1` is not in `2013/4/10`.
+/// Returns true if a text contains a part. A number matches only as a whole: `2013/4/1` is not in `2013/4/10`.
 fn contains(text: &str, part: &str) -> bool {
     let is_digit = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_digit);
     let (bytes, of_part) = (text.as_bytes(), part.as_bytes());
@@ -80,8 +80,8 @@ fn contains(text: &str, part: &str) -> bool {
     })
 }
 
-/// Returns the words of a text: letters, digits and underscores. Chinese characters end a word: keywords of Chinese are searched as
-/// texts.
+/// Returns the words of a text: letters, digits and underscores. Chinese characters end a word, since Chinese keywords are
+/// searched as texts.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| is_han(c) || !(c.is_alphanumeric() || c == '_')).filter(|word| !word.is_empty())
 }
@@ -89,18 +89,18 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 /// The relevance of each part of a text.
 #[derive(Debug, Default)]
 pub struct Relevance {
-    /// By part: the share of the question that it holds, 0 to 1. Rare keywords count more.
+    /// For each part, the share of the question that it holds, 0 to 1. Rare keywords have a higher weight.
     pub scores: Vec<f64>,
-    /// The keywords that are in some parts and not in most.
+    /// For each keyword, true if it is in some parts but not in most.
     pub distinctive: Vec<bool>,
-    /// The share of the question, by the same weights, that the best part holds.
+    /// The share of the question that the best part holds, with the same weights.
     pub best: f64,
     /// The number of keywords that the best part holds.
     pub best_keywords: usize,
 }
 
 impl Relevance {
-    /// Rates the parts of a text; `keywords` in the order of their candidates, of which the first `max_keywords` that occur count.
+    /// Rates the parts of a text. `keywords` are the candidates in their order; the first `max_keywords` that occur count.
     pub fn of(keywords: &[Keyword], max_keywords: usize, parts: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let matcher = KeywordMatcher::new(keywords);
         let parts: Vec<_> = parts.into_iter().collect();
@@ -113,14 +113,14 @@ impl Relevance {
         }
         let found: Vec<Vec<f64>> = parts.iter().map(|part| matcher.find(part.as_ref())).collect();
         let total = found.len() as f64;
-        // Where a keyword itself occurs, its parts and translations elsewhere do not make it common.
+        // If a keyword itself occurs, matches of its parts and translations do not make it common.
         let fullest = |keyword: usize| found.iter().map(|part| part[keyword]).fold(0.0, f64::max);
         let count = |keyword: usize| {
             let fullest = fullest(keyword);
             found.iter().filter(|part| part[keyword] > 0.0 && part[keyword] >= fullest).count()
         };
         let counts: Vec<usize> = (0..keywords.len()).map(count).collect();
-        // Keywords that do not occur cannot select, but the question asks for them: they count as missing.
+        // Keywords that do not occur cannot select parts. They still count as missing, because the question asks for them.
         let mut order: Vec<usize> = (0..keywords.len()).collect();
         order.sort_by_key(|keyword| counts[*keyword] == 0);
         order.truncate(max_keywords);
@@ -134,7 +134,7 @@ impl Relevance {
         let weights: Vec<f64> = (0..keywords.len())
             .map(|keyword| match order.contains(&keyword) {
                 false => 0.0,
-                // What is missing everywhere weighs half: it is often a word of another language.
+                // A keyword that occurs nowhere has half the weight, since it is often a word of another language.
                 true if counts[keyword] == 0 => absent / 2.0,
                 true => weight(keyword),
             })
@@ -159,14 +159,14 @@ impl Relevance {
         order
     }
 
-    /// Returns the parts that hold something of the question and have at least this share of the best score, the best first.
+    /// Returns the parts that hold any of the question and have at least this share of the best score, the best first.
     pub fn relevant(&self, share: f64) -> Vec<usize> {
         let mut order = self.ranked();
         order.retain(|at| self.scores[*at] > 0.0 && self.scores[*at] >= share * self.best);
         order
     }
 
-    /// Returns true if the parts can be distinguished by the question.
+    /// Returns true if the question can distinguish the parts.
     pub fn is_distinctive(&self) -> bool {
         self.best > 0.0 && self.distinctive.iter().any(|is_distinctive| *is_distinctive)
     }

@@ -1,4 +1,4 @@
-//! Matches of a search: each once, the most relevant ones, by file, with the lines around them.
+//! Filters matches of a search: keeps the most relevant ones, each once, by file, with the lines around them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,16 +10,16 @@ use super::relevance::Relevance;
 use super::sections::is_definition;
 use crate::text::pattern;
 
-/// The lines of a file, for the lines around a match.
+/// Access to the lines of a file around a match.
 #[async_trait]
 pub trait FileLines: Send + Sync {
-    /// Returns these lines of a file, the first is 1, both included; `None` if this turn may not read it.
+    /// Returns the lines `first` to `last` of a file, both included and counted from 1; `None` if this turn may not read it.
     async fn lines(&self, path: &str, first: usize, last: usize) -> Option<Vec<String>>;
 }
 
-/// The most places whose surroundings are read.
+/// The most matches whose surrounding lines are read.
 const MAX_SURROUNDINGS: usize = 40;
-/// The places of repeats that are shown of each text.
+/// The most places of repeats that are shown for each text.
 const MAX_REPEATS: usize = 5;
 /// The longest line around a match, in characters.
 const MAX_LINE_CHARS: usize = 200;
@@ -32,14 +32,14 @@ pub struct SearchMatch<'a> {
     pub path: &'a str,
     pub line: usize,
     pub text: &'a str,
-    /// The line of the result.
+    /// The whole line of the result.
     pub whole: &'a str,
     /// The paths and lines of other matches with the same text, the most relevant first.
     pub repeats: Vec<(&'a str, usize)>,
 }
 
 impl SearchMatch<'_> {
-    /// Returns where the text is as well.
+    /// Returns a note with the other places of the same text; empty if there are none.
     fn repeats_note(&self) -> String {
         let places = self.repeats.iter().take(MAX_REPEATS).map(|(path, line)| format!("{path}:{line}"));
         let places = places.collect::<Vec<_>>().join(", ");
@@ -51,7 +51,7 @@ impl SearchMatch<'_> {
     }
 }
 
-/// Reads the matches of a result, and the other lines.
+/// Returns the matches of a result, and the number of its other lines.
 fn parse(body: &str) -> (Vec<SearchMatch<'_>>, usize) {
     let (mut matches, mut others) = (Vec::new(), 0);
     for line in body.lines() {
@@ -106,7 +106,7 @@ fn rate(matches: &[SearchMatch<'_>], query: &FilterQuery) -> Relevance {
     query.rate(matches.iter().map(|found| format!("{} {}", found.path, found.text)))
 }
 
-/// Joins matches of the same text: the best one stays, and says where the others are, the next best first.
+/// Joins matches of the same text. The best one stays, and lists the places of the others, the best first.
 fn without_repeats<'a>(matches: &[SearchMatch<'a>], ranked: &[usize]) -> Vec<SearchMatch<'a>> {
     let mut best: HashMap<&str, usize> = HashMap::new();
     let mut joined: BTreeMap<usize, SearchMatch<'a>> = BTreeMap::new();
@@ -130,7 +130,7 @@ pub struct SelectedMatches<'a> {
 }
 
 impl SelectedMatches<'_> {
-    /// Shows the matches as they were, each among `around` lines before and after it.
+    /// Formats the matches in their original order, each among `around` lines before and after it.
     pub async fn render(self, around: usize, files: Option<&dyn FileLines>) -> FilterOutput {
         let mut lines: Vec<String> = Vec::new();
         let mut shown: Option<(&str, usize)> = None;
@@ -152,7 +152,7 @@ impl SelectedMatches<'_> {
     }
 }
 
-/// Shows a match, among the lines around it if they could be read and are still those that were searched.
+/// Formats a match with the lines around it, if these could be read and the file has not changed since the search.
 fn show(found: &SearchMatch<'_>, first: usize, around: Option<&[String]>, lines: &mut Vec<String>) {
     let own = format!("{}{}", found.whole, found.repeats_note());
     let is_same = |text: &&[String]| {
@@ -174,7 +174,7 @@ fn show(found: &SearchMatch<'_>, first: usize, around: Option<&[String]>, lines:
     }
 }
 
-/// Filters the hits of a web search, which are blocks of lines: each address once, the most relevant ones.
+/// Filters the hits of a web search, which are blocks of lines: keeps the most relevant ones, each address once.
 pub fn filter_hits(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSettings) -> Option<FilterOutput> {
     let (body, remarks) = raw.body_and_remarks();
     let mut blocks: Vec<&str> = body.split("\n\n").filter(|block| !block.trim().is_empty()).collect();

@@ -1,4 +1,4 @@
-//! Files and pages: the sections that fit the question, with the headings or definitions that they belong to.
+//! Filters files and pages: keeps the sections that fit the question, with the headings or definitions above them.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use super::lines::{LineBudget, LineSelection, TextLines};
 use super::relevance::Relevance;
 use super::sections::{TextKind, TextSection, heading_level, is_definition, sections};
 
-/// Endings of files of code, and of prose; other texts are recognized by their lines.
+/// Extensions of code files, and of prose files. Other texts are recognized by their lines.
 const CODE_ENDINGS: &[&str] = &[
     "rs", "py", "pyi", "js", "jsx", "mjs", "cjs", "ts", "tsx", "go", "java", "c", "h", "cc", "cpp", "cxx", "hpp", "cs",
     "rb", "php", "kt", "kts", "swift", "scala", "sh", "bash", "lua", "pl", "sql", "vue", "svelte", "zig", "dart", "ex",
@@ -16,27 +16,27 @@ const CODE_ENDINGS: &[&str] = &[
 ];
 const PROSE_ENDINGS: &[&str] = &["md", "markdown", "rst", "adoc", "html", "htm", "tex", "org"];
 
-/// The evidence from which the question has surely found its place.
+/// The evidence from which the best section surely answers the question.
 const STRONG_EVIDENCE: f64 = 0.75;
-/// The share of what the model would get that is filled with the next best sections: the less sure, the more.
+/// The share of the model's limit that is filled with the next best sections. The weaker the evidence, the larger the share.
 const FILL_STRONG: f64 = 0.25;
-/// The share for sections that hold nothing of the question.
+/// The share of the limit for sections that hold nothing of the question.
 const FILL_UNRELATED: f64 = 0.05;
 const FILL_WEAK: f64 = 0.6;
-/// The share that relevant sections may fill.
+/// The share of the limit that relevant sections may fill.
 const MOST_RELEVANT: f64 = 0.9;
-/// A section that defines what is asked for counts so much more.
+/// The factor for a section that defines what the question asks for.
 const OF_DEFINITION: f64 = 1.6;
-/// A section with more lines is kept in part if it does not fit.
+/// The most lines of a section that is kept only as a whole. A longer one may be kept in part.
 const SHORT_SECTION: usize = 3;
 /// The longest first line of a section that stays as its heading, in characters.
 const LONGEST_HEADING: usize = 400;
-/// The lines of a section that stay because the section before it announces them.
+/// The most lines of a section that stay because the section before it announces them.
 const LONGEST_FOLLOWER: usize = 20;
-/// Further, a section near relevant ones counts by this share of their relevance.
+/// The share of a neighbour's relevance that is added to a section's own.
 const OF_NEIGHBOUR: f64 = 0.25;
 
-/// Returns what kind of text a file or page is.
+/// Returns the kind of text of a file or page.
 pub fn kind_of(raw: &RawResult<'_>, lines: &TextLines<'_>) -> TextKind {
     let ending = raw.ending();
     if CODE_ENDINGS.contains(&ending.as_str()) {
@@ -61,7 +61,7 @@ pub fn kind_of(raw: &RawResult<'_>, lines: &TextLines<'_>) -> TextKind {
     }
 }
 
-/// Filters a file or page. `None`: the question does not tell its parts apart.
+/// Filters a file or page. Returns `None` if the question does not distinguish its parts.
 pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSettings) -> Option<FilterOutput> {
     if !settings.extract_relevant_sections {
         return None;
@@ -79,7 +79,7 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSetting
     }
     let budget = LineBudget { chars: body.chars().count().min(raw.limit), lines: settings.max_lines };
     let has_best = select(&lines, &parts, &relevance, query, budget, &mut selection);
-    // An outline answers by itself if no section holds what else the question names.
+    // The outline alone is an answer if no section fits the other words of the question.
     let is_outline = query.intent == Intent::UnderstandStructure && relevance.best <= 0.0;
     if !has_best && !is_outline {
         return None;
@@ -87,7 +87,8 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSetting
     Some(FilterOutput::of_lines(&lines, &selection, "lines", &remarks))
 }
 
-/// Rates sections by the question. A definition counts more if its name fits, and a section of the kind that the intent asks for.
+/// Rates sections by the question. A definition with a fitting name counts more, and so does a section of the kind that the
+/// intent asks for.
 fn rate(lines: &TextLines<'_>, parts: &[TextSection], query: &FilterQuery) -> Relevance {
     let mut relevance = query.rate(parts.iter().map(|part| with_above(lines, part)));
     let of_names = query.rate(parts.iter().map(|part| part.definition.map_or("", |at| lines.bodies[at])));
@@ -103,7 +104,7 @@ fn rate(lines: &TextLines<'_>, parts: &[TextSection], query: &FilterQuery) -> Re
     relevance
 }
 
-/// Returns the text of a section and of the headings or definitions that it belongs to.
+/// Returns the text of a section, with the headings or definitions above it.
 fn with_above(lines: &TextLines<'_>, part: &TextSection) -> String {
     let above = part.above.iter().map(|at| lines.bodies[*at]);
     above.chain([lines.text(part.lines.clone()).as_str()]).collect::<Vec<_>>().join("\n")
@@ -134,7 +135,8 @@ fn outline(lines: &TextLines<'_>, parts: &[TextSection], kind: TextKind, selecti
     }
 }
 
-/// Keeps the relevant sections, and the next best until the budget is used up. Returns false if no line of the best one fits.
+/// Keeps the relevant sections, and the next best until the budget is used up. Returns false if no line of the best section
+/// fits.
 fn select(
     lines: &TextLines<'_>,
     parts: &[TextSection],
@@ -166,7 +168,7 @@ fn select(
                 selection.keep(next.lines.start..next.lines.end.min(next.lines.start + LONGEST_FOLLOWER));
             }
         } else if is_relevant && (part.lines.len() > SHORT_SECTION || best == Some(at)) {
-            // A long section, or the best one: the lines around its keywords.
+            // Of a long section, or of the best one, the lines around its keywords stay.
             let left =
                 LineBudget { chars: chars(share).saturating_sub(used.0), lines: budget.lines.saturating_sub(used.1) };
             keep_best_lines(lines, part, query, left, selection);
@@ -187,7 +189,7 @@ fn belongs_to(lines: &TextLines<'_>, next: &TextSection, part: &TextSection) -> 
     is_block || last.is_some_and(|line| line.trim_end().ends_with([':', '：']))
 }
 
-/// Returns the relevance of a section, with some of that of its neighbours.
+/// Returns the relevance of a section, with a share of its best neighbour's relevance.
 fn with_neighbours(relevance: &Relevance, at: usize) -> f64 {
     let around = [at.checked_sub(1), Some(at + 1)].into_iter().flatten();
     let best = around.filter_map(|at| relevance.scores.get(at)).copied().fold(0.0, f64::max);
@@ -198,7 +200,7 @@ fn keep_section(lines: &TextLines<'_>, part: &TextSection, range: Range<usize>, 
     selection.keep(range);
     for at in &part.above {
         selection.keep_line(*at);
-        // The rule under a heading.
+        // The rule under a heading stays with it.
         if lines.bodies.get(at + 1).is_some_and(|line| line.len() > 2 && line.chars().all(|c| "=-~".contains(c))) {
             selection.keep(*at..at + 2);
         }
@@ -224,7 +226,7 @@ fn keep_best_lines(
         };
         let Some(range) = [range(2), range(0)].into_iter().find(fits) else { continue };
         (chars, count) = (chars + lines.chars(range.clone()), count + range.len());
-        // The first line is the heading or the definition, if it is no long paragraph itself.
+        // The first line stays as the heading or the definition, unless it is a long paragraph.
         if lines.chars(part.lines.start..part.lines.start + 1) <= LONGEST_HEADING {
             selection.keep_line(part.lines.start);
         }

@@ -1,4 +1,4 @@
-//! The parts of a text that stay or go as a whole: definitions of code, paragraphs under their headings, lines.
+//! Splits a text into parts that stay or are removed as a whole: definitions of code, paragraphs under their headings, lines.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -8,13 +8,13 @@ use regex::Regex;
 use super::lines::TextLines;
 use crate::text::pattern;
 
-/// A part of a text with more lines is split at empty lines, or after so many.
+/// The most lines of a part. A longer part is split at empty lines, or after this many lines.
 const LONG_PART: usize = 30;
 const LONGEST_PART: usize = 60;
-/// How far above a definition its comments and attributes are searched.
+/// The most lines above a definition that are searched for its comments and attributes.
 const MAX_COMMENT: usize = 40;
 
-/// What a text is.
+/// The kind of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextKind {
     Code,
@@ -28,9 +28,9 @@ pub enum TextKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextSection {
     pub lines: Range<usize>,
-    /// The lines of the headings or definitions that it belongs to, from the outermost.
+    /// The lines of the headings or definitions above the section, the outermost first.
     pub above: Vec<usize>,
-    /// The line that defines something, if it begins with one.
+    /// The line of the definition with which the section begins, if there is one.
     pub definition: Option<usize>,
 }
 
@@ -51,12 +51,12 @@ static DEFINITION: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 pattern!(
-    /// A line for the preprocessor of C: it begins like a comment of other languages, and is none.
+    /// A line for the C preprocessor. It begins like a comment of other languages, and is no comment.
     PREPROCESSOR,
     r#"^#((include|define|undef|if|ifdef|ifndef|elif|else|endif|pragma|error|warning|import|line)\b|\s*include\s*[<"]|\s*define\s+[A-Z_]\w*)"#
 );
 
-/// Words that begin statements which look like members.
+/// The first words of statements that look like definitions of members.
 const STATEMENTS: &[&str] =
     &["if", "for", "while", "switch", "return", "else", "catch", "match", "with", "elif", "do", "try", "}"];
 
@@ -95,7 +95,7 @@ pub fn sections(lines: &TextLines<'_>, kind: TextKind) -> Vec<TextSection> {
 
 fn prose_sections(lines: &[&str]) -> Vec<TextSection> {
     let mut found: Vec<TextSection> = Vec::new();
-    // Level and line of each open heading.
+    // The level and the line of each heading above the current line.
     let mut open: Vec<(usize, usize)> = Vec::new();
     let mut is_fenced = false;
     let mut begin = 0;
@@ -127,7 +127,7 @@ fn prose_sections(lines: &[&str]) -> Vec<TextSection> {
     found
 }
 
-/// Returns true if lines hold more than their heading: a heading belongs to its first paragraph.
+/// Returns true if lines hold more than headings. A heading alone is no section, since it belongs to its first paragraph.
 fn has_text(lines: &[&str], open: &[(usize, usize)], begin: usize) -> bool {
     let is_heading = |at: usize| open.iter().any(|(_, line)| *line == begin + at);
     let is_rule = |line: &str| line.chars().all(|c| "=-~^\"'".contains(c));

@@ -1,4 +1,4 @@
-//! Selects the parts of a result whose meaning is near to that of the question.
+//! Selects the parts of a result with a meaning similar to that of the question.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,22 +14,22 @@ use super::section_filter::kind_of;
 use super::sections::{TextSection, sections};
 use crate::llm::{Embedder, EmbeddingDeadline, LlmError};
 
-/// The texts of one request.
+/// The most texts of one request.
 const BATCH_SIZE: usize = 64;
-/// Parts of one line are joined to parts of so many.
+/// The number of parts of one line that are joined to one part.
 const LINES_TOGETHER: usize = 8;
-/// More parts are joined until there are at most so many.
+/// The most parts of a result; if there are more, neighbours are joined.
 const MAX_PARTS: usize = 512;
-/// The start of a part that is compared, in characters.
+/// The beginning of a part that is compared, in characters.
 const LONGEST_PART: usize = 2_000;
-/// The vectors that are cached, and how long.
+/// The most cached vectors, and their lifetime.
 const CACHED_VECTORS: u64 = 20_000;
 const CACHED_FOR: Duration = Duration::from_secs(3_600);
 
-/// How long a turn waits for all vectors of a result.
+/// The longest wait of a turn for all vectors of a result.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Compares parts with a question by an embedding model. Vectors are cached by the text.
+/// A filter that compares parts with a question by an embedding model. Vectors are cached by the hash of their text.
 pub struct SemanticFilter {
     embedder: Embedder,
     vectors: Cache<[u8; 32], Arc<[f32]>>,
@@ -40,7 +40,7 @@ impl SemanticFilter {
         Self { embedder, vectors: Cache::builder().max_capacity(CACHED_VECTORS).time_to_live(CACHED_FOR).build() }
     }
 
-    /// Returns the parts that are near to the question; `None` if none is.
+    /// Returns the parts that are similar to the question; `None` if there are none.
     ///
     /// # Errors
     /// The embedding model does not answer.
@@ -77,14 +77,14 @@ impl SemanticFilter {
         Ok(Some(FilterOutput::of_lines(&lines, &selection, "lines", &remarks)))
     }
 
-    /// Returns the vectors of texts, asking only for those that are not cached.
+    /// Returns the vectors of texts. Requests only those that are not cached.
     async fn vectors_of(&self, texts: &[String]) -> Result<Vec<Arc<[f32]>>, LlmError> {
         let keys: Vec<[u8; 32]> = texts.iter().map(|text| Sha256::digest(text.as_bytes()).into()).collect();
         let mut found: Vec<Option<Arc<[f32]>>> = keys.iter().map(|key| self.vectors.get(key)).collect();
         let missing: Vec<usize> = (0..texts.len()).filter(|at| found[*at].is_none()).collect();
         let deadline = Instant::now() + TIMEOUT;
         for batch in missing.chunks(BATCH_SIZE) {
-            // An empty text has no vector; a service refuses it.
+            // Services refuse an empty text, so a placeholder is sent for it.
             let wanted: Vec<&str> =
                 batch.iter().map(|at| if texts[*at].trim().is_empty() { "-" } else { texts[*at].as_str() }).collect();
             let vectors = self

@@ -1,4 +1,4 @@
-//! Lets a cheap model summarise a result for the question.
+//! Summarises a result for the question with a cheap model.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use super::question::Question;
 use crate::chat::{ChatMessage, Usage};
 use crate::llm::{ChatRequest, Cost, ModelChoice, Models, NoDeltas};
 
-/// The longest text that a model is given, in characters; of a longer one the start and the end.
+/// The longest text that the model gets, in characters. Of a longer text, the model gets the start and the end.
 const MAX_CHARS: usize = 120_000;
-/// The tokens of an answer for each character that it may have, at least.
+/// The tokens that an answer may have for each character of the limit.
 const TOKENS_FOR_CHARS: usize = 2;
 
-/// How long a turn waits for a summary.
+/// The longest wait of a turn for a summary.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 const TASK: &str = "You shorten the output of a tool for an assistant that has to answer a question. Copy the lines that the answer needs, \
@@ -33,10 +33,10 @@ pub struct ModelUse {
     pub cost: Option<Cost>,
 }
 
-/// Called with the tokens of each summary.
+/// A callback that gets the tokens of each summary.
 pub type OnModelUse = Arc<dyn Fn(&ModelUse) + Send + Sync>;
 
-/// Summarises results by a model of the configuration.
+/// A summarizer of results with a model of the configuration.
 #[derive(Clone)]
 pub struct ResultSummarizer {
     pub models: Arc<Models>,
@@ -46,7 +46,7 @@ pub struct ResultSummarizer {
 }
 
 impl ResultSummarizer {
-    /// Returns a summary of at most `most` characters; its tokens are added to `used`, also if it cannot be used.
+    /// Returns a summary of at most `most` characters. Its tokens are added to `used`, even if the summary is unusable.
     ///
     /// # Errors
     /// No model answers in time, or its answer is empty or longer.

@@ -1,4 +1,4 @@
-//! Tables: the header and the rows that fit the question, and how many rows there are.
+//! Filters tables: keeps the header and the rows that fit the question, and counts the rows.
 
 use std::sync::LazyLock;
 
@@ -10,19 +10,19 @@ use super::phrases::has_phrase;
 use super::relevance::KeywordMatcher;
 use crate::text::pattern;
 
-/// A table has at least so many rows, and this share of its lines has as many columns as the first.
+/// The least number of rows of a table, and the share of its lines that must have as many columns as the first.
 const MIN_ROWS: usize = 5;
 const REGULAR_SHARE: f64 = 0.9;
 
 /// The most lines of comments that stay above a table.
 const MAX_COMMENTS: usize = 40;
 
-/// Words of questions about all rows: the largest one, or their number; with `|` between them.
+/// Words of questions about all rows, such as their number or the largest one; with `|` between them.
 const OF_ALL_ROWS: &str = "\
     most|least|highest|lowest|largest|smallest|biggest|maximum|minimum|richest|poorest|oldest|youngest|longest|\
     shortest|latest|earliest|average|mean|median|total|sum|how many|count|rank|top|compare|trend|最|平均|总|合计|一共|\
     排名|排行|多少个|几个|趋势|对比|第一|前三|前五|前十";
-/// Words of questions about all rows within a range, or of a comparison.
+/// Words of questions about all rows within a range, or about a comparison.
 const OF_RANGES: &str = "\
     between|since|before|after|until|till|during|through|over|under|above|below|within|beyond|exceed|exceeds|\
     exceeding|exceeded|fewer|greater|up to|no more|no less|at most|or more|or less|or later|or earlier|or higher|\
@@ -44,12 +44,12 @@ static RANGE: LazyLock<Regex> = LazyLock::new(|| {
         .expect("a constant pattern is valid")
 });
 pattern!(
-    /// A date in numbers, whose signs join no range.
+    /// A date in numbers, whose signs do not mean a range.
     ISO_DATE,
     r"(?-u:\b)\d{4}[-/](0?[1-9]|1[0-2])([-/]\d{1,2})?(?-u:\b)"
 );
 pattern!(
-    /// What looks like a range or a comparison, and is none.
+    /// A text that looks like a range or a comparison, and is none.
     NO_RANGE,
     r"(rather|other) than|多少"
 );
@@ -59,11 +59,11 @@ pattern!(
     r"^[-+]?(\d+([.,]\d+)*([eE][-+]?\d+)?\s*%?|\d{1,4}[-/.]\d{1,2}([-/.]\d{1,4})?([ T]\d{1,2}:\d{2}\S*)?)$"
 );
 
-/// Returns true if a question asks about all rows, of which none may go.
+/// Returns true if a question asks about all rows, so that all rows must stay.
 fn asks_for_all_rows(question: &str) -> bool {
     let question = question.to_lowercase();
     let is_range = || {
-        // Of the interval `2013-04-07/2013-04-09`, `1/1` is left.
+        // The interval `2013-04-07/2013-04-09` becomes `1/1` here.
         let plain = ISO_DATE.replace_all(&question, "1");
         RANGE.is_match(&NO_RANGE.replace_all(&plain, " ").replace("1/1", "1 - 1"))
     };
@@ -76,7 +76,7 @@ fn separator(raw: &RawResult<'_>, lines: &TextLines<'_>) -> Option<char> {
     let wanted: &[char] = match ending.as_str() {
         "csv" => &[',', ';'],
         "tsv" | "tab" => &['\t'],
-        // Without an ending, only signs that prose does not have.
+        // Without a file extension, only signs count that do not occur in prose.
         "" => &['\t', '|'],
         _ => return None,
     };
@@ -99,7 +99,7 @@ pub fn is_table(raw: &RawResult<'_>) -> bool {
     separator(raw, &TextLines::of(raw.body_and_remarks().0)).is_some()
 }
 
-/// Filters a table. `None`: it is none, or the question does not tell its rows apart.
+/// Filters a table. Returns `None` if the text is no table, or the question does not distinguish its rows.
 pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSettings) -> Option<FilterOutput> {
     let (body, remarks) = raw.body_and_remarks();
     let lines = TextLines::of(body);
@@ -107,12 +107,12 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSetting
     if asks_for_all_rows(&query.text) {
         return None;
     }
-    // The first line below comments names the columns, unless it has values: then the comments name them.
+    // The first line below comments names the columns, unless it has values. Then the comments name the columns.
     let above = comments(&lines);
     let has_values = |line: &str| line.split(sign).any(|cell| VALUE.is_match(cell.trim().trim_matches('"')));
     let head = if above > 0 && has_values(lines.bodies[above]) { above } else { above + 1 };
     let (names, rows) = (lines.text(0..head), &lines.bodies[head..]);
-    // What names a column does not tell rows apart.
+    // A keyword that names a column does not distinguish rows.
     let (of_columns, of_rows) = (KeywordMatcher::new(&query.keywords).find(&names), rows.join("\n"));
     let in_rows = KeywordMatcher::new(&query.keywords).find(&of_rows);
     let keywords = query.keywords.iter().zip(of_columns.iter().zip(&in_rows));
@@ -130,7 +130,8 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSetting
     order.truncate(settings.max_lines);
     let kept = order.len();
     let mut selection = LineSelection::none(&lines);
-    // The header, and the rule that may be under it. Years name columns, too: the first line stays also if it may be a row.
+    // The header stays, with the rule that may be under it. The first line stays even if it may be a row, since years can name
+    // columns, too.
     let has_rule = rows[0].chars().all(|c| "-+|=: ".contains(c));
     selection.keep(head.saturating_sub(MAX_COMMENTS)..(above + 1).max(head + usize::from(has_rule)));
     order.into_iter().for_each(|row| selection.keep_line(row + head));

@@ -11,8 +11,8 @@ static FOLDER: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/src/profiles/built_in
 /// The source of built-in profiles.
 pub(super) const BUILT_IN: &str = "built-in";
 
-/// Names of the agents of other systems, and the built-in agents that do their work.
-pub(super) const OTHER_NAMES: [(&str, &str); 6] = [
+/// Names of the agents of other systems, and the built-in agents that replace them.
+pub(super) const FOREIGN_AGENT_NAMES: [(&str, &str); 6] = [
     ("mainagent", "assistant"),
     ("code_analyzer", "reviewer"),
     ("code_explorer", "explorer"),
@@ -21,7 +21,7 @@ pub(super) const OTHER_NAMES: [(&str, &str); 6] = [
     ("test_expert", "tester"),
 ];
 
-/// Returns the built-in profiles, by name, each with its folder.
+/// Returns the built-in profiles by name, each with its folder.
 pub(super) fn built_in_profiles() -> Vec<(ProfileManifest, &'static Path)> {
     let mut profiles = Vec::new();
     for folder in FOLDER.dirs() {
@@ -29,7 +29,7 @@ pub(super) fn built_in_profiles() -> Vec<(ProfileManifest, &'static Path)> {
         let manifest = text(PROFILE_FILE).ok_or_else(|| (None, "has no skill.yaml".to_owned()));
         match manifest.and_then(|text| ProfileManifest::parse(text.as_bytes())) {
             Ok(manifest) => profiles.push((manifest, folder.path())),
-            // A test reads all of them.
+            // A test parses all of them, so this cannot happen.
             Err((line, reason)) => {
                 tracing::error!(folder = %folder.path().display(), ?line, reason, "a built-in profile is broken");
             }
@@ -53,6 +53,6 @@ mod tests {
         let names: Vec<_> = built_in_profiles().into_iter().map(|(manifest, _)| manifest.name).collect();
         assert_eq!(names, ["assistant", "coder", "explorer", "researcher", "reviewer", "tester", "translator"]);
         assert_eq!(names.len(), FOLDER.dirs().count());
-        assert!(OTHER_NAMES.iter().all(|(_, name)| names.iter().any(|known| known == name)));
+        assert!(FOREIGN_AGENT_NAMES.iter().all(|(_, name)| names.iter().any(|known| known == name)));
     }
 }

@@ -42,7 +42,7 @@ pub struct AgentBranch {
 }
 
 impl AgentOrchestrator {
-    /// Returns the orchestrator of the agent's model; `None`: that of the configuration.
+    /// Returns the orchestrator for the agent's model; `None` for the configured one.
     pub fn of_model(self) -> Option<Orchestrator> {
         match self {
             Self::Simple | Self::MultiAgent | Self::ParallelExplore | Self::Conditional | Self::Workflow => None,

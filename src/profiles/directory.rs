@@ -1,4 +1,4 @@
-//! All agents of a gateway, and which of them answers where.
+//! All agents of a gateway, and the routes to them.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -8,35 +8,35 @@ use super::built_in::{BUILT_IN, built_in_profiles};
 use super::definition::AgentDefinition;
 use super::manifest::{PROFILE_FILE, is_name};
 use super::profile::{AgentProfile, DEFAULT_AGENT};
-use super::resolve::{FoundProfile, ProfileFiles, agent_of, other_name, override_by, profiles_of};
+use super::resolve::{FoundProfile, ProfileFiles, agent_of, override_by, profiles_of, replacement_of};
 use super::routes::{AgentRoute, RouteConfig};
 use super::team::complete;
 use crate::skills::{SkillProblem, SkillSource};
 use crate::text::nearest::{BY_EDITS, nearest};
 
-/// The source of an agent that only the configuration knows.
+/// The source of an agent that is defined only in the configuration.
 const CONFIGURED: &str = "configuration";
-/// The folders of the workspace that daoyou itself uses.
+/// The folders of the workspace that belong to daoyou itself.
 const PRIVATE_FOLDERS: [&str; 2] = ["memory", ".daoyou"];
-/// The most characters of an unknown name that are repeated.
+/// The maximum number of characters of an unknown name that an error repeats.
 const MAX_SHOWN: usize = 80;
 
-/// Where agents come from.
+/// The sources that agents are loaded from.
 pub struct AgentSources<'a> {
     pub definitions: &'a BTreeMap<String, AgentDefinition>,
     pub routes: &'a [RouteConfig],
     pub skills: Vec<SkillSource>,
-    /// The folder of the configuration file, which paths of prompts begin at.
+    /// The folder of the configuration file. Paths of prompts are relative to it.
     pub base: PathBuf,
     pub workspace: PathBuf,
-    /// The home of the gateway, in which no agent works.
+    /// The home of the gateway. No agent may work in it.
     pub home: PathBuf,
 }
 
-/// What is wrong with a key of the configuration.
+/// A fault in a key of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentFault {
-    /// As `agents.NAME.prompt` or `routes[0].agent`.
+    /// The key, such as `agents.NAME.prompt` or `routes[0].agent`.
     pub key: String,
     pub wrong: String,
     pub allowed: String,
@@ -47,12 +47,12 @@ pub struct AgentFault {
 pub struct AgentDirectory {
     agents: BTreeMap<String, Arc<AgentProfile>>,
     routes: Vec<AgentRoute>,
-    /// The profiles that are rejected, and what others say in vain.
+    /// The rejected profiles, and the ignored parts of others.
     pub problems: Vec<SkillProblem>,
 }
 
 impl AgentDirectory {
-    /// Reads and checks all agents. With faults, the directory holds what is valid.
+    /// Reads and checks all agents. If there are faults, the directory contains the valid agents.
     pub fn load(sources: &AgentSources<'_>) -> (Self, Vec<AgentFault>) {
         let (mut found, mut problems) = profiles_of(&sources.skills);
         let built_in = built_in_profiles().into_iter().map(|(manifest, folder)| FoundProfile {
@@ -95,7 +95,7 @@ impl AgentDirectory {
         (directory, faults)
     }
 
-    /// Makes an agent of the configuration.
+    /// Creates an agent that the configuration defines.
     fn define(
         &self,
         name: &str,
@@ -107,14 +107,14 @@ impl AgentDirectory {
             return Err(vec![(String::new(), "the name of an agent has letters, digits, - and _".to_owned())]);
         }
         let wanted = if definition.profile.is_empty() { name } else { definition.profile.as_str() };
-        let base = match profiles.get(wanted).or_else(|| profiles.get(other_name(wanted)?)) {
+        let base = match profiles.get(wanted).or_else(|| profiles.get(replacement_of(wanted)?)) {
             Some(profile) => agent_of(profile, profiles).map_err(|(_, wrong)| {
                 vec![(
                     "profile".to_owned(),
                     format!("the profile {wanted:?} ({}) is rejected: {wrong}", profile.source),
                 )]
             })?,
-            // A broken file must not become an agent without its limits.
+            // If the file is broken, the agent must not be created without its limits.
             None if let Some(problem) = self.rejected(wanted) => {
                 return Err(vec![(
                     "profile".to_owned(),
@@ -141,7 +141,7 @@ impl AgentDirectory {
         if faults.is_empty() { Ok(agent) } else { Err(faults) }
     }
 
-    /// Tells agents of the agents that they lead or choose. A profile with a fault is rejected.
+    /// Completes the agents that lead or choose other agents. A profile with a fault is rejected.
     fn complete(&mut self, sources: &AgentSources<'_>, faults: &mut Vec<AgentFault>) {
         let is_alone = |agent: &AgentProfile| {
             let has_none = agent.team.is_empty() && agent.branches.is_empty() && agent.workflow.is_none();
@@ -155,7 +155,7 @@ impl AgentDirectory {
                 continue;
             }
             let source = agent.source.clone();
-            // Nobody else holds it yet.
+            // No other reference to the agent exists yet.
             let Some(agent) = Arc::into_inner(agent) else { continue };
             match complete(agent, &self.agents) {
                 Ok(agent) => drop(self.agents.insert(name, Arc::new(agent))),
@@ -169,7 +169,7 @@ impl AgentDirectory {
         }
     }
 
-    /// Returns what is wrong with the profile in the folder of this name.
+    /// Returns the problem of the profile in the folder with this name.
     fn rejected(&self, name: &str) -> Option<&SkillProblem> {
         let file = Path::new(name).join(PROFILE_FILE);
         self.problems.iter().find(|problem| Path::new(&problem.path).ends_with(&file))
@@ -181,7 +181,7 @@ impl AgentDirectory {
                 faults.push(AgentFault { key: format!("routes[{at}].{key}"), wrong, allowed });
             };
             let Some(agent) = self.find(&route.agent).cloned() else {
-                // An agent with faults of its own has them reported.
+                // The faults of a defined agent are reported already.
                 if !sources.definitions.contains_key(&route.agent) {
                     fault("agent", format!("Agent '{}' not found", shown(&route.agent)), self.names().join(", "));
                 }
@@ -194,20 +194,20 @@ impl AgentDirectory {
         }
     }
 
-    /// Returns the agent with this name, in any case, or the one that does the work of an agent of another system.
+    /// Returns the agent with this name, ignoring case, or the agent that replaces this agent of another system.
     pub fn find(&self, name: &str) -> Option<&Arc<AgentProfile>> {
         let name = name.trim();
         let any_case =
             || self.agents.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, agent)| agent);
-        self.agents.get(name).or_else(any_case).or_else(|| self.agents.get(other_name(name)?))
+        self.agents.get(name).or_else(any_case).or_else(|| self.agents.get(replacement_of(name)?))
     }
 
-    /// Returns the agent of a message's chat: that of the first route that fits, else the default one.
+    /// Returns the agent for a message's chat: that of the first matching route, otherwise the default agent.
     pub fn route(&self, channel: &str, chat: &str, sender: &str) -> &Arc<AgentProfile> {
         self.routed(channel, chat, sender).unwrap_or_else(|| self.default_agent())
     }
 
-    /// Returns the agent of the first route that fits.
+    /// Returns the agent of the first matching route.
     pub fn routed(&self, channel: &str, chat: &str, sender: &str) -> Option<&Arc<AgentProfile>> {
         self.routes.iter().find(|route| route.fits(channel, chat, sender)).map(|route| &route.agent)
     }
@@ -216,12 +216,12 @@ impl AgentDirectory {
         &self.agents[DEFAULT_AGENT]
     }
 
-    /// Returns true if chats have agents of their own.
+    /// Returns true if there are routes.
     pub fn has_routes(&self) -> bool {
         !self.routes.is_empty()
     }
 
-    /// Adds a problem for each agent whose model `check` refuses; `check` returns the reason.
+    /// Adds a problem for each agent whose model `check` refuses. `check` returns the reason.
     pub fn check_models(&mut self, check: impl Fn(&str) -> Option<String>) {
         let fault = |agent: &Arc<AgentProfile>| {
             let model = agent.model.as_deref()?;
@@ -241,7 +241,7 @@ impl AgentDirectory {
         self.agents.keys().map(String::as_str).collect()
     }
 
-    /// Returns the error for a name that no agent has.
+    /// Returns the error for an unknown agent name.
     pub fn unknown(&self, name: &str) -> String {
         let near = nearest(&name.to_lowercase(), self.names().into_iter().map(|name| (name, name)), BY_EDITS, 0.6);
         let near = near.map_or_else(String::new, |near| format!(" Did you mean {near}?"));
@@ -258,10 +258,10 @@ fn key_of(name: &str, key: &str) -> String {
     if key.is_empty() { format!("agents.{name}") } else { format!("agents.{name}.{key}") }
 }
 
-/// Returns the real path of an agent's own folder. A folder below the workspace that is missing is made at the start.
+/// Returns the real path of an agent's own folder. A missing folder below the workspace is created at the start.
 fn workspace_of(written: &str, workspace: &Path, home: &Path) -> Result<PathBuf, String> {
     let path = Path::new(written);
-    // Of a missing folder, the folder above it that exists decides.
+    // If the folder is missing, the nearest existing folder above it determines the real path.
     let real = |path: &Path| {
         let above = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
         above.map_or_else(

@@ -11,16 +11,16 @@ use crate::text::{one_line, truncate};
 /// The name of the file.
 pub const PROFILE_FILE: &str = "skill.yaml";
 
-/// The deepest nesting, and the most events of the YAML.
+/// The maximum nesting depth, and the maximum number of events, of the YAML.
 const MAX_DEPTH: usize = 32;
 const MAX_EVENTS: usize = 20_000;
-/// The most characters of a name, a description, and an entry of a list.
+/// The maximum lengths of a name, a description, and an entry of a list, in characters.
 const MAX_NAME: usize = 64;
 const MAX_DESCRIPTION: usize = 1_024;
 const MAX_ENTRY: usize = 200;
-/// The most entries of a list.
+/// The maximum number of entries of a list.
 const MAX_ENTRIES: usize = 200;
-/// The fields of other systems that are read by people alone.
+/// The fields of other systems that only people read.
 const DESCRIPTIVE: [&str; 2] = ["inputs", "outputs"];
 const KNOWN: [&str; 21] = [
     "agents",
@@ -46,17 +46,17 @@ const KNOWN: [&str; 21] = [
     "outputs",
 ];
 
-/// The line in the file, if known, and what is wrong.
+/// The line in the file, if known, and the problem.
 pub(super) type ManifestProblem = (Option<usize>, String);
 
-/// What a `skill.yaml` says.
+/// The parsed content of a `skill.yaml`.
 #[derive(Debug, Default)]
 pub(super) struct ProfileManifest {
     pub name: String,
     pub version: String,
     pub description: String,
     pub orchestrator: AgentOrchestrator,
-    /// The agent whose prompt it has if it has none of its own.
+    /// The agent whose prompt the profile uses if it has no prompt of its own.
     pub agent: Option<String>,
     pub prompt: PromptSource,
     pub model: Option<String>,
@@ -67,23 +67,23 @@ pub(super) struct ProfileManifest {
     pub skills: Option<Vec<String>>,
     pub team: Vec<String>,
     pub branches: Vec<AgentBranch>,
-    /// The file of the profile's folder that holds its steps.
+    /// The file in the profile's folder that contains its steps.
     pub workflow: Option<String>,
     pub access: Option<AccessSettings>,
     pub rounds: Option<u32>,
     pub memory: MemoryScope,
-    /// What is not used.
+    /// The fields that are not used.
     pub warnings: Vec<ManifestProblem>,
 }
 
-/// Where the prompt is.
+/// The source of a profile's prompt.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) enum PromptSource {
-    /// That of the agent that it names, else of the assistant.
+    /// The prompt of the agent that the profile names, otherwise of the assistant.
     #[default]
     OfAgent,
     Inline(String),
-    /// A file of the profile's folder.
+    /// A file in the profile's folder.
     File(String),
 }
 
@@ -91,7 +91,7 @@ impl ProfileManifest {
     /// Parses the file.
     ///
     /// # Errors
-    /// It is no YAML, a required field is missing, or a field says what daoyou cannot do.
+    /// The file is not valid YAML, a required field is missing, or a field requests something that daoyou does not support.
     pub fn parse(bytes: &[u8]) -> Result<Self, ManifestProblem> {
         let text = std::str::from_utf8(bytes).map_err(|_| (None, "is not valid UTF-8; save it as UTF-8".to_owned()))?;
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -151,7 +151,7 @@ impl ProfileManifest {
     }
 }
 
-/// Returns true for a name that fits into commands and file names.
+/// Returns true for a name that is valid in commands and file names.
 pub(super) fn is_name(name: &str) -> bool {
     let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_');
     (1..=MAX_NAME).contains(&name.chars().count()) && name.chars().all(is_plain)
@@ -173,7 +173,7 @@ struct PromptFields {
     use_agent_default: bool,
 }
 
-/// Parses YAML within bounds. An error has its line, if known, and its cause in at most `max_chars` characters.
+/// Parses YAML within limits. An error contains its line, if known, and its cause in at most `max_chars` characters.
 pub(super) fn parse_yaml<T: DeserializeOwned>(text: &str, max_chars: usize) -> Result<T, (Option<u64>, String)> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! { max_depth: MAX_DEPTH, max_events: MAX_EVENTS },
@@ -213,7 +213,7 @@ impl ProfileFields<'_> {
         })
     }
 
-    /// Returns a text on one line; a number counts as one.
+    /// Returns a text on one line. A number is accepted as a text.
     fn text(&self, key: &str) -> Result<Option<String>, ManifestProblem> {
         match self.get(key) {
             None => Ok(None),
@@ -248,7 +248,7 @@ impl ProfileFields<'_> {
         }
     }
 
-    /// Refuses a field that has entries.
+    /// Refuses a field that is not empty.
     fn refuse(&self, key: &str, reason: &str) -> Result<(), ManifestProblem> {
         let is_empty = |value: &Value| match value {
             Value::Array(list) => list.is_empty(),
@@ -261,7 +261,7 @@ impl ProfileFields<'_> {
         }
     }
 
-    /// Names the fields that are not used.
+    /// Returns a warning for each field that is not used.
     fn warnings(&self) -> Vec<ManifestProblem> {
         let unknown = self.map.keys().filter(|key| !KNOWN.contains(&key.as_str())).take(MAX_ENTRIES);
         let unknown = unknown.map(|key| {

@@ -1,6 +1,7 @@
-//! Agents: who answers a message, with which prompt, model, tools and limits. A profile is a `skill.yaml`; `[agents.NAME]` of the
-//! configuration names one and overrides it; `[[routes]]` choose an agent for a chat. All of it is read and checked at the start
-//! and at each reload, never in a turn.
+//! Agents: which agent answers a message, and its prompt, model, tools and limits.
+//!
+//! A profile is a `skill.yaml`. `[agents.NAME]` in the configuration names a profile and overrides it. `[[routes]]` choose an
+//! agent for a chat. All of this is read and checked at the start and at each reload, never in a turn.
 
 mod built_in;
 mod definition;

@@ -1,4 +1,4 @@
-//! An agent, ready to be used.
+//! An agent that is ready for use.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -13,15 +13,15 @@ use super::workflow::Workflow;
 use crate::guard::{AccessRules, AccessSettings};
 use crate::text::BoundedTemplate;
 
-/// The agent that answers where no other is chosen.
+/// The agent that answers if no other is chosen.
 pub const DEFAULT_AGENT: &str = "assistant";
 
-/// An agent: validated, and the same until the next reload.
+/// A validated agent. It stays the same until the next reload.
 #[derive(Debug, Default)]
 pub struct AgentProfile {
     pub name: String,
     pub description: String,
-    /// Where it comes from: `built-in`, `configuration`, or the path of a `skill.yaml`.
+    /// The source: `built-in`, `configuration`, or the path of a `skill.yaml`.
     pub source: String,
     pub version: Option<String>,
     pub model: Option<String>,
@@ -29,49 +29,49 @@ pub struct AgentProfile {
     pub max_tokens: Option<u32>,
     pub max_iterations: Option<u32>,
     pub orchestrator: AgentOrchestrator,
-    /// `None`: the prompt of the assistant.
+    /// The prompt; `None` for that of the assistant.
     pub prompt: Option<AgentPrompt>,
-    /// The tools that it has, by their own names; `None`: all.
+    /// The tools that the agent may use, by their own names; `None` for all.
     pub tools: Option<Vec<String>>,
-    /// The skills that it sees; `None`: all.
+    /// The skills that the agent sees; `None` for all.
     pub skills: Option<BTreeSet<String>>,
-    /// The agents that it leads.
+    /// The agents that this agent leads.
     pub team: Vec<String>,
-    /// The part of its prompt about them.
+    /// The part of the agent's prompt about the agents that it leads.
     pub guidance: Option<String>,
     pub branches: Vec<AgentBranch>,
     /// The compiled `branches`.
     pub choices: Vec<BranchChoice>,
-    /// Its steps, if it is a workflow.
+    /// The steps, if the agent is a workflow.
     pub workflow: Option<Arc<Workflow>>,
     pub access: Option<(AccessSettings, Arc<AccessRules>)>,
     pub rounds: Option<u32>,
     pub memory: MemoryScope,
-    /// The real path of the folder in which its tools work; `None`: the workspace.
+    /// The real path of the folder in which the agent's tools work; `None` for the workspace.
     pub workspace: Option<PathBuf>,
 }
 
 /// A branch of an agent that chooses.
 #[derive(Debug)]
 pub struct BranchChoice {
-    /// `None`: always.
+    /// The condition; `None` for always.
     pub when: Option<BoundedTemplate>,
-    /// For the model that chooses; empty: this branch is not chosen by a model, unless it is the last one.
+    /// The description for the model that chooses. If empty, a model does not choose this branch, unless it is the last one.
     pub about: String,
     pub agent: String,
 }
 
-/// The agent that answers a message instead of another one.
+/// The agent that answers a message in place of this agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChosenAgent<'a> {
-    /// No other.
+    /// This agent itself answers.
     Itself,
     Other(&'a str),
     /// A model chooses among the options.
     ByModel,
 }
 
-/// The values of the names in `when`.
+/// The values of the variables in `when`.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct BranchValues<'a> {
     pub user_input: &'a str,
@@ -82,7 +82,8 @@ pub struct BranchValues<'a> {
 }
 
 impl AgentProfile {
-    /// Returns the agent that answers instead of this one. A condition that cannot be evaluated does not fit, and that is logged.
+    /// Returns the agent that answers in place of this agent. A condition that cannot be evaluated counts as false, and is
+    /// logged.
     pub fn chosen(&self, values: BranchValues<'_>) -> ChosenAgent<'_> {
         let asks_model = self.choices.iter().any(|choice| !choice.about.is_empty());
         let fits = |choice: &&BranchChoice| match &choice.when {
@@ -103,14 +104,14 @@ impl AgentProfile {
         }
     }
 
-    /// Returns the branches among which a model chooses; the last one is for all that fits no other.
+    /// Returns the branches among which a model chooses. The last one is for messages that match no other.
     pub fn options(&self) -> Vec<&BranchChoice> {
         let last = self.choices.len().saturating_sub(1);
         let options = self.choices.iter().enumerate().filter(|(at, choice)| *at == last || !choice.about.is_empty());
         options.map(|(_, choice)| choice).collect()
     }
 
-    /// Returns true if its turns may do less than those of the assistant, so that what they start may not do more.
+    /// Returns true if the agent's turns may do less than those of the assistant. Turns that they start must then not do more.
     pub fn is_restricted(&self) -> bool {
         self.tools.is_some()
             || self.skills.is_some()
@@ -119,13 +120,14 @@ impl AgentProfile {
             || self.memory != MemoryScope::Shared
     }
 
-    /// Returns true if its tools have limits on files, folders or commands, which programs outside of daoyou do not know.
+    /// Returns true if the agent's tools have limits on files, folders or commands. Programs outside of daoyou do not know these
+    /// limits.
     pub fn is_bound_to_files(&self) -> bool {
         let has_limits = |rules: &AccessRules| rules.limits_paths() || rules.limits_commands();
         self.workspace.is_some() || self.access.as_ref().is_some_and(|(_, rules)| has_limits(rules))
     }
 
-    /// Returns the agent for people and programs.
+    /// Returns the agent as JSON, for people and programs.
     pub fn to_json(&self) -> Value {
         let mut shown = json!({
             "name": self.name,

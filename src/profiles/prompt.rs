@@ -1,4 +1,4 @@
-//! The prompt of an agent: a text, or a template over the message and what is known around it.
+//! The prompt of an agent: a fixed text, or a template over the message and its context.
 
 use std::sync::Arc;
 
@@ -6,19 +6,19 @@ use serde::Serialize;
 
 use crate::text::BoundedTemplate;
 
-/// The names that a template may use.
+/// The variables that a template may use.
 const NAMES: [&str; 5] = ["user_input", "conversation_history", "user_preferences", "recent_tasks", "files"];
 
 /// The prompt of an agent.
 #[derive(Debug)]
 pub enum AgentPrompt {
-    /// The same for each message: it is part of the system prompt, which model services cache.
+    /// The same text for each message. It is part of the system prompt, which model services cache.
     Fixed(Arc<str>),
-    /// Different for each message: it is rendered in the place of the message.
+    /// A template that is rendered for each message, and replaces the message.
     PerMessage { source: String, template: Box<BoundedTemplate> },
 }
 
-/// The values of the names.
+/// The values of the template's variables.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PromptValues {
     pub user_input: String,
@@ -29,21 +29,21 @@ pub struct PromptValues {
     pub files: Vec<String>,
 }
 
-/// A message of the conversation before.
+/// An earlier message of the conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PastMessage {
     pub role: String,
     pub content: String,
 }
 
-/// What is known of the preferences of the person who writes.
+/// A known preference of the person who writes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UserPreference {
     pub key: String,
     pub value: String,
 }
 
-/// A task that was done for the person who writes.
+/// A task that was done earlier for the person who writes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PastTask {
     pub input: String,
@@ -52,10 +52,10 @@ pub struct PastTask {
 }
 
 impl AgentPrompt {
-    /// Compiles a prompt, and renders it with examples, so that no fault of it is left for a turn.
+    /// Compiles a prompt. Renders it with examples, so that a turn cannot fail because of a fault in it.
     ///
     /// # Errors
-    /// What is wrong, with the name of a missing key.
+    /// States the fault, with the name of a missing key.
     pub fn new(source: &str) -> Result<Self, String> {
         let source = source.trim();
         if source.is_empty() {
@@ -74,7 +74,7 @@ impl AgentPrompt {
         Ok(Self::PerMessage { source: source.to_owned(), template: Box::new(template) })
     }
 
-    /// Returns the text, as written if it is different for each message.
+    /// Returns the text of the prompt; for a template, its source.
     pub fn source(&self) -> &str {
         match self {
             Self::Fixed(text) => text,
@@ -82,7 +82,7 @@ impl AgentPrompt {
         }
     }
 
-    /// Returns the part of the system prompt.
+    /// Returns the part for the system prompt.
     pub fn fixed(&self) -> Option<&str> {
         match self {
             Self::Fixed(text) => Some(text),
@@ -90,7 +90,7 @@ impl AgentPrompt {
         }
     }
 
-    /// Returns the names whose values the prompt needs for each message.
+    /// Returns the variables whose values the prompt needs for each message.
     pub fn needed(&self) -> &[String] {
         match self {
             Self::Fixed(_) => &[],
@@ -98,8 +98,8 @@ impl AgentPrompt {
         }
     }
 
-    /// Returns the text in the place of a message. If the template cannot be rendered with these values, only the message is
-    /// filled in, and that is logged.
+    /// Returns the text that replaces the message. If the template cannot be rendered with these values, only the message is
+    /// filled in, and the error is logged.
     pub fn render(&self, values: &PromptValues) -> Option<String> {
         let Self::PerMessage { source, template } = self else { return None };
         Some(template.render(values).unwrap_or_else(|error| {
@@ -156,7 +156,7 @@ mod tests {
                 "{% for t in recent_tasks %}{{ t.input }}{% else %}none{% endfor %}: {{ user_input }}",
                 "none: hello {{ x }}",
             ),
-            // The example has a preference, and these values have none.
+            // The example contains a preference, but these values contain none.
             (
                 "{{ user_preferences[0].value }} {{user_input}} {{ user_input }}",
                 "{{ user_preferences[0].value }} hello {{ x }} hello {{ x }}",

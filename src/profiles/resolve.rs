@@ -1,4 +1,4 @@
-//! Finds profiles, and makes agents of them.
+//! Finds profiles, and converts them to agents.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::{Component, Path};
 use std::sync::Arc;
 
-use super::built_in::{OTHER_NAMES, built_in_text};
+use super::built_in::{FOREIGN_AGENT_NAMES, built_in_text};
 use super::definition::{AgentDefinition, AgentOrchestrator};
 use super::manifest::{ManifestProblem, PROFILE_FILE, ProfileManifest, PromptSource};
 use super::profile::{AgentProfile, DEFAULT_AGENT};
@@ -16,11 +16,11 @@ use crate::guard::{AccessRules, AccessSettings, Jail};
 use crate::skills::{SkillFile, SkillProblem, SkillSource, SourceScan};
 use crate::tools::{TOOL_NAMES, canonical_name, nearest_tool};
 
-/// How a prompt in a file is written in the configuration.
+/// The prefix of a prompt in the configuration that names a file.
 const FILE_PREFIX: &str = "file:";
-/// The largest file of a prompt, in bytes.
+/// The maximum size of a prompt file, in bytes.
 const MAX_PROMPT: u64 = 32 << 10;
-/// The most profiles whose prompt is that of another one, in a row.
+/// The maximum length of a chain of profiles that use each other's prompts.
 const MAX_BASES: usize = 8;
 
 /// A profile that was found.
@@ -56,12 +56,12 @@ impl ProfileFiles {
     }
 }
 
-/// Finds the profiles in the folders of skills. The first of a name counts.
+/// Finds the profiles in the folders of skills. If several have the same name, the first one is used.
 pub(super) fn profiles_of(sources: &[SkillSource]) -> (Vec<FoundProfile>, Vec<SkillProblem>) {
     let (mut profiles, mut problems) = (Vec::<FoundProfile>::new(), Vec::new());
     let mut seen = HashSet::new();
     for source in sources {
-        // What is wrong with a whole source is reported with its skills.
+        // A fault of a whole source is reported with its skills.
         let Ok(Some(jail)) = source.open() else { continue };
         let jail = Arc::new(jail);
         let SourceScan { files, .. } = source.scan_for(&jail, &[PROFILE_FILE]);
@@ -107,7 +107,7 @@ fn is_left_out(file: &SkillFile) -> bool {
         .any(|name| name.starts_with(['_', '.']) && name != "." && !matches!(name, ".claude" | ".agents"))
 }
 
-/// Makes an agent of a profile. `all` are the profiles by name.
+/// Converts a profile to an agent. `all` are the profiles by name.
 pub(super) fn agent_of(
     profile: &FoundProfile,
     all: &BTreeMap<String, FoundProfile>,
@@ -140,7 +140,7 @@ pub(super) fn agent_of(
     })
 }
 
-/// Returns the steps of a profile that is a workflow, or names a file of one.
+/// Returns the steps of a profile that is a workflow or names a workflow file.
 fn workflow_of(profile: &FoundProfile) -> Result<Option<Arc<Workflow>>, ManifestProblem> {
     let ProfileManifest { orchestrator, workflow, .. } = &profile.manifest;
     let file = match (workflow, orchestrator) {
@@ -153,7 +153,7 @@ fn workflow_of(profile: &FoundProfile) -> Result<Option<Arc<Workflow>>, Manifest
     workflow.map(|workflow| Some(Arc::new(workflow))).map_err(|wrong| (None, wrong))
 }
 
-/// Returns the text of a profile's prompt; `None` is that of the assistant.
+/// Returns the text of a profile's prompt; `None` for that of the assistant.
 fn prompt_of(
     profile: &FoundProfile,
     all: &BTreeMap<String, FoundProfile>,
@@ -168,7 +168,7 @@ fn prompt_of(
             let Some(name) = profile.manifest.agent.as_deref().filter(|name| *name != profile.manifest.name) else {
                 return Ok(None);
             };
-            let other = all.get(name).or_else(|| all.get(other_name(name)?));
+            let other = all.get(name).or_else(|| all.get(replacement_of(name)?));
             let other = other.ok_or_else(|| (None, format!("agent: Agent '{name}' not found")))?;
             if depth >= MAX_BASES {
                 return Err((None, "agent: the prompts of the agents refer to each other".to_owned()));
@@ -178,12 +178,12 @@ fn prompt_of(
     }
 }
 
-/// Returns the built-in agent that does the work of one of another system.
-pub(super) fn other_name(name: &str) -> Option<&'static str> {
-    OTHER_NAMES.iter().find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, name)| *name)
+/// Returns the built-in agent that replaces an agent of another system.
+pub(super) fn replacement_of(name: &str) -> Option<&'static str> {
+    FOREIGN_AGENT_NAMES.iter().find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, name)| *name)
 }
 
-/// Returns the own names of tools. Those of an MCP server are known only when it runs.
+/// Returns the own names of tools. The tools of an MCP server are known only when it runs, so their names are accepted unchecked.
 fn tool_names(names: &[String]) -> Result<Vec<String>, String> {
     let mut own: Vec<String> = Vec::new();
     for name in names {
@@ -204,10 +204,10 @@ fn access_of(settings: &AccessSettings) -> Result<(AccessSettings, Arc<AccessRul
     Ok((settings.clone(), Arc::new(AccessRules::new(settings)?)))
 }
 
-/// Overrides an agent by what the configuration says. `base` is the folder of the configuration file.
+/// Applies the configured overrides to an agent. `base` is the folder of the configuration file.
 ///
 /// # Errors
-/// All keys that are wrong, and why.
+/// Returns all invalid keys, and why.
 pub(super) fn override_by(
     definition: &AgentDefinition,
     mut agent: AgentProfile,
@@ -267,7 +267,7 @@ pub(super) fn override_by(
     (agent, faults)
 }
 
-/// Returns the text that the configuration gives, or that of the file that it names.
+/// Returns the configured prompt, or the content of the file that it names.
 fn prompt_text(written: &str, base: &Path) -> Result<String, String> {
     let Some(path) = written.strip_prefix(FILE_PREFIX) else { return Ok(written.to_owned()) };
     let path = base.join(path.trim());

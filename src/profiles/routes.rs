@@ -1,4 +1,4 @@
-//! `[[routes]]`: the agent of a chat.
+//! `[[routes]]`: the choice of the agent for a chat.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ impl AgentRoute {
     /// Compiles a route.
     ///
     /// # Errors
-    /// A pattern is not valid; returns its key and what is wrong.
+    /// A pattern is invalid; returns its key and what is wrong.
     pub fn new(config: &RouteConfig, agent: Arc<AgentProfile>) -> Result<Self, (&'static str, String)> {
         let compile = |key: &'static str, pattern: &str| match Glob::new(pattern) {
             Ok(glob) => Ok(glob.compile_matcher()),
@@ -51,7 +51,7 @@ impl AgentRoute {
         Ok(Self { patterns, agent })
     }
 
-    /// Returns true if the route is for messages of `sender` in this chat.
+    /// Returns true if the route matches messages of `sender` in this chat.
     pub fn fits(&self, channel: &str, chat: &str, sender: &str) -> bool {
         self.patterns.iter().zip([channel, chat, sender]).all(|(pattern, text)| pattern.is_match(text))
     }

@@ -1,4 +1,4 @@
-//! Agents that lead others, that choose another one by the message, or whose steps are done by others.
+//! Agents that depend on other agents: they lead them, choose one of them by the message, or run them as steps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use super::profile::{AgentProfile, BranchChoice, BranchValues};
 use super::workflow::{SPAWN, Workflow};
 use crate::text::BoundedTemplate;
 
-/// The most agents of a team, and the most branches.
+/// The maximum number of agents of a team, and of branches.
 const MAX_TEAM: usize = 20;
-/// The longest `about`, in characters.
+/// The maximum length of `about`, in characters.
 const MAX_ABOUT: usize = 500;
-/// The agents of `parallel_explore` that names none.
+/// The agent that `parallel_explore` leads if it names none.
 const EXPLORER: &str = "explorer";
-/// The names that `when` may use.
+/// The variables that `when` may use.
 const NAMES: [&str; 5] = ["user_input", "channel", "chat", "sender", "files"];
 
 const LEAD: &str = "You lead the agents below. Split what is asked into tasks, and hand each to the agent that fits best, with \
@@ -26,10 +26,10 @@ depend on each other, and hand all of them out in one response with spawn(task, 
 look, and what to answer. Each answer is the result of its call. Then combine them: what they agree on, where they contradict each \
 other, with the places that they name. Ask again only for what is missing.";
 
-/// Adds to an agent what it needs of the others, which `all` holds.
+/// Adds to an agent what it needs from the others, which are in `all`.
 ///
 /// # Errors
-/// The key, and what is wrong with it.
+/// Returns the invalid key, and what is wrong with it.
 pub(super) fn complete(
     mut agent: AgentProfile,
     all: &BTreeMap<String, Arc<AgentProfile>>,
@@ -45,22 +45,25 @@ pub(super) fn complete(
     match (agent.orchestrator == AgentOrchestrator::Workflow, agent.workflow.clone()) {
         (false, Some(_)) => return Err(("workflow", "is for orchestrator = \"workflow\"".to_owned())),
         (true, None) => return Err(("workflow", "is missing: name the file of its steps".to_owned())),
-        (true, Some(workflow)) => follow(&mut agent, &workflow, all)?,
+        (true, Some(workflow)) => set_up_workflow(&mut agent, &workflow, all)?,
         (false, None) => {}
     }
     if agent.orchestrator == AgentOrchestrator::ParallelExplore && agent.team.is_empty() {
         agent.team.push(EXPLORER.to_owned());
     }
     if is_lead {
-        lead(&mut agent, all)?;
+        set_up_lead(&mut agent, all)?;
     }
     if is_chooser {
-        choose(&mut agent, all)?;
+        set_up_chooser(&mut agent, all)?;
     }
     Ok(agent)
 }
 
-fn lead(agent: &mut AgentProfile, all: &BTreeMap<String, Arc<AgentProfile>>) -> Result<(), (&'static str, String)> {
+fn set_up_lead(
+    agent: &mut AgentProfile,
+    all: &BTreeMap<String, Arc<AgentProfile>>,
+) -> Result<(), (&'static str, String)> {
     if agent.team.is_empty() || agent.team.len() > MAX_TEAM {
         return Err(("agents", format!("names {} agents; a lead has 1 to {MAX_TEAM}", agent.team.len())));
     }
@@ -76,15 +79,15 @@ fn lead(agent: &mut AgentProfile, all: &BTreeMap<String, Arc<AgentProfile>>) -> 
     Ok(())
 }
 
-/// Gives an agent the tool that hands tasks to others.
+/// Gives an agent the tool that delegates tasks to others.
 fn add_spawn(agent: &mut AgentProfile) {
     if let Some(tools) = agent.tools.as_mut().filter(|tools| !tools.iter().any(|tool| tool == SPAWN)) {
         tools.push(SPAWN.to_owned());
     }
 }
 
-/// Checks the agents and tools of a workflow.
-fn follow(
+/// Checks the agents and tools of a workflow, and adds the agents to the team.
+fn set_up_workflow(
     agent: &mut AgentProfile,
     workflow: &Workflow,
     all: &BTreeMap<String, Arc<AgentProfile>>,
@@ -114,7 +117,7 @@ fn follow(
     Ok(())
 }
 
-/// Returns the workflows on the way from the agent `from` to the agent `to`, if there is one.
+/// Returns the chain of workflows from the agent `from` to the agent `to`, if there is one.
 fn way_back(from: &str, to: &str, all: &BTreeMap<String, Arc<AgentProfile>>) -> Option<String> {
     let (mut seen, mut open) = (BTreeSet::new(), vec![vec![from]]);
     while let Some(way) = open.pop() {
@@ -130,7 +133,10 @@ fn way_back(from: &str, to: &str, all: &BTreeMap<String, Arc<AgentProfile>>) -> 
     None
 }
 
-fn choose(agent: &mut AgentProfile, all: &BTreeMap<String, Arc<AgentProfile>>) -> Result<(), (&'static str, String)> {
+fn set_up_chooser(
+    agent: &mut AgentProfile,
+    all: &BTreeMap<String, Arc<AgentProfile>>,
+) -> Result<(), (&'static str, String)> {
     let wrong = |wrong: String| Err(("branches", wrong));
     if agent.branches.is_empty() || agent.branches.len() > MAX_TEAM {
         return wrong(format!("has {} branches; there are 1 to {MAX_TEAM}", agent.branches.len()));
@@ -176,7 +182,7 @@ fn other<'a>(
     all: &'a BTreeMap<String, Arc<AgentProfile>>,
 ) -> Result<&'a AgentProfile, String> {
     match all.get(name) {
-        // It is not among them while it is completed.
+        // `all` does not contain the agent while it is being completed.
         _ if name == agent.name => Err(format!("{name} is the agent itself")),
         Some(other) => Ok(other),
         None => {

@@ -1,4 +1,4 @@
-//! Named tokens of the HTTP server: listed, added and revoked, by the API and by the commands.
+//! Named tokens of the HTTP server: lists, adds and revokes them, for the API and the commands.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::rows::timestamp;
-use crate::store::access::{self, AccessTokenRow, MAX_TOKENS, SecretHash, TokenName};
+use crate::store::access::{self, AccessTokenRow, MAX_TOKENS, SecretHash, TokenNameState};
 use crate::store::{Connection, Durability, Store, StoreError};
 
-/// What named tokens begin with, so that other words need no look into the store, and scanners of repositories find one.
+/// The prefix of named tokens. Text without it needs no lookup in the store, and secret scanners for repositories recognize it.
 const TOKEN_PREFIX: &str = "dyt_";
-/// The longest name of a token.
+/// The longest name of a token, in characters.
 const MAX_NAME: usize = 32;
 
 /// What a token allows.
@@ -45,7 +45,8 @@ impl TokenScope {
 /// A change of the named tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenChange {
-    /// `reuse`: also in the place of a revoked token of this name, with its chats, uploads and memories.
+    /// Adds a token. With `reuse`, it may replace a revoked token of the same name, and it inherits that token's chats, uploads and
+    /// memories.
     Add {
         name: String,
         scope: String,
@@ -54,7 +55,7 @@ pub enum TokenChange {
     Revoke(String),
 }
 
-/// Why a change was not made.
+/// The reason why a change was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     #[error("{0}")]
@@ -73,7 +74,7 @@ pub async fn list(store: &Store) -> Result<Value, TokenError> {
     Ok(store.read(access::tokens).await?.iter().map(view).collect())
 }
 
-/// Makes a change in one synced commit. The answer to an addition has the token, which is not shown again.
+/// Makes a change in one synced commit. The result of an addition contains the token, which is not shown again.
 ///
 /// # Errors
 /// The change is invalid, the token does not exist, or the store cannot be written.
@@ -112,16 +113,16 @@ async fn add(store: &Store, name: &str, scope: &str, reuse: bool) -> Result<Valu
             return Ok(Err(format!("there are {MAX_TOKENS} tokens already; revoke one that is not used")));
         }
         match access::token_name(connection, &own)? {
-            TokenName::InUse => {
+            TokenNameState::InUse => {
                 return Ok(Err(format!("name: there is a token {own:?} already; revoke it, or choose another name")));
             }
-            TokenName::Revoked if !reuse => {
+            TokenNameState::Revoked if !reuse => {
                 return Ok(Err(format!(
                     "name: a token {own:?} was revoked, and the new one would have its chats, uploads and memories; \
                      choose another name, or reuse this one (--reuse, or \"reuse\": true)"
                 )));
             }
-            TokenName::Revoked | TokenName::Unused => {}
+            TokenNameState::Revoked | TokenNameState::Unused => {}
         }
         access::add_token(connection, &own, &hash, scope.as_str()).map(Ok)
     };
@@ -146,7 +147,7 @@ pub fn is_named_token(text: &[u8]) -> bool {
 /// Returns 256 random bits.
 ///
 /// # Errors
-/// The system has no random numbers.
+/// The system provides no random numbers.
 pub fn new_secret() -> Result<[u8; 32], getrandom::Error> {
     let mut secret = [0; 32];
     getrandom::fill(&mut secret)?;
@@ -158,7 +159,7 @@ pub fn encode_secret(secret: &[u8; 32]) -> String {
     URL_SAFE_NO_PAD.encode(secret)
 }
 
-/// Reads the text of [`encode_secret`].
+/// Decodes the text of [`encode_secret`].
 pub fn decode_secret(text: &str) -> Option<[u8; 32]> {
     URL_SAFE_NO_PAD.decode(text).ok()?.try_into().ok()
 }

@@ -10,8 +10,8 @@ use crate::store::{Connection, StoreError};
 /// An answer of the owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApprovalAnswer {
-    /// The call runs once, with exactly its arguments; with `for_session`, further calls of the tool in that conversation run
-    /// without a question.
+    /// The call runs once, with exactly its arguments. With `for_session`, further calls of the tool in that conversation run
+    /// without approval.
     Approve {
         for_session: bool,
     },
@@ -20,12 +20,12 @@ pub enum ApprovalAnswer {
     },
 }
 
-/// Lists what waits, the oldest first.
+/// Lists the pending requests, the oldest first.
 pub(super) fn list(connection: &Connection) -> Result<Value, StoreError> {
     Ok(approvals::pending(connection, LIST_LIMIT)?.iter().map(view).collect())
 }
 
-/// Answers an approval; `None` if none with this id waits.
+/// Answers a pending request; `None` if there is none with this id.
 pub(super) fn answer(
     connection: &Connection,
     code: &str,

@@ -11,13 +11,13 @@ use crate::llm::costs_in_words;
 use crate::store::usage::{self, Costs, TokenCounts, UsageRow};
 use crate::store::{Connection, StoreError};
 
-/// The longest range, and the one without a beginning, in days.
+/// The longest range and the default range, in days.
 const MAX_DAYS: i64 = 800;
 const USUAL_DAYS: i64 = 30;
-/// The most sessions that are listed, by their tokens.
+/// The most sessions that are listed, those with the most tokens.
 const MAX_SESSIONS: usize = 200;
 
-/// A range of days in a time zone, both inclusive.
+/// A range of days in a time zone, including the first and the last day.
 #[derive(Clone, Debug)]
 pub struct CostRange {
     from: Date,
@@ -39,10 +39,10 @@ struct SessionSum {
 }
 
 impl CostRange {
-    /// Reads days as `YYYY-MM-DD`. Without an end it ends today, and without a beginning it has 30 days.
+    /// Parses days as `YYYY-MM-DD`. By default the range ends today and has 30 days.
     ///
     /// # Errors
-    /// A text is no day, or the range is empty or too long.
+    /// A text is not a day, or the range is empty or too long.
     pub fn parse(from: Option<&str>, to: Option<&str>, zone: &TimeZone, now: Timestamp) -> Result<Self, String> {
         let read = |name: &str, text: &str| {
             text.parse::<Date>().map_err(|_| format!("{name}: {text:.40?} is no day; write it as YYYY-MM-DD"))
@@ -58,14 +58,14 @@ impl CostRange {
         Ok(Self { from, to, zone: zone.clone() })
     }
 
-    /// Returns the moments of the beginning and the end, in UTC milliseconds.
+    /// Returns the start and the end of the range, in UTC milliseconds.
     fn bounds(&self) -> (i64, i64) {
         let begin = |day: Date| day.to_zoned(self.zone.clone()).map_or(0, |at| at.timestamp().as_millisecond());
         (begin(self.from), self.to.tomorrow().map_or(i64::MAX, begin))
     }
 }
 
-/// Returns the use of each model on each day with any, and of the sessions that used most.
+/// Returns the usage of each model on each day with usage, and of the sessions with the most tokens.
 ///
 /// # Errors
 /// The store cannot be read.
@@ -136,7 +136,7 @@ impl SessionSum {
 /// Formats an amount in millionths as a decimal number.
 pub fn decimal(micros: u64) -> String {
     let text = format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
-    // Four digits at least, as elsewhere.
+    // At least four digits, as elsewhere.
     let digits = text.trim_end_matches('0').len().max(text.len() - 2);
     text[..digits].to_owned()
 }

@@ -4,10 +4,10 @@ use async_trait::async_trait;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-/// Something to find out about a gateway.
+/// A query about a gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GatewayQuery {
-    /// Channels, queues, the last turns, tokens of today.
+    /// Channels, queues, the last turns, and today's tokens.
     Status,
     Channels,
     /// Tests one channel.
@@ -16,18 +16,18 @@ pub enum GatewayQuery {
     Models(ProbeScope),
     Tools,
     Skills,
-    /// The text of one skill, and its files.
+    /// The text and the files of one skill.
     Skill(String),
     Agents,
-    /// One agent, and its prompt.
+    /// One agent with its prompt.
     Agent(String),
     /// The MCP servers.
     McpServers,
-    /// The tools of one MCP server, which is started if it was never listed.
+    /// The tools of one MCP server. The server is started if it was never listed.
     McpTools(String),
-    /// Starts one MCP server, and lists what it offers.
+    /// Starts one MCP server, and lists its tools, prompts and resources.
     TestMcp(String),
-    /// The next request to the model, in a session and with a message; by default the terminal's, and "hello".
+    /// The next request to the model, for a session and a message; by default the terminal's session, and "hello".
     Prompt {
         session: Option<String>,
         message: Option<String>,
@@ -37,26 +37,26 @@ pub enum GatewayQuery {
         from: Option<String>,
         to: Option<String>,
     },
-    /// Every setting, without secrets, and where its value comes from.
+    /// Every setting, without secrets, with the origin of its value.
     Config,
-    /// Every check that only the gateway's process can make: of its keys, its sandbox and its channels.
+    /// All checks that only the gateway's process can make: of its keys, its sandbox and its channels.
     Checks,
 }
 
-/// A call of a tool by hand, by the owner.
+/// A tool call that the owner makes by hand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManualToolRun {
-    /// Or an alias.
+    /// The name of the tool, or an alias.
     pub name: String,
     /// A JSON object, as a model writes it.
     pub arguments: String,
-    /// The result is not shortened.
+    /// True to return the result unshortened.
     pub is_whole: bool,
-    /// The question that the result is for; empty: it is not filtered.
+    /// The question for which the result is filtered; empty for no filtering.
     pub question: String,
 }
 
-/// Which model services are probed when they are listed.
+/// The model services that are probed when the services are listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProbeScope {
     None,
@@ -64,27 +64,27 @@ pub enum ProbeScope {
     One(String),
 }
 
-/// Why a [`GatewayQuery`] has no answer.
+/// The reason why a [`GatewayQuery`] has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum InspectError {
-    /// The subject does not exist; the text names those that do.
+    /// The subject does not exist; the text names the existing ones.
     #[error("{0}")]
     Unknown(String),
-    /// The query is wrong; the text says what would be right.
+    /// The query is invalid; the text describes a valid one.
     #[error("{0}")]
     Invalid(String),
     #[error("{0}")]
     Failed(String),
 }
 
-/// Answers for a gateway: the running one, or the one that a home would have.
+/// Answers queries for a gateway: the running one, or the one that a home would have.
 #[async_trait]
 pub trait Inspect: Send + Sync {
     async fn answer(&self, query: GatewayQuery) -> Result<Value, InspectError>;
 
-    /// Runs a tool, and commits what it does inside daoyou; returns `success`, `content`, `error` and `metadata`.
+    /// Runs a tool, and commits its effects inside daoyou; returns `success`, `content`, `error` and `metadata`.
     ///
     /// # Errors
-    /// No gateway was built, or its store cannot be written. A failure of the tool is an answer.
+    /// No gateway was built, or its store cannot be written. A failure of the tool is a normal result.
     async fn run_tool(&self, run: ManualToolRun, cancel: CancellationToken) -> Result<Value, InspectError>;
 }

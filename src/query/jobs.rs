@@ -14,17 +14,17 @@ use crate::store::job_runs::{self, JobRunRow};
 use crate::store::usage::Costs;
 use crate::store::{Connection, Durability, Store, StoreError};
 
-/// The most runs of a history.
+/// The most runs that a history contains.
 pub const HISTORY_LIMIT: u32 = 1_000;
-/// How many past runs and future times the view of one job has.
+/// The number of past runs and of future run times in the view of one job.
 const VIEW_RUNS: u32 = 5;
 const VIEW_TIMES: usize = 5;
 
-/// Something to read about jobs.
+/// A query about jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobQuery {
     List,
-    /// By id or name, as in all that follow.
+    /// One job, by id or name; the same applies to the queries below.
     Show(String),
     History {
         job: String,
@@ -34,7 +34,7 @@ pub enum JobQuery {
     Export,
 }
 
-/// Something to change about jobs.
+/// A change of jobs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JobChange {
     /// JSON with the fields of [`JobRequest`].
@@ -55,7 +55,7 @@ pub enum JobChange {
 /// A committed change.
 pub struct AppliedJobChange {
     pub answer: Value,
-    /// The message of a run that was started by hand.
+    /// The message of a run that was started manually.
     pub fired: Option<FiringReport>,
 }
 
@@ -64,20 +64,22 @@ pub struct AppliedJobChange {
 /// # Errors
 /// The job does not exist, or the store cannot be read.
 pub async fn read(store: &Store, query: JobQuery, context: Arc<JobContext>) -> Result<Value, JobError> {
-    store.read(move |connection| settle(answer(connection, &query, &context))).await?
+    store.read(move |connection| separate_store_errors(answer(connection, &query, &context))).await?
 }
 
-/// Makes a change in one synced commit. The caller wakes the cron service after it.
+/// Makes a change in one synced commit. The caller then wakes the cron service.
 ///
 /// # Errors
 /// The job does not exist, the change is invalid, or the store cannot be written.
 pub async fn apply(store: &Store, change: JobChange, context: Arc<JobContext>) -> Result<AppliedJobChange, JobError> {
     let now = Timestamp::now();
-    store.write(Durability::Synced, move |connection| settle(write(connection, &change, &context, now))).await?
+    store
+        .write(Durability::Synced, move |connection| separate_store_errors(write(connection, &change, &context, now)))
+        .await?
 }
 
-/// Lets only an error of the store roll the transaction back.
-fn settle<T>(result: Result<T, JobError>) -> Result<Result<T, JobError>, StoreError> {
+/// Separates errors of the store, which roll the transaction back, from all other errors.
+fn separate_store_errors<T>(result: Result<T, JobError>) -> Result<Result<T, JobError>, StoreError> {
     match result {
         Err(JobError::Store(error)) => Err(error),
         settled => Ok(settled),
@@ -146,14 +148,14 @@ fn write(
     Ok(AppliedJobChange { answer, fired: None })
 }
 
-/// Returns the next times of a job before it is created.
+/// Returns the next run times of a job that does not exist yet.
 ///
 /// # Errors
 /// The request is invalid.
 pub fn preview(asked: &Value, context: &JobContext, now: Timestamp) -> Result<Value, JobError> {
     let mut request = JobRequest::from_json(asked)?;
     if request.prompt.is_none() && request.message.is_none() {
-        // The times do not depend on the text.
+        // The run times do not depend on the text.
         request.message = Some("preview".to_owned());
     }
     let schedule = request.into_new_job(&JobOrigin::terminal(), context, now)?.body.schedule;

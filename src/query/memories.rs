@@ -1,4 +1,4 @@
-//! Memories, and searches in them and in conversations.
+//! Memories, and searches of memories and conversations.
 
 use std::sync::Arc;
 
@@ -14,15 +14,15 @@ use crate::memory::{
 };
 use crate::store::{Connection, Durability, StoreError, memories, memory_queries, notes, vectors};
 
-/// The most memories of a list, and the number without a limit in the query.
+/// The most memories in a list, and the default number.
 const LIST_LIMIT: u32 = 1_000;
 const LIST_DEFAULT: u32 = 200;
-/// The same for hits of a search.
+/// The most hits of a search, and the default number.
 const HITS_LIMIT: u32 = 100;
 const HITS_DEFAULT: u32 = 10;
-/// The least similarity of a hit. It leaves out messages that match only by what was said beside them.
+/// The least similarity of a hit. It excludes messages that match only through neighbouring messages.
 const LEAST_SIMILARITY: f64 = 0.01;
-/// How many memories an export reads at a time, and the most that it holds.
+/// The number of memories that an export reads at a time, and the most that it contains.
 const PAGE: u32 = 1_000;
 const EXPORT_LIMIT: usize = 1_000_000;
 /// The most memories that one request forgets.
@@ -30,15 +30,15 @@ const FORGET_LIMIT: usize = 1_000;
 /// The most memories of one import.
 const IMPORT_LIMIT: usize = 100_000;
 
-/// Something to read about memories.
+/// A query about memories.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemoryQuery {
-    /// The newest first.
+    /// A list of memories, the newest first.
     List {
         selection: MemorySelection,
         limit: Option<u32>,
     },
-    /// One memory, and those that it replaced.
+    /// One memory, and the memories that it replaced.
     Show(i64),
     Search {
         text: String,
@@ -58,7 +58,7 @@ pub enum MemoryQuery {
     },
 }
 
-/// Something to change about memories.
+/// A change of memories.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MemoryChange {
     /// JSON with the fields of [`EntryRequest`].
@@ -88,14 +88,14 @@ pub async fn read(service: &MemoryService, query: MemoryQuery) -> Result<Value, 
     if settings.workspace.is_dir() {
         service.import_by_hand().await;
     }
-    let read = move |connection: &Connection| settle(answer(connection, &query, &settings, now));
+    let read = move |connection: &Connection| separate_store_errors(answer(connection, &query, &settings, now));
     match service.store.read(read).await?? {
         Answer::Complete(answer) => Ok(answer),
         Answer::Search(query) => Ok(service.find(query).await?.iter().map(hit).collect()),
     }
 }
 
-/// Makes a change in one synced commit, then has files, index and vectors updated.
+/// Makes a change in one synced commit, then updates files, index and vectors.
 ///
 /// # Errors
 /// The memory does not exist or the change is invalid, and nothing was written; or the store cannot be written.
@@ -104,24 +104,24 @@ pub async fn apply(service: &Arc<MemoryService>, change: MemoryChange) -> Result
         service.import_by_hand().await;
     }
     let written = service.clone();
-    let work = move |connection: &Connection| settle(write(connection, &change, &written));
+    let work = move |connection: &Connection| separate_store_errors(write(connection, &change, &written));
     let answer = service.store.write(Durability::Synced, work).await??;
     service.notify_changes();
     Ok(answer)
 }
 
-/// Lets only an error of the store roll the transaction back; every other error is found before anything is written.
-fn settle<T>(result: Result<T, MemoryError>) -> Result<Result<T, MemoryError>, StoreError> {
+/// Separates errors of the store, which roll the transaction back, from all other errors.
+fn separate_store_errors<T>(result: Result<T, MemoryError>) -> Result<Result<T, MemoryError>, StoreError> {
     match result {
         Err(MemoryError::Store(error)) => Err(error),
         settled => Ok(settled),
     }
 }
 
-/// The store's part of an answer.
+/// The store's part of a result.
 enum Answer {
     Complete(Value),
-    /// The answer is the result of this search.
+    /// The result is that of this search.
     Search(RecallQuery),
 }
 
@@ -186,7 +186,7 @@ fn write(connection: &Connection, change: &MemoryChange, service: &MemoryService
     }
 }
 
-/// Returns the memory that an edit makes of an old one.
+/// Returns the memory that results from editing an old one.
 fn edited(old: &MemoryEntry, text: &str) -> Result<NewMemoryEntry, MemoryError> {
     if let Some(newer) = old.replaced_by {
         return Err(MemoryError::Wrong(format!("memory {} was replaced by {newer}; edit that one", old.id)));
@@ -240,7 +240,7 @@ fn entry(connection: &Connection, id: i64) -> Result<MemoryEntry, MemoryError> {
     memories::find(connection, id)?.and_then(MemoryEntry::from_row).ok_or(MemoryError::NotFound(id))
 }
 
-/// One memory, and those that it replaced, the newest first.
+/// Returns one memory and the memories that it replaced, the newest first.
 fn show(connection: &Connection, id: i64) -> Result<Value, MemoryError> {
     let mut shown = view(&entry(connection, id)?);
     let before = memories::replaced_memories(connection, id)?;
@@ -284,7 +284,7 @@ fn export(
             return Err(MemoryError::Wrong(many));
         }
     }
-    // The oldest first, so that an import creates them in their order.
+    // The oldest first, so that an import creates them in order.
     lines.reverse();
     Ok(json!(lines))
 }
@@ -326,7 +326,7 @@ fn import(connection: &Connection, text: &str, service: &MemoryService) -> Resul
     let (mut written, mut known) = (0, 0);
     for entry in &mut new {
         service.redact_secrets(entry);
-        // Compared as the file has it. This finds tasks, which `remember` would write each time, and replaced memories too.
+        // Compared as in the file. This also finds tasks, which `remember` would write each time, and replaced memories.
         let (owner, kind) = (entry.owner.as_str(), entry.kind.as_str());
         if memories::contains(connection, owner, kind, &entry.name, &entry.text)? {
             known += 1;
@@ -340,7 +340,7 @@ fn import(connection: &Connection, text: &str, service: &MemoryService) -> Resul
     Ok(json!({ "imported": written, "known": known, "summaries": summaries }))
 }
 
-/// Forgets all of them or none.
+/// Forgets all of these memories or none.
 fn forget(connection: &Connection, ids: &[i64]) -> Result<Value, MemoryError> {
     if ids.is_empty() || ids.len() > FORGET_LIMIT {
         return Err(MemoryError::Wrong(format!("name 1 to {FORGET_LIMIT} memories by their ids, not {}", ids.len())));
@@ -368,13 +368,13 @@ fn stats(connection: &Connection, settings: &MemorySettings, now: Timestamp) -> 
         "known": counts.iter().map(|count| count.current).sum::<u64>(),
         "replaced": counts.iter().map(|count| count.replaced).sum::<u64>(),
         "summary_tokens_today": summary_tokens(connection, settings, now)?,
-        "index": { "messages": index.messages, "behind": index.behind, "made_anew": index.is_made_anew },
+        "index": { "messages": index.messages, "behind": index.behind, "made_anew": index.needs_rebuild },
         "vectors": { "memories": vectors.memories, "messages": vectors.said, "model": vectors.model },
         "bytes": { "texts": text_bytes, "snapshots": snapshot_bytes },
     }))
 }
 
-/// The tokens that summaries used today, from the note that consolidation keeps.
+/// Returns the tokens that summaries used today, from the note that consolidation stores.
 fn summary_tokens(connection: &Connection, settings: &MemorySettings, now: Timestamp) -> Result<u64, StoreError> {
     let Some((spent, _)) = notes::get(connection, "memory", "spent", "day")? else { return Ok(0) };
     let spent: Value = serde_json::from_str(&spent)?;

@@ -1,5 +1,5 @@
-//! What the API, the control socket and the offline commands read and change, and the JSON that they answer. It does not know who
-//! asks: `http` and `gateway` call it, and `control` maps its requests to HTTP.
+//! The queries and changes of the API, the control socket and the offline commands, and their JSON results. This module does not
+//! know its callers: `http` and `gateway` call it, and `control` maps its requests to HTTP.
 
 pub mod access;
 mod approvals;

@@ -50,7 +50,7 @@ pub struct AppliedChange {
     pub after: AfterCommit,
 }
 
-/// What a running gateway does after a change was committed.
+/// The action of a running gateway after the commit of a change.
 pub enum AfterCommit {
     Nothing,
     /// A delivery of this channel is pending again.
@@ -62,20 +62,20 @@ pub enum AfterCommit {
         session: String,
         messages: usize,
     },
-    /// Deliveries of this channel that waited for their next try are due.
-    Hasten {
+    /// Deliveries of this channel that waited for their next attempt are due.
+    MakeDue {
         channel: String,
     },
     /// A pending delivery of this channel was removed.
     Forget {
         channel: String,
     },
-    /// What this turn of the session waited for is there.
+    /// The approval or answer that this turn of the session waited for has arrived.
     Resume {
         turn: Uuid,
         session: String,
     },
-    /// The model services are tried again at once.
+    /// The model services must be tried again at once.
     RetryServices,
     All(Vec<AfterCommit>),
 }
@@ -121,7 +121,7 @@ pub(super) fn retry_all(connection: &Connection, classes: &[RetryClass]) -> Resu
                 waiting = inbox::count_waiting(connection)?;
                 after.push(AfterCommit::RetryServices);
                 for id in outbox::waiting_for_retry(connection, RETRY_LIMIT)? {
-                    after.extend(outbox::make_due(connection, id)?.map(|channel| AfterCommit::Hasten { channel }));
+                    after.extend(outbox::make_due(connection, id)?.map(|channel| AfterCommit::MakeDue { channel }));
                     deliveries += 1;
                 }
             }
@@ -134,9 +134,9 @@ pub(super) fn retry_all(connection: &Connection, classes: &[RetryClass]) -> Resu
     Ok(AppliedChange { answer, after: AfterCommit::All(after) })
 }
 
-/// Queues the messages of a failed turn again, so that the turn continues from its last step; returns their session and count.
-/// Turns of jobs and sub-agents are not retried: their failure was reported, and the job or the agent decides about another try. Neither is
-/// a workflow, which would stop at the same step: its message is sent again.
+/// Queues the messages of a failed turn again, so that the turn continues from its last step; returns their session and number.
+/// Turns of jobs and sub-agents are not retried: their failure was reported, and the job or the agent decides about another try. The
+/// turn of a workflow is not retried either, because it would stop at the same step: its message must be sent again.
 fn revive_failed(connection: &Connection, turn: Uuid) -> Result<Option<(String, usize)>, StoreError> {
     let reply =
         outbox::reply(connection, turn)?.map(|row| serde_json::from_str::<OutboundBody>(&row.body)).transpose()?;
@@ -160,7 +160,7 @@ fn revive_failed(connection: &Connection, turn: Uuid) -> Result<Option<(String, 
     Ok((messages > 0).then(|| (row.session.clone(), messages)))
 }
 
-/// Retries a delivery that is dead, unknown or put off, or a message that waits, failed or was given up.
+/// Retries a delivery that is dead, unknown or postponed, or a message that waits, failed or was given up.
 pub(super) fn retry(connection: &Connection, id: Uuid) -> Result<Option<AppliedChange>, StoreError> {
     if let Some(row) = outbox::retry(connection, id)? {
         let answer = json!({ "id": row.id, "state": "pending" });
@@ -168,7 +168,7 @@ pub(super) fn retry(connection: &Connection, id: Uuid) -> Result<Option<AppliedC
     }
     if let Some(channel) = outbox::make_due(connection, id)? {
         let answer = json!({ "id": id, "state": "pending", "tried_again": true });
-        return Ok(Some(AppliedChange { answer, after: AfterCommit::Hasten { channel } }));
+        return Ok(Some(AppliedChange { answer, after: AfterCommit::MakeDue { channel } }));
     }
     if inbox::find(connection, id)?.is_some_and(|row| row.state == InboxState::Waiting) {
         let answer = json!({ "id": id, "state": "waiting", "asked_again": true });

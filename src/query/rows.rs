@@ -43,7 +43,7 @@ fn used(tokens: TokenCounts, costs: &Costs) -> Value {
     })
 }
 
-/// Data losses that the owner has not acknowledged.
+/// Returns the data losses as JSON.
 pub fn losses(losses: &[Loss]) -> Value {
     let views = losses.iter().map(|loss| {
         json!({

@@ -22,16 +22,17 @@ use crate::store::{Connection, StoreError, memories, now_ms, outbox, session_imp
 
 /// The channel of the page.
 const PAGE: &str = "page";
-/// The length of a preview, in characters, and how many messages are looked through for one.
+/// The length of a preview, in characters, and the number of messages that are searched for one.
 const PREVIEW_LENGTH: usize = 120;
 const PREVIEW_MESSAGES: i64 = 20;
-/// The length of a title that is made of a message, in characters.
+/// The longest title that is taken from a message, in characters.
 const TITLE_LENGTH: usize = 60;
 
 /// The most faults of an import that its error lists.
 const MAX_LISTED_FAULTS: usize = 20;
 
-/// Lists sessions whose keys begin with `prefix`, the last used first. Chats of which nothing is in the history yet come before them.
+/// Lists sessions whose keys begin with `prefix`, the most recently used first. Chats that are not in the history yet come before
+/// them.
 pub fn list(connection: &Connection, prefix: &str) -> Result<Value, StoreError> {
     let rows = messages::list_of(connection, prefix, LIST_LIMIT)?;
     let running: BTreeMap<String, i64> =
@@ -64,7 +65,7 @@ pub fn list(connection: &Connection, prefix: &str) -> Result<Value, StoreError> 
         .collect()
 }
 
-/// Returns the sessions without a history that have an unfinished message, which is returned too, or a message on the page.
+/// Returns the sessions without a history that have an unfinished message (also returned) or a message on the page.
 fn new_sessions(
     connection: &Connection,
     open: &BTreeMap<String, i64>,
@@ -82,7 +83,7 @@ fn new_sessions(
     Ok(new)
 }
 
-/// Returns the session of a chat of the page. A chat that shows a session of another channel has its key as the name.
+/// Returns the session of a chat of the page. If the chat shows a session of another channel, its name is the key of that session.
 pub fn session_of_page_chat(chat: &str) -> String {
     if chat.contains(':') { chat.to_owned() } else { format!("{PAGE}:{chat}") }
 }
@@ -100,7 +101,7 @@ fn channel_of(session: &str) -> &str {
     end.map_or(session, |end| &session[..end])
 }
 
-/// Returns the title of a session: the one that a person gave it, else the beginning of the first message; null without one.
+/// Returns the title of a session: the title that a person chose, or else the beginning of the first message; null without either.
 fn title(connection: &Connection, session: &str, given: Option<String>) -> Result<Value, StoreError> {
     if let Some(title) = given {
         return Ok(json!(title));
@@ -124,8 +125,8 @@ fn preview(connection: &Connection, session: &str) -> Result<Value, StoreError> 
     Ok(text.map_or(Value::Null, |text| json!(truncate(&one_line(&text), PREVIEW_LENGTH))))
 }
 
-/// Returns the messages of a session since its last `/new`, and what its chat on the page was sent besides; `None` if the session
-/// does not exist.
+/// Returns the messages of a session since its last `/new`, and the other messages sent to its chat on the page; `None` if the
+/// session does not exist.
 pub(super) fn show(connection: &Connection, key: &str) -> Result<Option<Value>, StoreError> {
     let head = messages::session(connection, key)?;
     let rows = messages::range(connection, key, head.first_seq, head.next_seq)?;
@@ -151,7 +152,7 @@ pub(super) fn show(connection: &Connection, key: &str) -> Result<Option<Value>, 
     })))
 }
 
-/// Returns the summary of the older part of a session, and the turn before which that part ends; null without one.
+/// Returns the summary of the older part of a session, and the turn before which that part ends; null if there is no summary.
 fn summary(connection: &Connection, key: &str, head: &SessionHead) -> Result<Value, StoreError> {
     let state = session_memory::get(connection, key, head.epoch)?;
     let text = state.summary.map(|id| memories::find(connection, id)).transpose()?.flatten().map(|row| row.text);
@@ -159,7 +160,7 @@ fn summary(connection: &Connection, key: &str, head: &SessionHead) -> Result<Val
     Ok(json!({ "text": text, "turn": messages::turn_of(connection, key, state.cursor)? }))
 }
 
-/// Returns a message of the history. That of a person has its text without what was added for the model, and its files.
+/// Returns a message of the history. A person's message has its files, and its text without the additions for the model.
 fn message(connection: &Connection, row: &MessageRow) -> Result<Value, StoreError> {
     let message: Value = serde_json::from_str(&row.body)?;
     let mut view = json!({ "seq": row.seq, "at": timestamp(row.at), "turn": row.turn, "role": row.role });
@@ -188,7 +189,7 @@ pub fn inbound_files(row: &InboxRow) -> Result<Vec<Value>, StoreError> {
     Ok(page_files("in", row.id, &attachments))
 }
 
-/// Returns files of a message with the ids under which the page loads them.
+/// Returns the files of a message, with the ids under which the page loads them.
 fn page_files(kind: &str, message: Uuid, files: &[Attachment]) -> Vec<Value> {
     let file = |(number, file): (usize, &Attachment)| {
         let id = format!("{kind}.{message}.{number}");
@@ -197,8 +198,8 @@ fn page_files(kind: &str, message: Uuid, files: &[Attachment]) -> Vec<Value> {
     files.iter().enumerate().map(file).collect()
 }
 
-/// Returns what the chat of a session on the page was sent besides the history: messages of jobs and tools, questions, notices, and
-/// answers to commands.
+/// Returns the messages that were sent to a session's chat on the page and are not in the history: messages of jobs and tools,
+/// questions, notices, and replies to commands.
 fn deliveries(connection: &Connection, key: &str, history: &[MessageRow]) -> Result<Vec<Value>, StoreError> {
     let since = messages::end_of_former(connection, key)?;
     let rows = outbox::of_page_chat(connection, page_chat_of_session(key), since, LIST_LIMIT)?;
@@ -212,7 +213,7 @@ fn deliveries(connection: &Connection, key: &str, history: &[MessageRow]) -> Res
     for row in rows {
         let body: OutboundBody = serde_json::from_str(&row.body)?;
         let is_reply = row.slot == "reply";
-        // What a job sent is in the history of its chat, too.
+        // A job's message is in the history of its chat as well.
         let is_known =
             (is_reply && turns.contains(row.turn.to_string().as_str())) || said.contains(body.content.trim());
         if is_known && body.attachments.is_empty() || body.context.is_picked_up {
@@ -240,7 +241,7 @@ fn deliveries(connection: &Connection, key: &str, history: &[MessageRow]) -> Res
     Ok(found)
 }
 
-/// Starts a new epoch of a session. For a home without a running gateway: in a running one the session's lane does so.
+/// Starts a new epoch of a session in a home without a running gateway. In a running gateway, the session's lane does this.
 pub(super) fn clear(connection: &Connection, key: &str) -> Result<Value, StoreError> {
     let exists = messages::session(connection, key)?.next_seq > 0;
     if exists {
@@ -249,12 +250,12 @@ pub(super) fn clear(connection: &Connection, key: &str) -> Result<Value, StoreEr
     Ok(cleared(key, exists))
 }
 
-/// The answer to a request to clear a session; `cleared` is false if the session does not exist.
+/// Returns the response to a request to clear a session; `cleared` is false if the session does not exist.
 pub fn cleared(session: &str, cleared: bool) -> Value {
     json!({ "session": session, "cleared": cleared })
 }
 
-/// Searches the messages of one session or of all sessions of all owners; best match first.
+/// Searches the messages of one session, or of all sessions of all owners; the best match comes first.
 pub fn search(
     connection: &Connection,
     text: &str,
@@ -278,13 +279,13 @@ pub fn search(
     Ok(lines.into_iter().map(view).collect())
 }
 
-/// Refuses an empty search text.
+/// Rejects an empty search text.
 pub(super) fn check_search_text(text: &str) -> Result<(), MemoryError> {
     let nothing = || MemoryError::Wrong("there is nothing to look for: the query is empty".to_owned());
     if text.trim().is_empty() { Err(nothing()) } else { Ok(()) }
 }
 
-/// Returns a session since its last `/new` as text for people, with the calls of each answer and their results; `None` if the
+/// Returns a session since its last `/new` as text for people, with the calls of each response and their results; `None` if the
 /// session does not exist.
 pub(super) fn transcript(connection: &Connection, key: &str) -> Result<Option<Value>, StoreError> {
     let head = messages::session(connection, key)?;
@@ -322,18 +323,18 @@ pub(super) fn transcript(connection: &Connection, key: &str) -> Result<Option<Va
     Ok(Some(json!({ "session": key, "epoch": head.epoch, "messages": transcript, "import": import })))
 }
 
-/// Returns the messages of an answer to [`StoreQuery::Session`](super::StoreQuery::Session) as the lines of an export: each names
+/// Returns the messages of a response to [`StoreQuery::Session`](super::StoreQuery::Session) as the lines of an export: each names
 /// its session and owner.
 pub fn export_lines(session: &Value) -> Vec<Value> {
     let messages = session["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
     let line = |message: &Value| {
         let mut line = message.clone();
-        // These are views for the page.
+        // These fields are only for the page.
         if let Some(fields) = line.as_object_mut() {
             fields.retain(|key, _| !matches!(key.as_str(), "text" | "attachments"));
         }
         for key in ["session", "owner", "shared"] {
-            // False and unknown values are left out.
+            // False and unknown values are omitted.
             if !matches!(session[key], Value::Null | Value::Bool(false)) {
                 line[key] = session[key].clone();
             }
@@ -357,7 +358,7 @@ pub fn import(
         let wrong = "the file names no session; say what it is to be called with --session KEY, such as cli:old";
         return Err(MemoryError::Wrong(wrong.to_owned()));
     };
-    // Under its own key it keeps the owner that the file names; under another key it belongs to whoever imports it.
+    // Under its own key the session keeps the owner that the file names; under another key it belongs to the importing user.
     let keeps_key = owner.is_none() && file.key.as_deref() == Some(session);
     let is_shared = keeps_key && file.is_shared;
     let owner = match owner.or(file.owner.as_deref().filter(|_| keeps_key)) {
@@ -374,7 +375,7 @@ pub fn import(
     Ok(json!({ "session": session, "owner": memory::owner_label(&owner), "messages": file.messages.len() }))
 }
 
-/// Formats the faults of a file, one a line, in an error that says that nothing was imported.
+/// Returns an error with the faults of a file, one per line, which says that nothing was imported.
 pub(super) fn import_faults(faults: &[String]) -> String {
     let more = faults.len().saturating_sub(MAX_LISTED_FAULTS);
     let listed = faults.iter().take(MAX_LISTED_FAULTS).cloned().collect::<Vec<_>>().join("\n");

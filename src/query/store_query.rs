@@ -1,4 +1,4 @@
-//! Requests that the store alone answers: about sessions, turns and the queue.
+//! Requests that need only the store: about sessions, turns and the queue.
 
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -9,7 +9,7 @@ use super::{sessions, turns};
 use crate::store::checkpoints::{CheckpointError, separate_store_errors};
 use crate::store::{Connection, Durability, Store, losses};
 
-/// Something to read.
+/// A query of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreQuery {
     Sessions,
@@ -17,24 +17,24 @@ pub enum StoreQuery {
     Session(String),
     /// A session as text for people.
     Transcript(String),
-    /// Turns of one session or of all, at most `limit`.
+    /// The turns of one session or of all, at most `limit`.
     Turns {
         session: Option<String>,
         limit: Option<u32>,
     },
-    /// By its id, or the beginning of it.
+    /// One turn, by its id or the beginning of its id.
     Turn(String),
     Queue,
     QueueEntry(Uuid),
-    /// Calls that wait for the owner.
+    /// The calls that wait for the owner's approval.
     Approvals,
 }
 
-/// Something to change.
+/// A change of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreChange {
     ClearSession(String),
-    /// Puts the session of a turn back to the end of that turn.
+    /// Restores the session of a turn to the end of that turn.
     Restore(String),
     /// Starts a new session as a copy of the turn's session at the end of that turn.
     Fork {
@@ -42,20 +42,20 @@ pub enum StoreChange {
         session: Option<String>,
     },
     Retry(Uuid),
-    /// All entries of these classes.
+    /// Retries all entries of these classes.
     RetryAll(Vec<RetryClass>),
     Drop(Uuid),
-    /// Answers the approval with this id.
+    /// Answers the approval request with this id.
     AnswerApproval {
         id: String,
         answer: ApprovalAnswer,
     },
-    /// Marks all losses as known to the owner.
+    /// Marks all losses as acknowledged.
     Acknowledge,
 }
 
 impl StoreQuery {
-    /// Names what does not exist when there is no answer.
+    /// Names the subject that does not exist if there is no answer.
     pub fn subject(&self) -> String {
         match self {
             Self::Sessions | Self::Turns { .. } | Self::Queue | Self::Approvals => "list".to_owned(),
@@ -67,7 +67,7 @@ impl StoreQuery {
 }
 
 impl StoreChange {
-    /// Names what does not exist when there is nothing to change.
+    /// Names the subject that does not exist if nothing can be changed.
     pub fn subject(&self) -> String {
         match self {
             Self::ClearSession(key) => format!("session {key}"),
@@ -83,7 +83,7 @@ impl StoreChange {
 /// Answers a query; `None` if its subject does not exist.
 ///
 /// # Errors
-/// The store cannot be read, or the turn is ambiguous or not well named.
+/// The store cannot be read, or the id of the turn is ambiguous or invalid.
 pub async fn read(store: &Store, query: StoreQuery) -> Result<Option<Value>, CheckpointError> {
     store.read(move |connection| separate_store_errors(answer(connection, &query))).await?
 }

@@ -1,4 +1,4 @@
-//! What a terminal shows and completes, in the gateway's process or attached to it.
+//! The data that a terminal shows and completes, in the gateway's process or attached to it.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::live::LivePart;
 use crate::llm::Models;
 use crate::store::{Store, messages};
 
-/// How many sessions a terminal can complete.
+/// The most sessions that a terminal completes.
 const SESSIONS: u32 = 200;
 
 /// The model of a conversation, and the names that a terminal completes.
@@ -26,7 +26,7 @@ pub struct TerminalInfo {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TerminalFrame {
-    /// The terminal is attached and receives everything from now on.
+    /// The terminal is attached and receives all messages from now on.
     Attached,
     Delivery(OutboundMessage),
     Event(SessionEvent),

@@ -1,4 +1,4 @@
-//! Turns: their steps and usage, and sessions that go back to one or fork from one.
+//! Turns: their steps and usage, and the restore and fork of sessions.
 
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -9,7 +9,7 @@ use crate::store::checkpoints::{self, CheckpointError};
 use crate::store::usage::{self, UsageScope};
 use crate::store::{Connection, StoreError, inbox, messages, outbox, spawns, turn_steps};
 
-/// How many random keys are tried for a fork.
+/// The number of random keys that are tried for a fork.
 const KEY_TRIES: usize = 8;
 
 /// Lists the turns of one session or of all, the newest first.
@@ -37,7 +37,7 @@ pub(super) fn list(connection: &Connection, session: Option<&str>, limit: Option
         .collect()
 }
 
-/// Returns how long a turn was active up to its last response, waiting excluded; null if its steps are gone.
+/// Returns the active time of a turn up to its last response, without waits; null if its steps are deleted.
 fn active_ms(connection: &Connection, turn: Uuid) -> Result<Value, StoreError> {
     let last = turn_steps::last_of_kind(connection, &turn.to_string(), "response")?;
     let body: Value = last.map(|body| serde_json::from_str(&body)).transpose()?.unwrap_or_default();
@@ -76,7 +76,7 @@ pub(super) fn show(connection: &Connection, id: &str) -> Result<Value, Checkpoin
     }))
 }
 
-/// Describes the sub-agent whose turn this is; null if it is not a sub-agent's.
+/// Describes the sub-agent of this turn; null if the turn belongs to none.
 fn sub_agent(connection: &Connection, turn: Uuid) -> Result<Value, StoreError> {
     let found = spawns::find(connection, turn)?;
     Ok(found.map_or(Value::Null, |spawn| {
@@ -90,8 +90,8 @@ fn sub_agent(connection: &Connection, turn: Uuid) -> Result<Value, StoreError> {
     }))
 }
 
-/// Restores the session of a turn to the end of that turn. For a home without a running gateway: in a running one only the
-/// session's lane writes the session.
+/// Restores the session of a turn to the end of that turn, in a home without a running gateway. In a running gateway, only the
+/// session's lane writes to the session.
 pub(super) fn restore(connection: &Connection, id: &str) -> Result<Value, CheckpointError> {
     let point = checkpoints::of_turn(connection, checkpoints::find_turn(connection, id)?)?;
     if checkpoints::is_busy(connection, &point.session)? {
@@ -101,14 +101,14 @@ pub(super) fn restore(connection: &Connection, id: &str) -> Result<Value, Checkp
     Ok(restored(connection, point.turn, &point.session)?)
 }
 
-/// The answer to a restore that was carried out.
+/// Returns the response to a completed restore.
 pub fn restored(connection: &Connection, turn: Uuid, session: &str) -> Result<Value, StoreError> {
     let head = messages::session(connection, session)?;
     let messages = head.next_seq - head.first_seq;
     Ok(json!({ "turn": turn, "session": session, "restored": true, "epoch": head.epoch, "messages": messages }))
 }
 
-/// Copies the session of a turn, up to the end of that turn, into a new session; without `session` under a random key.
+/// Copies the session of a turn, up to the end of that turn, to a new session; without `session`, under a random key.
 pub(super) fn fork(connection: &Connection, id: &str, session: Option<&str>) -> Result<Value, CheckpointError> {
     let point = checkpoints::of_turn(connection, checkpoints::find_turn(connection, id)?)?;
     let copied = match session {
@@ -119,7 +119,7 @@ pub(super) fn fork(connection: &Connection, id: &str, session: Option<&str>) -> 
     Ok(json!({ "session": session, "turn": point.turn, "forked_from": point.session, "messages": copied }))
 }
 
-/// Forks under a random key with a prefix that no channel uses, so that no later chat gets this history.
+/// Forks under a random key whose prefix no channel uses, so that no later chat gets this history.
 fn fork_with_random_key(
     connection: &Connection,
     point: &checkpoints::Checkpoint,

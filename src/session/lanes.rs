@@ -1,17 +1,17 @@
-//! Decides which session runs next. Pure: it holds names and counts, the rows are in the store. Sessions without work
-//! are absent.
+//! Decides which session runs next. This is pure code: it holds names and counts, while the rows are in the store. It holds no
+//! sessions without work.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use daoyou_channels::SessionKey;
 
-/// The lanes: one turn of a session at a time, a bounded number of sessions at once, in order. Sub-agents have slots
-/// of their own, so that they and the turns that wait for them never block each other.
+/// The lanes of sessions: a session runs one turn at a time, in order, and a bounded number of sessions runs in parallel. Sub-agents
+/// have their own slots, so that they and the turns that wait for them never block each other.
 pub struct Lanes {
     bounds: ConcurrencyLimits,
-    /// The sessions that are run; `None` is all.
+    /// The sessions that this process runs; `None` means all.
     only: Option<HashSet<SessionKey>>,
-    /// Running sessions, and whether to look again afterwards.
+    /// The running sessions, each with whether it must be checked again when its turn ends.
     running: HashMap<SessionKey, bool>,
     /// The number of running sub-agents.
     sub_agents: usize,
@@ -22,7 +22,7 @@ pub struct Lanes {
     alone: Option<SessionKey>,
 }
 
-/// How many sessions run in parallel.
+/// The most sessions, and the most sub-agents, that run in parallel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConcurrencyLimits {
     pub turns: usize,
@@ -33,12 +33,12 @@ pub struct ConcurrencyLimits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
     Shared,
-    /// No other turn runs until this turn has made progress: it may have crashed the gateway.
+    /// No other turn runs until this turn has made progress: this turn may have crashed the gateway.
     Alone,
 }
 
 impl Lanes {
-    /// Creates lanes within `bounds`; with `only`, for that session and those that are admitted later.
+    /// Creates lanes within `bounds`. With `only`, they run that session and the sessions that are admitted later.
     pub fn new(bounds: ConcurrencyLimits, only: Option<SessionKey>) -> Self {
         Self {
             bounds,
@@ -53,12 +53,12 @@ impl Lanes {
         }
     }
 
-    /// Changes the limits; running turns go on.
+    /// Changes the limits; running turns continue.
     pub fn set_limits(&mut self, bounds: ConcurrencyLimits) {
         self.bounds = bounds;
     }
 
-    /// Runs this session as well.
+    /// Adds this session to those that this process runs.
     pub fn admit(&mut self, session: &SessionKey) {
         if let Some(only) = &mut self.only {
             only.insert(session.clone());
@@ -77,7 +77,7 @@ impl Lanes {
         }
     }
 
-    /// Runs the session's next turn alone, before all others.
+    /// Queues the session so that its next turn runs alone, before all others.
     pub fn suspect(&mut self, session: SessionKey) {
         let ours = self.only.as_ref().is_none_or(|only| only.contains(&session));
         if ours && !self.suspects.contains(&session) {
@@ -120,15 +120,15 @@ impl Lanes {
         if is_sub_agents(session) { &mut self.ready_sub_agents } else { &mut self.ready }
     }
 
-    /// Lets others run beside a session that ran alone and has made progress.
+    /// Allows other turns again beside a session that ran alone and has made progress.
     pub fn proven(&mut self, session: &SessionKey) {
         if self.alone.as_ref() == Some(session) {
             self.alone = None;
         }
     }
 
-    /// Records the end of a session's turn; with `more` messages, the session goes to the end of the queue, so that it
-    /// does not delay others.
+    /// Records the end of a session's turn. With `more` messages, the session goes to the end of the queue, so that it does not
+    /// delay others.
     pub fn ended(&mut self, session: &SessionKey, more: bool) {
         self.proven(session);
         let again = self.running.remove(session);

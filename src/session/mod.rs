@@ -1,4 +1,4 @@
-//! Sessions: their order, their ownership, their resets, and the commands that control them.
+//! Sessions: their order, ownership and resets, and the commands that control them.
 
 pub mod commands;
 pub mod lanes;

@@ -1,5 +1,4 @@
-//! `[agent.session]`: who shares a conversation in a chat of several people, and when a conversation starts over
-//! automatically.
+//! `[agent.session]`: which senders share a conversation in a group chat, and when a conversation starts over automatically.
 
 use daoyou_channels::settings::Span;
 use jiff::civil::{Date, Time};
@@ -12,7 +11,7 @@ use uuid::Uuid;
 use crate::store::messages::{self, LastUse};
 use crate::store::{Connection, StoreError};
 
-/// Days that are searched for the last boundary: some zones once skipped a day.
+/// The most days to search back for the last reset time: some time zones once skipped a day.
 const DAYS: u32 = 3;
 
 /// What one conversation is.
@@ -39,7 +38,7 @@ pub struct SessionConfig {
     pub daily_reset: String,
 }
 
-/// When conversations begin anew.
+/// The rules by which conversations start over.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resets {
     idle: Option<std::time::Duration>,
@@ -50,15 +49,15 @@ impl SessionConfig {
     /// Parses the times.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// A description of the invalid times.
     pub fn resets(&self) -> Result<Resets, String> {
         Ok(Resets { idle: self.idle_reset.map(|Span(idle)| idle), daily: time_of_day(&self.daily_reset)? })
     }
 }
 
 impl Resets {
-    /// Begins a new epoch of `session` if one is due, within the commit that starts the turn of a message received at
-    /// `received_ms`; returns true if it did.
+    /// Begins a new epoch of `session` if one is due, within the commit that starts the turn of a message received at `received_ms`;
+    /// returns true if it began one.
     ///
     /// # Errors
     /// The store cannot be read or written.
@@ -88,8 +87,8 @@ impl Resets {
     }
 }
 
-/// Returns when somebody last wrote to the session. A turn that ran across the reset time belongs to the day of its
-/// message, so the message's time counts, which the turn's id holds.
+/// Returns when a person last wrote to the session. A turn that runs across the reset time belongs to the day of its message. So the
+/// message's time counts; the turn's id contains it.
 fn asked_at(last: &LastUse) -> i64 {
     let is_turn = last.said_at == last.used_at;
     let asked = last.turn.parse::<Uuid>().ok().filter(|_| is_turn).and_then(|turn| turn.get_timestamp());
@@ -101,8 +100,8 @@ fn asked_at(last: &LastUse) -> i64 {
         .map_or(last.used_at, |asked| asked.min(last.used_at))
 }
 
-/// Returns the last moment up to `at_ms` at which the clock of `zone` showed `time`: the first of two, or the end of
-/// the gap that skipped it.
+/// Returns the last moment up to `at_ms` at which the clock of `zone` shows `time`. If the clock shows it twice, that is the first
+/// moment; if the clock skips it, the end of the gap.
 fn last_boundary(at_ms: i64, time: Time, zone: &TimeZone) -> Option<i64> {
     let at = Timestamp::from_millisecond(at_ms).ok()?;
     let mut day: Date = at.to_zoned(zone.clone()).date();
@@ -151,7 +150,7 @@ mod tests {
             ("", "", "UTC", "2026-01-01T00:00:00Z", "2027-01-01T00:00:00Z", false),
             ("30m", "", "UTC", "2026-01-01T10:00:00Z", "2026-01-01T10:29:59Z", false),
             ("30m", "", "UTC", "2026-01-01T10:00:00Z", "2026-01-01T10:30:00Z", true),
-            // Accepted while the turn before it ran.
+            // Accepted while the previous turn ran.
             ("30m", "04:00", "UTC", "2026-01-01T10:00:00Z", "2026-01-01T09:00:00Z", false),
             ("", "04:00", "UTC", "2026-01-01T03:59:59Z", "2026-01-01T04:00:00Z", true),
             ("", "04:00", "UTC", "2026-01-01T04:00:00Z", "2026-01-02T03:59:59Z", false),
@@ -159,13 +158,13 @@ mod tests {
             // Four o'clock in Shanghai.
             ("", "04:00", "Asia/Shanghai", "2026-01-01T19:59:00Z", "2026-01-01T20:01:00Z", true),
             ("", "04:00", "Asia/Shanghai", "2026-01-01T20:00:30Z", "2026-01-02T19:00:00Z", false),
-            // There is no 02:30: it is 03:30 EDT, 07:30 UTC, in its place, and once.
+            // There is no 02:30 on this day: the reset happens once, at 03:30 EDT, 07:30 UTC.
             ("", "02:30", "America/New_York", "2026-03-08T06:59:00Z", "2026-03-08T07:29:00Z", false),
             ("", "02:30", "America/New_York", "2026-03-08T07:29:00Z", "2026-03-08T07:31:00Z", true),
-            // There are two 01:30: the first is meant.
+            // 01:30 occurs twice: the first one counts.
             ("", "01:30", "America/New_York", "2026-11-01T05:29:00Z", "2026-11-01T05:31:00Z", true),
             ("", "01:30", "America/New_York", "2026-11-01T05:31:00Z", "2026-11-01T06:31:00Z", false),
-            // A day that was left out.
+            // A day that the zone skipped.
             ("", "04:00", "Pacific/Apia", "2011-12-30T09:00:00Z", "2011-12-30T11:00:00Z", false),
         ] {
             let zone_of = TimeZone::get(zone).unwrap();
@@ -182,7 +181,7 @@ mod tests {
         let (ended, asked_again) = (ms("2026-01-01T03:01:00Z"), ms("2026-01-01T09:00:00Z"));
         let daily = resets("", "03:00");
         for (said_at, expected) in [(ended, true), (ended - 60_000, false)] {
-            // What was said before something else was done with the session, such as going back to it, tells nothing.
+            // The time of a message does not matter after another use of the session, such as a restore.
             let last = LastUse { used_at: ended, said_at, turn: turn.clone() };
             assert_eq!(daily.is_due(&last, asked_again, &TimeZone::UTC), expected, "{said_at}");
         }
@@ -193,7 +192,8 @@ mod tests {
         let (_folder, store) = Store::temporary();
         let look = |connection: &Connection| {
             let mut found = Vec::new();
-            // `s` somebody says something, `t` it is told something, `n` it begins anew: an hour apart, the last one an hour ago.
+            // `s`: a person writes; `t`: the session gets a note; `n`: a new epoch begins. The events are an hour apart, the last
+            // one an hour ago.
             for (number, order) in ["s", "st", "stt", "t", "tt", "nt", "snt", "sts", "stns"].into_iter().enumerate() {
                 let session = format!("s{number}");
                 for letter in order.chars() {
@@ -225,7 +225,7 @@ mod tests {
                 ("s", Some(1), false),
                 ("st", Some(2), true),
                 ("stt", Some(3), true),
-                // Nobody has said anything.
+                // No person has written.
                 ("t", None, false),
                 ("tt", None, false),
                 ("nt", None, false),

@@ -1,6 +1,6 @@
-//! Schedules the retries of turns that wait because no model is available. Their rows are `waiting` in the store; this
-//! holds when each is tried again, and which turns sleep until a sub-agent has ended or a person has answered. A turn that
-//! is unknown here, such as one that waited when the process ended, may be tried at once.
+//! Schedules the retries of turns that wait because no model is available. Their rows are `waiting` in the store. The scheduler
+//! holds the next retry time of each turn, and the turns that sleep until a sub-agent has ended or a person has answered. A turn
+//! that the scheduler does not know, such as one that waited when the process ended, may be retried at once.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -14,19 +14,19 @@ use uuid::Uuid;
 
 use crate::llm::{backoff, random_fraction};
 
-/// The first wait; each further one is twice as long, up to the longest.
+/// The first wait; each further wait is twice as long, up to the longest.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// An unreachable service costs little to ask, and a user waits.
+/// The longest wait for an unreachable service. It is short: a request costs little, and a user waits.
 pub const LONGEST_OUTAGE_WAIT: Duration = Duration::from_secs(15);
-/// A service that is busy or broken is asked less often, and an account is rarely topped up.
+/// The longest waits for a service that is busy or broken, and for an account without credit. Such services are asked less often.
 pub const LONGEST_FAILURE_WAIT: Duration = Duration::from_secs(60);
 pub const LONGEST_QUOTA_WAIT: Duration = Duration::from_secs(600);
-/// How many tries another turn's answer may trigger at once; further ones pause this long at least, since the service
-/// may answer others and still reject this turn.
+/// The number of retries that answers to other turns may trigger at once. Further retries wait at least this pause, since the
+/// service may answer others and still reject this turn.
 const QUICK_TRIES: u32 = 2;
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Schedules retries.
+/// Schedules the retries of waiting turns.
 #[derive(Debug)]
 pub struct RetryScheduler {
     is_open: bool,
@@ -35,19 +35,19 @@ pub struct RetryScheduler {
     changed: Notify,
 }
 
-/// What a turn waits for.
+/// The conditions under which a turn is retried.
 #[derive(Clone, Debug)]
 pub struct RetryTerms {
-    /// The providers that can answer it.
+    /// The providers that can answer the turn.
     pub providers: Vec<String>,
-    /// When one of them may be asked, if it is known.
+    /// The time until one of the providers may be asked, if it is known.
     pub retry_after: Option<Duration>,
-    /// The longest of the growing waits otherwise.
+    /// The upper limit of the growing waits, if that time is unknown.
     pub longest: Duration,
-    /// The turn is tried after this time at the latest.
+    /// The longest time until the turn is retried.
     pub at_latest: Duration,
-    /// [`RetryScheduler::mark`] from before the try.
-    pub mark: u64,
+    /// [`RetryScheduler::answer_count`] from before the try.
+    pub answer_count: u64,
 }
 
 #[derive(Debug, Default)]
@@ -55,7 +55,7 @@ struct ParkingTable {
     turns: HashMap<Uuid, ParkedTurn>,
     /// Turns that wait for sub-agents or people; no timer wakes them.
     awaiting_others: HashSet<Uuid>,
-    /// The count of answers, and for each provider the number of its last one.
+    /// The count of answers, and the number of each provider's last answer.
     answers: u64,
     answered: HashMap<String, u64>,
 }
@@ -66,7 +66,7 @@ struct ParkedTurn {
     providers: Vec<String>,
     tries: u32,
     failed: Instant,
-    /// When the turn is tried; `None` while it runs.
+    /// The time of the next try; `None` while the turn runs.
     until: Option<Instant>,
 }
 
@@ -78,8 +78,8 @@ impl Default for RetryScheduler {
 }
 
 impl RetryScheduler {
-    /// Creates a scheduler that accepts no new turns, for a process that ends with its one message. Turns that waited
-    /// before go on waiting.
+    /// Creates a scheduler that accepts no new turns, for a process that ends after its single message. Turns that waited before
+    /// continue to wait.
     pub fn closed() -> Self {
         Self { is_open: false, ..Self::default() }
     }
@@ -93,39 +93,39 @@ impl RetryScheduler {
         &self.has_parked
     }
 
-    /// Returns a mark to be taken before a try, so that an answer during the try is not missed.
+    /// Returns the current count of answers. A caller reads it before a try, so that an answer during the try is not missed.
     pub fn answer_count(&self) -> u64 {
         self.table.lock().answers
     }
 
-    /// Records that a turn was tried in vain and waits.
+    /// Records that a turn was tried without success and waits.
     pub fn park(&self, turn: Uuid, session: &SessionKey, awaited: RetryTerms) {
         self.table.lock().park(turn, session, awaited, Instant::now(), random_fraction());
         self.has_parked.cancel();
         self.changed.notify_one();
     }
 
-    /// Reports that a turn waits for a person. For a process that ends with its one message.
+    /// Reports that a turn waits for a person, in a process that ends after its single message.
     pub fn report_parked(&self) {
         self.has_parked.cancel();
     }
 
-    /// Lets the turn wait until [`RetryScheduler::resume`].
+    /// Makes the turn wait until [`RetryScheduler::resume`].
     pub fn await_others(&self, turn: Uuid) {
         self.table.lock().awaiting_others.insert(turn);
     }
 
-    /// Ends that wait; the caller wakes its session.
+    /// Ends the wait of [`RetryScheduler::await_others`]; the caller wakes the session.
     pub fn resume(&self, turn: Uuid) {
         self.table.lock().awaiting_others.remove(&turn);
     }
 
-    /// Ends all such waits: a turn that has to wait on is parked again.
+    /// Ends the waits of all such turns: a turn that must wait longer is parked again.
     pub fn resume_all(&self) {
         self.table.lock().awaiting_others.clear();
     }
 
-    /// Returns true if the turn must go on waiting.
+    /// Returns true if the turn must continue to wait.
     pub fn must_wait(&self, turn: Uuid) -> bool {
         let table = self.table.lock();
         table.awaiting_others.contains(&turn) || table.turns.get(&turn).is_some_and(|parked| parked.until.is_some())
@@ -140,21 +140,21 @@ impl RetryScheduler {
         }
     }
 
-    /// Forgets a turn that has ended.
+    /// Removes a turn that has ended.
     pub fn remove(&self, turn: Uuid) {
         let mut table = self.table.lock();
         table.awaiting_others.remove(&turn);
         table.turns.remove(&turn);
     }
 
-    /// Records that a provider has answered; turns that wait for it are tried now.
+    /// Records that a provider has answered, and retries the turns that wait for it.
     pub fn provider_answered(&self, provider: &str) {
         if self.table.lock().provider_answered(provider, Instant::now()) {
             self.changed.notify_one();
         }
     }
 
-    /// Tries the session's waiting turn now, since another model was chosen.
+    /// Retries the session's waiting turn now, because another model was chosen.
     pub fn retry_session(&self, session: &SessionKey) {
         let now = Instant::now();
         for parked in
@@ -165,7 +165,7 @@ impl RetryScheduler {
         self.changed.notify_one();
     }
 
-    /// Tries all waiting turns now, since the providers have changed.
+    /// Retries all waiting turns now, because the providers have changed.
     pub fn retry_all(&self) {
         let now = Instant::now();
         for parked in self.table.lock().turns.values_mut().filter(|parked| parked.until.is_some()) {
@@ -174,7 +174,7 @@ impl RetryScheduler {
         self.changed.notify_one();
     }
 
-    /// Waits for the next session whose turn is to be tried. For one caller; cancel-safe.
+    /// Waits for the next session whose turn is due for a retry. It has one caller and is cancel-safe.
     pub async fn next_due(&self) -> SessionKey {
         loop {
             let changed = self.changed.notified();
@@ -197,8 +197,8 @@ enum NextRetry {
 
 impl ParkingTable {
     fn park(&mut self, turn: Uuid, session: &SessionKey, awaited: RetryTerms, now: Instant, chance: f64) {
-        let RetryTerms { providers, retry_after, longest, at_latest, mark } = awaited;
-        let missed = providers.iter().any(|name| self.answered.get(name).is_some_and(|last| *last > mark));
+        let RetryTerms { providers, retry_after, longest, at_latest, answer_count } = awaited;
+        let missed = providers.iter().any(|name| self.answered.get(name).is_some_and(|last| *last > answer_count));
         let tries = self.turns.get(&turn).map_or(0, |parked| parked.tries) + 1;
         let mut parked = ParkedTurn { session: session.clone(), providers, tries, failed: now, until: None };
         let wait = retry_after.unwrap_or_else(|| backoff(FIRST_WAIT, longest, tries - 1, chance));
@@ -207,7 +207,7 @@ impl ParkingTable {
         self.turns.insert(turn, parked);
     }
 
-    /// Returns true if a turn is to be tried sooner.
+    /// Returns true if a turn is due sooner than before.
     fn provider_answered(&mut self, provider: &str, now: Instant) -> bool {
         self.answers += 1;
         match self.answered.get_mut(provider) {
@@ -253,7 +253,13 @@ mod tests {
 
     fn awaited(provider: &str) -> RetryTerms {
         let longest = LONGEST_OUTAGE_WAIT;
-        RetryTerms { providers: vec![provider.to_owned()], retry_after: None, longest, at_latest: LONG, mark: 0 }
+        RetryTerms {
+            providers: vec![provider.to_owned()],
+            retry_after: None,
+            longest,
+            at_latest: LONG,
+            answer_count: 0,
+        }
     }
 
     fn wait_of(table: &ParkingTable, turn: Uuid, now: Instant) -> Duration {
@@ -287,9 +293,9 @@ mod tests {
         assert!(matches!(table.next(now), NextRetry::At(Some(at)) if at > now), "called once");
         table.park(late, &"late".into(), awaited("p"), now, 1.0);
         assert_eq!(wait_of(&table, late, now), Duration::ZERO, "the answer came after it had asked");
-        table.park(late, &"late".into(), RetryTerms { mark: table.answers, ..awaited("p") }, now, 1.0);
+        table.park(late, &"late".into(), RetryTerms { answer_count: table.answers, ..awaited("p") }, now, 1.0);
         assert_eq!(wait_of(&table, late, now).as_secs(), 2);
-        // What is given to others and not to this one does not make it ask without end.
+        // Answers that others get and this turn does not get must not make it retry endlessly.
         for _ in 0..3 {
             table.park(late, &"late".into(), awaited("p"), now, 1.0);
         }

@@ -1,4 +1,4 @@
-//! Tracks who writes in a session, which decides whose memory it uses.
+//! Tracks the writers of a session, which decide whose memory the session uses.
 
 use crate::memory::{Identities, Owner};
 use crate::origin::{TurnCause, TurnOrigin};
@@ -9,8 +9,7 @@ use crate::store::{Connection, StoreError, messages, session_memory};
 /// The most turns of a log that are searched for their writers.
 const LOOKED_AT: u32 = 20_000;
 
-/// Records the writer of a turn in its first commit, so that a shared session is known as shared before the turn gets
-/// its context.
+/// Records the writer of a turn in its first commit, so that a shared session is known as shared before the turn gets its context.
 pub fn begin(
     connection: &Connection,
     session: &str,
@@ -25,12 +24,12 @@ pub fn begin(
     if is_owner && !is_shared {
         return Ok(());
     }
-    // [identities] may have merged senders since.
+    // `[identities]` may have merged senders since.
     let digest = identities.digest();
     if is_shared && ownership::identities_used(connection, session)?.as_ref() == Some(&digest) {
         return Ok(());
     }
-    let is_known_as = !is_shared && identities.now(&Owner::from_stored(&owner)) == writer;
+    let is_known_as = !is_shared && identities.current_owner(&Owner::from_stored(&owner)) == writer;
     if is_known_as || is_only_writer(connection, session, identities, (last, &writer))? {
         let owner = Some(writer.as_str().to_owned());
         return ownership::set(connection, session, &Ownership { owner, is_shared: false });
@@ -39,14 +38,14 @@ pub fn begin(
     ownership::set_identities_used(connection, session, &digest)
 }
 
-/// As [`begin`], for a session without an owner.
+/// Does the same as [`begin`] for a session without an owner.
 fn begin_unowned(
     connection: &Connection,
     session: &str,
     identities: &Identities,
     writer: &Owner,
 ) -> Result<(), StoreError> {
-    // The messages may be older than the owners of sessions.
+    // The messages may be older than the records of session owners.
     for row in ownership::writers(connection, session)?.iter().filter(|row| is_written(row)) {
         ownership::record_writer(connection, session, identities.writer_of(row).as_str())?;
     }
@@ -56,8 +55,8 @@ fn begin_unowned(
     }
 }
 
-/// Returns true if `writer`, who begins a turn with `last`, wrote all of the log by today's identities; false for a
-/// log that is too long to check.
+/// Returns true if `writer`, who begins a turn with `last`, wrote the whole log according to the current identities; false for a log
+/// that is too long to check.
 fn is_only_writer(
     connection: &Connection,
     session: &str,
@@ -74,30 +73,31 @@ pub fn is_written(row: &InboxRow) -> bool {
     TurnOrigin::parse(&row.origin).note().is_none()
 }
 
-/// Returns true if a turn is part of a conversation that gets a summary; false for turns that daoyou runs for itself.
+/// Returns true if a turn is part of a conversation that gets a summary; false for the turn of a sub-agent, a heartbeat, or a job
+/// with fresh sessions.
 pub fn is_conversation(row: &InboxRow) -> bool {
     let origin = TurnOrigin::parse(&row.origin);
     !matches!(origin.cause, TurnCause::SubAgent(_) | TurnCause::Heartbeat) && !origin.settings.fresh
 }
 
-/// What the end of a turn changes in the memory of its session.
+/// The change that the end of a turn makes to the memory of its session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionMemoryUpdate {
-    /// The writer, who becomes the owner of a session without one.
+    /// The writer, who becomes the owner if the session has none.
     pub writer: Owner,
-    /// The number of unsummarised messages from which on the session is due; `None` is never.
+    /// The number of unsummarised messages from which on a summary is due; `None` means never.
     pub consolidate_at: Option<u32>,
 }
 
 impl SessionMemoryUpdate {
-    /// Returns the same update for a turn after which nothing is summarised.
+    /// Returns this update without a summary after the turn.
     #[must_use]
     pub fn without_consolidation(self) -> Self {
         Self { consolidate_at: None, ..self }
     }
 
-    /// Writes the change after the turn's messages. `is_tight` says that the model could not be given the whole
-    /// conversation.
+    /// Writes the update after the turn's messages. `is_tight` means that the conversation did not fit the model's context
+    /// completely.
     pub fn write(&self, connection: &Connection, session: &str, is_tight: bool) -> Result<(), StoreError> {
         let Ownership { owner, .. } = ownership::of_session(connection, session)?;
         if owner.is_none() {
@@ -124,7 +124,7 @@ mod tests {
     use crate::store::inbox::{self, NewInboxRow};
     use crate::store::{Durability, Store};
 
-    /// A turn of `sender`; one that is trusted as `?` is a stranger's.
+    /// Begins a turn of `sender`; the sender `?` is untrusted.
     fn turn(connection: &Connection, session: &str, sender: &str, identities: &Identities) -> Result<(), StoreError> {
         let id = Uuid::now_v7();
         let trust = match sender {
@@ -158,7 +158,7 @@ mod tests {
             // From before sessions had owners.
             ("ann bob ? bob", "sender:in:ann", true, Some("full")),
             ("ann ? ann", "sender:in:ann", false, None),
-            // From `=` on ann is known as one, with annie.
+            // From `=` on, ann and annie are the same identity.
             ("ann = ann", "name:ann", false, None),
             ("ann = annie", "name:ann", false, None),
             ("ann = bob", "sender:in:ann", true, None),

@@ -1,4 +1,4 @@
-//! The catalog of skills, which is asked at each turn and parses only files that have changed.
+//! The catalog of skills. Each turn consults it, and it parses only files that have changed.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -17,22 +17,21 @@ use super::skill::{ShadowedSkill, Skill, SkillList, SkillLocation, SkillProblem}
 use crate::guard::{FileVersion, Jail, JailError};
 use crate::tools::allow_rule_fault;
 
-/// Turns that begin soon after a look share it, so that short looks take at most one part in so many of the time.
-const LOOK_SHARE: u32 = 10;
-/// How old a look may be that a turn shares although its message came later.
+/// For how many times its own duration the result of a scan is shared with later turns. Short scans of the sources therefore take
+/// at most this fraction of the time.
+const SCAN_SHARE: u32 = 10;
+/// The maximum age of a shared result.
 const MAX_STALE: Duration = Duration::from_millis(10);
-/// How old a look may be that began after the message of a turn.
-const MAX_AGE: Duration = Duration::from_secs(1);
 
 /// The source of the skills that are part of the program.
 const BUILT_IN_SOURCE: &str = "built-in";
 
-/// The most names of files in a reason.
+/// The maximum number of file names in a reason.
 const MAX_NAMES: usize = 3;
-/// The most characters of a description (Agent Skills).
+/// The maximum length of a description, in characters (Agent Skills).
 const MAX_DESCRIPTION: usize = 1_024;
 
-/// The skills that are part of the program: their names and files. Each costs tokens in every request, so that their descriptions are
+/// The skills that are part of the program: their names and files. Each costs tokens in every request, so their descriptions are
 /// short and there are few of them.
 pub const BUILT_IN_SKILLS: &[BuiltInSkill] = &[
     ("scheduling", include_str!("built_in/scheduling.md")),
@@ -47,7 +46,7 @@ pub const BUILT_IN_SKILLS: &[BuiltInSkill] = &[
 /// The name of a skill and the text of its `SKILL.md`.
 pub type BuiltInSkill = (&'static str, &'static str);
 
-/// What a file says, or why it is no skill.
+/// The parsed content of a file, or why it is not a skill.
 type ParsedSkill = Result<Arc<SkillManifest>, ManifestFault>;
 
 /// The skills of all sources.
@@ -66,26 +65,26 @@ struct CatalogState {
     parsed: HashMap<PathBuf, (FileVersion, ParsedSkill)>,
     pins: KnownPins,
     list: Arc<SkillList>,
-    last_look: Option<LookTiming>,
+    last_scan: Option<ScanTiming>,
 }
 
-/// When a look began, and what it took.
+/// When a scan of the sources began, and how long it took.
 #[derive(Clone, Copy)]
-struct LookTiming {
+struct ScanTiming {
     began: Instant,
     took: Duration,
 }
 
 impl CatalogState {
-    /// Returns the list of the last look if it began within `age`, or a moment ago.
-    fn recent(&self, age: Duration) -> Option<Arc<SkillList>> {
-        let LookTiming { began, took } = self.last_look?;
-        (began.elapsed() < (took * LOOK_SHARE).min(MAX_STALE).max(age.min(MAX_AGE))).then(|| self.list.clone())
+    /// Returns the list of the last scan, if that scan is recent enough to be shared.
+    fn recent(&self) -> Option<Arc<SkillList>> {
+        let ScanTiming { began, took } = self.last_scan?;
+        (began.elapsed() < (took * SCAN_SHARE).min(MAX_STALE)).then(|| self.list.clone())
     }
 }
 
 impl SkillCatalog {
-    /// Creates a catalog. Nothing is read before the first look.
+    /// Creates a catalog. Nothing is read before the first scan.
     pub fn new(config: &SkillsConfig, sources: Vec<SkillSource>, built_in: &[BuiltInSkill], host: SkillHost) -> Self {
         let parse = |(name, text): &BuiltInSkill| ((*name, *text), parse_manifest(text.as_bytes(), name).map(Arc::new));
         Self {
@@ -99,16 +98,16 @@ impl SkillCatalog {
         }
     }
 
-    /// Returns the same catalog; of the skills with a pin, it uses those whose files are still the same.
+    /// Returns the same catalog with pins: a pinned skill is used only if its files have not changed.
     pub fn with_pins(self, pins: SkillPins) -> Self {
         Self { pins: Some(pins), ..self }
     }
 
-    /// Reads all files of a skill with a pin, and returns the digests that it is pinned to; `None` without a pin. What the list says of a
-    /// skill relies on the times of files.
+    /// Reads all files of a pinned skill, and returns its pinned digests; `None` without a pin. The list itself relies on the
+    /// times of files.
     ///
     /// # Errors
-    /// In words for the model: a file differs, or cannot be read.
+    /// A file differs or cannot be read; the text is for the model.
     pub fn verify(&self, skill: &Skill) -> Result<Option<FileDigests>, String> {
         let (Some(file), SkillLocation::File { source, folder, .. }) = (&self.pins, &skill.location) else {
             return Ok(None);
@@ -129,30 +128,30 @@ impl SkillCatalog {
         self.parses.load(Ordering::Relaxed)
     }
 
-    /// Returns the skills as they are on disk now. If nothing has changed, it is the same list as before.
-    pub fn look(&self) -> Arc<SkillList> {
-        self.look_with(&mut self.state.lock())
+    /// Returns the skills that are on disk now. If nothing has changed, returns the same list as before.
+    pub fn scan(&self) -> Arc<SkillList> {
+        self.scan_with(&mut self.state.lock())
     }
 
-    /// Returns the skills of a look that began within `age`, or a moment ago, if there was one. It does not block.
-    pub fn recent(&self, age: Duration) -> Option<Arc<SkillList>> {
-        self.state.try_lock()?.recent(age)
+    /// Returns the skills of a recent scan, if there was one. Does not block.
+    pub fn recent(&self) -> Option<Arc<SkillList>> {
+        self.state.try_lock()?.recent()
     }
 
-    /// Returns the skills as they are on disk, or were within `age`, or a moment ago.
-    pub fn look_or_recent(&self, age: Duration) -> Arc<SkillList> {
+    /// Returns the skills of a recent scan, or of a new scan of the sources.
+    pub fn recent_or_scan(&self) -> Arc<SkillList> {
         let mut state = self.state.lock();
-        // Another turn may have looked while this one waited.
-        state.recent(age).unwrap_or_else(|| self.look_with(&mut state))
+        // Another turn may have scanned while this one waited.
+        state.recent().unwrap_or_else(|| self.scan_with(&mut state))
     }
 
-    fn look_with(&self, state: &mut CatalogState) -> Arc<SkillList> {
+    fn scan_with(&self, state: &mut CatalogState) -> Arc<SkillList> {
         let began = Instant::now();
         let before = std::mem::take(&mut state.parsed);
         if let Some(pins) = &self.pins {
             state.pins.refresh(pins);
         }
-        let mut look = CatalogLook {
+        let mut scan = CatalogScan {
             catalog: self,
             before,
             parsed: HashMap::new(),
@@ -164,37 +163,37 @@ impl SkillCatalog {
         };
         let mut seen = HashSet::new();
         for source in &self.sources {
-            look.add_source(source, &mut seen);
+            scan.add_source(source, &mut seen);
         }
-        look.add_built_in();
-        look.add_missing();
-        let (list, parsed, pins) = (look.list, look.parsed, look.pins);
+        scan.add_built_in();
+        scan.add_missing();
+        let (list, parsed, pins) = (scan.list, scan.parsed, scan.pins);
         (state.parsed, state.pins) = (parsed, pins);
         if *state.list != list {
             log_changes(&state.list, &list);
             state.list = Arc::new(list);
         }
-        state.last_look = Some(LookTiming { began, took: began.elapsed() });
+        state.last_scan = Some(ScanTiming { began, took: began.elapsed() });
         state.list.clone()
     }
 }
 
-/// One look at all sources.
-struct CatalogLook<'a> {
+/// A scan of all sources, which builds a new list.
+struct CatalogScan<'a> {
     catalog: &'a SkillCatalog,
     before: HashMap<PathBuf, (FileVersion, ParsedSkill)>,
     parsed: HashMap<PathBuf, (FileVersion, ParsedSkill)>,
     programs: ProgramSearch<'a>,
     pins: KnownPins,
-    /// The folders of installed skills that are there.
+    /// The folders of the installed skills that were found.
     pinned_seen: HashSet<String>,
-    /// The path of the skill of each name.
+    /// The path of the skill that is used for each name.
     used: HashMap<String, String>,
     list: SkillList,
 }
 
-impl CatalogLook<'_> {
-    /// Adds the skills of a source. A folder that is in `seen` was another source.
+impl CatalogScan<'_> {
+    /// Adds the skills of a source. A folder in `seen` already belongs to another source.
     fn add_source(&mut self, source: &Arc<SkillSource>, seen: &mut HashSet<PathBuf>) {
         let jail = match source.open() {
             Ok(Some(jail)) => jail,
@@ -213,7 +212,7 @@ impl CatalogLook<'_> {
         self.list.problems.extend(problems);
         for file in files {
             let path = jail.root().join(file.path());
-            // Sources may overlap.
+            // Sources may overlap, so a file may already be known.
             if self.parsed.contains_key(&path) {
                 continue;
             }
@@ -224,7 +223,7 @@ impl CatalogLook<'_> {
         }
     }
 
-    /// Reports the installed skills that are gone.
+    /// Adds a problem for each installed skill that is gone.
     fn add_missing(&mut self) {
         let Some(file) = &self.catalog.pins else { return };
         for name in self.pins.names().filter(|name| !self.pinned_seen.contains(*name)) {
@@ -242,7 +241,7 @@ impl CatalogLook<'_> {
         }
     }
 
-    /// Returns what a file says; a file that has not changed is not read again.
+    /// Returns the parsed content of a file. A file that has not changed is not read again.
     fn parse(&mut self, jail: &Jail, file: &SkillFile, path: &Path) -> ParsedSkill {
         let parsed = match self.before.remove(path) {
             Some((version, parsed)) if version == file.version => parsed,
@@ -250,7 +249,7 @@ impl CatalogLook<'_> {
                 self.catalog.parses.fetch_add(1, Ordering::Relaxed);
                 match jail.read(&file.path()) {
                     Ok(content) => parse_manifest(&content.bytes, &file.folder_name(jail)).map(Arc::new),
-                    // It may pass the next time.
+                    // The error may be temporary, so the result is not stored.
                     Err(error @ (JailError::Io { .. } | JailError::Missing(_))) => {
                         return Err(ManifestFault::new(None, reason_of(&error)));
                     }
@@ -262,7 +261,7 @@ impl CatalogLook<'_> {
         parsed
     }
 
-    /// Adds a skill, or what is wrong with it.
+    /// Adds a skill, or its problem.
     fn add(&mut self, parsed: ParsedSkill, source: Arc<str>, location: SkillLocation, jail: Option<&Jail>) {
         let path = location.shown();
         let pinned = self.pins.name_of(&location);
@@ -304,7 +303,7 @@ impl CatalogLook<'_> {
     }
 }
 
-/// The pins, and how the files of pinned skills differed at the last look.
+/// The pins, and the differences of pinned skills at the last scan.
 struct KnownPins {
     version: Option<FileVersion>,
     /// The pins, or why they cannot be read.
@@ -336,13 +335,13 @@ impl KnownPins {
         self.pins.iter().flat_map(PinsByFolder::keys)
     }
 
-    /// Returns the name that a skill is pinned by.
+    /// Returns the name under which a skill is pinned.
     fn name_of(&self, location: &SkillLocation) -> Option<String> {
         let SkillLocation::File { source, folder, .. } = location else { return None };
         source.installed_name(folder).filter(|name| self.has(name)).map(str::to_owned)
     }
 
-    /// Returns why a skill with a pin is not used: its files differ from the ones that the owner has accepted.
+    /// Returns why a pinned skill is not used: its files differ from the files that the owner has accepted.
     fn difference(&mut self, location: &SkillLocation, jail: &Jail) -> Option<String> {
         let SkillLocation::File { source, folder, .. } = location else { return None };
         let name = source.installed_name(folder)?;
@@ -364,7 +363,7 @@ impl KnownPins {
         let Some(jail) = source.open_unbounded() else { return Some("its folder cannot be opened".to_owned()) };
         let (digests, is_complete) = listing.digests(&jail, folder);
         let difference = differences(&pin.files, &digests, MAX_NAMES).map(|text| difference_text(name, &text));
-        // What could not be read may be read the next time.
+        // An unreadable file may be readable the next time, so the result is stored only if it is complete.
         if is_complete {
             self.folders.insert(name.to_owned(), (listing, difference.clone()));
         }
@@ -376,7 +375,7 @@ fn difference_text(name: &str, differences: &str) -> String {
     format!("differs from what was installed ({differences}); daoyou skills accept {name} accepts it as it is now")
 }
 
-/// Logs what was not so at the last look.
+/// Logs the problems that are new since the last scan.
 fn log_changes(before: &SkillList, now: &SkillList) {
     let known: HashSet<_> = before.problems.iter().collect();
     for problem in now.problems.iter().filter(|problem| !known.contains(problem)) {
@@ -389,16 +388,16 @@ fn log_changes(before: &SkillList, now: &SkillList) {
     }
 }
 
-/// Returns what is wrong with the skills below `folder`, or with the one that it is itself; paths are absolute.
+/// Returns the problems of the skills below `folder`, or of the skill that `folder` itself is. The paths are absolute.
 ///
 /// # Errors
-/// `folder` is no folder that can be read.
+/// `folder` is not a folder that can be read.
 pub fn check_skills(folder: &Path) -> io::Result<Vec<SkillProblem>> {
     std::fs::read_dir(folder)?;
     let source = SkillSource::named("checked", folder.to_owned());
-    // What this machine lacks is no fault of a skill.
+    // A skill is not at fault for requirements that this machine does not meet.
     let host = SkillHost::new(Vec::new(), |_| false, "");
-    let list = SkillCatalog::new(&SkillsConfig::default(), vec![source], &[], host).look();
+    let list = SkillCatalog::new(&SkillsConfig::default(), vec![source], &[], host).scan();
     let mut problems = problems_of_all(&list);
     if list.skills.is_empty() && problems.is_empty() {
         problems.push(SkillProblem::new(folder.display().to_string(), "has no skill: no NAME/SKILL.md is in it"));
@@ -406,8 +405,7 @@ pub fn check_skills(folder: &Path) -> io::Result<Vec<SkillProblem>> {
     Ok(problems)
 }
 
-/// Returns what is wrong with files, with skills that can be used all the same, and with names that occur twice, in the order of their
-/// paths.
+/// Returns all problems, sorted by path: of files, of skills that can be used nevertheless, and of names that occur twice.
 pub fn problems_of_all(list: &SkillList) -> Vec<SkillProblem> {
     let SkillList { skills, problems, shadowed } = list;
     let mut problems = problems.clone();
@@ -423,7 +421,7 @@ pub fn problems_of_all(list: &SkillList) -> Vec<SkillProblem> {
     problems
 }
 
-/// Returns what is wrong with a skill that can be used.
+/// Returns the problems of a skill that can be used.
 pub(super) fn manifest_problems(manifest: &SkillManifest) -> Vec<String> {
     let mut problems = Vec::new();
     let length = manifest.description_length;

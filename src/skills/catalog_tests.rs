@@ -1,4 +1,4 @@
-//! Tests of sources, the catalog, the tools and the check, on real folders.
+//! Tests of the sources, the catalog, the tools and the check, on real folders.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -31,7 +31,7 @@ impl SkillWorld {
         self.folder.path().canonicalize().unwrap().join(path)
     }
 
-    /// Writes a file with its folders.
+    /// Writes a file, and creates its folders.
     fn write(&self, path: &str, text: impl AsRef<[u8]>) {
         let path = self.path(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -65,7 +65,7 @@ fn problems(list: &SkillList, world: &SkillWorld) -> Vec<(String, Option<usize>,
     list.problems.iter().map(|fault| (relative(&fault.path), fault.line, fault.problem.clone())).collect()
 }
 
-/// Returns what the model reads of a call.
+/// Returns the text of a call's result that the model reads.
 async fn says(tool: &dyn Tool, arguments: serde_json::Value) -> String {
     tool.call(arguments, &crate::tools::testing::context()).await.result.render()
 }
@@ -84,7 +84,7 @@ fn the_first_source_of_a_name_wins_and_the_others_are_reported() {
         ("s7", "---\ndescription: built in\n---\nText"),
         ("same", "---\ndescription: built in\n---\n"),
     ]);
-    let list = catalog.look();
+    let list = catalog.scan();
     assert_eq!(names(&list), ["s0", "same", "s1", "s2", "s3", "s4", "s5", "s6", "s7"]);
     let sources: Vec<_> = list.skills.iter().map(|skill| &*skill.source).collect();
     let expected = [
@@ -124,7 +124,7 @@ fn skills_are_found_in_their_folders_and_one_level_of_groups() {
     world.write("ws/skills/a/skill.md", "# A\n\nAbout a.");
     world.write("ws/skills/README.md", "# No skill\n\nText");
     world.skill("ws/lone", "lone", "x");
-    let list = world.catalog().look();
+    let list = world.catalog().scan();
     assert_eq!(names(&list), ["a", "other-name", "c", "lone"]);
     let problems = problems(&list, &world);
     assert_eq!(problems.len(), 2, "the source named twice is none: {problems:?}");
@@ -153,7 +153,7 @@ fn what_is_no_plain_file_in_the_folder_is_refused_and_never_blocks() {
     world.write("ws/skills/big/SKILL.md", format!("---\nname: big\ndescription: x\n---\n{}", "y".repeat(2_600_000)));
     world.write("ws/skills/latin/SKILL.md", b"---\nname: latin\ndescription: Caf\xe9\n---\n");
     world.write("ws/skills/open/SKILL.md", "---\nname: open\ndescription: x\n");
-    let list = world.catalog().look();
+    let list = world.catalog().scan();
     assert_eq!(names(&list), ["good"]);
     let found = problems(&list, &world);
     for (path, line, reason) in [
@@ -183,11 +183,11 @@ fn a_folder_of_skills_in_the_workspace_that_is_a_link_is_refused_and_one_of_the_
     fs::remove_dir(world.path("ws/skills")).unwrap();
     symlink(world.path("outside"), world.path("ws/skills")).unwrap();
     fs::create_dir(world.path("home/.claude")).unwrap();
-    let list = world.catalog().look();
+    let list = world.catalog().scan();
     assert_eq!(names(&list), [""; 0]);
     assert!(list.problems[0].problem.contains("is a link"), "{:?}", list.problems);
     symlink(world.path("outside"), world.path("home/.claude/skills")).unwrap();
-    assert_eq!(names(&world.catalog().look()), ["evil"]);
+    assert_eq!(names(&world.catalog().scan()), ["evil"]);
 }
 
 #[test]
@@ -197,26 +197,26 @@ fn changes_are_seen_and_unchanged_files_are_not_parsed_again() {
     world.skill("ws/skills/b", "b", "one");
     world.write("ws/skills/broken/SKILL.md", "nothing");
     let catalog = world.catalog();
-    assert_eq!(catalog.parses(), 0, "nothing is read before the first look");
-    let first = catalog.look();
+    assert_eq!(catalog.parses(), 0, "nothing is read before the first scan");
+    let first = catalog.scan();
     assert_eq!((catalog.parses(), names(&first)), (3, vec!["a", "b"]));
-    assert!(Arc::ptr_eq(&first, &catalog.look()), "the same list");
+    assert!(Arc::ptr_eq(&first, &catalog.scan()), "the same list");
     assert_eq!(catalog.parses(), 3);
-    // Longer, since the time of a change may be too coarse to tell.
+    // The text is longer, because the time of the change may be too coarse to show it.
     world.skill("ws/skills/b", "b", "another text");
-    let list = catalog.look();
+    let list = catalog.scan();
     assert_eq!((catalog.parses(), &*list.find("b").unwrap().manifest.description), (4, "another text"));
     world.skill("ws/skills/c", "c", "new");
     fs::remove_dir_all(world.path("ws/skills/a")).unwrap();
     world.skill("ws/skills/broken", "mended", "now");
-    let list = catalog.look();
+    let list = catalog.scan();
     assert_eq!((catalog.parses(), names(&list), list.problems.len()), (6, vec!["b", "mended", "c"], 0));
-    // A program that appears makes a skill available without parsing.
+    // A program that appears makes a skill available without another parse.
     world.write("ws/skills/b/SKILL.md", "---\nname: b\ndescription: x\nrequires: {bins: [tool]}\n---\n");
-    assert_eq!(catalog.look().find("b").unwrap().unavailable.as_deref(), Some("needs the program tool"));
+    assert_eq!(catalog.scan().find("b").unwrap().unavailable.as_deref(), Some("needs the program tool"));
     world.write("bin/tool", "");
     fs::set_permissions(world.path("bin/tool"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    assert!(catalog.look().find("b").unwrap().is_available());
+    assert!(catalog.scan().find("b").unwrap().is_available());
     assert_eq!(catalog.parses(), 7);
 }
 
@@ -226,7 +226,7 @@ fn a_source_has_at_most_a_thousand_skills() {
     for number in 0..1_005 {
         world.skill(&format!("ws/skills/s{number:04}"), &format!("s{number:04}"), "x");
     }
-    let list = world.catalog().look();
+    let list = world.catalog().scan();
     assert_eq!(list.skills.len(), 1_000);
     assert!(list.problems[0].problem.contains("more than 1000 skills"), "{:?}", list.problems);
 }
@@ -254,7 +254,7 @@ async fn load_skill_gives_instructions_and_files() {
     for number in 0..150 {
         world.write(&format!("ws/skills/many/f{number:03}"), "");
     }
-    // It is found at the next call.
+    // The next call finds it.
     world.skill("ws/skills/many", "many", "x");
     let text = says(&tool, json!({"name": "many"})).await;
     assert_eq!(text.lines().filter(|line| line.starts_with("- /")).count(), 100);
@@ -370,7 +370,7 @@ fn a_check_reports_path_line_and_problem() {
 #[test]
 fn the_built_in_skills_are_short_and_without_faults() {
     let host = SkillHost::new(vec!["/usr/bin".into()], |_| true, "linux");
-    let list = SkillCatalog::new(&SkillsConfig::default(), Vec::new(), BUILT_IN_SKILLS, host).look();
+    let list = SkillCatalog::new(&SkillsConfig::default(), Vec::new(), BUILT_IN_SKILLS, host).scan();
     assert_eq!(problems_of_all(&list), []);
     assert_eq!(list.skills.len(), BUILT_IN_SKILLS.len());
     for (skill, (name, text)) in list.skills.iter().zip(BUILT_IN_SKILLS) {
@@ -401,7 +401,7 @@ fn faults_are_bounded_by_source_and_by_file() {
     let parts: Vec<String> = (0..50).map(|at| format!("a{at}: {{requires: x}}")).collect();
     let head = format!("name: tea\ndescription: x\nmetadata: {{{}}}", parts.join(", "));
     world.write("ws/.agents/skills/tea/SKILL.md", format!("---\n{head}\n---\nBoil.\n"));
-    let list = world.catalog().look();
+    let list = world.catalog().scan();
     let of_links = list.problems.iter().filter(|problem| problem.path.contains("ws/skills")).count();
     let of_tea = list.problems.iter().filter(|problem| problem.path.contains("tea")).count();
     assert_eq!((of_links, of_tea), (101, 10), "{:?}", &list.problems[..5]);

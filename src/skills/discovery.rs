@@ -1,4 +1,4 @@
-//! The folders that skills are looked for in, and the files `SKILL.md` in them: `NAME/SKILL.md` and `GROUP/NAME/SKILL.md`.
+//! The folders that are searched for skills, and the files `SKILL.md` in them: `NAME/SKILL.md` and `GROUP/NAME/SKILL.md`.
 //!
 //! Commands of the agent can write into some of these folders, so no link is followed below the root of a source.
 
@@ -14,17 +14,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::guard::{FileVersion, Jail, JailError};
 
-/// The folder of the workspace that skills are installed into.
+/// The folder of the workspace into which skills are installed.
 pub const INSTALL_FOLDER: &str = "skills";
-/// The largest `SKILL.md`, in bytes.
+/// The maximum size of a `SKILL.md`, in bytes.
 pub(super) const MAX_FILE: u64 = 1_000_000;
-/// The most skills of a source.
+/// The maximum number of skills of a source.
 const MAX_SKILLS: usize = 1_000;
-/// The most entries of folders that one look at a source examines.
+/// The maximum number of folder entries that one scan of a source examines.
 const MAX_ENTRIES: usize = 10_000;
-/// The most faults of a source that are listed.
+/// The maximum number of faults of a source that are listed.
 const MAX_FAULTS: usize = 100;
-/// The names of the file. The second is found in the wild.
+/// The accepted names of the file. Existing skills also use the second one.
 pub(super) const FILE_NAMES: [&str; 2] = ["SKILL.md", "skill.md"];
 
 /// `[skills]`.
@@ -51,26 +51,26 @@ impl Default for SkillsConfig {
 /// A folder of skills.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkillSource {
-    /// The name of the source for people.
+    /// The name of the source, as shown to people.
     pub label: Arc<str>,
-    /// The root, which may be named through links.
+    /// The root. Its path may contain links.
     root: PathBuf,
-    /// The folder of skills below the root; no link is followed on the way.
+    /// The folder of skills, relative to the root. No link is followed on this path.
     folder: String,
-    /// Folders that nothing is read from, relative to the root.
+    /// Folders from which nothing is read, relative to the root.
     closed: Arc<[PathBuf]>,
-    /// The user has named this folder: it has to exist, and may itself be one skill.
+    /// True if the user has named this folder. It must then exist, and may be a skill itself.
     is_named: bool,
 }
 
 impl SkillSource {
-    /// Returns a folder that the user has named.
+    /// Returns the source for a folder that the user has named.
     pub(super) fn named(label: &str, root: PathBuf) -> Self {
         Self { label: label.into(), root, folder: ".".to_owned(), closed: Arc::default(), is_named: true }
     }
 
-    /// Returns the sources in order: those of the workspace, of the user's home, and the configured ones. Nothing is read
-    /// from the folders `closed`, relative to the workspace.
+    /// Returns the sources in order of precedence: those of the workspace, of the user's home, and of the configuration. Nothing
+    /// is read from the folders `closed`, which are relative to the workspace.
     pub fn all(config: &SkillsConfig, workspace: &Path, user_home: Option<&Path>, closed: &[PathBuf]) -> Vec<Self> {
         let closed: Arc<[PathBuf]> = closed.into();
         let below = |folder: &str, is_named: bool| Self {
@@ -89,7 +89,8 @@ impl SkillSource {
             if let (Some(of_home), Some(home)) = (path.strip_prefix("~/"), user_home) {
                 return Self::named(path, home.join(of_home));
             }
-            // Below the workspace, where commands of the agent can put links, none is followed, and closed folders stay closed.
+            // Commands of the agent can create links below the workspace, so no link is followed there, and closed folders stay
+            // closed.
             let root = without_dots(&workspace.join(path));
             match root.strip_prefix(without_dots(workspace)).ok().and_then(Path::to_str) {
                 Some("") => below(".", true),
@@ -100,10 +101,10 @@ impl SkillSource {
         in_workspace.into_iter().chain(in_home).chain(configured).collect()
     }
 
-    /// Opens the root; `None` if there is none, and none is needed.
+    /// Opens the root. Returns `None` if it does not exist and need not exist.
     ///
     /// # Errors
-    /// It is no folder that can be opened.
+    /// The root is not a folder that can be opened.
     pub fn open(&self) -> io::Result<Option<Jail>> {
         match Jail::open_strict(&self.root, Vec::new(), MAX_FILE) {
             Ok(jail) if self.closed.is_empty() => Ok(Some(jail)),
@@ -113,20 +114,20 @@ impl SkillSource {
         }
     }
 
-    /// Returns the name of the folder of a skill that this source has if skills are installed there.
+    /// Returns the name under which the skill in `folder` was installed, if skills are installed into this source.
     pub fn installed_name<'a>(&self, folder: &'a str) -> Option<&'a str> {
         (self.label.as_ref() == INSTALL_FOLDER)
             .then(|| folder.strip_prefix(INSTALL_FOLDER)?.strip_prefix('/'))
             .flatten()
     }
 
-    /// As [`Self::open`], for files of any size; `None` if the root cannot be opened.
+    /// Opens the root like [`Self::open`], for files of any size. Returns `None` if that fails.
     pub(super) fn open_unbounded(&self) -> Option<Jail> {
         let jail = Jail::open_strict(&self.root, Vec::new(), u64::MAX).ok()?;
         Some(jail.with_closed(&self.closed))
     }
 
-    /// Returns the path of the folder for messages.
+    /// Returns the path of the folder, for messages.
     pub fn path(&self) -> PathBuf {
         if self.folder == "." { self.root.clone() } else { self.root.join(&self.folder) }
     }
@@ -136,12 +137,13 @@ impl SkillSource {
         if self.folder == "." { jail.root().to_owned() } else { jail.root().join(&self.folder) }
     }
 
-    /// Finds the files of skills. No file is opened.
+    /// Finds the `SKILL.md` files. No file is opened.
     pub(super) fn scan(&self, jail: &Jail) -> SourceScan {
         self.scan_for(jail, &FILE_NAMES)
     }
 
-    /// Finds the folders with a file of one of these names, each with the first of them. No file is opened.
+    /// Finds the folders that contain a file with one of these names. Each result has the first name that exists. No file is
+    /// opened.
     pub fn scan_for(&self, jail: &Jail, names: &'static [&'static str]) -> SourceScan {
         let mut scanner = Scanner { jail, names, scan: SourceScan::default(), entries_left: MAX_ENTRIES };
         match jail.folder(&self.folder) {
@@ -154,7 +156,7 @@ impl SkillSource {
     }
 }
 
-/// A file of a skill that was found. It may be anything, such as a link or a pipe.
+/// A `SKILL.md` that was found. It is unchecked, and may be a link or a pipe.
 #[derive(Debug)]
 pub struct SkillFile {
     /// The folder, relative to the root of the source.
@@ -176,11 +178,11 @@ impl SkillFile {
     }
 }
 
-/// What a look at a source has found.
+/// The result of scanning a source.
 #[derive(Debug, Default)]
 pub struct SourceScan {
     pub files: Vec<SkillFile>,
-    /// What is left out: the path relative to the root, and why.
+    /// The paths that were left out, relative to the root, and why.
     pub faults: Vec<(String, String)>,
 }
 
@@ -203,7 +205,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Finds the skills in a folder, and with `has_groups` those of the folders in it that are no skills.
+    /// Finds the skills in a folder. With `has_groups`, also searches the folders in it that are not skills.
     fn scan_folder(&mut self, dir: &Dir, path: &str, has_groups: bool) {
         let entries = match self.entries(dir, path) {
             Ok(entries) => entries,
@@ -219,7 +221,7 @@ impl Scanner<'_> {
             } else if !self.add_skill(dir, &inner, &name) && has_groups && !Self::is_skill(dir, &name) {
                 match self.jail.folder(&inner) {
                     Ok((group, _)) => self.scan_folder(&group, &inner, false),
-                    // It was removed meanwhile.
+                    // The folder was removed in the meantime.
                     Err(JailError::Missing(_) | JailError::NotFolder(_)) => {}
                     Err(error) => self.fault(&inner, reason_of(&error)),
                 }
@@ -227,10 +229,10 @@ impl Scanner<'_> {
         }
     }
 
-    /// Adds what is looked for in the folder `path`, which is `name` in `dir`. Returns false if it is not there.
+    /// Adds the wanted file in the folder `path`, which is `name` in `dir`. Returns false if there is none.
     fn add_skill(&mut self, dir: &Dir, path: &str, name: &str) -> bool {
         for file in self.names {
-            // A link on the way is refused when the file is read.
+            // If a component is a link, reading the file fails later.
             match statat(dir, Path::new(name).join(file), AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(found) => {
                     let version = FileVersion::of(&found);
@@ -247,13 +249,14 @@ impl Scanner<'_> {
         false
     }
 
-    /// Returns true if the folder `name` of `dir` is a skill, whatever is looked for: it is no group. Opening it to see costs far more.
+    /// Returns true if the folder `name` of `dir` is a skill, and therefore not a group. Opening the folder to find out would
+    /// cost far more.
     fn is_skill(dir: &Dir, name: &str) -> bool {
         let is_there = |file: &&str| statat(dir, Path::new(name).join(file), AtFlags::SYMLINK_NOFOLLOW).is_ok();
         FILE_NAMES.iter().any(is_there)
     }
 
-    /// Returns the names of folders and links in a folder, in order, and whether they are links. Hidden ones are left out.
+    /// Returns the names of folders and links in a folder, sorted, and whether they are links. Hidden entries are left out.
     fn entries(&mut self, dir: &Dir, path: &str) -> io::Result<Vec<(String, bool)>> {
         let mut names = Vec::new();
         for entry in dir.entries()? {
@@ -278,7 +281,7 @@ impl Scanner<'_> {
     }
 }
 
-/// Resolves `.` and `..` by their names alone.
+/// Resolves `.` and `..` lexically.
 fn without_dots(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {

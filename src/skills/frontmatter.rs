@@ -1,6 +1,6 @@
 //! Parses `SKILL.md`: YAML front matter between two lines `---`, then instructions in Markdown.
 //!
-//! The fields are those of the Agent Skills specification (<https://agentskills.io/specification>) and those that files of
+//! The fields are those of the Agent Skills specification (<https://agentskills.io/specification>), and those that files of
 //! Claude Code, openclaw and nanobot contain. Unknown fields are ignored.
 
 use serde::Deserialize;
@@ -10,53 +10,53 @@ use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy};
 use super::requirements::{InstallHint, SkillRequirements};
 use crate::text::{one_line, truncate};
 
-/// The most warnings about one file.
+/// The maximum number of warnings about one file.
 const MAX_WARNINGS: usize = 10;
-/// The largest front matter, in bytes.
+/// The maximum size of the front matter, in bytes.
 const MAX_HEAD: usize = 64 << 10;
-/// The most characters of a description that are kept.
+/// The maximum length of a description that is kept, in characters.
 const MAX_DESCRIPTION: usize = 2_000;
-/// The most characters of a name (Agent Skills).
+/// The maximum length of a name, in characters (Agent Skills).
 const MAX_NAME: usize = 64;
-/// The most entries of a list, and the most characters of an entry.
+/// The maximum number of entries of a list, and of characters of an entry.
 const MAX_ENTRIES: usize = 50;
 const MAX_ENTRY: usize = 200;
-/// The deepest nesting, and the most parts of front matter.
+/// The maximum nesting depth, and the maximum number of parts, of front matter.
 const MAX_DEPTH: usize = 32;
 const MAX_EVENTS: usize = 20_000;
-/// The most bytes of the instructions of a skill that is always in the prompt.
+/// The maximum size of the instructions of a skill that is always in the prompt, in bytes.
 const MAX_ALWAYS: usize = 32 << 10;
-/// Letters that show nothing: fillers of Hangul.
+/// Letters that are invisible: the fillers of Hangul.
 const BLANK_LETTERS: [char; 4] = ['\u{115f}', '\u{1160}', '\u{3164}', '\u{ffa0}'];
 
-/// What a `SKILL.md` says of its skill, without its instructions.
+/// The content of a `SKILL.md`, without its instructions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SkillManifest {
     pub name: String,
-    /// The description on one line, of at most 2,000 characters.
+    /// The description on one line, with at most 2,000 characters.
     pub description: String,
-    /// The characters of the description as it is written.
+    /// The number of characters of the description as written.
     pub description_length: usize,
     pub version: Option<String>,
     pub license: Option<String>,
     pub compatibility: Option<String>,
     pub allowed_tools: Vec<String>,
     pub triggers: Vec<String>,
-    /// The beginning of the instructions of a skill that is always in the prompt.
+    /// The beginning of the instructions, if the skill is always in the prompt.
     pub always_text: Option<String>,
     pub is_always_text_cut: bool,
-    /// There are no instructions.
+    /// True if there are no instructions.
     pub is_empty: bool,
     pub requirements: SkillRequirements,
     pub install_hints: Vec<InstallHint>,
-    /// Faults with which the skill can be used all the same.
+    /// Faults that do not prevent the use of the skill.
     pub warnings: Vec<ManifestFault>,
 }
 
-/// Why a `SKILL.md`, or a part of it, cannot be used.
+/// The reason why a `SKILL.md`, or a part of it, cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManifestFault {
-    /// From 1.
+    /// The line number, starting from 1.
     pub line: Option<usize>,
     pub reason: String,
 }
@@ -70,12 +70,12 @@ impl ManifestFault {
 /// The parts of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SkillText<'a> {
-    /// The YAML, which begins in line 2 if no empty lines or comments are above it; `None` without front matter.
+    /// The YAML. It begins in line 2, unless empty lines or comments precede it. `None` without front matter.
     pub head: Option<&'a str>,
     pub body: &'a str,
 }
 
-/// The fields as written. Those of more than one accepted form are taken as they are.
+/// The fields as written. A field that may have several forms is kept as a raw value.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct FrontMatter {
@@ -94,7 +94,7 @@ struct FrontMatter {
 }
 
 impl FrontMatter {
-    /// Reads fields of which at least one has an unusual type; such a one is left out with a warning.
+    /// Reads fields of which at least one has an unexpected type. Such a field is left out with a warning.
     fn from_values(mut fields: Map<String, Value>, head: &str, warnings: &mut Vec<ManifestFault>) -> Self {
         let mut text = |key: &str| match fields.remove(key)? {
             Value::Null => None,
@@ -151,7 +151,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<&str, ManifestFault> {
 /// # Errors
 /// The front matter has no end, or is too long.
 pub(super) fn split(text: &str) -> Result<SkillText<'_>, ManifestFault> {
-    // Empty lines and comments before it are found in the wild.
+    // In existing skills, empty lines and comments may precede the front matter.
     let blank = lines_above(text).map(str::len).sum::<usize>();
     let mut lines = text[blank..].split_inclusive('\n');
     let first = lines.next().unwrap_or_default();
@@ -172,7 +172,7 @@ pub(super) fn split(text: &str) -> Result<SkillText<'_>, ManifestFault> {
     Err(ManifestFault::new(1, "the front matter has no end; write a line `---` after its last field"))
 }
 
-/// Returns the empty lines and the comments of HTML, each on one line, that a text begins with.
+/// Returns the leading empty lines and HTML comments of a text. Each comment must be on one line.
 fn lines_above(text: &str) -> impl Iterator<Item = &str> {
     text.split_inclusive('\n').take_while(|line| {
         let line = line.trim();
@@ -180,10 +180,10 @@ fn lines_above(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Parses the text of a `SKILL.md`. A file without a name is named after its folder.
+/// Parses the text of a `SKILL.md`. A file without a name gets the name of its folder.
 ///
 /// # Errors
-/// There is no name or description, or the name is not valid.
+/// The name or the description is missing, or the name is not valid.
 pub fn parse_manifest(bytes: &[u8], folder: &str) -> Result<SkillManifest, ManifestFault> {
     let text = decode(bytes)?;
     let above = lines_above(text).count();
@@ -193,7 +193,7 @@ pub fn parse_manifest(bytes: &[u8], folder: &str) -> Result<SkillManifest, Manif
     Ok(manifest)
 }
 
-/// As [`parse_manifest`]; lines are counted from the first one that is neither empty nor a comment.
+/// Parses a text like [`parse_manifest`], but counts lines from the first one that is neither empty nor a comment.
 fn parse_text(text: &str, folder: &str) -> Result<SkillManifest, ManifestFault> {
     let SkillText { head, body } = split(text)?;
     let mut manifest = SkillManifest::default();
@@ -245,8 +245,8 @@ fn parse_text(text: &str, folder: &str) -> Result<SkillManifest, ManifestFault> 
     Ok(manifest)
 }
 
-/// Adds what may be a field of the file, of its metadata, or of a program's own part of the metadata. Returns true if one of
-/// them wants the skill to be always in the prompt.
+/// Adds the values that may be fields of the file, of its metadata, or of a program's own part of the metadata. Returns true if
+/// one of them requests that the skill is always in the prompt.
 fn add_metadata(fields: &FrontMatter, head: &str, manifest: &mut SkillManifest) -> bool {
     let (metadata, fault) = parse_metadata(&fields.metadata);
     if let Some(reason) = fault {
@@ -270,8 +270,8 @@ fn add_metadata(fields: &FrontMatter, head: &str, manifest: &mut SkillManifest) 
     is_true(&fields.always) || in_metadata("always").any(is_true)
 }
 
-/// Reads the YAML. Where it is not valid, name and description are read line by line: an unquoted colon in a description is
-/// common.
+/// Parses the YAML. Invalid YAML, often because of an unquoted colon in a description, is parsed again with quotes added. If that
+/// fails as well, the name and the description are read line by line.
 fn read_fields(head: &str, warnings: &mut Vec<ManifestFault>) -> Result<FrontMatter, ManifestFault> {
     if head.trim().is_empty() {
         return Ok(FrontMatter::default());
@@ -282,7 +282,7 @@ fn read_fields(head: &str, warnings: &mut Vec<ManifestFault>) -> Result<FrontMat
         non_finite_float_policy: NonFiniteFloatPolicy::AsString,
         with_snippet: false,
     };
-    // The YAML begins in line 2 of the file.
+    // The YAML begins in line 2 of the file, so an empty line keeps the line numbers right.
     let numbered = format!("\n{head}");
     let error = match serde_saphyr::from_str_with_options(&numbered, options.clone()) {
         Ok(fields) => return Ok(fields),
@@ -315,7 +315,7 @@ fn read_fields(head: &str, warnings: &mut Vec<ManifestFault>) -> Result<FrontMat
     Ok(fields)
 }
 
-/// Returns front matter with quotes around the texts of fields that are on one line and have none: an unquoted colon is common.
+/// Returns front matter with quotes added around one-line texts that have none: an unquoted colon is common.
 fn quoted(head: &str) -> String {
     let lines: Vec<&str> = head.lines().collect();
     let quote = |at: usize, line: &str| {
@@ -330,7 +330,7 @@ fn quoted(head: &str) -> String {
     quoted.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the text of a field that begins a line and goes on in indented ones.
+/// Returns the text of a field that begins a line and continues in indented lines.
 fn plain_field(head: &str, key: &str) -> Option<String> {
     let mut lines = head.lines().skip_while(|line| after_key(line, key).is_none());
     let first = after_key(lines.next()?, key)?.trim();
@@ -348,13 +348,13 @@ fn after_key<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     line.strip_prefix(key)?.strip_prefix(':').filter(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r']))
 }
 
-/// Returns the line of the file in which a field begins.
+/// Returns the line of the file on which a field begins.
 fn line_of(head: &str, key: &str) -> Option<usize> {
     head.lines().position(|line| after_key(line, key).is_some()).map(|at| at + 2)
 }
 
-/// Returns the name, or that of the folder if the file gives none. One with spaces or other signs becomes its letters and digits with
-/// hyphens between them, with a warning.
+/// Returns the name, or the folder's name if the file has none. An invalid name is reduced to its letters and digits, joined by
+/// hyphens, with a warning.
 fn valid_name(
     name: Option<&str>,
     folder: &str,
@@ -385,7 +385,7 @@ fn is_heading(line: &str) -> bool {
     rest.len() < line.len() && rest.starts_with(' ') && !rest.trim().is_empty()
 }
 
-/// Returns the first paragraph that is no heading, on one line.
+/// Returns the first paragraph that is not a heading, on one line.
 fn first_paragraph(body: &str) -> Option<String> {
     let is_text = |line: &&str| !line.trim().is_empty() && !is_heading(line);
     let lines = body.lines().skip_while(|line| !is_text(line)).take_while(is_text);
@@ -393,7 +393,7 @@ fn first_paragraph(body: &str) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// Returns the metadata, which may be JSON in a text, and what is wrong with it.
+/// Returns the metadata, which may be JSON in a text, and its fault.
 fn parse_metadata(metadata: &Value) -> (Map<String, Value>, Option<String>) {
     match metadata {
         Value::Object(map) => (map.clone(), None),
@@ -434,7 +434,7 @@ fn extend(list: &mut Vec<String>, value: &Value) {
     }
 }
 
-/// Returns the texts of a list, or the parts of a text between separators that are not in parentheses.
+/// Returns the texts of a list. For a text, returns its parts between separators that are not in parentheses.
 fn strings(value: &Value, is_separator: fn(char) -> bool) -> Vec<String> {
     let parts: Vec<String> = match value {
         Value::Array(values) => values
@@ -463,7 +463,8 @@ fn strings(value: &Value, is_separator: fn(char) -> bool) -> Vec<String> {
     parts.take(MAX_ENTRIES).collect()
 }
 
-/// Returns the commands that install what a skill needs, from the forms of openclaw: `{kind: brew, formula: gh, bins: [gh]}`.
+/// Returns the commands that install the programs that a skill needs, from the forms of openclaw: `{kind: brew, formula: gh,
+/// bins: [gh]}`.
 fn install_hints(install: &Value) -> Vec<InstallHint> {
     let Value::Array(entries) = install else {
         return strings(install, |c| c == '\n')

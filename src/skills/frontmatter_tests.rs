@@ -1,4 +1,4 @@
-//! Tests of the parser of `SKILL.md`, with forms found in the wild.
+//! Tests of the parser of `SKILL.md`, with forms from existing skills.
 
 use proptest::prelude::*;
 

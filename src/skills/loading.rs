@@ -1,4 +1,4 @@
-//! What `load_skill` gives of a skill: its instructions, its folder, and the files in it.
+//! The text that `load_skill` returns for a skill: its instructions, its folder, and the files in it.
 
 use std::path::Path;
 
@@ -9,16 +9,17 @@ use super::frontmatter::{decode, split};
 use super::install::{FileDigests, digest_of};
 use super::skill::{Skill, SkillLocation};
 
-/// The most files that are listed, and how deep.
+/// The maximum number of files that are listed, and the maximum depth.
 const MAX_FILES: usize = 100;
 const MAX_LEVELS: usize = 3;
-/// The most entries of folders that are examined.
+/// The maximum number of folder entries that are examined.
 const MAX_ENTRIES: usize = 5_000;
 
-/// Returns the instructions and files of a skill, as the model reads them. With `pinned`, the instructions have to be the pinned ones.
+/// Returns the instructions and files of a skill, as the model reads them. With `pinned`, the instructions must match the pinned
+/// digest.
 ///
 /// # Errors
-/// The file cannot be read any more, or has changed.
+/// The file can no longer be read, or has changed.
 pub fn render_skill(skill: &Skill, pinned: Option<&FileDigests>) -> Result<String, String> {
     let (body, files) = match &skill.location {
         SkillLocation::BuiltIn { text, .. } => {
@@ -37,12 +38,12 @@ pub fn render_skill(skill: &Skill, pinned: Option<&FileDigests>) -> Result<Strin
             (body_of(&content.bytes)?, FileListing::of(&jail, folder, file).render())
         }
     };
-    // Long instructions may be cut at their end.
+    // Long instructions may be cut at the end, so the file list comes first.
     let body = if body.is_empty() { "(none)" } else { &body };
     Ok(format!("# Skill: {}\n\n## Files\n\n{files}\n\n## Instructions\n\n{body}", skill.name()))
 }
 
-/// Returns the text behind the front matter.
+/// Returns the text after the front matter.
 fn body_of(bytes: &[u8]) -> Result<String, String> {
     let text = decode(bytes).and_then(split).map_err(|fault| fault.reason)?;
     Ok(text.body.trim().to_owned())
@@ -51,7 +52,7 @@ fn body_of(bytes: &[u8]) -> Result<String, String> {
 /// The files of a skill.
 struct FileListing<'a> {
     jail: &'a Jail,
-    /// The file `SKILL.md`, which is not listed.
+    /// The path of `SKILL.md`, which is not listed.
     skill_file: String,
     folder: String,
     files: Vec<String>,
@@ -79,7 +80,7 @@ impl<'a> FileListing<'a> {
         listing
     }
 
-    /// Adds the files of a folder, then those of the folders in it.
+    /// Adds the files of a folder, then those of its subfolders.
     fn add_folder(&mut self, folder: &str, level: usize) {
         if level > MAX_LEVELS {
             self.has_deeper_folders = true;
@@ -106,8 +107,8 @@ impl<'a> FileListing<'a> {
         }
     }
 
-    /// Returns the names of the files and folders of a folder in order, and whether they are folders. Hidden ones, links, and
-    /// what is neither file nor folder are left out.
+    /// Returns the names of the files and folders in a folder, sorted, and whether they are folders. Hidden entries, links and
+    /// special files are left out.
     fn entries(&mut self, folder: &str) -> Result<Vec<(String, bool)>, JailError> {
         let (dir, shown) = self.jail.folder(folder)?;
         let failed = |error| JailError::Io { path: shown.clone(), error };

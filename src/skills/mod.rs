@@ -1,5 +1,5 @@
-//! Skills: folders with a `SKILL.md`, whose name and description the model always sees, and whose instructions it loads
-//! when it needs them.
+//! Skills: folders with a `SKILL.md`. The model always sees a skill's name and description, and loads its instructions when it
+//! needs them.
 
 mod catalog;
 #[cfg(test)]

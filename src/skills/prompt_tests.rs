@@ -37,7 +37,7 @@ fn always(name: &str, text: &str) -> Skill {
     skill_of(manifest)
 }
 
-/// Returns the lines behind the heading.
+/// Returns the lines after the heading.
 fn lines(section: &str) -> Vec<&str> {
     section.lines().skip(4).collect()
 }

@@ -1,4 +1,4 @@
-//! What a skill needs of this machine, and whether the machine has it.
+//! The requirements of a skill, and whether this machine meets them.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -6,19 +6,19 @@ use std::env;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-/// The most install hints in a reason.
+/// The maximum number of install hints in a reason.
 const MAX_HINTS: usize = 3;
 
-/// What a skill needs; a skill without an unmet need is available.
+/// The requirements of a skill. A skill without an unmet requirement is available.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SkillRequirements {
-    /// Programs that are all needed.
+    /// Programs that must all be installed.
     pub bins: Vec<String>,
-    /// Programs of which one is needed.
+    /// Programs of which at least one must be installed.
     pub any_bins: Vec<String>,
     /// Environment variables that must be set.
     pub env: Vec<String>,
-    /// Operating systems of which this must be one; empty for any.
+    /// The supported operating systems; empty for any.
     pub os: Vec<String>,
 }
 
@@ -30,7 +30,7 @@ pub struct InstallHint {
     pub command: String,
 }
 
-/// The machine that skills run on.
+/// The machine on which skills run.
 pub struct SkillHost {
     search_path: Vec<PathBuf>,
     has_variable: Box<dyn Fn(&str) -> bool + Send + Sync>,
@@ -45,7 +45,8 @@ impl SkillHost {
         Self::new(search_path, has_variable, env::consts::OS)
     }
 
-    /// `has_variable` returns true for an environment variable that is set; `os` is a name as in `std::env::consts::OS`.
+    /// Creates a host. `has_variable` returns true for an environment variable that is set; `os` is a name as in
+    /// `std::env::consts::OS`.
     pub fn new(
         search_path: Vec<PathBuf>,
         has_variable: impl Fn(&str) -> bool + Send + Sync + 'static,
@@ -55,7 +56,7 @@ impl SkillHost {
     }
 
     fn has_program(&self, name: &str) -> bool {
-        // A path could name any file of the machine.
+        // A path would reveal whether any file of the machine exists, so only plain names are searched.
         let is_plain = !name.is_empty() && !name.contains(['/', '\0']) && name != "." && name != "..";
         is_plain
             && self.search_path.iter().filter(|folder| folder.is_absolute()).any(|folder| {
@@ -75,7 +76,7 @@ impl SkillHost {
     }
 }
 
-/// The programs that were looked for during one look at the skills, so that each is looked for once.
+/// The programs that were searched for during one scan of the skills. Each is searched for only once.
 pub(super) struct ProgramSearch<'a> {
     host: &'a SkillHost,
     found: RefCell<HashMap<String, bool>>,
@@ -90,7 +91,7 @@ impl<'a> ProgramSearch<'a> {
         *self.found.borrow_mut().entry(name.to_owned()).or_insert_with(|| self.host.has_program(name))
     }
 
-    /// Returns why the skill cannot be used on this machine; `None` if it can.
+    /// Returns why the skill cannot be used on this machine; `None` if it can be used.
     pub(super) fn unmet(&self, needs: &SkillRequirements, hints: &[InstallHint]) -> Option<String> {
         let mut reasons = Vec::new();
         if !needs.os.is_empty() && !needs.os.iter().any(|os| self.host.is_os(os)) {

@@ -5,12 +5,12 @@ use std::collections::{HashMap, HashSet};
 use super::skill::{Skill, SkillList};
 use crate::text::{index_terms, query_terms};
 
-/// How much a word of the name or of a trigger counts beside one of the description.
+/// The weight of a word in the name or a trigger, relative to a word in the description.
 const NAME_WEIGHT: f64 = 3.0;
 const TRIGGER_WEIGHT: f64 = 2.0;
 
-/// Returns the skills that fit the query best, best first, at most `limit`. Those that cannot be used are among them, those
-/// that the configuration disables are not.
+/// Returns the skills that match the query best, best first, at most `limit`. Includes skills that cannot be used, but not those
+/// that the configuration disables.
 pub fn find_skills<'a>(list: &'a SkillList, query: &str, limit: usize) -> Vec<&'a Skill> {
     let wanted = query_terms(&spaced(query));
     let skills: Vec<&Skill> = list.skills.iter().filter(|skill| !skill.is_disabled).collect();
@@ -33,7 +33,7 @@ pub fn find_skills<'a>(list: &'a SkillList, query: &str, limit: usize) -> Vec<&'
     found.into_iter().take(limit).map(|(_, skill)| skill).collect()
 }
 
-/// The words of a skill.
+/// The words of a skill, by the field that contains them.
 struct SkillTerms {
     name: HashSet<String>,
     triggers: HashSet<String>,

@@ -1,4 +1,4 @@
-//! A skill, and the list of all skills with what is wrong with others.
+//! A skill, and the list of all skills with the problems of others.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter};
@@ -17,13 +17,13 @@ pub struct Skill {
     /// The name of the source, such as `skills` or `~/.claude/skills`.
     pub source: Arc<str>,
     pub location: SkillLocation,
-    /// Why the skill cannot be used now.
+    /// The reason why the skill cannot be used now.
     pub unavailable: Option<String>,
-    /// The configuration disables it.
+    /// True if the configuration disables the skill.
     pub is_disabled: bool,
 }
 
-/// Where the text of a skill is.
+/// Where the text of a skill is stored.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SkillLocation {
     File {
@@ -68,11 +68,11 @@ impl Skill {
     }
 }
 
-/// What is wrong with a file or folder of skills; for people it is `PATH:LINE: PROBLEM`.
+/// A problem of a file or folder of skills. People see it as `PATH:LINE: PROBLEM`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SkillProblem {
     pub path: String,
-    /// From 1.
+    /// The line number, starting from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
     pub problem: String,
@@ -100,21 +100,21 @@ impl Display for SkillProblem {
 pub struct ShadowedSkill {
     pub name: String,
     pub path: String,
-    /// The path of the one that is used.
+    /// The path of the skill that is used instead.
     pub by: String,
 }
 
-/// All skills in their order: that of the sources, and by path in each source.
+/// All skills, in the order of the sources, and by path in each source.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SkillList {
     pub skills: Vec<Skill>,
-    /// Why other files are no skills, and warnings.
+    /// The reasons why other files are not skills, and warnings.
     pub problems: Vec<SkillProblem>,
     pub shadowed: Vec<ShadowedSkill>,
 }
 
 impl SkillList {
-    /// Returns the list without the skills that an agent does not see; `None` sees all.
+    /// Returns the list without the skills that an agent may not see. With `None`, returns all skills.
     #[must_use]
     pub fn seen_by(self: Arc<Self>, names: Option<&BTreeSet<String>>) -> Arc<Self> {
         let Some(names) = names else { return self };
@@ -122,13 +122,13 @@ impl SkillList {
         Arc::new(Self { skills: seen.cloned().collect(), ..Self::default() })
     }
 
-    /// Returns the skill with this name; upper and lower case count only if they tell two skills apart.
+    /// Returns the skill with this name. Case matters only if two names differ in nothing else.
     pub fn find(&self, name: &str) -> Option<&Skill> {
         let exact = self.skills.iter().find(|skill| skill.name() == name);
         exact.or_else(|| self.skills.iter().find(|skill| skill.name().eq_ignore_ascii_case(name)))
     }
 
-    /// Returns the skills that can be used: first those that are always in the prompt, then the others in their order.
+    /// Returns the skills that can be used: first those that are always in the prompt, then the others, both in list order.
     pub fn available(&self) -> impl Iterator<Item = &Skill> {
         let with = |is_always: bool| {
             let skills = self.skills.iter().filter(|skill| skill.is_available());

@@ -24,11 +24,11 @@ pub const LOAD_SKILL: &str = "load_skill";
 pub const FIND_SKILLS: &str = "find_skills";
 
 const NO_SKILLS: &str = "No skills currently available.";
-/// The most skills that a query finds.
+/// The maximum number of skills that a query finds.
 const MAX_FOUND: usize = 10;
-/// The most names in an error.
+/// The maximum number of names in an error.
 const MAX_NAMES: usize = 50;
-/// The most characters of a description or reason in a list, and of a name that a model wrote.
+/// The maximum length of a description or reason in a list, and of a name that a model wrote, in characters.
 const MAX_LINE: usize = 300;
 const MAX_NAME: usize = 100;
 
@@ -43,14 +43,14 @@ struct FindSkillsArgs {
     query: String,
 }
 
-/// What a tool does with skills.
+/// The task of a tool.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SkillTask {
     Load,
     Find,
 }
 
-/// Loads the instructions of a skill, or finds the skills for a task.
+/// The tools `load_skill`, which loads the instructions of a skill, and `find_skills`, which finds skills for a task.
 pub struct SkillTool {
     definition: ToolDefinition,
     catalog: Arc<SkillCatalog>,
@@ -58,10 +58,10 @@ pub struct SkillTool {
 }
 
 impl SkillTool {
-    /// Returns `load_skill`.
+    /// Returns the tool `load_skill`.
     pub fn load(catalog: Arc<SkillCatalog>) -> Self {
         let definition = ToolDefinition {
-            // Instructions are of little use in parts.
+            // Partial instructions are of little use, so the limit is high.
             output_limit: OutputLimit { chars: 100_000, lines: 5_000 },
             output_strategy: TruncationStrategy::HeadOnly,
             ..ToolDefinition::reading::<LoadSkillArgs>(LOAD_SKILL, "Load a skill")
@@ -69,7 +69,7 @@ impl SkillTool {
         Self { definition, catalog, task: SkillTask::Load }
     }
 
-    /// Returns `find_skills`.
+    /// Returns the tool `find_skills`.
     pub fn find(catalog: Arc<SkillCatalog>) -> Self {
         let definition = ToolDefinition::reading::<FindSkillsArgs>(FIND_SKILLS, "Find skills for a task");
         Self { definition, catalog, task: SkillTask::Find }
@@ -86,7 +86,7 @@ impl Tool for SkillTool {
         let (task, catalog, agent) = (self.task, self.catalog.clone(), context.agent.clone());
         // Reading the disk may block.
         let done = tokio::task::spawn_blocking(move || {
-            let list = || catalog.look().seen_by(agent.skills.as_ref());
+            let list = || catalog.scan().seen_by(agent.skills.as_ref());
             match task {
                 SkillTask::Load => load(&catalog, &list(), read::<LoadSkillArgs>(arguments)?.name.trim()),
                 SkillTask::Find => Ok(ToolResult::ok(find(&list(), &read::<FindSkillsArgs>(arguments)?.query))),
@@ -100,7 +100,7 @@ fn read<T: DeserializeOwned>(arguments: Value) -> Result<T, String> {
     serde_json::from_value(arguments).map_err(|error| error.to_string())
 }
 
-/// Returns the text of a skill and the tools that it allows, or why there is no text.
+/// Returns the text of a skill and the tools that it allows, or an error that states why there is no text.
 fn load(catalog: &SkillCatalog, list: &SkillList, name: &str) -> Result<ToolResult, String> {
     let Some(skill) = list.find(name) else { return Err(not_found(list, name)) };
     match &skill.unavailable {
@@ -118,7 +118,7 @@ fn load(catalog: &SkillCatalog, list: &SkillList, name: &str) -> Result<ToolResu
     }
 }
 
-/// Names the skills that there are, the most similar one first.
+/// Returns the error for an unknown skill, which lists the existing ones, the most similar first.
 fn not_found(list: &SkillList, name: &str) -> String {
     let asked = truncate(&plain_line(name), MAX_NAME);
     let mut names: Vec<&str> = list.available().map(Skill::name).collect();
@@ -139,7 +139,7 @@ fn not_found(list: &SkillList, name: &str) -> String {
     format!("Skill '{asked}' not found. Available skills: {}{more}", names.join(", "))
 }
 
-/// Lists the skills that fit a query.
+/// Lists the skills that match a query.
 fn find(list: &SkillList, query: &str) -> String {
     let found = find_skills(list, query, MAX_FOUND);
     if found.is_empty() {

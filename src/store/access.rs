@@ -1,5 +1,5 @@
-//! Who may use the HTTP server beside the holder of the gateway's token: named tokens, logins of the page, and the files that
-//! they uploaded. Only hashes of secrets are stored.
+//! Records of who may use the HTTP server, besides the holder of the gateway's token: named tokens, logins of the page, and the
+//! files that they uploaded. Only hashes of secrets are stored.
 
 use rusqlite::{Connection, Row, params};
 
@@ -8,13 +8,13 @@ use super::{StoreError, now_ms};
 
 /// The most named tokens.
 pub const MAX_TOKENS: usize = 200;
-/// The most logins; a further one ends the one that was not used for the longest.
+/// The most logins; a new login beyond this number ends the least recently used one.
 pub const MAX_LOGINS: u32 = 100;
-/// A login that was not used for this long ends, in milliseconds.
+/// The time without use after which a login ends, in milliseconds.
 pub const LOGIN_IDLE_MS: i64 = 30 * 24 * 60 * 60 * 1_000;
-/// What a small upload counts, in bytes.
+/// The least size for which an upload counts, in bytes.
 const MIN_FILE_BYTES: i64 = 64 << 10;
-/// How exactly the last use of a token or a login is stored, in milliseconds.
+/// The precision of the stored time of a token's or a login's last use, in milliseconds.
 const USE_MS: i64 = 60 * 60 * 1_000;
 
 /// The SHA-256 of a secret.
@@ -33,30 +33,30 @@ pub struct AccessTokenRow {
 /// A login of the page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageLoginRow {
-    /// The named token of the login, and its scope; `None` is the token of the gateway.
+    /// The named token of the login; `None` is the token of the gateway.
     pub token: Option<AccessTokenRow>,
     pub seal: Vec<u8>,
 }
 
-/// What the name of a token was used for.
+/// The state of a token's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TokenName {
+pub enum TokenNameState {
     Unused,
     InUse,
-    /// A token of this name was revoked; what belonged to it is still there.
+    /// A token of this name was revoked; the data that belonged to it still exists.
     Revoked,
 }
 
-pub fn token_name(connection: &Connection, name: &str) -> Result<TokenName, StoreError> {
+pub fn token_name(connection: &Connection, name: &str) -> Result<TokenNameState, StoreError> {
     let sql = "SELECT revoked_at IS NOT NULL FROM access_tokens WHERE name = ?";
     Ok(match select_optional(connection, sql, [name], |row| row.get(0))? {
-        None => TokenName::Unused,
-        Some(false) => TokenName::InUse,
-        Some(true) => TokenName::Revoked,
+        None => TokenNameState::Unused,
+        Some(false) => TokenNameState::InUse,
+        Some(true) => TokenNameState::Revoked,
     })
 }
 
-/// Adds a token, in the place of a revoked one of its name. Of a name that is in use, this is an error.
+/// Adds a token, which replaces a revoked token of the same name. A name that is in use is an error.
 pub fn add_token(connection: &Connection, name: &str, hash: &SecretHash, scope: &str) -> Result<(), StoreError> {
     execute(connection, "DELETE FROM access_tokens WHERE name = ? AND revoked_at IS NOT NULL", [name])?;
     let sql = "INSERT INTO access_tokens (name, hash, scope, created_at) VALUES (?, ?, ?, ?)";
@@ -74,7 +74,7 @@ pub fn count_tokens(connection: &Connection) -> Result<usize, StoreError> {
     select_value(connection, "SELECT count(*) FROM access_tokens WHERE revoked_at IS NULL", [])
 }
 
-/// Returns all valid tokens, by name.
+/// Returns all valid tokens, ordered by name.
 pub fn tokens(connection: &Connection) -> Result<Vec<AccessTokenRow>, StoreError> {
     let sql = "SELECT name, scope, created_at, used_at FROM access_tokens WHERE revoked_at IS NULL ORDER BY name";
     select(connection, sql, [], |row| read_token(row, 0))
@@ -95,8 +95,8 @@ pub fn touch_token(connection: &Connection, name: &str) -> Result<(), StoreError
     execute(connection, "UPDATE access_tokens SET used_at = ? WHERE name = ?", params![now_ms(), name]).map(drop)
 }
 
-/// Adds a login, and removes those that have ended or are too many. The `seal` of a login with a named token is the token's hash:
-/// another token of that name does not revive it.
+/// Adds a login, and removes logins that have ended or exceed the limit. The `seal` of a login with a named token is the token's
+/// hash, so that another token of the same name does not revive the login.
 pub fn add_login(
     connection: &Connection,
     hash: &SecretHash,
@@ -112,7 +112,7 @@ pub fn add_login(
     execute(connection, sql, params![hash, token, seal, now]).map(drop)
 }
 
-/// Returns a login that has not ended, and whether its last use is to be stored.
+/// Returns a login that has not ended, and whether the time of this use must be stored.
 pub fn find_login(connection: &Connection, hash: &SecretHash) -> Result<Option<(PageLoginRow, bool)>, StoreError> {
     let now = now_ms();
     let sql = "SELECT l.token, l.seal, l.used_at, t.name, t.scope, t.created_at, t.used_at FROM page_logins l
@@ -122,7 +122,7 @@ pub fn find_login(connection: &Connection, hash: &SecretHash) -> Result<Option<(
         let named: Option<String> = row.get(0)?;
         let token = if row.get::<_, Option<String>>(3)?.is_some() { Some(read_token(row, 3)?) } else { None };
         let is_due = is_use_due(Some(row.get(2)?), now);
-        // Without its token, which was revoked, a login is none.
+        // A login whose token was revoked is invalid.
         let is_valid = named.is_some() == token.is_some();
         Ok(is_valid.then_some((PageLoginRow { token, seal: row.get(1)? }, is_due)))
     })?;
@@ -139,7 +139,7 @@ pub fn remove_login(connection: &Connection, hash: &SecretHash) -> Result<(), St
     execute(connection, "DELETE FROM page_logins WHERE hash = ?", [hash]).map(drop)
 }
 
-/// A file that was uploaded.
+/// An uploaded file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageFileRow {
     pub id: String,
@@ -151,8 +151,8 @@ pub struct PageFileRow {
     pub at: i64,
 }
 
-/// Records a file that was uploaded; `attachment` is JSON. Returns false, and records nothing, if the files of its uploader would have
-/// more than `limit` bytes together. Each counts as [`MIN_FILE_BYTES`] at least, so that their number is limited, too.
+/// Records an uploaded file; `attachment` is JSON. Returns false, and records nothing, if the uploader's files would together exceed
+/// `limit` bytes. Each file counts for at least [`MIN_FILE_BYTES`], which also limits their number.
 pub fn add_file(
     connection: &Connection,
     id: &str,
@@ -167,7 +167,7 @@ pub fn add_file(
     Ok(execute(connection, sql, params![id, uploader, attachment, now_ms(), limit, MIN_FILE_BYTES])? == 1)
 }
 
-/// Notes that a message names a file, which has to be one of `uploader`, if there is one.
+/// Marks a file as named by a message. If `uploader` is given, the file must belong to it.
 pub fn use_file(connection: &Connection, id: &str, uploader: Option<&str>) -> Result<(), StoreError> {
     let sql =
         "UPDATE page_files SET used_at = ?1 WHERE id = ?2 AND used_at IS NULL AND uploader = ifnull(?3, uploader)";
@@ -182,7 +182,7 @@ pub fn files(connection: &Connection) -> Result<Vec<PageFileRow>, StoreError> {
     })
 }
 
-/// Removes the record of a file, unless it is in use meanwhile; returns whether it did.
+/// Removes the record of a file, unless a message names the file by now; returns whether it did.
 pub fn remove_file(connection: &Connection, row: &PageFileRow) -> Result<bool, StoreError> {
     let sql = "DELETE FROM page_files WHERE id = ? AND (used_at IS NOT NULL) = ?";
     Ok(execute(connection, sql, params![row.id, row.is_used])? == 1)
@@ -246,9 +246,9 @@ mod tests {
     async fn logins_end_with_their_token_with_time_and_by_number() {
         let (_folder, store) = Store::temporary();
         let work = |connection: &Connection| {
-            assert_eq!(token_name(connection, "phone")?, TokenName::Unused);
+            assert_eq!(token_name(connection, "phone")?, TokenNameState::Unused);
             add_token(connection, "phone", &[1; 32], "chat")?;
-            assert_eq!(token_name(connection, "phone")?, TokenName::InUse);
+            assert_eq!(token_name(connection, "phone")?, TokenNameState::InUse);
             assert!(add_token(connection, "phone", &[2; 32], "admin").is_err(), "the name is taken");
             add_login(connection, &[10; 32], Some("phone"), &[1; 32])?;
             add_login(connection, &[11; 32], None, &[0; 32])?;
@@ -260,10 +260,10 @@ mod tests {
             assert_eq!(name(find_login(connection, &[10; 32])?), None);
             assert_eq!(
                 (token_name(connection, "phone")?, find_token(connection, &[1; 32])?),
-                (TokenName::Revoked, None)
+                (TokenNameState::Revoked, None)
             );
             assert_eq!((tokens(connection)?, count_tokens(connection)?), (Vec::new(), 0));
-            // A login that was made while its token was revoked, and the name then used again.
+            // A login that was created while its token was revoked and the name reused.
             add_login(connection, &[12; 32], Some("phone"), &[1; 32])?;
             add_token(connection, "phone", &[3; 32], "read")?;
             assert_eq!(name(find_login(connection, &[12; 32])?), None);

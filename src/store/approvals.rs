@@ -1,5 +1,5 @@
-//! Calls that wait for the owner's approval, the tools that the owner approved for a conversation, and what a
-//! conversation has read from others than the owner.
+//! Calls that wait for the owner's approval, the tools that the owner approved for a conversation, and the taint of a conversation:
+//! the names of the foreign content (content from anyone but the owner) that it has read.
 
 use std::collections::BTreeSet;
 
@@ -9,12 +9,12 @@ use uuid::Uuid;
 use super::sql::{execute, select, select_optional, select_parsed, select_value};
 use super::{StoreError, messages, now_ms};
 
-/// The most sources that are kept for one conversation.
+/// The most sources that are stored for one conversation.
 const MAX_SOURCES: usize = 50;
-/// The characters of a code that people type.
+/// The number of characters in the code that people type.
 const CODE_LENGTH: usize = 10;
 
-/// Why a call has, or has not, the owner's approval.
+/// The state of an approval request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApprovalState {
     Pending,
@@ -38,14 +38,14 @@ impl ApprovalState {
         }
     }
 
-    /// An unknown word, which this program never writes, approves nothing.
+    /// This program writes no other word; an unknown one approves nothing.
     fn parse(word: &str) -> Self {
         let known = [Self::Pending, Self::Approved, Self::Denied, Self::Expired];
         known.into_iter().find(|state| state.as_str() == word).unwrap_or(Self::Cancelled)
     }
 }
 
-/// A call to ask the owner about.
+/// A request to approve a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewApproval {
     pub turn: Uuid,
@@ -54,13 +54,13 @@ pub struct NewApproval {
     pub tool: String,
     /// The exact arguments, as the model wrote them.
     pub arguments: String,
-    /// The names of what the turn has read.
+    /// The names of the sources that the turn has read.
     pub taint: BTreeSet<String>,
     /// UTC milliseconds, like all times here.
     pub expires_at: i64,
 }
 
-/// A call that the owner was asked about.
+/// A stored approval request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApprovalRow {
     pub id: Uuid,
@@ -79,12 +79,12 @@ pub struct ApprovalRow {
 
 const COLUMNS: &str = "id, code, turn, session, epoch, tool, arguments, taint, state, reason, created_at, expires_at";
 
-/// Returns the id of a call's approval, the same each time the call is made.
+/// Returns the id of a call's approval request. The same call always gives the same id.
 pub fn id_of(turn: Uuid, call_id: &str) -> Uuid {
     Uuid::new_v5(&turn, format!("approval:{call_id}").as_bytes())
 }
 
-/// Returns what people type for an approval.
+/// Returns the code that people type to answer a request.
 pub fn code_of(id: Uuid) -> String {
     id.simple().to_string().chars().take(CODE_LENGTH).collect()
 }
@@ -117,13 +117,13 @@ pub fn find(connection: &Connection, id: Uuid) -> Result<Option<ApprovalRow>, St
     select_optional(connection, &sql, [id.to_string()], |row| Ok(read_row(row)))?.transpose()
 }
 
-/// Finds an approval by what people type.
+/// Finds a request by the code that people type.
 pub fn find_code(connection: &Connection, code: &str) -> Result<Option<ApprovalRow>, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM approvals WHERE code = ?");
     select_optional(connection, &sql, [code.trim().to_ascii_lowercase()], |row| Ok(read_row(row)))?.transpose()
 }
 
-/// Returns what waits for an answer, the oldest first.
+/// Returns the pending requests, the oldest first.
 pub fn pending(connection: &Connection, limit: u32) -> Result<Vec<ApprovalRow>, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM approvals WHERE state = 'pending' ORDER BY created_at, id LIMIT ?");
     select_parsed(connection, &sql, [limit], read_row)
@@ -135,18 +135,18 @@ pub fn count_by_state(connection: &Connection) -> Result<Vec<(String, u64)>, Sto
     select(connection, sql, [], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
-/// Returns how many calls wait for an answer.
+/// Returns the number of pending requests.
 pub fn count_pending(connection: &Connection) -> Result<usize, StoreError> {
     select_value(connection, "SELECT count(*) FROM approvals WHERE state = 'pending'", [])
 }
 
-/// Answers a pending approval; returns false if it was answered before.
+/// Answers a pending request; returns false if it was answered before.
 pub fn answer(connection: &Connection, id: Uuid, state: ApprovalState, reason: &str) -> Result<bool, StoreError> {
     let sql = "UPDATE approvals SET state = ?, reason = ?, ended_at = ? WHERE id = ? AND state = 'pending'";
     Ok(execute(connection, sql, params![state.as_str(), reason, now_ms(), id.to_string()])? == 1)
 }
 
-/// Marks what nobody answered until `now`; returns the turns and sessions that go on.
+/// Marks pending requests that expired by `now`; returns the turns and sessions that continue.
 pub fn expire(connection: &Connection, now: i64) -> Result<Vec<(Uuid, String)>, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM approvals WHERE state = 'pending' AND expires_at <= ?");
     let rows = select_parsed(connection, &sql, [now], read_row)?;
@@ -156,13 +156,13 @@ pub fn expire(connection: &Connection, now: i64) -> Result<Vec<(Uuid, String)>, 
     Ok(rows.into_iter().map(|row| (row.turn, row.session)).collect())
 }
 
-/// Marks what a turn waited for when it ended.
+/// Cancels the pending requests of a turn that has ended.
 pub fn cancel_of_turn(connection: &Connection, turn: Uuid) -> Result<(), StoreError> {
     let sql = "UPDATE approvals SET state = 'cancelled', ended_at = ? WHERE turn = ? AND state = 'pending'";
     execute(connection, sql, params![now_ms(), turn.to_string()]).map(drop)
 }
 
-/// Approves a tool for the rest of the conversation in which it was asked for.
+/// Approves a tool for the rest of the conversation that requested it.
 pub fn grant(connection: &Connection, row: &ApprovalRow) -> Result<(), StoreError> {
     let sql = "UPDATE approvals SET for_session = 1 WHERE id = ?";
     execute(connection, sql, [row.id.to_string()]).map(drop)
@@ -187,7 +187,8 @@ pub fn taint_of_epoch(connection: &Connection, session: &str, epoch: i64) -> Res
     select(connection, sql, params![session, epoch], |row| row.get(0))
 }
 
-/// Adds sources to the current conversation of a session. Beyond a bound, further ones change nothing: it is tainted.
+/// Adds sources to the current conversation of a session. Beyond [`MAX_SOURCES`], further sources are ignored: the conversation
+/// stays tainted.
 pub fn add_taint(connection: &Connection, session: &str, sources: &BTreeSet<String>) -> Result<(), StoreError> {
     if sources.is_empty() {
         return Ok(());
@@ -263,7 +264,7 @@ mod tests {
             grant(connection, &found)?;
             insert(connection, &new("d", later))?;
             assert_eq!(retention::prune_approvals(connection, now_ms() - 1_000)?, 0, "they are young");
-            // Neither the one that waits nor the one for the rest of the conversation.
+            // The query returns neither the pending request nor the approval for the rest of the conversation.
             assert_eq!(retention::prune_approvals(connection, now_ms() + 1_000)?, 2);
             assert_eq!([a, b, c].map(|id| find(connection, id).unwrap().is_some()), [true, false, false]);
             assert_eq!(count_pending(connection)?, 1);

@@ -22,7 +22,7 @@ pub struct DatabaseFacts {
     pub format: i64,
 }
 
-/// Opens the database and closes it, so that its faults are found before it is copied. No other process may have it open.
+/// Opens and closes the database, so that its faults are found before it is copied. No other process may have it open.
 ///
 /// # Errors
 /// The database is damaged, newer than this program, another program's, or cannot be opened.
@@ -61,8 +61,8 @@ pub fn verify(path: &Path) -> Result<DatabaseFacts, StoreError> {
     read_facts(path)
 }
 
-/// Prepares a copy for use at `home`, the path of the home's own database: its numbers continue after those accepted there, and
-/// the messages that it lacks are recorded and returned.
+/// Prepares a copy for use at `home`, the path of the home's own database: the copy's numbers continue after those accepted there.
+/// Records and returns the messages that the copy lacks.
 ///
 /// # Errors
 /// The copy cannot be written.
@@ -76,7 +76,7 @@ pub fn prepare(copy: &Path, home: &Path) -> Result<Option<Loss>, StoreError> {
         Ok(StoredMark::Valid(mark)) if Some(mark.database) == id => mark.seq,
         _ => known,
     };
-    // The copy was made while a gateway ran; no gateway died on it.
+    // The copy was made while a gateway was running; no gateway crashed with it.
     meta::set(&transaction, meta::CLEAN, "yes")?;
     meta::set(&transaction, meta::ALONE, "")?;
     let loss = (accepted > known).then(|| loss_after_backup(known, accepted));
@@ -88,7 +88,7 @@ pub fn prepare(copy: &Path, home: &Path) -> Result<Option<Loss>, StoreError> {
     Ok(loss)
 }
 
-/// Sets the high-water mark of the database at `path`, which was exchanged on purpose, to the database's own state.
+/// Sets the high-water mark of the database at `path`, which was exchanged on purpose, to the state of that database.
 ///
 /// # Errors
 /// The database cannot be read, or the mark cannot be written.
@@ -104,7 +104,7 @@ pub fn reset_mark(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Returns the loss of messages accepted after the copy was made. The restore command reports it, so it counts as told and
+/// Returns the loss of messages accepted after the copy was made. The restore command shows the loss, so it counts as reported and
 /// acknowledged.
 fn loss_after_backup(known: i64, accepted: i64) -> Loss {
     let mut loss = Loss::new(LossKind::Restored, vec![(known + 1, accepted)], String::new());

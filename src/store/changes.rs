@@ -1,5 +1,5 @@
-//! What has changed in the store since a moment ago, for pages that show it. SQLite's update hook would not do: it skips tables
-//! without rowids.
+//! The areas of the store that have changed since an earlier moment, for pages that show them. SQLite's update hook does not serve:
+//! it skips tables without rowids.
 
 use rusqlite::{Connection, Row, params};
 
@@ -7,19 +7,19 @@ use super::StoreError;
 use super::inbox::OPEN;
 use super::sql::{select, select_one};
 
-/// The most sessions that are named at once.
+/// The most sessions that one call returns.
 const MAX_SESSIONS: u32 = 50;
 
-/// A few numbers of each area that change when the area does.
+/// Numbers for each area that change when the area changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreFingerprint {
     /// The last use of any session, and their number.
     pub sessions: (i64, i64),
     /// The last delivery.
     pub outbox: i64,
-    /// Unfinished messages: number, last one, and how many do not run.
+    /// Unfinished messages: their number, the last one, and the number that are not running.
     pub inbound: (i64, i64, i64),
-    /// Deliveries and messages that wait or were given up.
+    /// Numbers of waiting and dead deliveries and messages.
     pub queue: (i64, i64, i64),
     pub approvals: (i64, i64),
     pub jobs: (i64, i64, i64),
@@ -73,7 +73,7 @@ impl StoreFingerprint {
         })
     }
 
-    /// Returns the areas that differ, in the words of the API.
+    /// Returns the areas that differ, by their names in the API.
     pub fn changed_areas(&self, before: &Self) -> Vec<&'static str> {
         let areas = [
             ("sessions", self.sessions != before.sessions || self.inbound != before.inbound),

@@ -1,5 +1,5 @@
-//! Checkpoints: a conversation can go back to the end of each turn. Nothing is deleted: going back begins a new epoch with
-//! copies of the messages, and a fork is a new session that begins with them.
+//! Checkpoints: a conversation can go back to the end of each turn. Nothing is deleted: a restore begins a new epoch with copies of
+//! the messages, and a fork is a new session that begins with such copies.
 
 use rusqlite::{Connection, ToSql, params};
 use uuid::Uuid;
@@ -9,10 +9,10 @@ use super::session_memory::{self, CopiedMessages};
 use super::sql::{execute, select_optional, select_parsed, select_value};
 use super::{StoreError, messages, now_ms, ownership, turn_steps};
 
-/// The most messages that are copied, the newest: many times what a model is given.
+/// The most messages that are copied, the newest ones: many times as many as fit into a request.
 const MAX_COPIED: i64 = 10_000;
 
-/// How far back in a session its last checkpoints are searched, in messages.
+/// The number of newest messages in which the last checkpoints of a session are searched.
 const LOOK_BACK: i64 = 5_000;
 
 /// The fewest characters of an id that identify it.
@@ -21,7 +21,7 @@ const MIN_ID_CHARS: usize = 4;
 /// The longest key of a new session, in characters.
 const KEY_CHARS: usize = 200;
 
-/// The most names that a session keeps; the oldest are removed.
+/// The most checkpoint names of a session; the oldest names are removed.
 const MAX_NAMES: u32 = 100;
 
 /// A conversation as it was right after a turn.
@@ -29,7 +29,7 @@ const MAX_NAMES: u32 = 100;
 pub struct Checkpoint {
     pub turn: Uuid,
     pub session: String,
-    /// Its messages by seq: `from..to` of this epoch.
+    /// The checkpoint's messages by seq: `from..to` of this epoch.
     pub epoch: i64,
     pub from: i64,
     pub to: i64,
@@ -46,7 +46,7 @@ pub struct CheckpointSummary {
     pub body: String,
 }
 
-/// Why a session cannot go back to a checkpoint.
+/// The reason why a session cannot go back to a checkpoint.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
     #[error(
@@ -121,7 +121,7 @@ pub fn find_turn_in_session(connection: &Connection, session: &str, wanted: &str
     if let [turn] = turns(connection, named, &[&session, &wanted])?.as_slice() {
         return Ok(*turn);
     }
-    // What is no id could only be a name, and the session has no such name.
+    // A text that cannot be an id can only be a name, and the session has no such name.
     let beginning = id_prefix(wanted).map_err(|_| CheckpointError::Unknown(wanted.to_owned()))?;
     let found = turns(
         connection,
@@ -139,8 +139,8 @@ pub fn of_turn(connection: &Connection, turn: Uuid) -> Result<Checkpoint, Checkp
     find(connection, &session, turn)
 }
 
-/// Returns the checkpoint of `session` right after `turn`. The check fails if the turn's journal, as far as it is kept, or a
-/// message was changed after it was written.
+/// Returns the checkpoint of `session` right after `turn`. Fails if a message was changed after it was written, or a step of the
+/// turn's journal, as far as the journal still exists.
 pub fn find(connection: &Connection, session: &str, turn: Uuid) -> Result<Checkpoint, CheckpointError> {
     if inbox::of_turn(connection, turn)?.iter().any(InboxRow::is_open) {
         return Err(CheckpointError::Running(turn));
@@ -233,7 +233,7 @@ pub fn summary(connection: &Connection, point: &Checkpoint) -> Result<Option<Che
     })
 }
 
-/// Returns the turn after which the session stands now, or `None` if its epoch has no messages.
+/// Returns the turn after whose end the session is now, or `None` if its epoch has no messages.
 pub fn current_turn(connection: &Connection, session: &str) -> Result<Option<Uuid>, StoreError> {
     let head = messages::session(connection, session)?;
     let sql = "SELECT turn FROM messages WHERE session = ? AND seq >= ? ORDER BY seq DESC LIMIT 1";
@@ -241,7 +241,7 @@ pub fn current_turn(connection: &Connection, session: &str) -> Result<Option<Uui
     Ok(turn.map(|turn| turn.parse()).transpose()?)
 }
 
-/// Names a checkpoint. A name that another checkpoint of the session has moves to this one.
+/// Names a checkpoint. If another checkpoint of the session has the name, the name moves to this one.
 pub fn set_name(connection: &Connection, session: &str, turn: Uuid, name: &str) -> Result<(), StoreError> {
     let sql = "INSERT OR REPLACE INTO point_names (session, name, turn, at) VALUES (?, ?, ?, ?)";
     execute(connection, sql, params![session, name, turn.to_string(), now_ms()])?;

@@ -6,7 +6,7 @@ use crate::store::{Durability, Store};
 
 const SESSION: &str = "cli:direct";
 
-/// Accepts and ends a turn whose message is `text`, with a step in its journal.
+/// Accepts and finishes a turn whose message is `text`, with a step in its journal.
 fn live(connection: &Connection, number: u32, text: &str) -> Result<Uuid, StoreError> {
     // Ids in a known order with a common beginning.
     let id = Uuid::from_u128(0x019a_2b3c_4d50_7000_8000_0000_0000_0000 + (u128::from(number) << 80));
@@ -24,7 +24,7 @@ fn accept(connection: &Connection, id: Uuid, text: &str) -> Result<(), StoreErro
     inbox::insert(connection, &message).map(drop)
 }
 
-/// Returns what the model would be given: the first word of each message.
+/// Returns the conversation that the model would receive: the first word of each message.
 fn view(connection: &Connection, session: &str) -> Result<String, StoreError> {
     let head = messages::session(connection, session)?;
     let rows = messages::range(connection, session, head.first_seq, head.next_seq)?;
@@ -83,7 +83,7 @@ async fn a_fork_is_a_separate_session() {
         for bad in ["", "a b", "a\nb", &"x".repeat(201)] {
             assert_eq!(fork(connection, &point, bad).unwrap_err().code(), "invalid", "{bad:?}");
         }
-        // A copied turn is a checkpoint of the fork, another is not.
+        // A copied turn is a checkpoint of the fork; a turn that was not copied is none.
         assert_eq!(find(connection, "fork:1", one).unwrap().to, 2);
         assert_eq!(find_turn_in_session(connection, "fork:1", &two.to_string()).unwrap_err().code(), "not_found");
         Ok(())
@@ -193,7 +193,7 @@ async fn summaries_are_carried_over_if_they_cover_nothing_later() {
         restore(connection, &point)?;
         let state = session_memory::get(connection, SESSION, 1)?;
         found.push((state.cursor, state.overlap, String::new()));
-        // The seqs of a carried summary belong to another session; a copy of the copy uses its own.
+        // The seqs of a carried summary belong to another session; a copy of the copy uses its own seqs.
         for (place, turn, of) in [("cli:again", 8, SESSION), ("cli:fork", 11, "cli:0"), ("cli:early", 6, "cli:0")] {
             let last: i64 = connection.query_row(
                 "SELECT max(seq) + 1 FROM messages WHERE session = ? AND turn = ?",

@@ -39,7 +39,7 @@ pub fn skip(
     execute(connection, sql, params![channel, source, position, reason, now_ms()]).map(drop)
 }
 
-/// Returns the number of positions that `channel` skipped, and the last of them, at most `limit`, the newest first.
+/// Returns the number of positions that `channel` has skipped, and the newest of them, at most `limit`, the newest first.
 pub fn skipped(
     connection: &Connection,
     channel: &str,

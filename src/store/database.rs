@@ -1,4 +1,4 @@
-//! Opens connections with the same settings everywhere.
+//! Opens all connections with the same settings.
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -12,17 +12,17 @@ use rusqlite::{Connection, OpenFlags};
 use super::health::{damaged_error, is_damage};
 use super::{StoreError, migrations};
 
-/// How long a connection waits for the locks of others.
+/// The time that a connection waits for the locks of others.
 pub const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The number of pages in the write-ahead log at which SQLite moves them into the database file.
 const CHECKPOINT_PAGES: u32 = 2_000;
 
-/// Opens the file, or creates an empty one, without changing it: a damaged, newer or foreign file stays untouched, and so does
-/// its log.
+/// Opens the file, or creates an empty one, without changing it: a damaged, newer or foreign file stays untouched, and so does its
+/// write-ahead log.
 ///
 /// # Errors
-/// [`StoreError::Damaged`], [`StoreError::Newer`] or [`StoreError::Foreign`]; or the file cannot be opened.
+/// [`StoreError::Damaged`], [`StoreError::Newer`] or [`StoreError::Foreign`], or the file cannot be opened.
 pub fn open_for_check(path: &Path) -> Result<Connection, StoreError> {
     let look = || -> Result<Connection, StoreError> {
         create_private(path).map_err(|error| StoreError::open_error(path, &error, error.to_string()))?;
@@ -34,14 +34,14 @@ pub fn open_for_check(path: &Path) -> Result<Connection, StoreError> {
     look().map_err(|error| to_open_error(path, error))
 }
 
-/// Turns a checked connection into the one that writes, and migrates the file to this program's format.
+/// Makes a checked connection the writing one, and migrates the file to this program's format.
 pub fn into_writer(path: &Path, connection: Connection) -> Result<Connection, StoreError> {
     let make = |mut connection: Connection| -> Result<Connection, StoreError> {
-        // Takes effect while the file is empty: free pages can be returned to the disk in small steps.
+        // Takes effect only while the file is empty. Free pages can then be returned to the disk in small steps.
         connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "FULL")?;
-        // Overwrites deleted content, so that forgotten words are not found in the file.
+        // Overwrites deleted content, so that a forgotten text is not found in the file.
         connection.pragma_update(None, "secure_delete", true)?;
         connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
         connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
@@ -89,7 +89,7 @@ pub fn truncated_page(path: &Path) -> std::io::Result<Option<u32>> {
     };
     let size = file.metadata()?.len();
     let mut header = [0; 18];
-    // Any other header is another kind of damage, which opening the file reports.
+    // Any other header is a different kind of damage, which opening the file reports.
     if size < header.len() as u64 || file.read_exact_at(&mut header, 0).is_err() || &header[..16] != MAGIC {
         return Ok(None);
     }
@@ -103,7 +103,7 @@ pub fn truncated_page(path: &Path) -> std::io::Result<Option<u32>> {
     Ok(u32::try_from(size / page + 1).ok())
 }
 
-/// Checks the whole file and returns the first faults in SQLite's words; none if it is sound. Reads all of it.
+/// Checks the whole file and returns the first faults in SQLite's words; none if the file is sound. It reads the whole file.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -120,8 +120,8 @@ pub fn integrity(connection: &Connection) -> Result<Vec<String>, StoreError> {
     Ok(faults)
 }
 
-/// Returns true if a line of a check reports a damaged search index, which is rebuilt automatically and no reason to distrust
-/// the file.
+/// Returns true if a line of a check reports a damaged search index. The index is rebuilt automatically, so its damage is no reason
+/// to distrust the file.
 pub fn is_index_fault(line: &str) -> bool {
     line.contains("FTS5 table") || line.starts_with("fts5: ")
 }
@@ -135,7 +135,7 @@ pub fn summarize(faults: &[String]) -> String {
     }
 }
 
-/// Reads the schema and the newest rows, which the next minutes need. The rest is checked later.
+/// Reads the schema and the newest rows, which are needed first. The rest is checked later.
 fn read_first_pages(connection: &Connection) -> Result<(), StoreError> {
     let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     if tables == 0 {
@@ -150,7 +150,7 @@ fn read_first_pages(connection: &Connection) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Creates the file for its owner alone. SQLite would make it readable for others, and gives the log the same permissions.
+/// Creates the file with access for its owner only. SQLite would make it readable for others. It gives the log the same permissions.
 fn create_private(path: &Path) -> std::io::Result<()> {
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),

@@ -10,7 +10,7 @@ use super::{StoreError, files};
 /// The number of free pages below which returning them is not worth the writes: 1 MiB.
 const MIN_FREE_PAGES: u64 = 256;
 
-/// `PRAGMA auto_vacuum` of a file whose free pages can be returned in small steps.
+/// The value of `PRAGMA auto_vacuum` for a file whose free pages can be returned in small steps.
 const INCREMENTAL: i64 = 2;
 
 /// Sizes in bytes.
@@ -35,12 +35,12 @@ pub fn free_bytes(connection: &Connection) -> Result<u64, StoreError> {
     Ok(free_pages(connection)? * page)
 }
 
-/// Returns true if there is enough free space to return.
+/// Returns true if there is enough free space to be worth returning.
 pub fn is_worth_returning(connection: &Connection) -> Result<bool, StoreError> {
     Ok(free_pages(connection)? >= MIN_FREE_PAGES)
 }
 
-/// Returns up to `pages` free pages to the disk, within a transaction. The result is the number that is left.
+/// Returns up to `pages` free pages to the disk, within a transaction. The result is the number of free pages that remain.
 pub fn return_pages(connection: &Connection, pages: u32) -> Result<u64, StoreError> {
     let mut statement = connection.prepare(&format!("PRAGMA incremental_vacuum({pages})"))?;
     // Each step returns one page.
@@ -51,14 +51,14 @@ pub fn return_pages(connection: &Connection, pages: u32) -> Result<u64, StoreErr
 }
 
 /// Returns true if the file's free pages can be returned in steps. A file created otherwise must be rewritten once. Only the
-/// writer's connection knows: others keep the value that they read when they were opened.
+/// writer's connection has the current value: others keep the value from their opening.
 pub fn is_incremental(connection: &Connection) -> Result<bool, StoreError> {
     let mode: i64 = connection.query_row("PRAGMA auto_vacuum", [], |row| row.get(0))?;
     Ok(mode == INCREMENTAL)
 }
 
-/// Rewrites the whole file so that its free pages can be returned in steps from then on. Must run outside of a transaction;
-/// takes some seconds for each GB, and as much space again.
+/// Rewrites the whole file so that its free pages can be returned in steps from then on. It must run outside of a transaction. It
+/// takes some seconds per GB, and needs as much disk space again.
 pub fn make_incremental(connection: &Connection) -> Result<(), StoreError> {
     connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     connection.execute_batch("VACUUM")?;

@@ -44,8 +44,8 @@ impl StoreError {
         }
     }
 
-    /// Returns true if the same write fails again however often it is repeated: it panics, a row's content is invalid, or the
-    /// content breaks a rule of the database. A full disk, a lock and a failed read or write of the file may pass.
+    /// Returns true if the same write fails however often it is repeated: it panics, a row's content is invalid, or the content
+    /// violates a constraint of the database. A full disk, a lock, and a failed read or write of the file are temporary.
     pub fn is_permanent(&self) -> bool {
         use rusqlite::{Error, ErrorCode};
         match self {
@@ -65,7 +65,7 @@ impl StoreError {
         }
     }
 
-    /// Returns the failure to open the database at `path` because of `error`, with the description `reason`.
+    /// Returns the error for opening the database at `path`, caused by `error`, with the description `reason`.
     pub(super) fn open_error(path: &Path, error: &io::Error, reason: String) -> Self {
         let within = error.get_ref().and_then(|error| error.downcast_ref::<Self>());
         let path = path.to_owned();
@@ -82,7 +82,7 @@ impl StoreError {
         matches!(self, Self::Sqlite(error) if Self::is_index_error(error))
     }
 
-    /// Does the same for an error of SQLite.
+    /// Does the same as [`Self::is_index_fault`] for an error of SQLite.
     pub(super) fn is_index_error(error: &rusqlite::Error) -> bool {
         matches!(error, rusqlite::Error::SqliteFailure(failure, _)
             if failure.extended_code == rusqlite::ffi::SQLITE_CORRUPT_VTAB)

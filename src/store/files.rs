@@ -1,4 +1,4 @@
-//! The files of a database, and how they are moved aside, so that nothing is overwritten that somebody may still need.
+//! The files of a database. Files are moved aside instead of overwritten, since the owner may still need them.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -10,7 +10,7 @@ pub fn log_path(database: &Path) -> PathBuf {
     with_suffix(database, "-wal")
 }
 
-/// Returns the path of that log's index, which processes share.
+/// Returns the path of the write-ahead log's index, which processes share.
 pub fn log_index_path(database: &Path) -> PathBuf {
     with_suffix(database, "-shm")
 }
@@ -21,7 +21,7 @@ pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Returns an unused name `PATH.WORD-20261121T063000Z`, with a number if that is taken.
+/// Returns an unused name `PATH.WORD-20261121T063000Z`, with a number appended if that name exists.
 pub fn unused_name(path: &Path, word: &str) -> PathBuf {
     let stamp = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
     let first = with_suffix(path, &format!(".{word}-{stamp}"));
@@ -52,7 +52,7 @@ pub fn rename(from: &Path, to: &Path) -> io::Result<bool> {
     }
 }
 
-/// Syncs the folder of `path`, so that its names are on disk.
+/// Syncs the folder of `path`, so that its file names are on disk.
 pub fn sync_folder(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(folder) => File::open(folder)?.sync_all(),

@@ -1,5 +1,5 @@
-//! Removes words from the log for good. The turns stay, without their words, so that the order of messages and the pairs of
-//! calls and results hold.
+//! Removes text from the log for good. The turns stay, without their text, so that the order of messages and the pairs of calls and
+//! results stay valid.
 
 use std::collections::BTreeSet;
 
@@ -10,15 +10,15 @@ use super::inbox::OPEN;
 use super::sql::{execute, select, select_optional, select_value};
 use super::{StoreError, messages, meta};
 
-/// The text in place of removed words.
+/// The replacement for a removed text.
 pub const FORGOTTEN: &str = "[forgotten]";
 
-/// Counts that something was forgotten: text that was derived from an earlier state must not be stored.
+/// Counts a forgotten memory: text that was derived from an earlier state must not be stored any more.
 pub fn record(connection: &Connection) -> Result<(), StoreError> {
     meta::set(connection, meta::FORGETS, &(count(connection)? + 1).to_string())
 }
 
-/// Returns the turns whose output files are to be removed.
+/// Returns the turns whose output files must be removed.
 pub fn marked_outputs(connection: &Connection) -> Result<Vec<String>, StoreError> {
     select(connection, "SELECT turn FROM forgotten_outputs", [], |row| row.get(0))
 }
@@ -36,13 +36,13 @@ pub fn outputs_removed(connection: &Connection, removed: &[String]) -> Result<()
     Ok(())
 }
 
-/// Returns how often something was forgotten.
+/// Returns the count of forgotten memories.
 pub fn count(connection: &Connection) -> Result<i64, StoreError> {
     Ok(meta::get(connection, meta::FORGETS)?.and_then(|count| count.parse().ok()).unwrap_or(0))
 }
 
-/// Removes the words of a finished turn from the session's log, the inbox and the delivered messages, and deletes its steps.
-/// Returns false for a turn that still runs, which is left alone because it needs what it has written.
+/// Removes the text of a finished turn from the session's log, the inbox and the delivered messages, and deletes the turn's steps.
+/// Returns false for a turn that is still running: it is left alone, because it needs its earlier steps.
 pub fn forget_turn(connection: &Connection, session: &str, turn: &str) -> Result<bool, StoreError> {
     if !is_finished(connection, turn)? {
         return Ok(false);
@@ -56,7 +56,7 @@ pub fn forget_turn(connection: &Connection, session: &str, turn: &str) -> Result
     Ok(true)
 }
 
-/// A message of a log that may quote memories which a turn was given.
+/// A message of a log that may quote memories which a turn has read.
 pub struct ExposedMessage {
     pub session: String,
     pub turn: String,
@@ -65,9 +65,9 @@ pub struct ExposedMessage {
     pub body: String,
 }
 
-/// Calls `visit` with messages that may quote a memory, in order: those written since `since` (UTC milliseconds) in the
-/// conversations of `owner`, in shared ones and in those without an owner; and those of `turns`, including their copies. All
-/// conversations may quote what everyone knows.
+/// Calls `visit` with messages that may quote a memory, in order: the messages written since `since` (UTC milliseconds) in the
+/// conversations of `owner`, in shared ones and in those without an owner; and the user messages of `turns`, including their copies.
+/// If `owner` is `everyone`, all conversations count, since all may quote shared memories.
 pub fn visit_exposed(
     connection: &Connection,
     (owner, since): (&str, i64),
@@ -100,8 +100,8 @@ pub fn running_turns(connection: &Connection, owner: &str) -> Result<BTreeSet<St
     select(connection, &sql, [owner], |row| row.get(0))
 }
 
-/// Calls `visit` with the turn and body of each step of turns that were given up or are queued again, in the same
-/// conversations. A retry continues from these steps.
+/// Calls `visit` with the turn and body of each step of turns that are dead or queued again, in the same conversations as
+/// [`running_turns`]. A retry continues from these steps.
 pub fn visit_resting_steps(
     connection: &Connection,
     owner: &str,
@@ -119,11 +119,11 @@ pub fn visit_resting_steps(
     Ok(())
 }
 
-/// Read-only tools, by their names in a step. A turn that called no others may call them again.
+/// Read-only tools, by their names in a step. A turn that called no other tools may call these again.
 const READ_ONLY_TOOLS: &str = "'recall', 'search_history', 'read_file', 'list_dir'";
 
-/// Makes a turn that will be retried start over. If it called other tools, or was broken before, it ends with an error instead,
-/// because it would repeat their effects.
+/// Makes a turn that will be retried start over. If the turn called other tools, or its chain was broken before, it ends with an
+/// error instead, because it would repeat the effects of its calls.
 pub fn restart_turn(connection: &Connection, turn: &str) -> Result<(), StoreError> {
     let has_acted = format!(
         "SELECT EXISTS (SELECT 1 FROM turn_steps WHERE turn = ? AND (kind = 'tool_started' OR hash = ''
@@ -137,7 +137,7 @@ pub fn restart_turn(connection: &Connection, turn: &str) -> Result<(), StoreErro
     mark_output(connection, turn)
 }
 
-/// A condition on `inbox`: rows that may quote what `?1` knows. All conversations may quote what everyone knows.
+/// A condition on `inbox`: rows that may quote a memory of the owner `?1`. All conversations may quote the memories of `everyone`.
 const OF_OWNER: &str = "(?1 = 'everyone' OR NOT EXISTS (SELECT 1 FROM sessions
     WHERE sessions.session = inbox.session AND owner IS NOT NULL AND owner <> ?1 AND NOT is_shared))";
 
@@ -156,18 +156,18 @@ pub fn replace_body(connection: &Connection, session: &str, seq: i64, body: &str
     execute(connection, sql, params![session, seq, body, digest]).map(drop)
 }
 
-/// Deletes the steps of a turn that has ended, and marks its output files for removal. A turn that still runs needs its steps.
+/// Deletes the steps of a turn that has ended, and marks its output files for removal. A turn that is still running needs its steps.
 pub fn forget_steps(connection: &Connection, turn: &str) -> Result<(), StoreError> {
     if !is_finished(connection, turn)? {
         return Ok(());
     }
     let steps = execute(connection, "DELETE FROM turn_steps WHERE turn = ?", [turn])?;
-    // A turn without tool calls has only its context and its answer.
+    // A turn without tool calls has only two steps, its context and its answer, and no output files.
     if steps > 2 { mark_output(connection, turn) } else { Ok(()) }
 }
 
-/// Removes the words from what a finished turn delivered and left elsewhere: background commands, the tasks of sub-agents, the
-/// result of its job. Pending deliveries lose them when they end.
+/// Removes the text from everything that a finished turn delivered or left in other tables: background commands, the tasks of
+/// sub-agents, the result of its job. Pending deliveries lose the text when they end.
 pub fn forget_delivered(connection: &Connection, turn: &str) -> Result<(), StoreError> {
     for sql in [
         "UPDATE outbox SET body = iif(state IN ('sent', 'dead', 'unknown'), json_set(body, '$.content', ?2),
@@ -188,7 +188,7 @@ pub fn replace_inbox_text(connection: &Connection, turn: &str, content: &str) ->
     execute(connection, "UPDATE inbox SET content = ?2 WHERE turn = ?1", [turn, content]).map(drop)
 }
 
-/// Removes every snapshot, since all of them hold what everyone knows.
+/// Removes every snapshot, since each contains the memories of `everyone`.
 pub fn drop_all_snapshots(connection: &Connection) -> Result<(), StoreError> {
     let sql = "UPDATE session_memory SET snapshot = NULL WHERE snapshot IS NOT NULL";
     execute(connection, sql, [])?;
@@ -213,7 +213,7 @@ fn is_finished(connection: &Connection, turn: &str) -> Result<bool, StoreError> 
     Ok(!open.exists([turn])?)
 }
 
-/// Returns a message's JSON without its words.
+/// Returns a message's JSON without its text.
 pub fn without_words(body: &str) -> String {
     let Ok(mut message) = serde_json::from_str::<Value>(body) else {
         return json!({"role": "user", "content": FORGOTTEN}).to_string();
@@ -229,7 +229,7 @@ pub fn without_words(body: &str) -> String {
     for call in fields.get_mut("tool_calls").and_then(Value::as_array_mut).into_iter().flatten() {
         call["arguments"] = json!("{}");
     }
-    // Some services require that reasoning is returned; sealed blocks cannot be changed, only left out.
+    // Some services require that reasoning is sent back; sealed blocks cannot be changed, only removed.
     if let Some(thoughts) = fields.get_mut("reasoning").and_then(Value::as_object_mut) {
         thoughts.insert("text".to_owned(), json!(FORGOTTEN));
         thoughts.remove("blocks");

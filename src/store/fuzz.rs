@@ -59,8 +59,9 @@ fn fresh_folder(name: &str) -> PathBuf {
     folder
 }
 
-/// The first byte selects what is damaged: any bytes in place of the log, or changed bytes of the log or the database. Asserts
-/// that the readable rows end up in a sound database, and that a damaged log adds no message that was never written.
+/// Damages a database and recovers it. The first byte selects the damage: any bytes instead of the log, or changed bytes in the log
+/// or in the database. Asserts that the readable rows end up in a sound database, and that a damaged log adds no message that was
+/// never written.
 pub fn wal(data: &[u8]) {
     let Some((mode, rest)) = data.split_first() else { return };
     let (mut database, mut log) = (KILLED.database.clone(), KILLED.log.clone());
@@ -79,7 +80,7 @@ pub fn wal(data: &[u8]) {
     let path = folder.join("daoyou.db");
     fs::write(&path, &database).expect("a file in a folder of ours");
     fs::write(folder.join("daoyou.db-wal"), &log).expect("a file in a folder of ours");
-    lay_over(&folder);
+    apply_log(&folder);
     // The complete repair is slow, so it runs for one of four inputs.
     if mode & 0b1100 == 0 {
         let is_log_alone = mode % 4 != 2;
@@ -88,7 +89,7 @@ pub fn wal(data: &[u8]) {
     fs::remove_dir_all(&folder).expect("a folder of ours");
 }
 
-/// Reads `changes` as positions of three bytes and a mask for the byte there.
+/// Changes bytes: reads `changes` as positions of three bytes, each with a mask for the byte at that position.
 fn change(bytes: &mut [u8], changes: &[u8]) {
     for change in changes.chunks_exact(4) {
         let place = number(&change[..3]) % bytes.len();
@@ -100,8 +101,8 @@ fn number(bytes: &[u8]) -> usize {
     bytes.iter().fold(0, |number, byte| number << 8 | usize::from(*byte))
 }
 
-/// Applies the frames to a copy of the database, which then consists of whole pages.
-fn lay_over(folder: &Path) {
+/// Applies the log's frames to a copy of the database, which is padded to whole pages.
+fn apply_log(folder: &Path) {
     let (log, copy) = (folder.join("daoyou.db-wal"), folder.join("copy.db"));
     let frames = wal::read_frames(&log).expect("a log that is there can be read");
     fs::copy(folder.join("daoyou.db"), &copy).expect("a file in a folder of ours");

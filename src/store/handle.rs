@@ -1,4 +1,4 @@
-//! The handle on the store.
+//! The handle of the store.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const READERS: usize = 3;
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LONGEST_RETRY: Duration = Duration::from_secs(5);
 
-/// A cheap handle on one open database. [`Store::close`] closes it, or the drop of the last handle.
+/// A cheap handle of one open database. [`Store::close`] closes the database, and so does dropping the last handle.
 #[derive(Clone)]
 pub struct Store {
     inner: Arc<Inner>,
@@ -31,7 +31,7 @@ pub struct Store {
 struct Inner {
     path: PathBuf,
     health: Arc<DatabaseHealth>,
-    /// Whether the handle serves a gateway, so that a clean end clears a suspicion of damage.
+    /// True if the handle serves a gateway; a clean end then clears a suspicion of damage.
     serves: bool,
     writer: Writer,
     readers: Mutex<Vec<Connection>>,
@@ -47,11 +47,11 @@ impl Store {
         Self::with(path, opening::open(path)?, false, Box::new(|_| {}))
     }
 
-    /// Opens the file for a gateway: a damaged file is moved aside and its readable rows are recovered. `on_commit` is called
-    /// for each group of writes.
+    /// Opens the file for a gateway: a damaged file is moved aside and its readable rows are recovered. `on_commit` is called for
+    /// each group of writes.
     ///
     /// # Errors
-    /// As [`Self::open`], or a damaged file cannot be repaired.
+    /// Those of [`Self::open`], or a damaged file cannot be repaired.
     pub fn open_to_serve(path: &Path, on_commit: OnCommit) -> Result<Self, StoreError> {
         salvage::repair_if_damaged(path)?;
         let opened = match opening::open(path) {
@@ -78,10 +78,10 @@ impl Store {
         &self.inner.path
     }
 
-    /// Runs `work` in the next group of writes; returns when it is committed as `durability` asks.
+    /// Runs `work` in the next group of writes; returns when the group is committed with the requested `durability`.
     ///
     /// # Errors
-    /// The error of `work`, or the failure of the commit. Nothing of `work` is kept then.
+    /// The error of `work`, or the failure of the commit. No change of `work` is stored then.
     pub async fn write<T, F>(&self, durability: Durability, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -90,8 +90,8 @@ impl Store {
         self.inner.writer.write(durability, work).await
     }
 
-    /// Retries a write, with growing pauses, until the store accepts it. `make` creates the work of each attempt, and `failed`
-    /// is called with each failure that may pass. Dropping the future ends the retries.
+    /// Retries a write, with growing pauses, until the store accepts it. `make` creates the work of each attempt, and `failed` is
+    /// called with each temporary failure. Dropping the future ends the retries.
     ///
     /// # Errors
     /// The store is closed, or a failure is permanent ([`StoreError::is_permanent`]).
@@ -118,7 +118,7 @@ impl Store {
         }
     }
 
-    /// Runs `work` between two groups of writes, outside of any transaction. All writes wait for it.
+    /// Runs `work` between two groups of writes, outside of any transaction. All other writes wait meanwhile.
     ///
     /// # Errors
     /// The error of `work`.
@@ -138,7 +138,7 @@ impl Store {
         self.read(move |connection| disk_usage::read(connection, &path)).await
     }
 
-    /// Returns why nothing can be written if damage was found.
+    /// Returns the reason why the store rejects all writes, if damage was found.
     pub fn fault(&self) -> Option<String> {
         self.inner.health.check().err().map(|error| error.to_string())
     }
@@ -179,8 +179,8 @@ impl Store {
         read.await.map_err(|error| StoreError::Row(error.to_string()))?
     }
 
-    /// Runs `work` on a read-only connection, on the calling thread. For reads of a few pages on the path of every message,
-    /// which take less time than a switch of threads.
+    /// Runs `work` on a read-only connection, on the calling thread. It is meant for reads of a few pages that every message needs:
+    /// they take less time than a switch of threads.
     ///
     /// # Errors
     /// The error of `work`, or no connection could be opened.
@@ -193,7 +193,7 @@ impl Store {
         self.inner.reading.close();
         let inner = self.inner.clone();
         let closing = tokio::task::spawn_blocking(move || {
-            // The writer goes last: it moves the log into the file.
+            // The writer closes last, because closing it moves the log into the file.
             inner.readers.lock().clear();
             inner.writer.close();
             if inner.serves && inner.health.check().is_ok() {
@@ -217,7 +217,7 @@ impl Inner {
             None => database::open_reader(&self.path)?,
         };
         let outcome = in_read_transaction(&connection, work).inspect_err(|error| self.health.observe(error));
-        // A connection that could not leave its read transaction would show the past from now on.
+        // A connection that could not end its read transaction would return outdated data from now on.
         if connection.is_autocommit() {
             self.readers.lock().push(connection);
         }
@@ -225,8 +225,8 @@ impl Inner {
     }
 }
 
-/// Runs `work` in a read transaction, so that it sees the store at one moment. It is also faster: otherwise every statement
-/// takes and releases the locks itself.
+/// Runs `work` in a read transaction, so that all its reads see the same state of the store. This is also faster: otherwise every
+/// statement takes and releases the locks itself.
 fn in_read_transaction<T>(
     connection: &Connection,
     work: impl FnOnce(&Connection) -> Result<T, StoreError>,
@@ -269,7 +269,7 @@ mod tests {
         let (seen, ()) = tokio::join!(read, write);
         assert_eq!(seen.unwrap(), ["before", "before"].map(|word| Some(word.to_owned())));
         assert_eq!(store.read_here(look).unwrap().as_deref(), Some("after"));
-        // A failed read ends its transaction, too.
+        // A failed read ends its transaction as well.
         let failed = store.read_here(|connection| look(connection).and(Err::<(), _>(StoreError::Closed)));
         assert!(failed.is_err());
         set("later").await.unwrap();

@@ -1,5 +1,5 @@
-//! Whether the database is trusted. Once damage is found, nothing more is written, and a file beside the database makes the
-//! next start check it.
+//! The health of the database. Once damage is found, nothing more is written, and a file beside the database makes the next start
+//! check the database.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{StoreError, files};
 
-/// The state in the file beside a database.
+/// The suspicion that the file beside a database records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DamageSuspicion {
     None,
@@ -36,7 +36,7 @@ impl DatabaseHealth {
         Self { path: database.to_owned(), damage: OnceLock::new(), noticed: CancellationToken::new() }
     }
 
-    /// Records damage if `error` means it, for this process and for the next start.
+    /// Records damage, for this process and for the next start, if `error` indicates it.
     pub fn observe(&self, error: &StoreError) {
         if let StoreError::Sqlite(error) = error {
             self.observe_sqlite(error);
@@ -64,6 +64,8 @@ impl DatabaseHealth {
         self.noticed.cancel();
     }
 
+    /// Checks that no damage was found.
+    ///
     /// # Errors
     /// The database is damaged and must not be written.
     pub fn check(&self) -> Result<(), StoreError> {
@@ -94,12 +96,12 @@ pub fn suspicion(database: &Path) -> DamageSuspicion {
     }
 }
 
-/// Records that a complete check found no damage. If damage is found again, the next check is not trusted.
+/// Records that a complete check found no damage. If damage is found again later, the next such check is not trusted.
 pub fn record_sound_check(database: &Path) -> std::io::Result<()> {
     fs::write(suspect_file(database), format!("{CHECKED}\n"))
 }
 
-/// Removes the suspicion: the database was exchanged, or ran without a fault until its end.
+/// Removes the suspicion: the database was exchanged, or ran without a fault until an orderly end.
 pub fn remove_suspicion(database: &Path) {
     if let Err(error) = files::remove(&suspect_file(database)) {
         tracing::warn!(%error, "the record of suspected damage could not be removed");
@@ -111,7 +113,7 @@ pub fn remove_suspicion(database: &Path) {
 pub fn is_damage(error: &rusqlite::Error) -> bool {
     match error {
         rusqlite::Error::SqliteFailure(failure, _) => {
-            // A short read means that the file was cut, not that the disk failed.
+            // A short read means that the file was truncated, not that the disk failed.
             failure.extended_code == SQLITE_IOERR_SHORT_READ
                 || matches!(failure.code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
                     && failure.extended_code != SQLITE_CORRUPT_VTAB

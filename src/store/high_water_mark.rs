@@ -1,8 +1,8 @@
 //! The high-water mark: the highest accepted `seq`, in a small file beside the database. A database with a lower `seq` has lost
-//! messages, which SQLite does not notice when its log is gone, cut or damaged.
+//! messages. SQLite does not notice such a loss if its log is missing, truncated or damaged.
 //!
-//! The writer thread writes it in place after each commit, without a sync: the content survives the process, and a power
-//! failure can only make it too low.
+//! The writer thread writes the mark in place after each commit, without a sync: the content survives the process, and a power
+//! failure can only make the mark too low.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -24,9 +24,9 @@ const CHECK: usize = 16;
 /// The content of a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MarkRecord {
-    /// The id of the database that it belongs to.
+    /// The id of the database that the mark belongs to.
     pub database: Uuid,
-    /// The highest seq accepted there.
+    /// The highest seq that this database has accepted.
     pub seq: i64,
 }
 
@@ -34,7 +34,7 @@ pub struct MarkRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoredMark {
     Missing,
-    /// The content is no valid mark.
+    /// The file's content is no valid mark.
     Damaged,
     Valid(MarkRecord),
 }
@@ -73,7 +73,7 @@ pub fn read(path: &Path) -> io::Result<StoredMark> {
 }
 
 impl HighWaterMark {
-    /// Writes `record` to the mark at `path` with a sync, unless it is there already, and keeps the file open.
+    /// Writes `record` to the mark at `path` with a sync, unless the file has it already, and keeps the file open.
     pub fn set(path: &Path, record: MarkRecord) -> io::Result<Self> {
         let is_set = read(path).is_ok_and(|found| found == StoredMark::Valid(record));
         let mut options = OpenOptions::new();
@@ -103,7 +103,7 @@ impl HighWaterMark {
         }
     }
 
-    /// Syncs the mark, at an orderly end.
+    /// Syncs the mark, at an orderly stop.
     pub fn sync(&self) {
         if let Err(error) = self.file.sync_data() {
             tracing::warn!(%error, "the high-water mark could not be synced");

@@ -21,16 +21,16 @@ pub struct NewInboxRow {
     pub attachments: String,
     /// JSON object that the channel owns.
     pub metadata: String,
-    /// JSON object: who started the turn.
+    /// JSON object: the origin of the turn.
     pub origin: String,
     pub received_at: i64,
-    /// `queued`, or `done` for a message that is answered at once.
+    /// `queued`, or `done` for a message that is answered at acceptance.
     pub state: InboxState,
 }
 
 #[cfg(any(test, fuzzing))]
 impl NewInboxRow {
-    /// Returns a queued message of Ann, who is known to a webhook.
+    /// Returns a queued message of Ann, a known sender of a webhook.
     pub fn sample(id: Uuid, session: &str) -> Self {
         let text = str::to_owned;
         Self {
@@ -117,14 +117,14 @@ impl InboxRow {
 const COLUMNS: &str = "seq, id, channel, external_id, session, chat_id, sender, trust, content, attachments, metadata,
     received_at, turn, state, stalled, cancel, origin";
 
-/// The condition for unfinished rows, in the words of their index. It does not list the three states: for more than two values
-/// SQLite builds a temporary table each time, even to decide at each write whether a row belongs into the index.
+/// The condition for unfinished rows, in the exact form of their index. It does not list the three states: for more than two values
+/// SQLite builds a temporary table each time, even to decide at each write whether a row belongs in the index.
 pub(super) const OPEN: &str = "state NOT IN ('done', 'dead')";
 
-/// Inserts a row unless its `(channel, external_id)` is known; returns whether it is new. A known one uses up no `seq`, because
-/// a gap in them means a loss.
+/// Inserts a row unless its `(channel, external_id)` exists; returns whether it is new. A known message uses no `seq`, because a gap
+/// in the seqs means a loss.
 pub fn insert(connection: &Connection, message: &NewInboxRow) -> Result<bool, StoreError> {
-    // A lookup instead of ON CONFLICT, which would use up a seq.
+    // A lookup instead of ON CONFLICT, which would use a seq.
     if find_external(connection, &message.channel, &message.external_id)?.is_some() {
         return Ok(false);
     }
@@ -153,7 +153,7 @@ pub fn insert(connection: &Connection, message: &NewInboxRow) -> Result<bool, St
     Ok(true)
 }
 
-/// Returns the highest `seq` ever given, including those of deleted rows.
+/// Returns the highest `seq` ever assigned, including those of deleted rows.
 pub fn last_seq(connection: &Connection) -> Result<i64, StoreError> {
     let sql = "SELECT seq FROM sqlite_sequence WHERE name = 'inbox'";
     Ok(select_optional(connection, sql, [], |row| row.get(0))?.unwrap_or(0))
@@ -203,8 +203,8 @@ pub fn count_waiting(connection: &Connection) -> Result<usize, StoreError> {
     select_value(connection, &sql, [])
 }
 
-/// Returns the turns that were answered with an error and not stopped by their user, the oldest first. Slash commands, which
-/// have no steps, are left out: their repetition would no longer be wanted.
+/// Returns the turns that ended with an error and that their user did not stop, the oldest first. Slash commands, which have no
+/// steps, are omitted: repeating them is no longer wanted.
 pub fn failed_turns(connection: &Connection, limit: u32) -> Result<Vec<Uuid>, StoreError> {
     let sql = "SELECT DISTINCT i.turn FROM inbox i JOIN outbox o ON o.turn = i.turn AND o.slot = 'reply'
          WHERE i.state = 'done' AND json_extract(o.body, '$.error.code') <> 'stopped'
@@ -213,7 +213,7 @@ pub fn failed_turns(connection: &Connection, limit: u32) -> Result<Vec<Uuid>, St
     select_parsed(connection, sql, [limit], |row| Ok(row.get::<_, String>(0)?.parse()?))
 }
 
-/// Queues the messages of a turn that ended again; returns their number.
+/// Queues the messages of an ended turn again; returns their number.
 pub fn requeue_done(connection: &Connection, turn: Uuid) -> Result<usize, StoreError> {
     let sql = "UPDATE inbox SET state = 'queued', stalled = 0, cancel = 0 WHERE turn = ? AND state = 'done'";
     execute(connection, sql, [turn.to_string()])
@@ -224,7 +224,7 @@ pub fn stalled(connection: &Connection, stalled: i64) -> Result<Vec<InboxRow>, S
     find_open(connection, "stalled >= ?1 ORDER BY seq", params![stalled])
 }
 
-/// Returns unfinished rows whose turn is to be cancelled.
+/// Returns unfinished rows whose turn must be cancelled.
 pub fn cancelled(connection: &Connection) -> Result<Vec<InboxRow>, StoreError> {
     find_open(connection, "cancel = 1 ORDER BY seq", params![])
 }
@@ -234,7 +234,7 @@ pub fn all_waiting(connection: &Connection, limit: u32) -> Result<Vec<InboxRow>,
     find_open(connection, "state = 'waiting' ORDER BY seq LIMIT ?1", params![limit])
 }
 
-/// Returns rows that were given up, the newest first.
+/// Returns dead rows, the newest first.
 pub fn dead(connection: &Connection, limit: u32) -> Result<Vec<InboxRow>, StoreError> {
     find_many(connection, "state = 'dead' ORDER BY seq DESC LIMIT ?1", params![limit])
 }
@@ -267,7 +267,7 @@ pub fn mark_waiting(connection: &Connection, turn: Uuid) -> Result<(), StoreErro
     execute(connection, sql, [turn.to_string()]).map(drop)
 }
 
-/// Takes back the count of a start that an orderly stop interrupted.
+/// Undoes the count of a start that an orderly stop interrupted.
 pub fn undo_start(connection: &Connection, turn: Uuid) -> Result<(), StoreError> {
     let sql = "UPDATE inbox SET stalled = max(0, stalled - 1) WHERE turn = ? AND state = 'running'";
     execute(connection, sql, [turn.to_string()]).map(drop)
@@ -299,8 +299,8 @@ pub fn cancel_turn(connection: &Connection, turn: Uuid) -> Result<Option<(String
     Ok(Some((first.session.clone(), rows.iter().any(|row| row.state != InboxState::Queued))))
 }
 
-/// Marks the running row, or the next one if none runs, that the untrusted sender of `message` wrote in the session; returns
-/// its turn. Rows of other senders with the same name are not affected.
+/// Marks the running row, or the next one if none is running, that the untrusted sender of `message` wrote in the session, for
+/// cancellation; returns its turn. Rows of trusted senders with the same name are not affected.
 pub fn cancel_of_untrusted(connection: &Connection, message: &NewInboxRow) -> Result<Option<Uuid>, StoreError> {
     let NewInboxRow { session, channel, sender, .. } = message;
     let own = find_open(
@@ -314,7 +314,7 @@ pub fn cancel_of_untrusted(connection: &Connection, message: &NewInboxRow) -> Re
     Ok(Some(row.turn))
 }
 
-/// Queues a dead row again, with those that died in the same turn. Returns its session and their number, or `None` if it is not
+/// Queues a dead row again, with those that died in the same turn. Returns its session and their number, or `None` if the row is not
 /// dead.
 pub fn revive(connection: &Connection, id: Uuid) -> Result<Option<(String, usize)>, StoreError> {
     let Some(row) = find(connection, id)?.filter(|row| row.state == InboxState::Dead) else { return Ok(None) };
@@ -337,8 +337,8 @@ fn find_one(
     Ok(find_many(connection, filter, parameters)?.into_iter().next())
 }
 
-/// Returns the unfinished rows that meet `condition`, which ends with their order. The index is given: by the order alone
-/// SQLite would read every row that ever was, and by the session alone every row of the session.
+/// Returns the unfinished rows that meet `condition`, which ends with their order. The query names the index: otherwise SQLite would
+/// read every row of the table for the order, or every row of the session.
 fn find_open(
     connection: &Connection,
     condition: &str,
@@ -386,7 +386,7 @@ mod tests {
     use super::*;
     use crate::store::{Durability, Store};
 
-    /// Queries at each start and for each message read no finished rows, and queries about one session read no other one.
+    /// Queries at each start and for each message read no finished rows, and queries about one session read no rows of others.
     #[tokio::test]
     async fn queries_use_their_indexes() {
         let (_folder, store) = Store::temporary();

@@ -11,7 +11,7 @@ use super::memory_queries::{self, SearchIndexState};
 use super::overview::{StoreOverview, overview};
 use super::{StoreError, migrations};
 
-/// The most lines of SQLite about damage that are kept.
+/// The most lines of SQLite's messages about damage that are stored.
 const MAX_MESSAGES: usize = 5;
 
 /// The result of an inspection.
@@ -28,14 +28,14 @@ pub struct DatabaseInspection {
     pub index_faults: Vec<String>,
     /// The state of the search index; absent if the file has another format.
     pub index: Option<SearchIndexState>,
-    /// Absent if the file has another format.
+    /// The overview of the store; absent if the file has another format.
     pub overview: Option<StoreOverview>,
 }
 
-/// Whether SQLite can read the whole file.
+/// The result of the search for damage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DatabaseIntegrity {
-    /// No damage was found. Of `tables`, `read` were read completely, and the indexes of `compared` were compared with them.
+    /// No damage was found. Of `tables` tables, `read` were read completely, and the indexes of `compared` were compared with them.
     Sound { tables: usize, read: usize, compared: usize },
     /// SQLite's messages.
     Damaged(Vec<String>),
@@ -44,12 +44,12 @@ pub enum DatabaseIntegrity {
 /// Inspects the file at `path`, which must exist. The check for damage ends after `budget`.
 ///
 /// # Errors
-/// It is no database, newer than this program, or unreadable.
+/// The file is no database, is newer than this program, or is unreadable.
 pub fn inspect(path: &Path, budget: Duration) -> Result<DatabaseInspection, StoreError> {
     let log = path.with_extension("db-wal");
     if !log.exists() {
         let found = inspect_as(path, InspectionMode::Immutable, budget);
-        // If a gateway began to write meanwhile, the result may mix old and new pages.
+        // If a gateway has begun to write meanwhile, the result may mix old and new pages.
         if !log.exists() {
             return found;
         }
@@ -57,12 +57,12 @@ pub fn inspect(path: &Path, budget: Duration) -> Result<DatabaseInspection, Stor
     inspect_as(path, InspectionMode::Shared, budget)
 }
 
-/// How a file is opened for reading.
+/// The way in which a file is opened for reading.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum InspectionMode {
-    /// It has no log, so nobody writes it. The usual way of opening would create a log and its index and leave them there.
+    /// The file has no log, so no process writes it. A normal opening would create a log and its index and leave them there.
     Immutable,
-    /// It has the log of a gateway that runs or was killed; the log is read as well.
+    /// The file has the log of a gateway that is running or was killed; the log is read as well.
     Shared,
 }
 
@@ -102,7 +102,7 @@ fn inspect_as(path: &Path, access: InspectionMode, budget: Duration) -> Result<D
     Ok(DatabaseInspection { format, known, page_bytes, pages, free_pages, soundness, index_faults, index, overview })
 }
 
-/// Reads every table, then compares the indexes table by table, until the time is up.
+/// Reads every table, then compares the indexes table by table, until the time limit.
 fn check(
     connection: &Connection,
     budget: Duration,
@@ -124,7 +124,7 @@ fn check(
     });
     let soundness = check_tables(connection, &tables, until, index_faults);
     drop(done);
-    // The thread only interrupts; a panic in it would have changed nothing.
+    // The thread only interrupts the check; a panic in it changes nothing.
     let _ = clock.join();
     soundness
 }

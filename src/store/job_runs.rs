@@ -6,15 +6,15 @@ use uuid::Uuid;
 use super::sql::{execute, select_optional, select_parsed, select_value};
 use super::{StoreError, now_ms};
 
-/// The outcome at the time of the slot, or after its turn.
+/// The outcome of a run: decided at the time of the slot, or after its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobRunOutcome {
     Started,
     Ok,
     Error,
-    /// The previous run was not done.
+    /// The previous run was not finished.
     Skipped,
-    /// The gateway did not run at that time, and the slot is not made up for.
+    /// The gateway was not running at that time, and the slot is not run later.
     Missed,
 }
 
@@ -30,14 +30,14 @@ impl JobRunOutcome {
     }
 }
 
-/// A slot to take.
+/// A run that takes a slot.
 #[derive(Clone, Debug)]
 pub struct NewJobRun<'a> {
     pub job: &'a str,
     pub name: &'a str,
     /// UTC milliseconds.
     pub due: i64,
-    /// The inbox row in the same commit.
+    /// The turn of the inbox row in the same commit.
     pub turn: Option<Uuid>,
     pub outcome: JobRunOutcome,
     pub reason: Option<&'a str>,
@@ -55,7 +55,7 @@ pub struct JobRunRow {
     pub outcome: String,
     pub reason: Option<String>,
     pub sends: bool,
-    /// Of the inbox row: `queued`, `running`, `waiting`, `done`, `dead`.
+    /// The state of the inbox row: `queued`, `running`, `waiting`, `done`, `dead`.
     pub state: Option<String>,
     /// The state of the outbox row, its attempts and its last error; the last known state if the row was deleted.
     pub delivery: Option<String>,
@@ -63,8 +63,8 @@ pub struct JobRunRow {
     pub last_error: Option<String>,
     pub input_tokens: i64,
     pub output_tokens: i64,
-    /// In millionths of the currency. If the models were paid in several currencies, the largest amount: amounts in different
-    /// currencies cannot be added.
+    /// The cost in millionths of the currency. If the models were paid in several currencies, this is the largest amount: amounts in
+    /// different currencies cannot be added.
     pub cost: Option<i64>,
     pub currency: Option<String>,
 }
@@ -81,7 +81,7 @@ pub fn insert(connection: &Connection, run: &NewJobRun<'_>) -> Result<bool, Stor
     Ok(execute(connection, sql, parameters)? == 1)
 }
 
-/// Records the end of a run's turn. `sends` tells whether its answer goes to the chat.
+/// Records the end of a run's turn. `sends` says whether its reply goes to the chat.
 pub fn end(
     connection: &Connection,
     job: &str,

@@ -17,7 +17,7 @@ pub struct JobRow {
     pub next_at: Option<i64>,
     /// Consecutive runs that failed.
     pub failures: u32,
-    /// Why daoyou disabled it.
+    /// The reason why daoyou disabled the job.
     pub paused: Option<String>,
     /// The shortened answer of the last successful run.
     pub result: Option<String>,
@@ -53,7 +53,7 @@ pub fn find(connection: &Connection, id: &str) -> Result<Option<JobRow>, StoreEr
 pub struct JobCounts {
     pub enabled: u64,
     pub disabled: u64,
-    /// Of these, the jobs that daoyou disabled or set aside.
+    /// The number of these jobs that daoyou disabled or set aside.
     pub paused: u64,
 }
 
@@ -99,7 +99,7 @@ pub fn move_next(connection: &Connection, id: &str, from: Option<i64>, to: i64) 
     execute(connection, sql, params![to, id, from]).map(drop)
 }
 
-/// Removes the job's next slot until somebody attends to it. The job stays enabled.
+/// Removes the job's next slot until the owner enables or edits the job. The job stays enabled.
 pub fn set_aside(connection: &Connection, id: &str, reason: &str) -> Result<(), StoreError> {
     let sql = "UPDATE jobs SET next_at = NULL, paused = ? WHERE id = ?";
     execute(connection, sql, [reason, id]).map(drop)
@@ -117,7 +117,7 @@ pub fn set_enabled(
     Ok(execute(connection, sql, params![enabled, next_at, paused, now_ms(), id])? == 1)
 }
 
-/// Replaces what a job does and when; resets its failures.
+/// Replaces the job's content and schedule; resets its failures.
 pub fn update(
     connection: &Connection,
     id: &str,

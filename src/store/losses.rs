@@ -11,7 +11,7 @@ const LIMIT: usize = 50;
 /// A loss of accepted messages, or a repair that may have lost some.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loss {
-    /// When it was noticed, UTC milliseconds.
+    /// The time when the loss was noticed, UTC milliseconds.
     pub at: i64,
     pub kind: LossKind,
     /// The number of missing messages.
@@ -26,10 +26,10 @@ pub struct Loss {
     /// The names of the files that were moved aside.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aside: Vec<String>,
-    /// Whether the owner received a notice.
+    /// The owner has received a notice.
     #[serde(default)]
     pub told: bool,
-    /// Whether the owner has acknowledged it.
+    /// The owner has acknowledged the loss.
     #[serde(default)]
     pub acknowledged: bool,
 }
@@ -38,7 +38,7 @@ pub struct Loss {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LossKind {
-    /// The database knows less than was accepted.
+    /// The database has fewer messages than were accepted.
     Missing,
     /// A damaged database was moved aside, and its readable rows were recovered.
     Salvaged,

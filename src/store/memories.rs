@@ -1,4 +1,4 @@
-//! Long-term memories: rows only. The `memory` module has the rules, and the terms by which rows are found.
+//! Long-term memories: rows only. The `memory` module defines the rules, and the terms by which rows are found.
 
 use rusqlite::{Connection, Row, params};
 
@@ -20,7 +20,7 @@ pub struct MemoryRow {
     pub session: Option<String>,
     pub seq: Option<i64>,
     pub turn: Option<String>,
-    /// 0 to 1.
+    /// The confidence, from 0 to 1.
     pub confidence: f64,
     /// UTC milliseconds, like all times.
     pub created_at: i64,
@@ -43,7 +43,7 @@ pub struct NewMemory<'a> {
     pub session: Option<&'a str>,
     pub seq: Option<i64>,
     pub turn: Option<&'a str>,
-    /// 0 to 1.
+    /// The confidence, from 0 to 1.
     pub confidence: f64,
 }
 
@@ -167,7 +167,7 @@ pub fn replace(connection: &Connection, old: i64, new: i64) -> Result<(), StoreE
     execute(connection, sql, params![old, new, now_ms()]).map(drop)
 }
 
-/// Counts that a model was given the memory.
+/// Counts a use of the memory in a prompt.
 pub fn mark_used(connection: &Connection, id: i64) -> Result<(), StoreError> {
     let sql = "UPDATE memories SET used_at = ?2, uses = uses + 1 WHERE id = ?1";
     execute(connection, sql, params![id, now_ms()]).map(drop)
@@ -203,13 +203,13 @@ pub fn current_texts(connection: &Connection, owner: &str, kind: &str) -> Result
     select(connection, sql, [owner, kind], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
-/// Updates a memory that was stated again.
+/// Updates a memory that a person stated again.
 pub fn confirm(connection: &Connection, id: i64, confidence: f64, detail: &str) -> Result<(), StoreError> {
     let sql = "UPDATE memories SET confidence = ?2, detail = ?3 WHERE id = ?1";
     execute(connection, sql, params![id, confidence, detail]).map(drop)
 }
 
-/// Replaces all current memories with this name except `new` by it; returns their ids.
+/// Replaces all current memories of this name, except `new`, by `new`; returns their ids.
 pub fn replace_named(
     connection: &Connection,
     (owner, kind, name): (&str, &str, &str),
@@ -221,14 +221,14 @@ pub fn replace_named(
     select(connection, sql, params![owner, kind, name, new, now], |row| row.get(0))
 }
 
-/// Returns the number of current memories of an owner, without tasks and summaries.
+/// Returns the number of current memories of an owner, except tasks and summaries.
 pub fn count_known(connection: &Connection, owner: &str) -> Result<i64, StoreError> {
     let sql = "SELECT count(*) FROM memories
          WHERE owner = ? AND kind IN ('fact', 'preference', 'case') AND replaced_by IS NULL";
     select_value(connection, sql, [owner])
 }
 
-/// Returns the least useful memory of an owner except `spared`. Hand-written ones and preferences come last.
+/// Returns the least useful memory of an owner except `spared`. Hand-written memories and preferences are chosen last.
 pub fn least_used(connection: &Connection, owner: &str, spared: i64) -> Result<Option<i64>, StoreError> {
     let sql = "SELECT id FROM memories
          WHERE owner = ?1 AND kind IN ('fact', 'preference', 'case') AND replaced_by IS NULL AND id <> ?2

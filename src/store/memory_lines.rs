@@ -5,15 +5,15 @@ use rusqlite::{Connection, params};
 use super::StoreError;
 use super::sql::{execute, select};
 
-/// A line, and the current state of its memory.
+/// A line of the file, with the current state of its memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineRow {
     pub memory: i64,
-    /// The owner of the memory; if it is no longer known, the owner when the line was written.
+    /// The owner of the memory. If the memory no longer exists, the owner when the line was written.
     pub owner: String,
     /// The hash of the line.
     pub hash: String,
-    /// The text of the memory; `None` if it is no longer known.
+    /// The text of the memory; `None` if the memory no longer exists.
     pub text: Option<String>,
 }
 
@@ -27,7 +27,7 @@ pub fn all(connection: &Connection) -> Result<Vec<LineRow>, StoreError> {
     })
 }
 
-/// Records that a line of the file holds a memory.
+/// Records that a line of the file contains a memory.
 pub fn put(connection: &Connection, memory: i64, owner: &str, hash: &str, place: usize) -> Result<(), StoreError> {
     let sql = "INSERT OR REPLACE INTO memory_lines (memory, owner, hash, place) VALUES (?, ?, ?, ?)";
     execute(connection, sql, params![memory, owner, hash, place]).map(drop)
@@ -43,14 +43,14 @@ pub fn clear(connection: &Connection) -> Result<(), StoreError> {
     execute(connection, "DELETE FROM memory_lines", []).map(drop)
 }
 
-/// Returns the id and text of an owner's facts that have no line, the oldest first.
+/// Returns the ids and texts of an owner's facts that have no line, the oldest first.
 pub fn missing(connection: &Connection, owner: &str) -> Result<Vec<(i64, String)>, StoreError> {
     let sql = "SELECT m.id, m.text FROM memories m LEFT JOIN memory_lines l ON l.memory = m.id
          WHERE m.owner = ? AND m.kind = 'fact' AND m.replaced_by IS NULL AND l.memory IS NULL ORDER BY m.id";
     select(connection, sql, [owner], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
-/// Returns the summaries after the id `after`, the oldest first: those that are not yet in HISTORY.md.
+/// Returns the summaries after the id `after`, the oldest first: the summaries that HISTORY.md does not contain yet.
 pub fn summaries_after(connection: &Connection, after: i64, limit: u32) -> Result<Vec<SummaryRow>, StoreError> {
     let sql = "SELECT id, name, text, detail, created_at FROM memories
         WHERE kind = 'summary' AND id > ? ORDER BY id LIMIT ?";

@@ -6,8 +6,8 @@ use super::memories::{self, MemoryRow};
 use super::sql::{execute, select, select_optional, select_value};
 use super::{StoreError, meta};
 
-/// `summaries`: the summaries of a session, with those that they replaced. `others`: those of them from which another session's
-/// summary continues.
+/// `summaries`: the summaries of a session, with the summaries that they replaced. `others`: those of them from which another
+/// session's summary continues.
 const SUMMARIES: &str = "WITH RECURSIVE summaries(id) AS (
         SELECT summary FROM session_memory WHERE session = ?1 AND summary IS NOT NULL
         UNION SELECT m.id FROM summaries JOIN memories m ON m.replaced_by = summaries.id),
@@ -23,14 +23,14 @@ const SUMMARIES: &str = "WITH RECURSIVE summaries(id) AS (
 pub struct MemoryCount {
     pub owner: String,
     pub kind: String,
-    /// Not replaced.
+    /// The number of memories that are not replaced.
     pub current: u64,
-    /// Replaced by a newer one.
+    /// The number of memories that a newer one replaced.
     pub replaced: u64,
 }
 
-/// Returns the current memories of these owners, or of all without `owners`, the newest first. `kind` and `before`, an id,
-/// narrow them down.
+/// Returns the current memories of these owners, or of all owners without `owners`, the newest first. `kind` and the id `before`
+/// restrict the result.
 pub fn page(
     connection: &Connection,
     owners: Option<&[String]>,
@@ -64,7 +64,7 @@ pub fn owners(connection: &Connection) -> Result<Vec<String>, StoreError> {
     select(connection, sql, [], |row| row.get(0))
 }
 
-/// The extent of an owner's facts. Any change of the facts except of their wording changes it.
+/// A fingerprint of an owner's facts. Any change of the facts, except of their wording, changes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnerFacts {
     pub owner: String,
@@ -72,7 +72,7 @@ pub struct OwnerFacts {
     pub newest: i64,
 }
 
-/// Returns the extents of all owners with facts, by name.
+/// Returns the fingerprints of all owners with facts, ordered by name.
 pub fn facts_of_owners(connection: &Connection) -> Result<Vec<OwnerFacts>, StoreError> {
     let sql = "SELECT owner, count(*), max(id) FROM memories WHERE kind = 'fact' AND replaced_by IS NULL
          GROUP BY owner ORDER BY owner";
@@ -91,12 +91,12 @@ pub fn sizes(connection: &Connection) -> Result<(u64, u64), StoreError> {
 /// The state of the search index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SearchIndexState {
-    /// Messages that can be found.
+    /// The number of messages that the index can find.
     pub messages: u64,
-    /// Rows of the log that are not indexed yet.
+    /// The number of rows of the log that are not indexed yet.
     pub behind: u64,
-    /// Whether it is being rebuilt, or the next gateway will rebuild it.
-    pub is_made_anew: bool,
+    /// The index is being rebuilt, or the next gateway will rebuild it.
+    pub needs_rebuild: bool,
 }
 
 /// Returns the state of the search index.
@@ -110,11 +110,11 @@ pub fn search_index_state(connection: &Connection) -> Result<SearchIndexState, S
             "SELECT ifnull(sum(s.next_seq - ifnull(i.seq, 0)), 0) FROM sessions s LEFT JOIN indexed i ON i.session = s.session
              WHERE s.next_seq > ifnull(i.seq, 0)",
         )?,
-        is_made_anew: made_by.is_empty() || !left.is_empty(),
+        needs_rebuild: made_by.is_empty() || !left.is_empty(),
     })
 }
 
-/// Removes at most `limit` snapshots that no open epoch of a session holds: no prompt uses the snapshot of a closed epoch.
+/// Removes at most `limit` snapshots that no open epoch uses: no prompt uses the snapshot of a closed epoch.
 pub fn sweep_snapshots(connection: &Connection, limit: u32) -> Result<usize, StoreError> {
     let sql = "UPDATE session_memory SET snapshot = NULL WHERE (session, epoch) IN (
                 SELECT m.session, m.epoch FROM session_memory m INDEXED BY session_memory_snapshot
@@ -135,8 +135,8 @@ pub fn unused_sessions(connection: &Connection, before_ms: i64, limit: u32) -> R
     select(connection, sql, params![before_ms, limit], |row| row.get(0))
 }
 
-/// Returns the summaries of a session, with those that they replaced, except those that another session got with a copy of the
-/// messages.
+/// Returns the summaries of a session, with the summaries that they replaced, except those that another session received with a copy
+/// of the messages.
 pub fn own_summaries(connection: &Connection, session: &str) -> Result<Vec<i64>, StoreError> {
     let sql = format!(
         "{SUMMARIES} SELECT m.id FROM summaries JOIN memories m ON m.id = summaries.id
@@ -145,7 +145,7 @@ pub fn own_summaries(connection: &Connection, session: &str) -> Result<Vec<i64>,
     select(connection, &sql, [session], |row| row.get(0))
 }
 
-/// Restores summaries that other sessions use and that a summary of only this session replaced; returns their ids.
+/// Restores summaries that other sessions use and that a summary of this session alone replaced; returns their ids.
 pub fn release_summaries(connection: &Connection, session: &str) -> Result<Vec<i64>, StoreError> {
     let sql = format!(
         "{SUMMARIES} SELECT m.id FROM others JOIN memories m ON m.id = others.id
@@ -158,7 +158,7 @@ pub fn release_summaries(connection: &Connection, session: &str) -> Result<Vec<i
     Ok(ids)
 }
 
-/// Deletes the session memory of all epochs of a session.
+/// Deletes the consolidation state of all epochs of a session.
 pub fn drop_session(connection: &Connection, session: &str) -> Result<usize, StoreError> {
     execute(connection, "DELETE FROM session_memory WHERE session = ?", [session])
 }

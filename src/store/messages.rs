@@ -1,4 +1,4 @@
-//! The messages of sessions: append only. `/new` begins a new epoch; a seq is never used again.
+//! The messages of sessions: append-only. `/new` begins a new epoch; a seq is never used again.
 
 use rusqlite::{Connection, params};
 use sha2::{Digest, Sha256};
@@ -37,9 +37,9 @@ pub struct MessageRow {
 /// The last use of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastUse {
-    /// When somebody wrote in it, restored it or chose its model. UTC milliseconds.
+    /// The time when a person last wrote in the session, restored it or chose its model, in UTC milliseconds.
     pub used_at: i64,
-    /// When the last message up to then was written, and its turn.
+    /// The time of the last message up to `used_at`, and its turn.
     pub said_at: i64,
     pub turn: String,
 }
@@ -52,7 +52,7 @@ pub struct SessionSummary {
     /// The number of messages since the last `/new`.
     pub messages: i64,
     pub model: Option<String>,
-    /// The title that a person gave it.
+    /// The title that a person chose.
     pub title: Option<String>,
     pub created_at: i64,
     pub updated_at: i64,
@@ -136,7 +136,7 @@ pub fn append<'a>(
     execute(connection, sql, params![session, at, next_seq]).map(drop)
 }
 
-/// Does the same as [`append`] for a note that nobody in the session asked for, so that it does not count as a use.
+/// Does the same as [`append`] for a note. A note does not count as a use, since no person in the session asked for it.
 pub fn append_note<'a>(
     connection: &Connection,
     session: &str,
@@ -202,14 +202,14 @@ pub fn set_title(connection: &Connection, session: &str, title: Option<&str>) ->
     Ok(execute(connection, "UPDATE sessions SET title = ? WHERE session = ?", params![title, session])? == 1)
 }
 
-/// Returns when the last message before this epoch of the session was written, UTC milliseconds; 0 if there is none.
+/// Returns the time of the last message before this epoch of the session, in UTC milliseconds; 0 if there is none.
 pub fn end_of_former(connection: &Connection, session: &str) -> Result<i64, StoreError> {
     let sql = "SELECT m.at FROM messages m JOIN sessions s USING (session) WHERE m.session = ? AND m.seq < s.first_seq
                ORDER BY m.seq DESC LIMIT 1";
     Ok(select_optional(connection, sql, [session], |row| row.get(0))?.unwrap_or_default())
 }
 
-/// Returns the last used sessions, the latest first.
+/// Returns the most recently used sessions, the latest first.
 pub fn list(connection: &Connection, limit: u32) -> Result<Vec<SessionSummary>, StoreError> {
     list_of(connection, "", limit)
 }

@@ -1,14 +1,14 @@
-//! Key-value facts about the store itself.
+//! Key-value pairs about the store itself.
 
 use rusqlite::{Connection, params};
 
 use super::StoreError;
 use super::sql::{execute, select_optional};
 
-/// `yes` while no gateway runs on this file, or after an orderly stop.
+/// `yes` while no gateway is running on this file, or after an orderly stop.
 pub const CLEAN: &str = "clean";
 
-/// The turn that runs alone because it may have killed the gateway; empty if none does.
+/// The turn that runs alone because it may have crashed the gateway; empty if there is none.
 pub const ALONE: &str = "alone";
 
 /// The random id of this database.
@@ -20,26 +20,26 @@ pub const LOSSES: &str = "losses";
 /// The faults of the model services that messages wait for, as JSON.
 pub const SERVICE_FAULTS: &str = "service_faults";
 
-/// When the file was last vacuumed, UTC milliseconds.
+/// The time of the last complete vacuum, UTC milliseconds.
 pub const VACUUMED: &str = "vacuumed_at";
 
-/// When the whole file was last checked without a fault, UTC milliseconds.
+/// The time of the last complete check without a fault, UTC milliseconds.
 pub const CHECKED: &str = "checked_at";
 
-/// When the last orderly stop began and ended, UTC milliseconds. Jobs that were due in between are deferred.
+/// The begin and end of the last orderly stop, UTC milliseconds. Jobs that were due in between are deferred.
 pub const STOP_BEGAN: &str = "stop_began_at";
 pub const STOP_ENDED: &str = "stop_ended_at";
 
-/// The version of the code that built the search index; an empty value makes it rebuild.
+/// The version of the code that built the search index; an empty value causes a rebuild.
 pub const WORDS: &str = "words";
 
-/// The first memory that a rebuild of the search index has not indexed yet.
+/// The first memory that a running rebuild of the search index has not indexed yet.
 pub const WORDS_MEMORIES: &str = "words_memories";
 
-/// `yes` while removed words may still be in the file.
+/// `yes` while removed text may still be in the file.
 pub const WORDS_REMOVED: &str = "words_removed";
 
-/// How often something was forgotten.
+/// The count of forgotten memories.
 pub const FORGETS: &str = "forgets";
 
 /// The model of the vectors: its name and the requested dimensions.

@@ -38,10 +38,10 @@ const MIGRATIONS: [&str; 29] = [
     include_str!("migrations/0029_state_checks.sql"),
 ];
 
-/// Tests for a table that every version of this program has.
+/// A query for a table that every version of this program has.
 const OURS: &str = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'inbox')";
 
-/// Refuses a file of a newer version or of another program, without writing anything.
+/// Rejects a file of a newer version or of another program, without writing anything.
 pub fn check(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     let (found, known) = formats(connection)?;
     if found > known {
@@ -100,5 +100,35 @@ mod tests {
         let models: Vec<_> = spent.models.iter().map(|model| (model.provider.as_str(), model.costs.len())).collect();
         assert_eq!(models, [("offline", 0), ("openai", 0)], "no price was known then, so none is made up");
         run(&mut connection).unwrap();
+    }
+
+    #[test]
+    fn writes_of_an_older_store_check_their_states_without_a_temporary_table() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        for sql in &MIGRATIONS[..28] {
+            connection.execute_batch(sql).unwrap();
+        }
+        connection.pragma_update(None, "user_version", 28).unwrap();
+        let message = "INSERT INTO inbox (id, channel, external_id, session, chat_id, sender, trust, content, attachments, metadata,
+                           received_at, turn, state) VALUES (?1, '', ?1, '', '', '', '', '', '[]', '{}', 0, ?1, ?2)";
+        let reply = "INSERT INTO outbox (id, turn, slot, attempt, channel, chat_id, body, state, created_at)
+                         VALUES (?1, ?1, '', 0, '', '', '{}', ?2, 0)";
+        let builds_table = |connection: &Connection, sql: &str| {
+            let mut plan = connection.prepare(&format!("EXPLAIN {sql}")).unwrap();
+            let steps = plan.query_map(["a", "done"], |row| row.get::<_, String>("opcode")).unwrap();
+            steps.map(Result::unwrap).any(|step| step == "OpenEphemeral")
+        };
+        assert!(builds_table(&connection, message) && builds_table(&connection, reply));
+        run(&mut connection).unwrap();
+        assert!(!builds_table(&connection, message) && !builds_table(&connection, reply));
+        for (sql, states) in [
+            (message, ["queued", "running", "waiting", "done", "dead"]),
+            (reply, ["pending", "sending", "sent", "unknown", "dead"]),
+        ] {
+            for state in states {
+                connection.execute(sql, [state, state]).unwrap();
+            }
+            assert!(connection.execute(sql, ["x", "x"]).unwrap_err().to_string().contains("CHECK"));
+        }
     }
 }

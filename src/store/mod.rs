@@ -1,7 +1,7 @@
-//! The store: one SQLite file that holds everything accepted. Queues in memory only hold signals to read it.
+//! The store: one SQLite file that holds everything accepted. Queues in memory contain only signals to read the store.
 //!
-//! One writer thread commits the writes of many callers in groups; readers run beside it. Each table family has its file, whose
-//! functions take a connection and run inside the caller's write or read.
+//! One writer thread commits the writes of many callers in groups; readers run in parallel. Each table family has its own file,
+//! whose functions take a connection and run inside the caller's write or read.
 
 mod database;
 mod error;

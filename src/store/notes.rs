@@ -1,17 +1,17 @@
-//! Notes that channels keep for themselves, by kind and key; the last value counts.
+//! Notes that channels store for themselves, by kind and key; the last value counts.
 
 use rusqlite::{Connection, params};
 
 use super::sql::{execute, select, select_optional};
 use super::{StoreError, now_ms};
 
-/// Returns the value, and when it was written, in UTC milliseconds.
+/// Returns the value of a note and the time when it was written, in UTC milliseconds.
 pub fn get(connection: &Connection, channel: &str, kind: &str, key: &str) -> Result<Option<(String, i64)>, StoreError> {
     let sql = "SELECT value, updated_at FROM notes WHERE channel = ? AND kind = ? AND key = ?";
     select_optional(connection, sql, [channel, kind, key], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
-/// Returns all notes of a kind: key, value, and when each was written.
+/// Returns all notes of a kind: key, value, and time of writing.
 pub fn all(connection: &Connection, channel: &str, kind: &str) -> Result<Vec<(String, String, i64)>, StoreError> {
     let sql = "SELECT key, value, updated_at FROM notes WHERE channel = ? AND kind = ? ORDER BY key";
     select(connection, sql, [channel, kind], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))

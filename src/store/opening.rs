@@ -10,7 +10,7 @@ use super::high_water_mark::{self, HighWaterMark, MarkRecord, StoredMark};
 use super::losses::{self, Loss, LossKind};
 use super::{StoreError, database, files, inbox, meta, wal};
 
-/// A database of at most this many bytes is checked completely at each start, at about 3 ms per megabyte.
+/// The largest database, in bytes, that is checked completely at each start. The check takes about 3 ms per megabyte.
 const CHECKED_AT_START: u64 = 8_000_000;
 
 /// An open database.
@@ -22,7 +22,7 @@ pub struct OpenedDatabase {
 /// Opens, creates or migrates the file, and compares it with its high-water mark. Missing messages are recorded as a loss.
 ///
 /// # Errors
-/// The file is damaged, newer, another program's, or cannot be opened; it is unchanged then.
+/// The file is damaged, newer, another program's, or cannot be opened; the file is unchanged then.
 pub fn open(path: &Path) -> Result<OpenedDatabase, StoreError> {
     if path.with_file_name("daoyou.restoring").exists() {
         let reason = "a restore of this home was interrupted; run it again: daoyou restore FILE".to_owned();
@@ -44,7 +44,7 @@ pub fn open(path: &Path) -> Result<OpenedDatabase, StoreError> {
     finish_opening(path, looked, id, loss, seq)
 }
 
-/// Runs `work` in one transaction, in a database that nobody else uses.
+/// Runs `work` in one transaction, in a database that no other process uses.
 ///
 /// # Errors
 /// The file cannot be opened, or the work fails; then nothing is written.
@@ -56,7 +56,7 @@ pub fn write_alone<T>(path: &Path, work: impl FnOnce(&Connection) -> Result<T, S
     Ok(done)
 }
 
-/// Checks a small database completely, so that unnoticed damage is found before it is served. Larger ones are checked later.
+/// Checks a small database completely, so that damage is found before the database is served. Larger ones are checked later.
 fn check_small(path: &Path, connection: &Connection) -> Result<(), StoreError> {
     if std::fs::metadata(path).map_or(0, |metadata| metadata.len()) > CHECKED_AT_START {
         return Ok(());
@@ -69,7 +69,7 @@ fn check_small(path: &Path, connection: &Connection) -> Result<(), StoreError> {
     }
 }
 
-/// Returns the database's id and the highest seq that it gave; `None` for an empty file.
+/// Returns the database's id and the highest seq that it has assigned; `None` for an empty file.
 fn read_identity(connection: &Connection) -> Result<Option<(Option<Uuid>, i64)>, StoreError> {
     let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     if tables == 0 {
@@ -79,8 +79,8 @@ fn read_identity(connection: &Connection) -> Result<Option<(Option<Uuid>, i64)>,
     Ok(Some((id, inbox::last_seq(connection)?)))
 }
 
-/// Finds damage that SQLite would silently ignore: it stops reading a log at the first damaged frame, deletes the log of an
-/// empty file, and reads a truncated page only when it needs it.
+/// Finds damage that SQLite silently ignores: SQLite stops reading a log at the first damaged frame, deletes the log of an empty
+/// file, and reads a truncated page only when it needs the page.
 fn check_files(path: &Path) -> Result<(), StoreError> {
     let log = files::log_path(path);
     let unreadable = |error: std::io::Error| StoreError::Open { path: log.clone(), reason: error.to_string() };
@@ -95,14 +95,14 @@ fn check_files(path: &Path) -> Result<(), StoreError> {
     }
     let cut = database::truncated_page(path);
     let cut = cut.map_err(|error| StoreError::Open { path: path.to_owned(), reason: error.to_string() })?;
-    // A checkpoint that found the disk full may have left the file like this; then the log has the page.
+    // A checkpoint on a full disk may have left the file in this state; the log has the page then.
     if let Some(page) = cut.filter(|page| !frames.replaces(*page)) {
         return Err(damaged_error(path, &format!("it ends inside page {page}: it was cut short")));
     }
     Ok(())
 }
 
-/// Compares the high-water mark with the database. Returns the loss, if any, and the seq to continue from.
+/// Compares the high-water mark with the database. Returns the loss, if there is one, and the seq from which to continue.
 fn compare_with_mark(found: StoredMark, id: Option<Uuid>, known: i64) -> (Option<Loss>, i64) {
     let record = match found {
         StoredMark::Valid(record) => record,
@@ -138,7 +138,7 @@ fn missing_loss(seqs: Vec<(i64, i64)>, known: i64) -> Loss {
     loss
 }
 
-/// Keeps a copy of an invalid log, which SQLite is about to overwrite.
+/// Keeps a copy of an invalid log, because SQLite is about to overwrite the log.
 fn keep_log(path: &Path, mut loss: Loss) -> Loss {
     let log = files::log_path(path);
     if std::fs::metadata(&log).is_ok_and(|metadata| metadata.len() > 0) {
@@ -175,7 +175,7 @@ fn finish_opening(
         transaction.commit()?;
     }
     if id.is_none() {
-        // So that the id and the tables do not depend on the log.
+        // Moves the id and the tables into the file, so that they do not depend on the log.
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
     }
     let mark = match HighWaterMark::set(&high_water_mark::path_of(path), MarkRecord { database, seq }) {
@@ -196,7 +196,7 @@ mod tests {
     fn a_database_behind_its_high_water_mark_has_lost_messages() {
         let (ours, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
         let mark = |database, seq| StoredMark::Valid(MarkRecord { database, seq });
-        // The mark, the database's id and highest seq; the expected loss, and where to continue.
+        // Input: the mark, the database's id and its highest seq. Expected: the loss, and the seq from which to continue.
         let table = [
             (StoredMark::Missing, None, 0, None, 0),
             (StoredMark::Missing, Some(ours), 7, None, 7),

@@ -61,8 +61,8 @@ pub fn id_of(turn: Uuid, attempt: i64, slot: &str) -> Uuid {
     Uuid::new_v5(&NAMESPACE, format!("{turn}/{attempt}/{slot}").as_bytes())
 }
 
-/// Inserts a row as `pending`; returns its id. A slot that exists (of a revived turn) is replaced by its next attempt under a
-/// new id.
+/// Inserts a row as `pending`; returns its id. If the slot exists, because the turn was revived, the new row is its next attempt
+/// under a new id.
 pub fn insert(connection: &Connection, new: &NewOutbound) -> Result<Uuid, StoreError> {
     let turn = new.turn.to_string();
     let sql = "SELECT attempt FROM outbox WHERE turn = ? AND slot = ?";
@@ -82,19 +82,19 @@ pub fn insert(connection: &Connection, new: &NewOutbound) -> Result<Uuid, StoreE
     Ok(id)
 }
 
-/// Marks a row as `sending` and counts the attempt; returns the row, or `None` if it is no longer pending. `resend` is the rule
-/// for an interrupted delivery.
+/// Marks a row as `sending` and counts the attempt; returns the row, or `None` if it is no longer pending. `resend` says what to do
+/// with an interrupted delivery.
 pub fn claim(connection: &Connection, id: Uuid, resend: &str) -> Result<Option<OutboxRow>, StoreError> {
-    // Two plain statements, because for RETURNING SQLite gathers the result in a temporary table.
+    // Two plain statements, because SQLite collects the result of RETURNING in a temporary table.
     let sql = "UPDATE outbox SET state = 'sending', tries = tries + 1, resend = ? WHERE id = ? AND state = 'pending'";
     let claimed = execute(connection, sql, params![resend, id.to_string()])?;
     if claimed == 0 { Ok(None) } else { find(connection, id) }
 }
 
-/// The body of a row that is delivered or given up, without the words that were forgotten meanwhile.
+/// The body of a row that was delivered or given up, without text that was forgotten meanwhile.
 const WITHOUT_FORGOTTEN: &str = "iif(instr(body, '\"forget\":true'), json_set(body, '$.content', '[forgotten]'), body)";
 
-/// `sending → sent`. Removes words that were forgotten meanwhile.
+/// `sending → sent`. Removes text that was forgotten meanwhile.
 pub fn mark_sent(connection: &Connection, id: Uuid, provider_id: Option<&str>) -> Result<(), StoreError> {
     let sql = format!(
         "UPDATE outbox SET state = 'sent', provider_id = ?, last_error = NULL, body = {WITHOUT_FORGOTTEN}
@@ -109,20 +109,20 @@ pub fn mark_retry(connection: &Connection, id: Uuid, next_at: i64, error: &str) 
     execute(connection, sql, params![next_at, error, id.to_string()]).map(drop)
 }
 
-/// `sending → pending`, without counting the attempt: no receiver was there.
+/// `sending → pending`, without counting the attempt, because no receiver was connected.
 pub fn mark_absent(connection: &Connection, id: Uuid) -> Result<(), StoreError> {
     let sql = "UPDATE outbox SET state = 'pending', tries = tries - 1 WHERE id = ? AND state = 'sending'";
     execute(connection, sql, [id.to_string()]).map(drop)
 }
 
-/// `sending → pending`, due at `next_at`, without counting the attempt: the channel cannot send.
+/// `sending → pending`, due at `next_at`, without counting the attempt, because the channel cannot send.
 pub fn mark_held(connection: &Connection, id: Uuid, next_at: i64, error: &str) -> Result<(), StoreError> {
     let sql = "UPDATE outbox SET state = 'pending', tries = tries - 1, next_at = ?, last_error = ?
              WHERE id = ? AND state = 'sending'";
     execute(connection, sql, params![next_at, error, id.to_string()]).map(drop)
 }
 
-/// Makes a row due that waits for its next attempt; returns its channel, or `None` if it does not wait.
+/// Makes a row that waits for its next attempt due now; returns its channel, or `None` if it does not wait.
 pub fn make_due(connection: &Connection, id: Uuid) -> Result<Option<String>, StoreError> {
     let sql = "UPDATE outbox SET next_at = 0 WHERE id = ? AND state = 'pending'";
     let is_there = execute(connection, sql, [id.to_string()])? == 1;
@@ -131,13 +131,13 @@ pub fn make_due(connection: &Connection, id: Uuid) -> Result<Option<String>, Sto
 
 /// Returns the ids of rows that wait for their next attempt, the oldest first.
 pub fn waiting_for_retry(connection: &Connection, limit: u32) -> Result<Vec<Uuid>, StoreError> {
-    // The first condition is that of the index of open rows; the sign keeps SQLite from choosing another index for the order.
+    // The first condition is that of the index of open rows; the `+` keeps SQLite from choosing another index for the order.
     let tried =
         "state IN ('pending', 'sending') AND state = 'pending' AND last_error IS NOT NULL ORDER BY +seq LIMIT ?1";
     Ok(find_many(connection, tried, params![limit])?.into_iter().map(|row| row.id).collect())
 }
 
-/// Returns the seqs of a channel's rows that [`make_due`] made due.
+/// Returns the seqs of a channel's rows that [`make_due`] has made due.
 pub fn made_due(connection: &Connection, channel: &str) -> Result<Vec<i64>, StoreError> {
     let sql = "SELECT seq FROM outbox WHERE channel = ? AND state IN ('pending', 'sending') AND state = 'pending'
             AND next_at = 0 AND last_error IS NOT NULL";
@@ -157,12 +157,12 @@ pub fn mark_ended(connection: &Connection, id: Uuid, state: &str, error: &str) -
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterruptedDelivery {
     pub channel: String,
-    /// Whether it is `pending` again. Otherwise it stays `unknown`, because it may have arrived.
+    /// True if the delivery is `pending` again. Otherwise it stays `unknown`, because the message may have arrived.
     pub is_sent_again: bool,
 }
 
-/// Recovers interrupted deliveries after a start: `sending` rows become `pending` or `unknown` by the rule in the row. With a
-/// `channel`, only those of that channel.
+/// Recovers interrupted deliveries after a start: `sending` rows become `pending` or `unknown`, as the row's `resend` says. With a
+/// `channel`, only the rows of that channel.
 pub fn recover(connection: &Connection, channel: Option<&str>) -> Result<Vec<InterruptedDelivery>, StoreError> {
     let sql = format!(
         "UPDATE outbox SET next_at = 0, last_error = ?1,
@@ -187,7 +187,7 @@ pub fn bodies_with_files(connection: &Connection) -> Result<Vec<String>, StoreEr
     )
 }
 
-/// Limits all waits to `longest_ms` from now, because the clock may have jumped.
+/// Limits all waits to `longest_ms` from now, because the clock may have changed.
 pub fn bound_waits(connection: &Connection, longest_ms: i64) -> Result<(), StoreError> {
     let latest = now_ms() + longest_ms;
     let sql = "UPDATE outbox SET next_at = ?1 WHERE state IN ('pending', 'sending') AND next_at > ?1";
@@ -254,7 +254,7 @@ pub fn page_chats(connection: &Connection, limit: u32) -> Result<Vec<String>, St
 
 /// Returns undelivered rows (pending, sending, unknown, dead), the oldest first.
 pub fn undelivered(connection: &Connection, limit: u32) -> Result<Vec<OutboxRow>, StoreError> {
-    // The `+` keeps SQLite from going by seq, which would read every row that was ever sent.
+    // The `+` keeps SQLite from using the order of seq, which would read every sent row.
     let mut rows = find_many(connection, "state IN ('pending', 'sending') ORDER BY +seq LIMIT ?1", params![limit])?;
     rows.extend(find_many(connection, "state IN ('unknown', 'dead') ORDER BY +seq LIMIT ?1", params![limit])?);
     rows.sort_by_key(|row| row.seq);
@@ -267,12 +267,12 @@ pub fn count_stuck(connection: &Connection) -> Result<usize, StoreError> {
     select_value(connection, sql, [])
 }
 
-/// Queues a dead or unknown row as its next attempt under a new id; returns the new row, or `None` if it is neither.
+/// Queues a dead or unknown row as its next attempt under a new id; returns the new row, or `None` if the row is in another state.
 pub fn retry(connection: &Connection, id: Uuid) -> Result<Option<OutboxRow>, StoreError> {
     let Some(row) = find(connection, id)?.filter(|row| matches!(row.state.as_str(), "dead" | "unknown")) else {
         return Ok(None);
     };
-    // A new row instead of a change: its seq comes after every other.
+    // A new row instead of a changed one, so that its seq is the highest.
     let new = NewOutbound {
         turn: row.turn,
         slot: row.slot.clone(),
@@ -284,7 +284,7 @@ pub fn retry(connection: &Connection, id: Uuid) -> Result<Option<OutboxRow>, Sto
     find(connection, new_id)
 }
 
-/// Returns the ids of rows that are `dead` or `unknown`, the oldest first.
+/// Returns the ids of rows in `state`, which is `dead` or `unknown`, the oldest first.
 pub fn ids_in_state(connection: &Connection, state: &str, limit: u32) -> Result<Vec<Uuid>, StoreError> {
     let stuck = "state = ?1 AND state IN ('unknown', 'dead') ORDER BY +seq LIMIT ?2";
     Ok(find_many(connection, stuck, params![state, limit])?.into_iter().map(|row| row.id).collect())

@@ -8,31 +8,31 @@ use super::sql::{select, select_one, select_optional, select_value};
 use super::usage::{self, UsageScope, UsageTotal};
 use super::{StoreError, disk_usage, outbox};
 
-/// The number of newest rows among which the newest time is searched.
+/// The number of newest rows that are searched for the newest time.
 const NEWEST: u32 = 100;
 
 /// The state of the whole store; times are UTC milliseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreOverview {
-    /// Unfinished messages, and how many of them have a running turn.
+    /// The number of unfinished messages, and how many of them have a running turn.
     pub inbound: usize,
     pub running: usize,
-    /// Unfinished messages whose turn waits until a model can be reached.
+    /// The number of unfinished messages whose turn waits for a reachable model.
     pub waiting: usize,
     pub oldest_inbound: Option<i64>,
-    /// Undelivered messages of each channel.
+    /// The number of undelivered messages of each channel.
     pub outbound: Vec<(String, usize)>,
     pub oldest_outbound: Option<i64>,
-    /// Outbound messages that were given up or may not have arrived.
+    /// The number of outbound messages that were given up or may not have arrived.
     pub stuck: usize,
-    /// Inbound messages that were given up.
+    /// The number of inbound messages that were given up.
     pub dead: usize,
     /// The last turns, the newest first.
     pub last: Vec<LastTurn>,
     pub used: UsageTotal,
     /// The newest time in the store.
     pub newest: Option<i64>,
-    /// Scheduled jobs, and when the next one is due.
+    /// The numbers of scheduled jobs, and the time when the next one is due.
     pub jobs: JobCounts,
     pub next_job: Option<i64>,
     /// Losses that are not acknowledged.
@@ -47,14 +47,14 @@ pub struct LastTurn {
     pub turn: String,
     pub session: String,
     pub state: String,
-    /// The code of the error in its answer.
+    /// The error code of its reply.
     pub error: Option<String>,
     pub received_at: i64,
 }
 
-/// Reads the overview. `used` counts from `since`, and `last` has at most `turns` entries.
+/// Reads the overview. `used` counts usage from `since` on, and `last` has at most `turns` entries.
 pub fn overview(connection: &Connection, since: i64, turns: u32) -> Result<StoreOverview, StoreError> {
-    // The index is given: it holds only the unfinished rows.
+    // The query names the index, which contains only the unfinished rows.
     let sql = "SELECT count(*), count(iif(state = 'running', 1, NULL)), count(iif(state = 'waiting', 1, NULL)),
                 min(received_at) FROM inbox INDEXED BY inbox_open
              WHERE state NOT IN ('done', 'dead')";

@@ -6,23 +6,23 @@ use super::inbox::{self, InboxRow};
 use super::sql::{execute, select, select_optional};
 use super::{StoreError, session_memory};
 
-/// The number of messages that are searched for writers of a session.
+/// The number of newest messages that are searched for writers of a session.
 const LOOK_BACK: u32 = 2_000;
 
-/// The number of last used sessions that are searched.
+/// The most recently used sessions that are searched.
 const MAX_SEARCHED: u32 = 20;
 
 /// The owner of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ownership {
-    /// Absent until somebody writes in the session.
+    /// The first writer; absent until a person writes in the session.
     pub owner: Option<String>,
-    /// Whether others have written in it, too. It stays so unless `[identities]` say that all of them are one person.
+    /// Others have written in the session as well. This stays true unless `[identities]` say that all writers are one person.
     pub is_shared: bool,
 }
 
 impl Ownership {
-    /// Returns the owner of memories from this session: none if others write in it or the owner is a stranger.
+    /// Returns the owner of memories from this session: none if others write in it or the owner is an untrusted sender.
     pub fn private_owner(&self) -> Option<&str> {
         self.owner.as_deref().filter(|owner| !self.is_shared && !owner.starts_with("stranger:"))
     }
@@ -37,7 +37,7 @@ pub fn of_session(connection: &Connection, session: &str) -> Result<Ownership, S
     Ok(found.unwrap_or_default())
 }
 
-/// Records that `owner` writes in the session. A session without an owner that is in the store becomes theirs.
+/// Records that `owner` writes in the session, and makes `owner` the owner of a stored session that has none.
 pub fn record_writer(connection: &Connection, session: &str, owner: &str) -> Result<(), StoreError> {
     let Ownership { owner: first, is_shared } = of_session(connection, session)?;
     match first {
@@ -55,7 +55,7 @@ pub fn record_writer(connection: &Connection, session: &str, owner: &str) -> Res
     Ok(())
 }
 
-/// Sets the owner of a session, and releases the memory snapshot in its prompts.
+/// Sets the owner of a session, and removes the memory snapshot from its prompts.
 pub fn set(connection: &Connection, session: &str, ownership: &Ownership) -> Result<(), StoreError> {
     let sql = "UPDATE sessions SET owner = ?, is_shared = ? WHERE session = ?";
     execute(connection, sql, params![ownership.owner, ownership.is_shared, session])?;
@@ -75,7 +75,7 @@ pub fn set_identities_used(connection: &Connection, session: &str, identities: &
     execute(connection, sql, params![identities, session]).map(drop)
 }
 
-/// Copies the owner of a session to one that begins with its messages.
+/// Copies the owner of a session to a session that begins with its messages.
 pub fn copy(connection: &Connection, from: &str, to: &str) -> Result<(), StoreError> {
     let Ownership { owner, is_shared } = of_session(connection, from)?;
     let sql = "UPDATE sessions SET owner = ?, is_shared = ? WHERE session = ?";
@@ -102,7 +102,7 @@ pub fn writers(connection: &Connection, session: &str) -> Result<Vec<InboxRow>, 
     answered_messages(connection, select(connection, sql, params![session, LOOK_BACK], |row| row.get(0))?)
 }
 
-/// Does the same as [`writers`] for all turns of the log, in no order; returns `None` if there are more than `most`.
+/// Does the same as [`writers`] for all turns of the log, unordered; returns `None` if there are more than `most`.
 pub fn all_writers(connection: &Connection, session: &str, most: u32) -> Result<Option<Vec<InboxRow>>, StoreError> {
     let sql = "SELECT DISTINCT turn FROM messages WHERE session = ?1 LIMIT ?2 + 1";
     let turns: Vec<String> = select(connection, sql, params![session, most], |row| row.get(0))?;
@@ -138,7 +138,7 @@ pub fn sessions_of_senders(
     chat_id: &str,
     limit: u32,
 ) -> Result<Vec<String>, StoreError> {
-    // Another chat's key may begin the same way, and notes come through no channel.
+    // Another chat's key may begin with the same text, and notes belong to no channel.
     let sql = "SELECT session FROM (
                    SELECT session, updated_at FROM sessions WHERE session > ?1 || ':' AND session < ?1 || ';'
                    ORDER BY updated_at DESC LIMIT ?5) s

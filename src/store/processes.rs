@@ -1,4 +1,4 @@
-//! Background commands: who started each, and how it ended.
+//! Background commands: the turn that started each command, and how the command ended.
 
 use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
@@ -13,17 +13,17 @@ pub struct NewProcess {
     /// The turn that starts it.
     pub turn: Uuid,
     pub session: String,
-    /// The channel of the message that the turn answers, like the chat, the trust and the metadata (JSON).
+    /// The channel of the message that the turn answers, followed by its chat, trust and metadata (JSON).
     pub channel: String,
     pub chat_id: String,
     pub trust: &'static str,
     pub metadata: String,
-    /// Who started the turn, JSON.
+    /// The origin of the turn, JSON.
     pub origin: String,
     pub label: Option<String>,
     /// The beginning of the command, on one line.
     pub command: String,
-    /// Whether it outlives the gateway.
+    /// The process outlives the gateway.
     pub detached: bool,
 }
 
@@ -41,7 +41,7 @@ pub struct ProcessRow {
     pub label: Option<String>,
     pub command: String,
     pub detached: bool,
-    /// The shell's pid, and the identity that distinguishes it from a later process with the same pid.
+    /// The shell's pid, and an identity that distinguishes the shell from a later process with the same pid.
     pub pid: Option<i32>,
     pub birth: Option<String>,
     pub started_at: i64,
@@ -53,8 +53,7 @@ pub struct ProcessRow {
 const COLUMNS: &str = "id, turn, session, channel, chat_id, trust, metadata, label, command, detached, pid, birth, \
                        started_at, ended_at, ending, origin";
 
-/// Inserts a process that is not started yet; returns whether its id was free. Of the ended processes only the newest `keep`
-/// stay.
+/// Inserts a process that is not started yet; returns whether its id was free. Keeps only the newest `keep` ended processes.
 pub fn insert(connection: &Connection, process: &NewProcess, keep: u32) -> Result<bool, StoreError> {
     let sql = "DELETE FROM processes WHERE ended_at IS NOT NULL AND id NOT IN (
                 SELECT id FROM processes WHERE ended_at IS NOT NULL ORDER BY ended_at DESC LIMIT ?)";
@@ -89,7 +88,7 @@ pub fn record_start(connection: &Connection, id: &str, pid: i32, birth: Option<&
     execute(connection, sql, params![pid, birth, id]).map(drop)
 }
 
-/// Records the end of a process; returns its row unless the end was known.
+/// Records the end of a process; returns its row, or `None` if the end was already recorded.
 pub fn record_end(connection: &Connection, id: &str, ending: &str) -> Result<Option<ProcessRow>, StoreError> {
     let sql = "UPDATE processes SET ended_at = ?, ending = ? WHERE id = ? AND ended_at IS NULL";
     match execute(connection, sql, params![now_ms(), ending, id])? {
@@ -131,7 +130,7 @@ fn read_row(row: &Row<'_>) -> rusqlite::Result<ProcessRow> {
     let turn: String = row.get(1)?;
     Ok(ProcessRow {
         id: row.get(0)?,
-        // Only displayed: a process with a damaged row must still be ended.
+        // The turn is only displayed: a process with a damaged row must still be ended.
         turn: turn.parse().unwrap_or_default(),
         session: row.get(2)?,
         channel: row.get(3)?,

@@ -1,5 +1,5 @@
-//! Questions that turns ask the people whose messages they answer, and who answered them. The text is in the call and in the
-//! outbox, the answer in the inbox.
+//! Questions that turns ask the people whose messages they answer, and the messages that answered. The text of a question is in the
+//! call and in the outbox, the text of an answer in the inbox.
 
 use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::sql::{execute, select, select_optional};
 use super::{StoreError, inbox, now_ms};
 
-/// How a question stands.
+/// The state of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuestionState {
     Pending,
@@ -29,7 +29,7 @@ impl QuestionState {
         }
     }
 
-    /// An unknown word, which this program never writes, is a question that nobody answers any more.
+    /// This program writes no other word; an unknown one is a question that can no longer be answered.
     fn parse(word: &str) -> Self {
         let known = [Self::Pending, Self::Answered, Self::Expired];
         known.into_iter().find(|state| state.as_str() == word).unwrap_or(Self::Cancelled)
@@ -57,19 +57,19 @@ pub struct QuestionRow {
     pub turn: Uuid,
     pub trust: String,
     pub state: QuestionState,
-    /// The id of the message that answered it.
+    /// The id of the message that answered the question.
     pub answer: Option<Uuid>,
     pub expires_at: i64,
 }
 
 const COLUMNS: &str = "id, turn, trust, state, answer, expires_at";
 
-/// Returns the id of a call's question, the same each time the call runs.
+/// Returns the id of a call's question. The same call always gives the same id.
 pub fn id_of(turn: Uuid, call_id: &str) -> Uuid {
     Uuid::new_v5(&turn, format!("question:{call_id}").as_bytes())
 }
 
-/// Inserts a pending question; returns whether it is new. A session in which another question waits gets no second one.
+/// Inserts a pending question; returns whether it is new. A session with a pending question gets no second one.
 pub fn insert(connection: &Connection, new: &NewQuestion) -> Result<bool, StoreError> {
     let sql =
         "INSERT OR IGNORE INTO questions (id, turn, session, channel, sender, trust, state, created_at, expires_at)
@@ -84,13 +84,13 @@ pub fn find(connection: &Connection, id: Uuid) -> Result<Option<QuestionRow>, St
     select_optional(connection, &sql, [id.to_string()], |row| Ok(read_row(row)))?.transpose()
 }
 
-/// Returns the question that waits in a session.
+/// Returns the pending question of a session.
 pub fn pending(connection: &Connection, session: &str) -> Result<Option<QuestionRow>, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM questions WHERE session = ? AND state = 'pending'");
     select_optional(connection, &sql, [session], |row| Ok(read_row(row)))?.transpose()
 }
 
-/// Returns the question that the next message of this sender answers: it has not expired, and its turn still goes on.
+/// Returns the question that the next message of this sender answers: it has not expired, and its turn has not ended.
 pub fn open_to(
     connection: &Connection,
     session: &str,
@@ -109,7 +109,7 @@ pub fn open_to(
     Ok(goes_on.then_some(row))
 }
 
-/// Records that a message, which is in the inbox, answered the question: it belongs to the turn that asked.
+/// Records that a message in the inbox answers the question: the message now belongs to the asking turn.
 pub fn answer(connection: &Connection, question: &QuestionRow, message: Uuid) -> Result<(), StoreError> {
     let sql = "UPDATE questions SET state = 'answered', answer = ?, ended_at = ? WHERE id = ? AND state = 'pending'";
     execute(connection, sql, params![message.to_string(), now_ms(), question.id.to_string()])?;
@@ -117,7 +117,7 @@ pub fn answer(connection: &Connection, question: &QuestionRow, message: Uuid) ->
     execute(connection, sql, params![question.turn.to_string(), message.to_string()]).map(drop)
 }
 
-/// Marks what nobody answered until `now`; returns the turns and sessions that go on.
+/// Marks pending questions that expired by `now`; returns the turns and sessions that continue.
 pub fn expire(connection: &Connection, now: i64) -> Result<Vec<(Uuid, String)>, StoreError> {
     let sql = "UPDATE questions SET state = 'expired', ended_at = ?1 WHERE state = 'pending' AND expires_at <= ?1
                RETURNING turn, session";
@@ -125,7 +125,7 @@ pub fn expire(connection: &Connection, now: i64) -> Result<Vec<(Uuid, String)>, 
     ended.into_iter().map(|(turn, session)| Ok((parse_id(&turn)?, session))).collect()
 }
 
-/// Withdraws what a turn of this session asks, because it ends.
+/// Cancels the pending questions of a turn of this session, because the turn ends.
 pub fn cancel_of_turn(connection: &Connection, session: &str, turn: Uuid) -> Result<(), StoreError> {
     let sql =
         "UPDATE questions SET state = 'cancelled', ended_at = ? WHERE session = ? AND state = 'pending' AND turn = ?";

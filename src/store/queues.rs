@@ -11,7 +11,7 @@ pub struct QueueBacklog {
     pub channel: String,
     pub state: String,
     pub messages: u64,
-    /// The age of the oldest one, in milliseconds.
+    /// The age of the oldest row, in milliseconds.
     pub oldest_ms: i64,
 }
 

@@ -1,7 +1,7 @@
-//! `[store]`. Deletes finished rows when the owner's retention time is over, in small batches, so that nobody waits.
+//! `[store]`. Deletes finished rows when their retention time is over, in small batches, so that other writes need not wait.
 //!
-//! Rows of `inbox` are never deleted: their `(channel, external_id)` identifies a message that is sent again, and senders retry
-//! for days (Stripe for three, others for a week).
+//! Rows of `inbox` are never deleted: their `(channel, external_id)` identifies a message that is sent again, and senders retry for
+//! days (Stripe for three, others for a week).
 
 use daoyou_channels::settings::{ByteSize, Span};
 use rusqlite::{Connection, params};
@@ -65,8 +65,8 @@ pub const PIECE: u32 = 500;
 
 /// Deletes steps of finished turns that were accepted before `before_ms`; returns their number.
 pub fn prune_turn_steps(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
-    // Turn ids are UUIDv7, so the old ones are a range of the primary key. Deletion starts at the end: what is left of a turn
-    // between two batches is the valid beginning of its chain.
+    // Turn ids are UUIDv7, so the old ones are a range of the primary key. Deletion starts at the end of a turn, so that the rest of
+    // it between two batches is a valid beginning of its chain.
     let bound = first_uuid_of(before_ms);
     let sql = "DELETE FROM turn_steps WHERE (turn, seq) IN (
                 SELECT s.turn, s.seq FROM turn_steps s
@@ -78,8 +78,8 @@ pub fn prune_turn_steps(connection: &Connection, before_ms: i64) -> Result<usize
 
 /// Deletes delivered and given-up outbound messages older than `before_ms`.
 pub fn prune_outbox(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
-    // The oldest come first, so a few batches of them suffice, and the search is bounded. Pending ones do not count: an absent
-    // channel may leave more of them.
+    // The oldest rows come first, so a few batches of them suffice, and the search is bounded. Pending rows do not count: a
+    // disconnected channel may accumulate many of them.
     const OLD: &str = "SELECT seq FROM (
             SELECT seq, created_at FROM outbox WHERE state IN ('sent', 'unknown', 'dead') ORDER BY seq LIMIT 8 * ?2)
         WHERE created_at < ?1 LIMIT ?2";
@@ -93,8 +93,8 @@ pub fn prune_outbox(connection: &Connection, before_ms: i64) -> Result<usize, St
     execute(connection, &delete, params![before_ms, PIECE])
 }
 
-/// Returns the deleted jobs with runs before `before_ms`. Each job is one step in an index, however often it ran, but the query
-/// is for a reader, not for the writer.
+/// Returns the deleted jobs with runs before `before_ms`. Each job costs one step in an index, however often it ran; still, the
+/// query belongs on a reader, not on the writer.
 pub fn gone_jobs(connection: &Connection, before_ms: i64) -> Result<Vec<String>, StoreError> {
     let sql = "WITH RECURSIVE job(id) AS (
              SELECT min(job) FROM job_runs
@@ -104,9 +104,9 @@ pub fn gone_jobs(connection: &Connection, before_ms: i64) -> Result<Vec<String>,
     select(connection, sql, [before_ms], |row| row.get(0))
 }
 
-/// Deletes runs before `before_ms` of these jobs, which were found to be deleted.
+/// Deletes runs before `before_ms` of these jobs, which a query found to be deleted.
 pub fn prune_job_runs(connection: &Connection, jobs: &[String], before_ms: i64) -> Result<usize, StoreError> {
-    // An import may have created the job again under its id.
+    // An import may have created the job again under the same id.
     let mut statement = connection.prepare_cached(
         "DELETE FROM job_runs WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE id = ?1) AND seq IN (
             SELECT seq FROM job_runs WHERE job = ?1 AND due < ?2 AND outcome <> 'started' LIMIT ?3)",
@@ -145,15 +145,15 @@ pub fn prune_skipped(connection: &Connection, before_ms: i64) -> Result<usize, S
     execute(connection, sql, params![before_ms, PIECE])
 }
 
-/// Deletes sub-agents that ended, of turns before `before_ms`.
+/// Deletes ended sub-agents of turns before `before_ms`.
 pub fn prune_spawns(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
     // The id is as old as the sub-agent's first turn.
     let sql = "DELETE FROM spawns WHERE id IN (SELECT id FROM spawns WHERE id < ?1 AND ended_at IS NOT NULL LIMIT ?2)";
     execute(connection, sql, params![first_uuid_of(before_ms), PIECE])
 }
 
-/// Deletes approvals that were answered, or expired, before `before_ms`. An approval for the rest of a conversation stays as long as
-/// the conversation goes on.
+/// Deletes approval requests that were answered or expired before `before_ms`. An approval for the rest of a conversation stays
+/// until the conversation ends.
 pub fn prune_approvals(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
     let sql = "DELETE FROM approvals WHERE id IN (
                 SELECT a.id FROM approvals a WHERE a.ended_at < ?1 AND a.state <> 'pending'

@@ -1,7 +1,7 @@
-//! Repairs a damaged database: moves it aside unchanged, and recovers its readable rows into a new one.
+//! Repairs a damaged database: moves it aside unchanged, and recovers its readable rows into a new database.
 //!
-//! The work happens in copies beside it, which replace it at the end. If the process dies before that, the repair starts over;
-//! if it dies during the exchange of files, the next start completes the exchange.
+//! The repair works on copies beside the database, which replace it at the end. If the process dies before that, the repair starts
+//! over; if it dies during the exchange of files, the next start completes the exchange.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -57,7 +57,7 @@ pub fn repair_if_damaged(path: &Path) -> Result<(), StoreError> {
     repair(path, &reason)
 }
 
-/// Moves the database aside and replaces it by what can be read of it. `reason` describes the damage.
+/// Moves the database aside and replaces it by its readable rows. `reason` describes the damage.
 ///
 /// # Errors
 /// The repair failed, and the database is unchanged.
@@ -139,8 +139,8 @@ impl DatabaseCopy {
         }
     }
 
-    /// Opens the copy for reading by all means: if necessary with the header, and then with the whole first page, of a fresh
-    /// database.
+    /// Opens the copy for reading by all possible means: if necessary with the header of a fresh database, and then with its whole
+    /// first page.
     fn source(&self) -> Result<Connection, StoreError> {
         let open = || -> Result<Connection, StoreError> {
             let connection = database::open(&self.path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
@@ -180,7 +180,8 @@ impl DatabaseCopy {
         let fresh = File::open(&self.fresh)?;
         let mut first = vec![0; length];
         fresh.read_exact_at(&mut first, 0)?;
-        // The further pages of the list of tables go to the end: where the fresh database has them, this one may have rows.
+        // The further pages of the list of tables go to the end of the file, because at their positions in the fresh database this
+        // file may have rows.
         let mut page = vec![0; PAGE];
         for (pointer, number) in if length < PAGE { Vec::new() } else { child_pages(&first) } {
             fresh.read_exact_at(&mut page, (number - 1) * PAGE as u64)?;
@@ -188,7 +189,8 @@ impl DatabaseCopy {
             pages += 1;
             first[pointer..pointer + 4].copy_from_slice(&u32::try_from(pages).unwrap_or(u32::MAX).to_be_bytes());
         }
-        // Offset 28 is the size in pages; 32 is the list of free pages, left empty because some of them may hold rows.
+        // Offset 28 is the size in pages. Offset 32 is the list of free pages, which is left empty because some of them may contain
+        // rows.
         first[28..32].copy_from_slice(&u32::try_from(pages).unwrap_or(u32::MAX).to_be_bytes());
         first[32..40].fill(0);
         file.write_all_at(&first, 0)?;
@@ -206,15 +208,15 @@ impl DatabaseCopy {
     }
 }
 
-/// Removes the files, above all from a disk that has no room for them.
+/// Removes the files, which matters most on a full disk.
 impl Drop for DatabaseCopy {
     fn drop(&mut self) {
         self.remove();
     }
 }
 
-/// Returns the child pages of the list of tables, if the first page has no room for it: where each is named, and its number.
-/// <https://www.sqlite.org/fileformat2.html#b_tree_pages>
+/// Returns the child pages of the list of tables, if the list does not fit on the first page: the position of each reference, and
+/// the page number. <https://www.sqlite.org/fileformat2.html#b_tree_pages>
 fn child_pages(first: &[u8]) -> Vec<(usize, u64)> {
     const INNER: u8 = 5;
     let word =
@@ -284,9 +286,9 @@ fn repaired_path(path: &Path) -> PathBuf {
     files::with_suffix(path, ".mended")
 }
 
-/// Moves the database and its files to `kept`, and the repaired one into its place.
+/// Moves the database and its files to `kept`, and moves the repaired database into its place.
 fn exchange(path: &Path, kept: &Path) -> io::Result<()> {
-    // The database first: a database without its log would look like a valid one with fewer messages.
+    // The database moves first: a database without its log would look like a valid one with fewer messages.
     files::rename(path, kept)?;
     for (of, kept) in
         [(files::log_path(path), files::log_path(kept)), (files::log_index_path(path), files::log_index_path(kept))]

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::{StoreError, database, meta, migrations, search_index, turn_steps};
 
-/// The most important tables, in the order in which they are read; the others follow.
+/// The most important tables, in the order in which they are read; the other tables follow.
 const FIRST_TABLES: [&str; 11] = [
     "meta",
     "inbox",
@@ -38,9 +38,9 @@ pub struct RecoveredRows {
 #[derive(Debug, Default)]
 struct TableRecovery {
     rows: u64,
-    /// Rows with content that this program does not write.
+    /// The number of rows with content that this program does not write.
     invalid: u64,
-    /// Whether some part could not be read.
+    /// Some part could not be read.
     has_holes: bool,
 }
 
@@ -93,8 +93,8 @@ pub fn create_fresh(path: &Path) -> Result<Connection, StoreError> {
     Ok(fresh)
 }
 
-/// Copies every readable row into the fresh database at `target`. With `is_doubtful`, readable rows may be older than what was
-/// last written.
+/// Copies every readable row into the fresh database at `target`. `is_doubtful` means that readable rows may be older than the last
+/// written state.
 ///
 /// # Errors
 /// The new database cannot be written.
@@ -116,21 +116,21 @@ pub fn recover_rows(source: &Connection, target: &Path, is_doubtful: bool) -> Re
                 }
                 (table.name.clone(), copy.copied)
             }
-            // The file of an earlier version has fewer tables.
+            // A file of an earlier version has fewer tables.
             None if is_earlier => continue,
             None => (name, TableRecovery { has_holes: true, ..TableRecovery::default() }),
         };
         taken.tables.push(copied);
     }
     repair_sessions(&fresh)?;
-    // The search index of the recovered rows is rebuilt.
+    // Causes a rebuild of the search index from the recovered rows.
     meta::set(&fresh, meta::WORDS, "")?;
     taken.incomplete_turns = end_incomplete_turns(&fresh, &cut, is_doubtful)?;
     fresh.commit()?;
     Ok(taken)
 }
 
-/// Returns the seqs up to `last` that no message has, except those known to be missing.
+/// Returns the seqs up to `last` that no message has, except the `known` missing ones.
 pub fn missing_seqs(connection: &Connection, last: i64, known: &[(i64, i64)]) -> Result<Vec<(i64, i64)>, StoreError> {
     let mut statement = connection.prepare("SELECT seq FROM inbox ORDER BY seq")?;
     let mut present = statement.query([])?;
@@ -149,7 +149,7 @@ pub fn missing_seqs(connection: &Connection, last: i64, known: &[(i64, i64)]) ->
         if from <= to {
             missing.push((from, to));
         }
-        // A longer list is of no use; the last range then includes some that are not missing.
+        // A longer list is of no use; the last range then includes some messages that are not missing.
         if missing.len() > MAX_RANGES
             && let Some((_, to)) = missing.pop()
             && let Some(before) = missing.last_mut()
@@ -199,7 +199,7 @@ fn columns(connection: &Connection, name: String) -> Result<TableSchema, StoreEr
     Ok(TableSchema { name, columns, key: key.into_iter().map(|(_, name)| name).collect() })
 }
 
-/// Returns the table with only the columns that the source has, too, or `None` if the source has no such table.
+/// Returns the table with only those columns that the source has as well, or `None` if the source has no such table.
 fn restrict_to_source(source: &Connection, mut table: TableSchema) -> Option<TableSchema> {
     let theirs = columns(source, table.name.clone()).ok()?;
     table.columns.retain(|column| theirs.columns.iter().any(|other| other.name == column.name));
@@ -221,7 +221,7 @@ enum ScanOrder {
 }
 
 impl RowCopier<'_> {
-    /// Copies from the beginning as far as it can be read, then from the end.
+    /// Copies rows from the beginning as far as they are readable, then from the end.
     fn copy_all(&mut self) -> Result<(), StoreError> {
         if !self.scan("TRUE", &[], ScanOrder::Ascending)? {
             self.copied.has_holes = true;
@@ -230,8 +230,8 @@ impl RowCopier<'_> {
         Ok(())
     }
 
-    /// Copies rows between two holes, found by number or by the keys in other tables. Returns the turns whose steps could not
-    /// all be read.
+    /// Copies rows between two unreadable parts, found by number or by the keys in other tables. Returns the turns whose steps are
+    /// not all readable.
     fn copy_between_holes(&mut self) -> Result<BTreeSet<String>, StoreError> {
         let mut cut = BTreeSet::new();
         match (self.table.name.as_str(), self.table.key.as_slice()) {
@@ -259,7 +259,7 @@ impl RowCopier<'_> {
 
     /// Copies missing numbers by bisection: a range that can be read completely is copied.
     fn copy_by_bisection(&mut self) -> Result<(), StoreError> {
-        /// The most attempts; a lost page of rows costs some dozens.
+        /// The most attempts. A lost page of rows costs a few dozen.
         const TRIES: u32 = 200_000;
         let (name, key) = (&self.table.name, &self.table.key[0]);
         let sql = format!(
@@ -272,7 +272,7 @@ impl RowCopier<'_> {
             self.target.query_row(&format!("SELECT ifnull(max({key}), 0) + 1 FROM {name}"), [], |row| row.get(0))?;
         let given = "SELECT seq FROM sqlite_sequence WHERE name = ?";
         let last = self.source.query_row(given, [name], |row| row.get(0)).unwrap_or(i64::from(u32::MAX));
-        // The list is processed from its end: if the last rows cannot be read, nothing after them can, so that range comes
+        // The list is processed from its end: if the last rows cannot be read, no later ones can be read either, so that range comes
         // last.
         let mut gaps = vec![(first, last)];
         gaps.extend(inner.collect::<Result<Vec<_>, _>>()?);
@@ -358,7 +358,7 @@ fn repair_sessions(fresh: &Connection) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Ends running turns whose steps are incomplete: they must not continue, because they would repeat what they did. A step that
+/// Ends running turns whose steps are incomplete: they must not continue, because they would repeat their effects. A step that
 /// breaks the chain makes them end with an error to their sender.
 fn end_incomplete_turns(fresh: &Connection, cut: &BTreeSet<String>, is_doubtful: bool) -> Result<usize, StoreError> {
     let mut statement = fresh.prepare("SELECT DISTINCT turn FROM inbox WHERE state IN ('running', 'waiting')")?;

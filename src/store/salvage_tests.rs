@@ -1,4 +1,4 @@
-//! Many kinds of damage, and what is recovered of 300 messages.
+//! Many kinds of damage to a database of 300 messages, and the messages that are recovered.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 const MESSAGES: usize = 300;
 
-/// Accepts a message and gives it a step, a history entry and a reply.
+/// Accepts a message, and adds a step, a history entry and a reply for it.
 fn live(connection: &Connection, number: usize) -> Result<(), StoreError> {
     let id = Uuid::now_v7();
     let text = |text: &str| text.to_owned();
@@ -56,7 +56,7 @@ async fn world(folder: &Path) -> PathBuf {
     killed.join("daoyou.db")
 }
 
-/// Returns the messages that are left after `damage`, and the recorded losses. Asserts that later messages are accepted.
+/// Returns the number of recovered messages after `damage`, and the recorded losses. Asserts that later messages are accepted.
 async fn after(sound: &Path, damage: impl Fn(&Path)) -> (usize, Vec<Loss>) {
     let folder = tempfile::tempdir().unwrap();
     for file in fs::read_dir(sound.parent().unwrap()).unwrap() {
@@ -138,9 +138,9 @@ async fn readable_rows_are_recovered() {
         let connection = Connection::open(path).unwrap();
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
     };
-    // The damage, and the fewest messages that must be left.
+    // The damage, and the fewest messages that must be recovered.
     type Damage<'a> = Box<dyn Fn(&Path) + 'a>;
-    // As long as the log holds the first page, that of the file is not read.
+    // While the log contains the first page, that page of the file is not read.
     assert_eq!(after(&sound, |path| write_at(path, 0, &[0x5a; 100])).await, (MESSAGES, Vec::new()));
     let table: Vec<(&str, Damage<'_>, usize)> = vec![
         ("a flipped bit in the log", Box::new(|path| flip(&files::log_path(path), 32 + 100 * 4_120 + 500)), 300),
@@ -190,7 +190,7 @@ async fn readable_rows_are_recovered() {
     }
 }
 
-/// Wherever the file ends, with its log and without it, exactly the missing messages are counted.
+/// Wherever the file is truncated, with its log and without it, exactly the missing messages are counted.
 #[tokio::test]
 async fn a_file_truncated_anywhere_is_recovered() {
     let folder = tempfile::tempdir().unwrap();
@@ -247,7 +247,7 @@ async fn an_interrupted_exchange_is_completed_and_one_not_begun_is_discarded() {
         let connection = Connection::open(path).unwrap();
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
     };
-    // The database is moved aside but its log is not: together with the repaired database it would be a mixture.
+    // The database was moved aside but its log was not: combined with the repaired database, the log would corrupt it.
     let (left, losses) = after(&sound, |path| {
         let log = fs::read(files::log_path(path)).unwrap();
         whole(path);

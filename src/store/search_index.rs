@@ -1,5 +1,4 @@
-//! The search index: the terms by which memories and messages are found, rows only. The `memory` module defines terms and
-//! queries.
+//! The search index: the terms by which memories and messages are found; rows only. The `memory` module defines terms and queries.
 
 use std::collections::HashSet;
 
@@ -11,7 +10,7 @@ use super::{StoreError, meta};
 /// Tables that are derived from others. A repaired database begins without them.
 pub const DERIVED_TABLES: [&str; 6] = ["said_codes", "said", "said_vectors", "unsaid", "said_owners", "indexed"];
 
-/// What is searched.
+/// The kind of entries to search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SearchCorpus {
     /// Memories, by their ids.
@@ -44,7 +43,7 @@ pub struct IndexedMessage {
     pub id: i64,
     pub session: String,
     pub seq: i64,
-    /// Empty if the session has no owner.
+    /// The owner of the session; empty if it has none.
     pub owner: String,
     pub speaker: String,
     pub epoch: i64,
@@ -59,7 +58,7 @@ pub struct IndexedMessage {
 #[derive(Clone, Debug)]
 pub struct NewIndexedMessage {
     pub seq: i64,
-    /// The body as it was read. A message whose body has changed since is left out.
+    /// The body at the time of reading. A message whose body has changed since is skipped.
     pub body: String,
     pub owner: String,
     pub speaker: String,
@@ -77,27 +76,27 @@ pub struct UnindexedMessage {
 }
 
 /// Returns the ids that match `ask`, an expression of terms, the newest first.
-pub fn find(connection: &Connection, shelf: SearchCorpus, ask: &str, limit: usize) -> Result<Vec<i64>, StoreError> {
-    let table = shelf.table();
+pub fn find(connection: &Connection, corpus: SearchCorpus, ask: &str, limit: usize) -> Result<Vec<i64>, StoreError> {
+    let table = corpus.table();
     let sql = format!("SELECT rowid FROM {table} WHERE {table} MATCH ? ORDER BY rowid DESC LIMIT ?");
     select(connection, &sql, params![ask, limit], |row| row.get(0))
 }
 
 /// Returns the highest id, which is about the number of entries.
-pub fn size(connection: &Connection, shelf: SearchCorpus) -> Result<i64, StoreError> {
-    let sql = format!("SELECT ifnull(max(id), 0) FROM {}", shelf.ids());
+pub fn size(connection: &Connection, corpus: SearchCorpus) -> Result<i64, StoreError> {
+    let sql = format!("SELECT ifnull(max(id), 0) FROM {}", corpus.ids());
     select_value(connection, &sql, [])
 }
 
-/// Returns true if the corpus has entries of other owners than these.
-pub fn has_others(connection: &Connection, shelf: SearchCorpus, owners: &[&str]) -> Result<bool, StoreError> {
-    let next = match shelf {
+/// Returns true if the corpus has entries of owners other than these.
+pub fn has_others(connection: &Connection, corpus: SearchCorpus, owners: &[&str]) -> Result<bool, StoreError> {
+    let next = match corpus {
         SearchCorpus::Memories => "SELECT min(owner) FROM memories WHERE replaced_by IS NULL AND owner > ?",
         SearchCorpus::Messages => "SELECT min(owner) FROM said_owners WHERE owner > ?",
     };
     let mut statement = connection.prepare_cached(next)?;
-    // The empty owner sorts before all others, and is only included by name.
-    if shelf == SearchCorpus::Messages && !owners.contains(&"") {
+    // The empty owner sorts before all others, and is included only by name.
+    if corpus == SearchCorpus::Messages && !owners.contains(&"") {
         let nobody = "SELECT EXISTS (SELECT 1 FROM said_owners WHERE owner = '')";
         if select_value(connection, nobody, [])? {
             return Ok(true);
@@ -155,8 +154,8 @@ pub fn neighbors(connection: &Connection, session: &str, seq: i64) -> Result<[Op
     Ok([find_one(connection, &before, params![session, seq])?, find_one(connection, &after, params![session, seq])?])
 }
 
-/// Returns sessions with messages that are not indexed yet, used since `since`: the key, where the unindexed part begins, and
-/// where the log ends.
+/// Returns sessions used since `since` that have unindexed messages: the key, the begin of the unindexed part, and the end of the
+/// log.
 pub fn unindexed_sessions(
     connection: &Connection,
     since: i64,
@@ -168,7 +167,7 @@ pub fn unindexed_sessions(
     select(connection, sql, params![since, limit], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
 }
 
-/// Returns the messages of people and the model in `from..to` of a session, at most `limit`.
+/// Returns at most `limit` messages of people and the model in `from..to` of a session.
 pub fn unindexed_messages(
     connection: &Connection,
     session: &str,
@@ -183,7 +182,7 @@ pub fn unindexed_messages(
     })
 }
 
-/// Indexes the messages of `from..to` of a session; returns false if the range is not the next one.
+/// Indexes the messages of `from..to` of a session; returns false if the range does not follow the indexed part.
 pub fn index_messages(
     connection: &Connection,
     session: &str,
@@ -228,7 +227,7 @@ pub fn remove_message(connection: &Connection, session: &str, seq: i64) -> Resul
     execute(connection, "DELETE FROM said WHERE session = ?1 AND seq = ?2", params![session, seq]).map(drop)
 }
 
-/// Returns true if terms of removed messages are left.
+/// Returns true if terms of removed messages remain.
 pub fn has_removed(connection: &Connection) -> Result<bool, StoreError> {
     select_value(connection, "SELECT EXISTS (SELECT 1 FROM unsaid)", [])
 }
@@ -245,16 +244,16 @@ pub fn sweep(connection: &Connection, limit: usize) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Rewrites the terms of all memories, so that nothing is left of removed ones. They are few compared with those of messages.
+/// Rewrites the terms of all memories, so that nothing of removed memories remains. Memories are few compared with messages.
 pub fn purge_memories(connection: &Connection) -> Result<(), StoreError> {
     let sql = "INSERT INTO memory_words (memory_words) VALUES ('optimize')";
     execute(connection, sql, []).map(drop)
 }
 
-/// Rewrites a part of the messages' terms, so that nothing is left of removed ones. `begins` marks the first of several calls.
+/// Rewrites a part of the messages' terms, so that nothing of removed messages remains. `begins` marks the first of several calls.
 /// Returns whether there is more to do.
 pub fn purge_messages(connection: &Connection, begins: bool) -> Result<bool, StoreError> {
-    /// In pages; takes some milliseconds.
+    /// The number of pages for one call, which takes some milliseconds.
     const PIECE: i64 = 64;
     let changes =
         |connection: &Connection| connection.query_row("SELECT total_changes()", [], |row| row.get::<_, i64>(0));
@@ -267,8 +266,8 @@ pub fn purge_messages(connection: &Connection, begins: bool) -> Result<bool, Sto
 
 /// Empties the index, even if it is damaged.
 pub fn clear(connection: &Connection) -> Result<(), StoreError> {
-    for shelf in SearchCorpus::ALL {
-        let table = shelf.table();
+    for corpus in SearchCorpus::ALL {
+        let table = corpus.table();
         if is_sound_and_empty(connection, table) {
             continue;
         }
@@ -276,7 +275,7 @@ pub fn clear(connection: &Connection) -> Result<(), StoreError> {
             connection.query_row("SELECT sql FROM sqlite_schema WHERE name = ?", [table], |row| row.get(0))?;
         connection.execute_batch(&format!("DROP TABLE {table}; {make};"))?;
     }
-    // With triggers SQLite deletes row by row: a million rows would block all writes for ten seconds.
+    // With triggers, SQLite deletes row by row: a million rows would block all writes for ten seconds.
     let triggers = triggers(connection, &["said", "said_vectors"])?;
     for (name, _) in &triggers {
         connection.execute_batch(&format!("DROP TRIGGER {name}"))?;
@@ -293,8 +292,8 @@ pub fn clear(connection: &Connection) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Returns true for an index that need not be dropped, as that of a new database. Dropping it would move tables in the file
-/// (auto_vacuum), and after the loss of the first page they could not be found where a new database has them.
+/// Returns true for an index that need not be dropped, such as that of a new database. Dropping it would move tables in the file
+/// (auto_vacuum); after a loss of the first page, they would not be where a new database has them.
 fn is_sound_and_empty(connection: &Connection, table: &str) -> bool {
     let is_empty = format!("SELECT NOT EXISTS (SELECT 1 FROM {table}_docsize)");
     let check = format!("INSERT INTO {table} ({table}) VALUES ('integrity-check')");
@@ -313,8 +312,8 @@ fn triggers(connection: &Connection, tables: &[&str]) -> Result<Vec<(String, Str
 /// Checks the whole index and returns its faults; none if it is sound.
 pub fn faults(connection: &Connection) -> Result<Vec<String>, StoreError> {
     let mut faults = Vec::new();
-    for shelf in SearchCorpus::ALL {
-        let table = shelf.table();
+    for corpus in SearchCorpus::ALL {
+        let table = corpus.table();
         // Without this query, the check would use an older state of the index that this connection has cached.
         connection.query_row(&format!("SELECT EXISTS (SELECT 1 FROM {table} WHERE rowid = 0)"), [], |_| Ok(()))?;
         let mut statement = connection.prepare(&format!("PRAGMA integrity_check({table})"))?;

@@ -1,4 +1,4 @@
-//! Imports of sessions from elsewhere.
+//! Imports sessions from other programs.
 
 use rusqlite::{Connection, params};
 
@@ -52,7 +52,7 @@ fn write(
     }
     let now = now_ms();
     let begun = messages.first().map_or(now, |first| first.at.min(now));
-    // Marked as used now: an old session must not be deleted as unused right away.
+    // Marked as used now, so that an old session is not deleted as unused at once.
     let sql = "INSERT INTO sessions (session, epoch, first_seq, next_seq, created_at, updated_at, owner, is_shared)
              VALUES (?, 0, 0, ?, ?, ?, ?, ?)";
     execute(connection, sql, params![session, next, begun, now, ownership.owner, ownership.is_shared]).map(drop)

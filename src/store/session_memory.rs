@@ -1,4 +1,4 @@
-//! The state of consolidation for each epoch of a session: how far its summary goes, and the memory snapshot in its prompt.
+//! The state of consolidation for each epoch of a session: the position of its summary, and the memory snapshot in its prompt.
 
 use rusqlite::{Connection, Row, params};
 
@@ -10,17 +10,17 @@ use super::{StoreError, now_ms};
 pub struct SessionMemory {
     /// The summary covers messages below this seq.
     pub cursor: i64,
-    /// How many of the covered messages are still given literally.
+    /// The number of covered messages that prompts still contain literally.
     pub overlap: i64,
     /// The memory of kind `summary` that covers them.
     pub summary: Option<i64>,
     /// The hash of the snapshot in the prompt; `None` if none was taken yet.
     pub snapshot: Option<String>,
-    /// Why the rest is to be consolidated although it is short.
+    /// The reason why the remaining messages must be consolidated although they are few.
     pub due: Option<String>,
     /// Consecutive consolidations that failed.
     pub failures: i64,
-    /// When the next attempt is allowed, UTC milliseconds.
+    /// The time from which on the next attempt is allowed, UTC milliseconds.
     pub retry_at: i64,
 }
 
@@ -34,7 +34,7 @@ pub struct CopiedMessages<'a> {
     pub to: i64,
 }
 
-/// The least number of copied messages that are given literally although the summary covers them.
+/// The least number of copied messages that prompts contain literally although the summary covers them.
 const MIN_LITERAL: i64 = 8;
 
 const COLUMNS: &str = "cursor, overlap, summary, snapshot, due, failures, retry_at";
@@ -73,7 +73,7 @@ pub fn put(connection: &Connection, session: &str, epoch: i64, state: &SessionMe
     .map(drop)
 }
 
-/// Marks the rest of an epoch for consolidation. The first reason counts.
+/// Marks the remaining messages of an epoch for consolidation. The first reason counts.
 pub fn set_due(connection: &Connection, session: &str, epoch: i64, why: &str) -> Result<(), StoreError> {
     let sql = "INSERT INTO session_memory (session, epoch, due, updated_at) VALUES (?1, ?2, ?3, ?4)
              ON CONFLICT (session, epoch) DO UPDATE SET due = excluded.due, updated_at = excluded.updated_at
@@ -81,7 +81,7 @@ pub fn set_due(connection: &Connection, session: &str, epoch: i64, why: &str) ->
     execute(connection, sql, params![session, epoch, why, now_ms()]).map(drop)
 }
 
-/// Closes an epoch: all of it becomes due for consolidation, and it needs no snapshot any more.
+/// Closes an epoch: its remaining messages become due for consolidation, and it no longer needs a snapshot.
 pub fn close(connection: &Connection, session: &str, epoch: i64, first_seq: i64) -> Result<(), StoreError> {
     release_snapshot(connection, session, epoch)?;
     let sql = "INSERT INTO session_memory (session, epoch, cursor, due, updated_at) VALUES (?1, ?2, ?3, 'new', ?4)
@@ -90,7 +90,7 @@ pub fn close(connection: &Connection, session: &str, epoch: i64, first_seq: i64)
     execute(connection, sql, params![session, epoch, first_seq, now_ms()]).map(drop)
 }
 
-/// Returns the epochs that are to be consolidated now, the longest waiting first.
+/// Returns the epochs that are due for consolidation now, the longest waiting first.
 pub fn due(connection: &Connection, now: i64, limit: u32) -> Result<Vec<(String, i64, SessionMemory)>, StoreError> {
     let sql = format!(
         "SELECT session, epoch, {COLUMNS} FROM session_memory
@@ -112,14 +112,14 @@ pub fn due_of(
     select(connection, &sql, params![session, now], |row| Ok((row.get(0)?, row.get(1)?, read(row, 2)?)))
 }
 
-/// Returns when the first deferred epoch may be tried again.
+/// Returns the time when the first deferred epoch may be tried again.
 pub fn next_retry(connection: &Connection, now: i64) -> Result<Option<i64>, StoreError> {
     let sql = "SELECT min(retry_at) FROM session_memory WHERE due IS NOT NULL AND retry_at > ?";
     select_value(connection, sql, [now])
 }
 
-/// Returns sessions that were last used in `from..=to`, in that order, with at least `least` messages of their epoch that no
-/// summary covers: the session, its epoch, and when it was used.
+/// Returns the sessions that were last used in `from..=to`, in that order, and whose epoch has at least `least` messages that no
+/// summary covers: the session, its epoch, and the time of its last use.
 pub fn idle_sessions(
     connection: &Connection,
     (from, to): (i64, i64),
@@ -140,8 +140,8 @@ pub fn next_use_after(connection: &Connection, from: i64) -> Result<Option<i64>,
     select_value(connection, sql, [from])
 }
 
-/// Gives the copied epoch `into` (a session, its epoch, and the seq of its first message) the last summary that covers nothing
-/// after the copied messages.
+/// Gives the copied epoch `into` (a session, its epoch, and the seq of its first message) the last summary that covers no message
+/// after the copied ones.
 pub fn carry_over(
     connection: &Connection,
     copied: CopiedMessages<'_>,
@@ -156,18 +156,18 @@ pub fn carry_over(
     put(connection, session, epoch, &state)
 }
 
-/// Returns the last summary that covers nothing after `copied.to`, and how far it goes, in seqs of the source.
+/// Returns the last summary that covers no message after `copied.to`, and its position as a seq of the source.
 fn last_summary(connection: &Connection, copied: CopiedMessages<'_>) -> Result<Option<(i64, i64)>, StoreError> {
     let state = get(connection, copied.session, copied.epoch)?;
     let Some(mut newer) = state.summary else { return Ok(None) };
-    // A summary that came with a copy counts the messages of another session or epoch, but the cursor counts this one's.
+    // A summary that came with a copy counts the messages of another session or epoch, but the cursor uses the seqs of this one.
     if state.cursor <= copied.to && super::memories::find(connection, newer)?.is_some() {
         return Ok(Some((newer, state.cursor)));
     }
     let sql = "SELECT id, session, json_extract(detail, '$.epoch'), json_extract(detail, '$.to') FROM memories
          WHERE replaced_by = ?1 AND id < ?1 AND kind = 'summary' ORDER BY id DESC LIMIT 1";
     type Before = (i64, Option<String>, Option<i64>, Option<i64>);
-    // Each summary replaced an older one, so this ends.
+    // Ends, because each summary replaced an older one.
     loop {
         let found: Option<Before> =
             select_optional(connection, sql, [newer], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
@@ -193,7 +193,7 @@ pub fn keep_snapshot(connection: &Connection, hash: &str, owner: &str, text: &st
     execute(connection, sql, [hash, owner, text]).map(drop)
 }
 
-/// Sets the snapshot in the prompts of an epoch, unless it has one.
+/// Sets the snapshot in the prompts of an epoch, unless the epoch has one.
 pub fn set_snapshot(connection: &Connection, session: &str, epoch: i64, hash: &str) -> Result<(), StoreError> {
     let sql = "INSERT INTO session_memory (session, epoch, snapshot, updated_at) VALUES (?1, ?2, ?3, ?4)
              ON CONFLICT (session, epoch) DO UPDATE SET snapshot = excluded.snapshot, updated_at = excluded.updated_at
@@ -201,8 +201,8 @@ pub fn set_snapshot(connection: &Connection, session: &str, epoch: i64, hash: &s
     execute(connection, sql, params![session, epoch, hash, now_ms()]).map(drop)
 }
 
-/// Removes the snapshot from the prompts of an epoch, so that its next turn takes a new one. Deletes the text if no other
-/// prompt has it.
+/// Removes the snapshot from the prompts of an epoch, so that its next turn takes a new one. Deletes the text if no other prompt
+/// uses it.
 pub fn release_snapshot(connection: &Connection, session: &str, epoch: i64) -> Result<(), StoreError> {
     let Some(hash) = get(connection, session, epoch)?.snapshot else { return Ok(()) };
     let sql = "UPDATE session_memory SET snapshot = NULL WHERE session = ? AND epoch = ?";
@@ -212,8 +212,8 @@ pub fn release_snapshot(connection: &Connection, session: &str, epoch: i64) -> R
     execute(connection, sql, [hash]).map(drop)
 }
 
-/// Deletes the snapshots of an owner and removes them from all prompts, so that the next turns take new ones. All of them
-/// contain what everyone knows.
+/// Deletes the snapshots of an owner and removes them from all prompts, so that the next turns take new ones. For `everyone` these
+/// are all snapshots.
 pub fn drop_snapshots(connection: &Connection, owner: &str) -> Result<(), StoreError> {
     let sql = "UPDATE session_memory SET snapshot = NULL
              WHERE snapshot IN (SELECT hash FROM snapshots WHERE owner = ?1 OR ?1 = 'everyone')";

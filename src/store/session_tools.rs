@@ -1,4 +1,4 @@
-//! The tools that the model of a conversation has found.
+//! The tools that `find_tools` has found in a conversation.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ pub fn found(connection: &Connection, session: &str) -> Result<BTreeSet<String>,
     select(connection, sql, params![session, epoch], |row| row.get(0))
 }
 
-/// Adds tools that were found in the current conversation of a session, and removes those of earlier ones.
+/// Adds tools that were found in the current conversation of a session, and removes those of its earlier conversations.
 pub fn add(connection: &Connection, session: &str, tools: &BTreeSet<String>) -> Result<(), StoreError> {
     let epoch = messages::session(connection, session)?.epoch;
     execute(connection, "DELETE FROM session_tools WHERE session = ? AND epoch <> ?", params![session, epoch])?;

@@ -1,4 +1,4 @@
-//! Sub-agents: who gave each its task, and its result. The inbox row has the state of its work.
+//! Sub-agents: the turn that gave each its task, and its result. The inbox row has the state of the sub-agent's work.
 
 use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
@@ -7,7 +7,7 @@ use super::inbox::{self, InboxState};
 use super::sql::{execute, select_optional, select_parsed, select_value};
 use super::{StoreError, now_ms};
 
-/// The most sub-agents that one query finds.
+/// The most sub-agents that one query returns.
 const MAX_FOUND: u32 = 1_000;
 
 /// A sub-agent to insert.
@@ -33,7 +33,7 @@ pub struct SpawnRow {
     pub waits: bool,
     /// The state of its inbox row, if the row exists.
     pub state: Option<InboxState>,
-    /// Present once it has ended.
+    /// The result; present once the sub-agent has ended.
     pub end: Option<SpawnEnd>,
 }
 
@@ -46,7 +46,7 @@ pub struct SpawnEnd {
 }
 
 impl SpawnRow {
-    /// Returns true if nothing more will come of it unless it is revived.
+    /// Returns true if the sub-agent has ended and continues only if it is revived.
     pub fn is_over(&self) -> bool {
         self.end.is_some() || self.state.is_none_or(|state| matches!(state, InboxState::Done | InboxState::Dead))
     }
@@ -81,7 +81,7 @@ pub fn end(connection: &Connection, id: Uuid, error: Option<&str>, result: &str)
     Ok(is_first)
 }
 
-/// Returns true if a sub-agent is over or does not exist.
+/// Returns true if a sub-agent has ended or does not exist.
 pub fn is_over(connection: &Connection, id: Uuid) -> Result<bool, StoreError> {
     Ok(find(connection, id)?.is_none_or(|spawn| spawn.is_over()))
 }

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Params, Row};
 
 use super::StoreError;
 
-/// Returns all rows of a query, in a collection of the caller's choice.
+/// Returns all rows of a query, in a collection that the caller chooses.
 pub fn select<T, C: FromIterator<T>>(
     connection: &Connection,
     sql: &str,
@@ -17,7 +17,7 @@ pub fn select<T, C: FromIterator<T>>(
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Returns all rows of a query, whose content `read` parses.
+/// Returns all rows of a query; `read` parses their content.
 pub fn select_parsed<T>(
     connection: &Connection,
     sql: &str,
@@ -30,7 +30,7 @@ pub fn select_parsed<T>(
 /// Returns the first row of a query.
 ///
 /// # Errors
-/// There is no row, among others.
+/// The query fails or returns no row.
 pub fn select_one<T>(
     connection: &Connection,
     sql: &str,
@@ -53,7 +53,7 @@ pub fn select_optional<T>(
 /// Returns the first column of the first row of a query.
 ///
 /// # Errors
-/// There is no row, among others.
+/// The query fails or returns no row.
 pub fn select_value<T: FromSql>(connection: &Connection, sql: &str, parameters: impl Params) -> Result<T, StoreError> {
     select_one(connection, sql, parameters, |row| row.get(0))
 }

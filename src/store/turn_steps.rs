@@ -1,4 +1,4 @@
-//! The journal of turns, append only. Each step's hash covers its body and the previous hash, so that a damaged journal is
+//! The journal of turns, append-only. Each step's hash covers its body and the previous hash, so that damage of a journal is
 //! detected.
 
 use daoyou_channels::text::hex;
@@ -37,8 +37,8 @@ pub fn append(connection: &Connection, turn: Uuid, kind: &str, body: &str) -> Re
     Ok(seq)
 }
 
-/// Appends a note that breaks the hash chain: the turn ends with an error to its sender and repeats nothing. `text` describes
-/// what is missing.
+/// Appends a note that breaks the hash chain: the turn then ends with an error to its sender and repeats nothing. `text` describes
+/// the missing steps.
 pub fn append_break(connection: &Connection, turn: &str, text: &str) -> Result<(), StoreError> {
     let body = serde_json::json!({ "step": "note", "text": text }).to_string();
     let sql = "INSERT INTO turn_steps (turn, seq, kind, v, body, hash, at)

@@ -1,4 +1,4 @@
-//! Tokens and costs by turn and model. Costs are recorded at the price of the time, because prices change.
+//! Tokens and costs by turn and model. A cost is recorded at the price of its time, because prices change.
 
 use std::collections::BTreeMap;
 
@@ -21,16 +21,16 @@ pub struct TokenCounts {
 /// Amounts by currency, in millionths of its unit.
 pub type Costs = BTreeMap<String, u64>;
 
-/// The turns that are added up.
+/// The turns whose usage is added up.
 #[derive(Clone, Copy, Debug)]
 pub enum UsageScope<'a> {
     Turn(Uuid),
     Session(&'a str),
-    /// All turns that ended since then, UTC milliseconds.
+    /// All turns that ended since this time, UTC milliseconds.
     Since(i64),
 }
 
-/// Tokens and costs. Tokens without a known price are in no cost.
+/// Tokens and costs. Tokens without a known price are part of no cost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UsageTotal {
     pub tokens: TokenCounts,
@@ -60,7 +60,7 @@ pub fn tokens_of_jobs(connection: &Connection, sender: &str, since: i64) -> Resu
     select_value(connection, sql, params![sender, since])
 }
 
-/// Records what a model (`PROVIDER/MODEL`) used in a turn; `cost` is the currency and the amount in millionths, if a price is
+/// Records the usage of a model (`PROVIDER/MODEL`) in a turn; `cost` is the currency and the amount in millionths, if a price is
 /// known.
 pub fn add(
     connection: &Connection,
@@ -92,7 +92,7 @@ pub fn total(connection: &Connection, scope: UsageScope<'_>) -> Result<UsageTota
     Ok(total)
 }
 
-/// Returns the tokens, in and out, of a session's turns that ended since then (UTC milliseconds), including its sub-agents.
+/// Returns the tokens, in and out, of a session's turns that ended since `from_ms` (UTC milliseconds), including its sub-agents.
 pub fn tokens_since(connection: &Connection, session: &str, from_ms: i64) -> Result<u64, StoreError> {
     let sql = "WITH RECURSIVE below(session) AS (
                    SELECT ?1 UNION SELECT 'spawn:' || s.id FROM below b JOIN spawns s ON s.session = b.session)
@@ -116,7 +116,7 @@ fn models(connection: &Connection, scope: UsageScope<'_>) -> Result<Vec<ModelTot
         let mut rows = statement.query([value])?;
         while let Some(row) = rows.next()? {
             let (tokens, model) = (read_tokens(row, 0)?, row.get::<_, String>(5)?);
-            // The rows of a model follow each other.
+            // The rows of a model are adjacent.
             let known = match models.last_mut() {
                 Some(last) if last.model == model => last,
                 _ => models.push_mut(ModelTotal { provider: row.get(4)?, model, ..ModelTotal::default() }),
@@ -135,7 +135,7 @@ fn models(connection: &Connection, scope: UsageScope<'_>) -> Result<Vec<ModelTot
 }
 
 impl UsageScope<'_> {
-    /// Calls `ask` with the query for `what` of these rows.
+    /// Calls `ask` with the query for the columns `what` of these rows.
     fn query<T>(
         self,
         what: &str,
@@ -156,14 +156,14 @@ fn read_tokens(row: &Row<'_>, at: usize) -> rusqlite::Result<TokenCounts> {
     Ok(TokenCounts { turns: row.get(at)?, input: whole(at + 1)?, output: whole(at + 2)?, cached: whole(at + 3)? })
 }
 
-/// What one model used in one turn.
+/// The usage of one model in one turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageRow {
     pub turn: String,
     pub session: String,
     /// `PROVIDER/MODEL`.
     pub model: String,
-    /// Of one turn.
+    /// The tokens of this turn.
     pub tokens: TokenCounts,
     /// The amount in millionths and its currency, if a price was known.
     pub cost: Option<(u64, String)>,
@@ -171,7 +171,7 @@ pub struct UsageRow {
     pub at: i64,
 }
 
-/// Calls `visit` with the use of all turns that ended from `from` on and before `to`, in UTC milliseconds.
+/// Calls `visit` with the usage of all turns that ended in `from..to`, in UTC milliseconds.
 pub fn visit_between(
     connection: &Connection,
     (from, to): (i64, i64),
@@ -202,11 +202,11 @@ pub fn visit_between(
 pub enum BudgetScope {
     /// The session's turns since its last `/new`.
     Session(String),
-    /// The turns of all sessions since this time, UTC milliseconds. A turn counts when it ends; running turns count now.
+    /// The turns of all sessions since this time, UTC milliseconds. An ended turn counts by its end; running turns always count.
     Since(i64),
 }
 
-/// The use of one model.
+/// The usage of one model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BudgetUse {
     /// `PROVIDER/MODEL`; empty if a turn's journal does not name it.
@@ -216,7 +216,7 @@ pub struct BudgetUse {
     pub cost: Option<(u64, String)>,
 }
 
-/// Returns the use of ended and running turns; a model may occur twice. Running turns are only in the journal.
+/// Returns the usage of ended and running turns; a model may occur twice. The usage of running turns is only in the journal.
 pub fn budget_use(connection: &Connection, scope: &BudgetScope) -> Result<Vec<BudgetUse>, StoreError> {
     const SUMS: &str =
         "SELECT model, count(*), total(input_tokens), total(output_tokens), total(cached_tokens), total(cost), currency
@@ -239,9 +239,9 @@ pub fn budget_use(connection: &Connection, scope: &BudgetScope) -> Result<Vec<Bu
     Ok(rows)
 }
 
-/// Returns the use by turns that have not ended.
+/// Returns the usage of turns that have not ended.
 fn running_use(connection: &Connection, session: Option<&String>) -> Result<Vec<BudgetUse>, StoreError> {
-    // The index is given: it holds only the unfinished rows. Queued ones have no steps.
+    // The query names the index, which contains only the unfinished rows. Queued ones have no steps.
     const SQL: &str = "
         WITH open AS (
             SELECT DISTINCT turn FROM inbox INDEXED BY inbox_open
@@ -305,7 +305,7 @@ mod tests {
                 add(connection, one, "s", "b/y", used(1, 20), Some(("CNY", 5)))?;
                 add(connection, two, "s", "a/x", used(1, 30), Some(("USD", 300)))?;
                 add(connection, Uuid::now_v7(), "t", "a/x", used(1, 40), None)?;
-                // The same again, as a retried commit whose success was not reported.
+                // The same once more, as a retry of a commit whose success was not reported.
                 add(connection, two, "s", "a/x", used(1, 30), Some(("USD", 300)))?;
                 let ask = |scope| total(connection, scope);
                 Ok((ask(UsageScope::Session("s"))?, ask(UsageScope::Turn(one))?, ask(UsageScope::Since(0))?))

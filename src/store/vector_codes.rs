@@ -1,6 +1,6 @@
-//! Short binary codes of vectors, many in one row. The number of different bits of two codes approximates the angle between
-//! their vectors, so that only the vectors of the best candidates are read. A code is written and deleted with its vector, in
-//! the same commit.
+//! Short binary codes of vectors, many in one row. The number of different bits of two codes approximates the angle between their
+//! vectors, so that only the vectors of the best candidates must be read. A code is written and deleted in the same commit as its
+//! vector.
 
 use rusqlite::{Connection, params};
 
@@ -12,7 +12,7 @@ use super::sql::execute;
 pub const BITS: usize = 512;
 const WORDS: usize = BITS / 64;
 
-/// The bytes of a code in its row: the id and the bits. The migration contains these numbers, too.
+/// The bytes of a code in its row: the id and the bits. The migration contains the same numbers.
 const SLOT: usize = 8 + BITS / 8;
 
 /// The codes of one row.
@@ -22,7 +22,7 @@ const SLOTS: i64 = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VectorCode([u64; WORDS]);
 
-/// A code that was compared: the id of its vector, its place, and the number of different bits.
+/// A compared code: the id of its vector, its place, and the number of different bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CodeDistance {
     pub id: i64,
@@ -31,8 +31,8 @@ pub struct CodeDistance {
 }
 
 impl VectorCode {
-    /// Rotates the vector pseudo-randomly but deterministically, so that each bit depends on all its numbers, and takes the
-    /// signs.
+    /// Returns the code of a vector. Rotates the vector pseudo-randomly but deterministically, so that each bit depends on all its
+    /// numbers, and takes the signs.
     pub fn of(vector: &[f32]) -> Self {
         let mut turned = [0.0_f32; BITS];
         for (at, number) in vector.iter().enumerate() {
@@ -78,10 +78,10 @@ fn hadamard_transform(numbers: &mut [f32; BITS]) {
     }
 }
 
-/// Writes the code of `id`'s vector to those of `owner`; returns its place.
+/// Writes the code of `id`'s vector into a row of `owner`; returns its place.
 pub(super) fn put(
     connection: &Connection,
-    shelf: SearchCorpus,
+    corpus: SearchCorpus,
     owner: &str,
     id: i64,
     vector: &[f32],
@@ -92,7 +92,7 @@ pub(super) fn put(
     let mut slot = Vec::with_capacity(SLOT);
     slot.extend(id.to_le_bytes());
     slot.extend(VectorCode::of(vector).0.iter().flat_map(|word| word.to_le_bytes()));
-    let table = table(shelf);
+    let table = table(corpus);
     let last = format!("SELECT id, length(codes) / ?2 FROM {table} WHERE owner = ?1 ORDER BY id DESC LIMIT 1");
     let mut last = connection.prepare_cached(&last)?;
     let mut rows = last.query(params![owner, SLOT])?;
@@ -114,7 +114,7 @@ pub(super) fn put(
     }
 }
 
-/// Marks memories' vectors whose row of codes is missing, as in a repaired database, so that they get codes again.
+/// Marks memories' vectors whose row of codes is missing, as in a repaired database, so that they get new codes.
 pub(super) fn mark_missing(connection: &Connection) -> Result<(), StoreError> {
     connection.execute(
         "UPDATE memory_vectors SET place = NULL WHERE place > 0 AND place / ?1 NOT IN (SELECT id FROM memory_codes)",
@@ -133,12 +133,12 @@ pub(super) fn clear(connection: &Connection) -> Result<(), StoreError> {
 /// Calls `take` with all codes of an owner.
 pub fn visit(
     connection: &Connection,
-    shelf: SearchCorpus,
+    corpus: SearchCorpus,
     owner: &str,
     code: &VectorCode,
     mut take: impl FnMut(CodeDistance),
 ) -> Result<(), StoreError> {
-    let mut rows = connection.prepare_cached(&format!("SELECT id, codes FROM {} WHERE owner = ?", table(shelf)))?;
+    let mut rows = connection.prepare_cached(&format!("SELECT id, codes FROM {} WHERE owner = ?", table(corpus)))?;
     let mut rows = rows.query([owner])?;
     while let Some(row) = rows.next()? {
         let (first, blob) = (row.get::<_, i64>(0)? * SLOTS, row.get_ref(1)?);
@@ -154,8 +154,8 @@ pub fn visit(
     Ok(())
 }
 
-fn table(shelf: SearchCorpus) -> &'static str {
-    match shelf {
+fn table(corpus: SearchCorpus) -> &'static str {
+    match corpus {
         SearchCorpus::Memories => "memory_codes",
         SearchCorpus::Messages => "said_codes",
     }

@@ -10,7 +10,7 @@ use super::{StoreError, meta, vector_codes};
 /// The hash of a text.
 pub type TextHash = [u8; 16];
 
-/// The number of newest indexed messages whose vectors are kept, counted by id; only some of them have one.
+/// The number of newest indexed messages, counted by id, whose vectors are kept; only some of them have a vector.
 pub const KEPT_MESSAGES: i64 = 20_000;
 
 /// The most vectors that get codes in one write.
@@ -31,12 +31,12 @@ pub struct UnembeddedText {
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewVector {
     pub hash: TextHash,
-    /// Of length 1; empty if the model refuses the text.
+    /// The vector, of length 1; empty if the model rejects the text.
     pub vector: Vec<f32>,
     pub ids: Vec<i64>,
 }
 
-/// The numbers of vectors.
+/// The numbers of stored vectors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VectorCounts {
     pub memories: i64,
@@ -51,10 +51,10 @@ pub fn hash(text: &str) -> TextHash {
     hash
 }
 
-/// Drops the vectors of other models than `model`; returns whether there were any.
+/// Deletes the vectors of models other than `model`; returns whether there were any.
 pub fn set_model(connection: &Connection, model: &str) -> Result<bool, StoreError> {
     if meta::get(connection, meta::VECTORS)?.as_deref() == Some(model) {
-        // A repaired database restarts its ids.
+        // In a repaired database, ids start again.
         let done: i64 = indexed_up_to(connection)?.parse().unwrap_or(0);
         if done > newest(connection, SearchCorpus::Messages)? {
             meta::set(connection, meta::VECTORS_SAID, "")?;
@@ -74,9 +74,9 @@ pub fn set_model(connection: &Connection, model: &str) -> Result<bool, StoreErro
 /// The similarity that a model finds between unrelated texts, as cosines.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SimilarityBaselines {
-    /// The mean of all pairs.
+    /// The mean similarity of all pairs.
     pub all: f32,
-    /// The similarity that hardly any unrelated sentence has to a text of a class. The `memory` module defines the classes.
+    /// For each class of texts, the similarity that hardly any unrelated sentence reaches. The `memory` module defines the classes.
     pub classes: [f32; 4],
 }
 
@@ -102,24 +102,24 @@ pub fn indexed_up_to(connection: &Connection) -> Result<String, StoreError> {
     Ok(meta::get(connection, meta::VECTORS_SAID)?.unwrap_or_default())
 }
 
-/// Returns the highest id.
-pub fn newest(connection: &Connection, shelf: SearchCorpus) -> Result<i64, StoreError> {
-    let sql = match shelf {
+/// Returns the highest id of the corpus.
+pub fn newest(connection: &Connection, corpus: SearchCorpus) -> Result<i64, StoreError> {
+    let sql = match corpus {
         SearchCorpus::Memories => "SELECT coalesce(max(id), 0) FROM memories",
         SearchCorpus::Messages => "SELECT coalesce(max(id), 0) FROM said",
     };
     select_value(connection, sql, [])
 }
 
-/// Returns entries without a vector after the id `after`, in order: current memories, or what people wrote in conversations
+/// Returns entries without a vector after the id `after`, in order: current memories, or messages that people wrote in conversations
 /// with an owner.
 pub fn unembedded(
     connection: &Connection,
-    shelf: SearchCorpus,
+    corpus: SearchCorpus,
     after: i64,
     limit: u32,
 ) -> Result<Vec<UnembeddedText>, StoreError> {
-    let sql = match shelf {
+    let sql = match corpus {
         SearchCorpus::Memories => {
             "SELECT m.id, m.kind, m.name, m.text FROM memories m LEFT JOIN memory_vectors v ON v.memory = m.id
              WHERE m.id > ?1 AND m.replaced_by IS NULL AND v.memory IS NULL ORDER BY m.id LIMIT ?2"
@@ -141,14 +141,14 @@ pub fn find_by_hash(connection: &Connection, hash: &TextHash) -> Result<Option<V
     select_optional(connection, sql, [hash.as_slice()], |row| Ok(decode(row.get_ref(0)?.as_blob()?)))
 }
 
-/// Writes vectors for those of their memories that are still current, unless the vectors of another model than `model` are kept
-/// by now.
+/// Writes vectors for those of their memories that are still current, unless the stored vectors now belong to a model other than
+/// `model`.
 pub fn put(connection: &Connection, model: &str, new: &[NewVector]) -> Result<(), StoreError> {
     if is_kept(connection, model)? { put_all(connection, SearchCorpus::Memories, new) } else { Ok(()) }
 }
 
-/// Does the same as [`put`] for indexed messages; up to the id `done` all have a vector then. Vectors of old messages are
-/// removed. If the progress is no longer `after`, ids may have changed, and nothing is written.
+/// Does the same as [`put`] for indexed messages; afterwards, all messages up to the id `done` have a vector. Removes the vectors of
+/// old messages. If the progress is no longer `after`, ids may have changed, and nothing is written.
 pub fn put_messages(
     connection: &Connection,
     model: &str,
@@ -163,8 +163,8 @@ pub fn put_messages(
     meta::set(connection, meta::VECTORS_SAID, &done.to_string())
 }
 
-fn put_all(connection: &Connection, shelf: SearchCorpus, new: &[NewVector]) -> Result<(), StoreError> {
-    let (owner, delete, insert) = match shelf {
+fn put_all(connection: &Connection, corpus: SearchCorpus, new: &[NewVector]) -> Result<(), StoreError> {
+    let (owner, delete, insert) = match corpus {
         SearchCorpus::Memories => (
             "SELECT owner FROM memories WHERE id = ? AND replaced_by IS NULL",
             "DELETE FROM memory_vectors WHERE memory = ?",
@@ -182,18 +182,18 @@ fn put_all(connection: &Connection, shelf: SearchCorpus, new: &[NewVector]) -> R
         let blob: Vec<u8> = vector.iter().flat_map(|number| number.to_le_bytes()).collect();
         for id in ids {
             let Some(owner) = owner.query_row([id], |row| row.get::<_, String>(0)).optional()? else { continue };
-            // Deleted first, because a replacing insert would leave its code behind.
+            // Deleted first, because a replacing insert would not delete the code of the old vector.
             delete.execute([id])?;
-            let place = vector_codes::put(connection, shelf, &owner, *id, vector)?;
+            let place = vector_codes::put(connection, corpus, &owner, *id, vector)?;
             insert.execute(params![id, hash.as_slice(), blob, place])?;
         }
     }
     Ok(())
 }
 
-/// Creates codes for some of the vectors that have no place; returns whether there were any.
-pub fn put_missing(connection: &Connection, shelf: SearchCorpus) -> Result<bool, StoreError> {
-    let (vectors, id, owners) = match shelf {
+/// Creates codes for some of the vectors that have none; returns whether there were any.
+pub fn put_missing(connection: &Connection, corpus: SearchCorpus) -> Result<bool, StoreError> {
+    let (vectors, id, owners) = match corpus {
         SearchCorpus::Memories => ("memory_vectors", "memory", "memories"),
         SearchCorpus::Messages => ("said_vectors", "said", "said"),
     };
@@ -205,14 +205,14 @@ pub fn put_missing(connection: &Connection, shelf: SearchCorpus) -> Result<bool,
         select(connection, &missing, [], |row| Ok((row.get(0)?, decode(row.get_ref(1)?.as_blob()?), row.get(2)?)))?;
     let mut update = connection.prepare_cached(&format!("UPDATE {vectors} SET place = ?2 WHERE {id} = ?1"))?;
     for (id, vector, owner) in &rows {
-        update.execute(params![id, vector_codes::put(connection, shelf, owner, *id, vector)?])?;
+        update.execute(params![id, vector_codes::put(connection, corpus, owner, *id, vector)?])?;
     }
     Ok(!rows.is_empty())
 }
 
-/// Returns true if some vectors have no place yet.
-pub fn are_missing(connection: &Connection, shelf: SearchCorpus) -> Result<bool, StoreError> {
-    let sql = match shelf {
+/// Returns true if some vectors have no code yet.
+pub fn are_missing(connection: &Connection, corpus: SearchCorpus) -> Result<bool, StoreError> {
+    let sql = match corpus {
         SearchCorpus::Memories => "SELECT EXISTS (SELECT 1 FROM memory_vectors WHERE place IS NULL)",
         SearchCorpus::Messages => "SELECT EXISTS (SELECT 1 FROM said_vectors WHERE place IS NULL)",
     };

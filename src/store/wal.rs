@@ -1,5 +1,5 @@
-//! Reads a write-ahead log from the disk. SQLite stops at the first frame with a wrong checksum and ignores all that follow,
-//! most of which are intact. The file format: <https://www.sqlite.org/fileformat2.html#walformat>
+//! Reads a write-ahead log from the disk. SQLite stops at the first frame with a wrong checksum and ignores all later frames, most
+//! of which are intact. The file format: <https://www.sqlite.org/fileformat2.html#walformat>
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,28 +22,28 @@ pub struct WalFrames {
     pages: BTreeMap<u32, u64>,
     /// The size of the database after the last commit, in pages.
     size: u32,
-    /// Frames with a wrong checksum before valid ones.
+    /// The number of frames with a wrong checksum before valid ones.
     pub damaged: usize,
-    /// Commits after the first damaged frame, which SQLite ignores.
+    /// The number of commits after the first damaged frame, which SQLite ignores.
     pub behind: usize,
-    /// Pages whose newest content was, or may have been, in a damaged frame.
+    /// The number of pages whose newest content was, or may have been, in a damaged frame.
     pub outdated: usize,
 }
 
-/// A checksum of two words, from which the next one continues.
+/// A checksum of two words; the next checksum continues from it.
 type WalChecksum = (u32, u32);
 
 struct WalReader<R> {
     frames: R,
     is_big_endian: bool,
     salts: [u8; 8],
-    /// The possible starts of the next frame's checksum: the one stored in the previous frame, and the one computed from its
+    /// The two possible seeds of the next frame's checksum: the checksum stored in the previous frame, and the one computed from its
     /// content.
     seeds: [WalChecksum; 2],
     page: usize,
 }
 
-/// The header of a frame and the result of its checksum.
+/// The header of a frame, and the result of its checksum.
 struct WalFrame {
     number: u32,
     /// The size of the database in pages if the frame ends a commit; else 0.
@@ -51,7 +51,7 @@ struct WalFrame {
     is_whole: bool,
 }
 
-/// Reads the log at `path`; a missing or too short one is empty.
+/// Reads the log at `path`; a missing log, or one that is too short, is empty.
 ///
 /// # Errors
 /// The log cannot be read.
@@ -68,7 +68,7 @@ pub fn read_frames(path: &Path) -> io::Result<WalFrames> {
     }
     let mut log = WalReader::begin(reader, &header);
     let mut frames = WalFrames { page: log.page, ..WalFrames::default() };
-    // WalFrames of a commit count once its last one is found. A damaged frame may belong to the same commit or not.
+    // The frames of a commit count once its last frame is found. A damaged frame may or may not belong to the same commit.
     let (mut waiting, mut doubtful) = (Vec::new(), Vec::new());
     let (mut lost, mut at) = (BTreeMap::new(), HEADER as u64);
     let mut content = vec![0; log.page];
@@ -96,13 +96,13 @@ pub fn read_frames(path: &Path) -> io::Result<WalFrames> {
 }
 
 impl WalFrames {
-    /// Returns true if SQLite would ignore commits that the log has.
+    /// Returns true if SQLite would ignore commits that the log contains.
     pub fn has_ignored_commits(&self) -> bool {
         self.damaged > 0 && self.behind > 0
     }
 
-    /// Returns true if the log makes page `number` of the file irrelevant: it has a newer one, or the page is no longer
-    /// part of the database.
+    /// Returns true if page `number` of the file does not matter: the log has a newer version, or the page is no longer part of the
+    /// database.
     pub fn replaces(&self, number: u32) -> bool {
         !self.is_empty() && (number > self.size || self.pages.contains_key(&number))
     }
@@ -144,7 +144,7 @@ impl<R: Read> WalReader<R> {
             is_big_endian,
             salts,
             seeds: [said; 2],
-            // An invalid header says nothing; its first frame may be lost with it.
+            // An invalid header gives no page size; the first frame may be lost together with it.
             page: if is_whole && is_size { page } else { PAGE },
         }
     }
@@ -179,7 +179,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     bytes[at..at + 4].iter().fold(0, |word, byte| word << 8 | u32::from(*byte))
 }
 
-/// Continues a checksum over `bytes`, a whole number of pairs of words.
+/// Continues a checksum over `bytes`, which are a whole number of word pairs.
 fn checksum(is_big_endian: bool, (mut first, mut second): WalChecksum, bytes: &[u8]) -> WalChecksum {
     for pair in bytes.chunks_exact(8) {
         let [mut left, mut right] = [word(pair, 0), word(pair, 4)];
@@ -216,7 +216,7 @@ mod tests {
         connection.query_row("SELECT count(*) FROM said", [], |row| row.get(0)).unwrap()
     }
 
-    /// Returns what is read of `log` applied to the database's file, and what SQLite itself reads.
+    /// Returns the content of `log` applied to the database's file, and what SQLite itself reads.
     fn both(folder: &Path, log: &[u8]) -> (WalFrames, i64, i64) {
         let copy = folder.join("copy.db");
         let wal = folder.join("copy.db-wal");
@@ -252,7 +252,7 @@ mod tests {
             // Later frames contain the page again.
             assert_eq!((frames.damaged, frames.outdated, ours), (1, 0, 40), "{what}");
         }
-        // A damaged header: all frames but the first are read.
+        // A damaged header: all frames but the first are still read.
         let mut headless = log.clone();
         headless[9] ^= 4;
         let (_, ours, _) = both(folder.path(), &headless);

@@ -1,5 +1,5 @@
-//! The writer thread. Callers that wait at the same moment share one commit and one fsync. The work of each caller is undone
-//! alone if it fails: the first of a group by beginning the transaction again, the others by a SAVEPOINT.
+//! The writer thread. Callers that wait at the same moment share one commit and one fsync. If the work of a caller fails, only that
+//! work is undone: for the first of a group by restarting the transaction, for the others by a SAVEPOINT.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,25 +20,27 @@ use super::{StoreError, inbox};
 /// The most writes in one commit.
 const GROUP_LIMIT: usize = 256;
 
-/// The most writes that wait; then callers wait to enqueue theirs.
+/// The most writes that wait in the queue; beyond it, callers wait to enqueue theirs.
 const QUEUE_LIMIT: usize = 1_024;
 
-/// How long a group waits for more writes, where the group before had several: under load fewer commits are made, and each costs
-/// a fsync and copies of the same pages. Nobody waits who writes alone. PostgreSQL calls this `commit_delay`.
-const GATHER: Duration = Duration::from_micros(1_000);
+/// How long a group waits for more writes, for each write of the previous group if that had several, and the longest such wait.
+/// Under load this gives fewer commits, each of which costs a fsync and copies of the same pages. PostgreSQL calls this
+/// `commit_delay`.
+const GATHER: Duration = Duration::from_micros(100);
+const MAX_GATHER: Duration = Duration::from_millis(1);
 
-/// The length in bytes at which the log is shortened: twice what SQLite lets gather.
+/// The length in bytes from which on the log is shortened: twice the length that SQLite lets it reach.
 const MAX_LOG_BYTES: u64 = 16 << 20;
 
 /// How long the writer waits for readers of the log.
 const CHECKPOINT_WAIT: Duration = Duration::from_millis(50);
 
-/// The durability that the caller waits for.
+/// The durability for which the caller waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// The commit is on disk (`synchronous = FULL`): it survives a power failure.
     Synced,
-    /// The commit is in the log: it survives this process, and reaches the disk with the next `Synced` one.
+    /// The commit is in the log: it survives the end of this process, and reaches the disk with the next `Synced` commit.
     Logged,
 }
 
@@ -53,24 +55,24 @@ pub struct GroupCommit {
     pub took: Option<Duration>,
 }
 
-/// Called with every group, on the writer's thread, so it must not block.
+/// Called for every group on the writer's thread, so it must not block.
 pub type OnCommit = Box<dyn Fn(GroupCommit) + Send>;
 
-/// Runs in the group's transaction, or receives the reason why there is none.
+/// The work of one caller. It runs in the group's transaction, or receives the reason why there is none.
 type GroupWork = Box<dyn FnOnce(Result<(&Connection, GroupPosition), String>) -> FinishedWrite + Send>;
 type ReportOutcome = Box<dyn FnOnce(Result<(), String>) + Send>;
 
 struct FinishedWrite {
-    /// The reason why the transaction must not be committed: a part of a failed write may be left in it.
+    /// An error is the reason why the transaction must not be committed: part of a failed write may still be in it.
     undone: Result<(), String>,
-    /// Called with the outcome of the commit.
+    /// The function that receives the outcome of the commit.
     report: ReportOutcome,
 }
 
-/// Where a write is in its transaction, which decides how it is undone.
+/// The position of a write in its transaction, which decides how the write is undone.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum GroupPosition {
-    /// Nothing has been written before it.
+    /// The transaction contains no earlier write.
     First,
     Later,
 }
@@ -92,11 +94,11 @@ struct WriterThread {
     mark: Option<HighWaterMark>,
     health: Arc<DatabaseHealth>,
     on_commit: OnCommit,
-    /// The length in bytes at which the log is shortened next.
+    /// The length in bytes from which on the log is shortened next.
     longest_log: u64,
 }
 
-/// The handle on the writer thread.
+/// The handle of the writer thread.
 pub struct Writer {
     jobs: Sender<WriteJob>,
     health: Arc<DatabaseHealth>,
@@ -104,7 +106,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Starts the thread. Commits raise `mark` and are reported to `on_commit`; damage is reported to `health`.
+    /// Starts the thread. It raises `mark` at each commit, reports commits to `on_commit`, and reports damage to `health`.
     pub fn spawn(
         connection: Connection,
         mark: Option<HighWaterMark>,
@@ -140,7 +142,7 @@ impl Writer {
             let outcome = outcome.inspect_err(|error| health.observe(error));
             let report = Box::new(move |committed: Result<(), String>| {
                 let outcome = outcome.and_then(|value| committed.map(|()| value).map_err(StoreError::Group));
-                // A caller that went away has dropped its end; its write happens nevertheless.
+                // The caller may have dropped its receiver; its write happens nevertheless.
                 let _ = answer.send(outcome);
             });
             FinishedWrite { undone, report }
@@ -148,7 +150,7 @@ impl Writer {
         self.enqueue(WriteJob::Grouped(GroupedWrite { durability, run }), answered).await
     }
 
-    /// Runs `work` between two groups, outside of any transaction; all other writes wait for it.
+    /// Runs `work` between two groups, outside of any transaction; all other writes wait meanwhile.
     ///
     /// # Errors
     /// The error of `work`.
@@ -162,7 +164,7 @@ impl Writer {
         let run = Box::new(move |connection: &Connection| {
             let outcome =
                 catch_unwind(AssertUnwindSafe(|| work(connection))).unwrap_or_else(|_| Err(StoreError::Panicked));
-            // A caller that went away has dropped its end; its work happens nevertheless.
+            // The caller may have dropped its receiver; its work happens nevertheless.
             let _ = answer.send(outcome.inspect_err(|error| health.observe(error)));
         });
         self.enqueue(WriteJob::Alone(run), answered).await
@@ -196,7 +198,7 @@ impl WriterThread {
         let mut last_size = 0;
         while let Ok(first) = queue.recv_blocking() {
             if last_size > 1 && queue.len() < last_size {
-                std::thread::sleep(GATHER);
+                std::thread::sleep(MAX_GATHER.min(GATHER * u32::try_from(last_size).unwrap_or(u32::MAX)));
             }
             let mut next = Some(first);
             let mut alone = None;
@@ -221,7 +223,7 @@ impl WriterThread {
         if let Some(mark) = &self.mark {
             mark.sync();
         }
-        // A damaged database stays as it is, and so does its log.
+        // A damaged database must not change, and neither must its log.
         if self.health.check().is_err()
             && let Err(error) = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
         {
@@ -229,15 +231,15 @@ impl WriterThread {
         }
     }
 
-    /// Moves a long log into the database and starts it again. SQLite does so itself only at a moment without readers, which
-    /// under load does not come.
+    /// Moves a long log into the database and restarts the log. SQLite itself does so only at a moment without readers, which never
+    /// comes under load.
     fn shorten_log(&mut self) {
         let length =
             self.connection.path().map(|path| std::fs::metadata(format!("{path}-wal")).map_or(0, |log| log.len()));
         if length.is_none_or(|length| length < self.longest_log) || self.health.check().is_err() {
             return;
         }
-        // Readers leave the log within milliseconds; slower ones are not waited for.
+        // Readers release the log within milliseconds; the writer does not wait for slower ones.
         let shortened = self.connection.busy_timeout(CHECKPOINT_WAIT).and_then(|()| {
             let mut statement = self.connection.prepare_cached("PRAGMA wal_checkpoint(TRUNCATE)")?;
             statement.query_row([], |row| row.get::<_, bool>(0).map(|is_busy| !is_busy))
@@ -264,7 +266,7 @@ impl WriterThread {
             let mode = if is_synced { "FULL" } else { "NORMAL" };
             match self.connection.pragma_update(None, "synchronous", mode) {
                 Ok(()) => *synchronous = wanted,
-                // Staying at FULL is only slower; not reaching FULL would break the promise.
+                // Staying at FULL is only slower; failing to reach FULL would break the promise of durability.
                 Err(error) if is_synced => {
                     tracing::error!(%error, "the store cannot sync; rejecting this group of writes");
                     return Self::refuse(group, &error.to_string());
@@ -275,8 +277,8 @@ impl WriterThread {
         self.write_group(group, *synchronous, is_synced);
     }
 
-    /// Commits what is in `group`, or its first part if one write undoes the whole transaction: those after it have not run yet
-    /// and stay for another one.
+    /// Commits the writes in `group`. If one write undoes the whole transaction, only the part up to it is processed; the writes
+    /// after it have not run yet and stay for the next transaction.
     fn write_group(&mut self, group: &mut VecDeque<GroupedWrite>, durability: Durability, is_synced: bool) {
         if let Err(reason) = self.execute("BEGIN IMMEDIATE") {
             tracing::error!(%reason, "the store cannot begin a transaction; rejecting this group of writes");
@@ -306,17 +308,17 @@ impl WriterThread {
         {
             tracing::error!(%reason, "a transaction that failed could not be rolled back");
         }
-        // Before the callers get their results, so that a caller that reads the count is included.
+        // Called before the callers get their results, so that a caller that then reads the count is included.
         (self.on_commit)(GroupCommit { durability, writes: reports.len(), took });
         for report in reports {
             report(outcome.clone());
         }
     }
 
-    /// Commits, and raises the mark, but only if the commit is synced: a power failure may undo others, and the mark must never
-    /// be higher than the database.
+    /// Commits, and raises the mark if the commit is synced. A power failure may undo other commits, and the mark must never be
+    /// higher than the database.
     fn commit(&mut self, is_synced: bool) -> Result<(), String> {
-        // A write of the group may have met damage that the others have not.
+        // A write of the group may have found damage that the others have not found.
         self.health.check().map_err(|error| error.to_string())?;
         let last = match &self.mark {
             Some(_) if is_synced => Some(inbox::last_seq(&self.connection).map_err(|error| error.to_string())?),
@@ -329,7 +331,7 @@ impl WriterThread {
         Ok(())
     }
 
-    /// Runs nothing of `group`; each of its callers gets `reason`.
+    /// Rejects `group` without running any of its work; each caller receives `reason`.
     fn refuse(group: &mut VecDeque<GroupedWrite>, reason: &str) {
         for job in group.drain(..) {
             ((job.run)(Err(reason.to_owned())).report)(Err(reason.to_owned()));
@@ -345,9 +347,9 @@ impl WriterThread {
     }
 }
 
-/// Runs `work` in the open transaction, and undoes what it did if it fails: the second result says whether that succeeded, so
-/// that the transaction may be committed. A SAVEPOINT copies each page that changes behind it, so the first write of a
-/// transaction, which is often the only one, does without.
+/// Runs `work` in the open transaction, and undoes it if it fails. The second result says whether the undo succeeded, so that the
+/// transaction may be committed. A SAVEPOINT copies each page that changes after it. The first write of a transaction, which is
+/// often the only one, therefore does not use one.
 fn run_undoable<T, F>(
     connection: &Connection,
     position: GroupPosition,
@@ -364,7 +366,7 @@ where
     }
     let outcome = catch_unwind(AssertUnwindSafe(|| work(connection))).unwrap_or_else(|_| Err(StoreError::Panicked));
     let undo_or_keep: &[&str] = match (position, outcome.is_ok()) {
-        // Some errors (a full disk) have undone the whole transaction already.
+        // Some errors (a full disk) have already undone the whole transaction.
         _ if connection.is_autocommit() => &[],
         (GroupPosition::First, true) => &[],
         (GroupPosition::First, false) => &["ROLLBACK", "BEGIN IMMEDIATE"],

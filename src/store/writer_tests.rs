@@ -41,7 +41,7 @@ impl World {
         words.unwrap()
     }
 
-    /// Enqueues `jobs` while the writer is busy, and calls `meanwhile` when all of them wait; returns the outcome of each.
+    /// Enqueues `jobs` while the writer is busy, and calls `meanwhile` when all of them are waiting; returns the outcome of each.
     async fn together(&self, jobs: Vec<Work>, meanwhile: impl FnOnce()) -> Vec<Result<(), StoreError>> {
         let count = jobs.len();
         let (running, is_running) = oneshot::channel();
@@ -112,7 +112,7 @@ async fn an_error_and_a_panic_affect_only_their_caller() {
     assert_eq!((is_ok, world.words()), (vec![true, false, false, false, true], vec!["a".into(), "e".to_owned()]));
 }
 
-/// It has no savepoint to return to.
+/// The first write has no savepoint to return to.
 #[tokio::test]
 async fn a_failure_of_the_first_write_affects_only_its_caller() {
     let firsts: [fn() -> Work; 3] = [
@@ -169,7 +169,7 @@ async fn every_caller_learns_why_a_transaction_could_not_begin() {
     assert_eq!(world.words(), ["b"]);
 }
 
-/// Two readers of which one always reads, until `stop`; each reads until the other has begun.
+/// Starts two readers that overlap until `stop`, so that one of them is always reading: each reads until the other has begun.
 fn read_without_a_break(path: std::path::PathBuf, stop: Arc<std::sync::atomic::AtomicBool>) -> JoinHandle<()> {
     std::thread::spawn(move || {
         let readers = [(); 2].map(|()| database::open_reader(&path).unwrap());

@@ -12,9 +12,9 @@ use super::OtelConfig;
 use crate::text::{one_line, truncate};
 
 const LIMIT: Duration = Duration::from_secs(10);
-/// The longest text of an answer that is shown, in characters.
+/// The most characters of a response that an error shows.
 const MAX_SHOWN: usize = 200;
-/// The most that is read of the answer to a request that was not taken, in bytes.
+/// The most bytes that are read of the response to a rejected request.
 const MAX_ANSWER: usize = 4_096;
 /// The longest wait that a collector may ask for.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
@@ -25,16 +25,16 @@ pub struct OtlpClient {
     http: Client,
     endpoint: String,
     headers: HeaderMap,
-    /// What describes this gateway.
+    /// The description of this gateway.
     pub(super) resource: Resource,
 }
 
-/// A request that the collector did not take.
+/// The error of a request that the collector did not accept.
 #[derive(Debug, thiserror::Error)]
 #[error("{reason}")]
 pub struct OtlpError {
     reason: String,
-    /// The wait until another try, if one may succeed.
+    /// The time until another try, if one may succeed.
     pub retry_after: Option<Duration>,
 }
 
@@ -88,7 +88,7 @@ impl OtlpClient {
         if status.is_success() {
             return Ok(());
         }
-        // The specification names these: the others do not pass by themselves.
+        // The specification lists these statuses; other errors are permanent.
         let may_pass = matches!(
             status,
             StatusCode::TOO_MANY_REQUESTS
@@ -104,7 +104,7 @@ impl OtlpClient {
     }
 }
 
-/// Returns the beginning of an answer.
+/// Returns the beginning of a response.
 async fn beginning(mut response: reqwest::Response) -> String {
     let mut told = Vec::new();
     while told.len() < MAX_ANSWER
@@ -115,7 +115,7 @@ async fn beginning(mut response: reqwest::Response) -> String {
     String::from_utf8_lossy(&told).into_owned()
 }
 
-/// Returns the part of daoyou that measures; there is one.
+/// Returns the instrumentation scope of daoyou; there is only one.
 pub(super) fn scope() -> InstrumentationScope {
     let (name, version) = ("daoyou".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
     InstrumentationScope { name, version, ..InstrumentationScope::default() }

@@ -43,7 +43,7 @@ impl Default for OtelConfig {
 }
 
 impl OtelConfig {
-    /// Returns the faults: the key, what is wrong, and what is allowed.
+    /// Returns the faults: the key, a description, and the allowed values.
     pub fn faults(&self) -> Vec<(String, String, &'static str)> {
         let mut found = Vec::new();
         if !self.endpoint.is_empty() {

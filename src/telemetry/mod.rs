@@ -1,8 +1,8 @@
-//! OpenTelemetry: each ended turn as a trace, and the metrics, sent to a collector by OTLP over HTTP
+//! OpenTelemetry: sends each ended turn as a trace, and the metrics, to a collector by OTLP over HTTP
 //! (<https://opentelemetry.io/docs/specs/otlp/#otlphttp>). Nothing runs unless `otel.endpoint` is set.
 //!
-//! A trace is made of the journal when its turn has ended, so that a turn which several processes worked on is one trace, and a running
-//! turn waits for nobody.
+//! A trace is built from the journal when its turn has ended. A turn that several processes worked on is therefore one trace, and a
+//! running turn waits for nothing.
 
 mod client;
 mod config;
@@ -20,8 +20,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::metrics::MetricsPage;
 
-/// Sends the metrics that `scrape` returns every `interval`, and once more at the end. Sums are cumulative, so that a request which failed
-/// loses nothing.
+/// Sends the metrics that `scrape` returns every `interval`, and once more at the end. Sums are cumulative, so that a failed request
+/// loses no data.
 pub async fn export_metrics<Scrape>(
     client: OtlpClient,
     interval: Duration,

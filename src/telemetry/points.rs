@@ -1,4 +1,4 @@
-//! The metrics as OTLP has them.
+//! The metrics in the form of OTLP.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,11 +13,11 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use super::client::{scope, text};
 use crate::metrics::{MetricKind, MetricSample, MetricSamples, SampleValue};
 
-/// The family that says since when this process counts.
+/// The family with the start time of this process, from which on it counts.
 const START: &str = "process_start_time_seconds";
 
-/// Returns the request with these families. Names are those that Prometheus sees, without the `_total` of counters, which a collector
-/// adds when it writes for Prometheus.
+/// Returns a request with these families. Names are those in Prometheus, without the `_total` of counters, which a collector adds
+/// when it writes for Prometheus.
 pub(super) fn request(families: &[MetricSamples], resource: Resource) -> ExportMetricsServiceRequest {
     let start = families.iter().find(|family| family.name == START).and_then(|family| family.samples.first());
     let start = start.map_or(0, |sample| match sample.value {
@@ -73,7 +73,7 @@ fn number_point(sample: &MetricSample, (start, now): (u64, u64)) -> Option<Numbe
 
 fn histogram_point(sample: &MetricSample, (start, now): (u64, u64)) -> Option<HistogramDataPoint> {
     let SampleValue::Histogram { buckets, sum } = &sample.value else { return None };
-    // Here the buckets of Prometheus, which hold all below their bound, hold what is between two bounds.
+    // A Prometheus bucket counts all observations up to its bound; an OTLP bucket counts those between two bounds.
     let below = std::iter::once(0).chain(buckets.iter().map(|(_, count)| *count));
     Some(HistogramDataPoint {
         attributes: sample.labels.iter().map(|(name, value)| text(name, value.as_str())).collect(),

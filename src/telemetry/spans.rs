@@ -1,6 +1,6 @@
-//! The trace of a turn, made of its journal, with the names of the semantic conventions for generative AI
-//! (<https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-agent-spans/>). No span has a text of a message, of a tool's arguments or of
-//! its result.
+//! The trace of a turn, built from its journal, with the names of the semantic conventions for generative AI
+//! (<https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-agent-spans/>). No span contains the text of a message, of a tool's
+//! arguments or of a tool's result.
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
@@ -19,14 +19,14 @@ use crate::store::{Connection, StoreError, inbox, spawns, turn_steps};
 use crate::text::truncate;
 use crate::turn::progress::StepBody;
 
-/// The most ancestors of a sub-agent that are looked up.
+/// The most ancestors of a sub-agent that are followed.
 const MAX_DEPTH: usize = 16;
 /// The longest name of a tool, in characters.
 const MAX_NAME: usize = 64;
-/// The agent that answers where no other is chosen.
+/// The name of the agent that answers if no other is chosen.
 const DEFAULT_AGENT: &str = "assistant";
 
-/// Returns the request with these spans.
+/// Returns a request with these spans.
 pub(super) fn request(spans: Vec<Span>, resource: Resource) -> ExportTraceServiceRequest {
     let scope_spans = vec![ScopeSpans { scope: Some(scope()), spans, ..ScopeSpans::default() }];
     let resource = Some(resource);
@@ -35,8 +35,8 @@ pub(super) fn request(spans: Vec<Span>, resource: Resource) -> ExportTraceServic
     }
 }
 
-/// Returns the spans of a turn that has ended: one of the whole turn, and in it one of each answer of a model and of each tool call. The
-/// id of the trace is that of the turn; sub-agents belong to the trace of the turn that started them.
+/// Returns the spans of an ended turn: one for the whole turn, and within it one for each model response and each tool call. The id
+/// of the trace is that of the turn; sub-agents belong to the trace of the turn that started them.
 ///
 /// # Errors
 /// The store cannot be read.
@@ -82,7 +82,7 @@ pub(super) fn spans_of_turn(connection: &Connection, ended: &TurnEndNotice) -> R
     Ok(spans)
 }
 
-/// Returns the turn at the root of the trace, and the one that started this one.
+/// Returns the turn at the root of the trace, and the turn that started this one.
 fn place(connection: &Connection, turn: Uuid) -> Result<(Uuid, Option<Uuid>), StoreError> {
     let started_by = |turn: Uuid| -> Result<Option<Uuid>, StoreError> {
         Ok(spawns::find(connection, turn)?.and_then(|spawn| spawn.turn.parse().ok()))
@@ -98,7 +98,7 @@ fn place(connection: &Connection, turn: Uuid) -> Result<(Uuid, Option<Uuid>), St
     Ok((root, parent))
 }
 
-/// What the root span tells of the others.
+/// Totals of all spans, which the root span contains.
 #[derive(Default)]
 struct TraceTotals {
     agent: Option<String>,
@@ -107,7 +107,7 @@ struct TraceTotals {
 }
 
 impl TraceTotals {
-    /// Takes a step, and returns its span if it has one.
+    /// Counts a step, and returns its span if it has one.
     fn span(&mut self, turn: Uuid, row: &TurnStepRow, body: &StepBody) -> Option<Span> {
         let (name, kind, took_ms, attributes, has_failed) = match body {
             StepBody::Context(context) => {
@@ -145,7 +145,7 @@ impl TraceTotals {
             span_id: Sha256::digest(format!("{turn}:{}", row.seq))[..8].to_vec(),
             name,
             kind: kind.into(),
-            // A step is written when it has ended.
+            // A step is written when it ends.
             start_time_unix_nano: nanos(row.at.saturating_sub(took)),
             end_time_unix_nano: nanos(row.at),
             attributes,

@@ -1,4 +1,4 @@
-//! Sends the traces of turns that have ended.
+//! Sends the traces of ended turns.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use super::spans::{request, spans_of_turn};
 use crate::bus::TurnEndNotice;
 use crate::store::Store;
 
-/// The most spans of one request, unless one turn has more.
+/// The most spans of one request, unless one turn alone has more.
 const BATCH: usize = 512;
-/// How long a request waits for further turns.
+/// The time that a request waits for further turns.
 const GATHER: Duration = Duration::from_secs(2);
-/// The tries of a request, and the first wait between them, which doubles.
+/// The number of tries of a request, and the first wait between them, which doubles each time.
 const TRIES: u32 = 6;
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 
-/// Sends the trace of each turn of `ended` until `shutdown`, and then of those that are left. A trace that the collector does not take
-/// in time is dropped, and the log says so.
+/// Sends the trace of each turn of `ended` until `shutdown`, and then the remaining ones. A trace that the collector does not accept
+/// in time is dropped and logged.
 pub async fn export_traces(
     client: OtlpClient,
     store: Store,

@@ -1,5 +1,5 @@
-//! Jinja templates for prompts, within narrow limits, since a job's template is written by anybody who may create jobs, and an
-//! agent's may come from its workspace.
+//! Jinja templates for prompts, within narrow limits: anybody who may create jobs can write a job's template, and an agent's
+//! template may come from its workspace.
 
 use daoyou_channels::jinja::{self, BoundedOutput};
 use minijinja::value::Serde;
@@ -18,22 +18,22 @@ const RANGE: isize = 1_000;
 const JOINS: usize = 16;
 /// The deepest nesting of tags.
 const RECURSION: usize = 16;
-/// The statements that a template may have: none that stores a text and could build a longer one from it.
+/// The statements that a template may have. None of them stores a text, from which a template could build a longer one.
 const STATEMENTS: [&str; 6] = ["if", "elif", "else", "endif", "for", "endfor"];
 const TEMPLATE: &str = "prompt";
 
-/// A prompt that is a template over a few names.
+/// A prompt template that may use a few names.
 #[derive(Debug)]
 pub struct BoundedTemplate {
     environment: Environment<'static>,
-    /// The names that it uses, in order.
+    /// The names that the template uses, in order.
     used: Vec<String>,
     paths: Vec<String>,
 }
 
 impl BoundedTemplate {
-    /// Compiles a prompt of `owner`, such as "a job", which may use `names`. Anything that makes a long text of a short one is
-    /// refused, since only output is counted.
+    /// Compiles a prompt of `owner`, such as "a job", which may use `names`. Anything that makes a long text from a short one
+    /// is refused, since the limits count only the output.
     ///
     /// # Errors
     /// Explains the fault to the author of the template.
@@ -74,7 +74,7 @@ impl BoundedTemplate {
         &self.used
     }
 
-    /// Returns the names with the fields that it reads of them, such as `steps.a.output`, in order.
+    /// Returns the names, with the fields that the template reads, such as `steps.a.output`, in order.
     pub fn paths(&self) -> &[String] {
         &self.paths
     }
@@ -107,7 +107,7 @@ fn range(from: isize, to: Option<isize>, step: Option<isize>) -> Result<Value, E
     }
 }
 
-/// Refuses what makes a long text of a short one.
+/// Refuses a template that makes a long text from a short one.
 fn check_code(source: &str, owner: &str) -> Result<(), String> {
     let wrong = |words: String| Err(format!("the prompt is a template, and one of {owner} {words}"));
     let mut joins = 0;

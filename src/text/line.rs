@@ -1,4 +1,4 @@
-//! Lines and sentences.
+//! Helpers for lines and sentences.
 
 use std::borrow::Cow;
 
@@ -6,8 +6,8 @@ use daoyou_channels::text::one_line;
 
 use super::script::is_cjk;
 
-/// Returns a page of numbered lines without their numbers; another text is returned as it is. The first line has a number and
-/// a tab, and each number is one more than the one before.
+/// Returns a page of numbered lines without their numbers, and any other text unchanged. In such a page, the first line begins
+/// with a number and a tab, and each number is one more than the one before.
 pub fn without_line_numbers(page: &str) -> Cow<'_, str> {
     let number = |line: &str| line.split_once('\t').and_then(|(number, _)| number.parse::<u64>().ok());
     let Some(first) = number(page) else { return Cow::Borrowed(page) };
@@ -16,7 +16,7 @@ pub fn without_line_numbers(page: &str) -> Cow<'_, str> {
     for line in page.split_inclusive('\n') {
         match line.split_once('\t') {
             Some((number, rest)) if number.parse() == Ok(expected) => plain.push_str(rest),
-            // The note after the last line.
+            // A note after the last numbered line has no number.
             _ => plain.push_str(line),
         }
         expected = expected.saturating_add(1);
@@ -32,7 +32,7 @@ pub fn plain_line(text: &str) -> String {
     line.split(' ').filter(|word| !is_markup(word)).collect::<Vec<_>>().join(" ")
 }
 
-/// Angle brackets become marks that look similar and begin no tag.
+/// Replaces angle brackets by characters that look similar and begin no tag.
 fn without_bracket(c: char) -> char {
     match c {
         '<' => '‹',
@@ -41,12 +41,13 @@ fn without_bracket(c: char) -> char {
     }
 }
 
-/// Characters that are not seen and can carry a hidden text: soft hyphens, invisible operators, tags, selectors of variants.
+/// Returns true for an invisible character that can carry a hidden text: soft hyphens, invisible operators, tags, variation
+/// selectors.
 pub fn is_hidden(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180e}' | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// A heading's mark, a rule, or a fence of code.
+/// Returns true for the mark of a heading, a rule, or a code fence.
 fn is_markup(word: &str) -> bool {
     let only = |mark: char| word.chars().all(|c| c == mark);
     only('#')
@@ -55,7 +56,8 @@ fn is_markup(word: &str) -> bool {
         || word.starts_with("~~~")
 }
 
-/// Splits a text into sentences. Each keeps its marks and the white space behind them, so that all together are the text.
+/// Splits a text into sentences. Each sentence keeps its marks and the white space after them, so that all sentences joined are
+/// the text.
 pub fn sentences(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -81,7 +83,7 @@ pub fn is_sentence_mark(c: char) -> bool {
     matches!(c, '.' | '!' | '?' | ';' | '。' | '！' | '？' | '；')
 }
 
-/// A point inside a word or behind a title ends no sentence.
+/// Returns true if `marks` end a sentence. A period inside a word or after a title does not.
 fn ends_sentence(before: &str, marks: &str, behind: &str) -> bool {
     let is_title = || {
         let word = before.rsplit(char::is_whitespace).next();

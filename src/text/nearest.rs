@@ -1,4 +1,4 @@
-//! Finds the known name that a misspelled one was most likely meant to be.
+//! Finds the known name that a misspelled name most likely means.
 
 /// Measures how similar two names are, from 0 to 1.
 pub type Similarity = fn(&str, &str) -> f64;
@@ -10,8 +10,8 @@ pub const BY_EDITS: Similarity = strsim::normalized_damerau_levenshtein;
 /// The similarity that favours a common beginning.
 pub const BY_BEGINNING: Similarity = strsim::jaro_winkler;
 
-/// Returns the value of the known name that is most similar to `name`, if it is at least `least` similar. Of equally similar
-/// names, the last one counts.
+/// Returns the value of the known name that is most similar to `name`, if it is at least `least` similar. If several names are
+/// equally similar, the last one counts.
 pub fn nearest<'a, T>(
     name: &str,
     known: impl IntoIterator<Item = (&'a str, T)>,

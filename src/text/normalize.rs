@@ -1,9 +1,9 @@
-//! Forms of a text that are compared.
+//! Normal forms of texts, for comparisons.
 
 use super::script::is_han_or_kana;
 use daoyou_channels::text::is_invisible;
 
-/// Returns what two texts have in common that say the same: case, width, spaces and punctuation do not count.
+/// Returns a key that is equal for texts with the same content: case, width, spaces and punctuation do not count.
 pub fn comparison_key(text: &str) -> String {
     let chars: Vec<char> = text.chars().map(narrow_char).flat_map(char::to_lowercase).collect();
     let mut key = String::with_capacity(text.len());
@@ -39,7 +39,7 @@ fn narrow_char(c: char) -> char {
     }
 }
 
-/// Returns true if a character ends or quotes. Between letters and digits it is part of a word: 3.5, well-known, user's.
+/// Returns true if a character is punctuation. Between letters and digits, it is part of a word: 3.5, well-known, user's.
 fn is_punctuation(c: char, before: Option<char>, after: Option<char>) -> bool {
     let both = |is_part: fn(char) -> bool| before.is_some_and(is_part) && after.is_some_and(is_part);
     match c {

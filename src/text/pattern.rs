@@ -1,4 +1,4 @@
-//! Regular expressions of the program itself.
+//! Regular expressions that are part of the program.
 
 /// Declares a regular expression that is compiled when it is first used.
 macro_rules! pattern {

@@ -1,5 +1,5 @@
-//! Splits text into search terms. A word of a script with spaces is a term, in lower case, without accents, and stemmed if it is
-//! English. A run of another script gives each character and each pair of neighbours.
+//! Splits text into search terms. A word of a script with spaces is a term, in lower case, without accents, and stemmed if it
+//! is English. In a script without spaces, each character and each pair of neighbours is a term.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -12,16 +12,16 @@ use super::stem::stem;
 /// The version of the terms. An index of another version is rebuilt.
 pub const SEGMENT_VERSION: u32 = 1;
 
-/// The part of a text that is segmented, in bytes.
+/// The beginning of a text that is segmented, in bytes.
 const TEXT_LIMIT: usize = 64 * 1024;
 
-/// The longest word, in bytes. Longer ones are cut.
+/// The longest term of a word, in bytes. Longer words are cut.
 const WORD_LIMIT: usize = 64;
 
-/// The part of a query that counts: its beginning and its end, in bytes each.
+/// The parts of a query that count: its beginning and its end, each with this many bytes.
 const QUERY_LIMIT: usize = 2_048;
 
-/// The most terms of a query. The first and the last are kept.
+/// The most terms of a query. If there are more, the first and the last ones count.
 const QUERY_TERMS: usize = 64;
 
 /// The weights of a single character, and of a pair with one of [`WEAK_CHARS`]. Any other pair has weight 1.
@@ -32,19 +32,19 @@ const WEAK_PAIR_WEIGHT: f64 = 0.25;
 #[derive(Clone, Debug, PartialEq)]
 pub struct SearchTerm {
     pub text: String,
-    /// How much it counts beside another term that is as rare.
+    /// The weight relative to another term that is equally rare.
     pub weight: f64,
 }
 
-/// Returns the terms of a text, in order, as often as they occur.
+/// Returns the terms of a text in order, with repetitions.
 pub fn index_terms(text: &str) -> Vec<String> {
     let mut terms = Vec::new();
     visit_terms(text, |_| true, |term| terms.push(term.to_owned()));
     terms
 }
 
-/// Calls `visit` with each of [`index_terms`] whose text before stemming passes `may_match`, and returns the number of all terms.
-/// Terms that do not pass are never built.
+/// Calls `visit` with each of [`index_terms`] whose text before stemming passes `may_match`. Returns the number of all terms.
+/// Terms that do not pass are not built.
 pub fn visit_terms(text: &str, may_match: impl Fn(&str) -> bool, mut visit: impl FnMut(&str)) -> usize {
     let mut count = 0;
     for token in tokens(&fold(cut(text, TEXT_LIMIT))) {
@@ -75,7 +75,7 @@ pub fn visit_terms(text: &str, may_match: impl Fn(&str) -> bool, mut visit: impl
     count
 }
 
-/// The first two bytes of the terms of a query. They tell, before stemming, that most words of a text are none of these terms.
+/// The first two bytes of the terms of a query. By them, most words of a text can be excluded before stemming.
 pub struct TermPrefixes([bool; Self::ALL]);
 
 impl TermPrefixes {
@@ -86,7 +86,7 @@ impl TermPrefixes {
         for term in terms {
             let at = Self::slot(term.text.as_bytes());
             match term.text.len() {
-                // The word may have been longer.
+                // The unstemmed word may have been longer.
                 0 | 1 => known[at..at + 32].fill(true),
                 _ => known[at] = true,
             }
@@ -99,7 +99,7 @@ impl TermPrefixes {
         self.0[Self::slot(word.as_bytes())]
     }
 
-    /// Stemming keeps the first two bytes, except that it turns a final y into an i.
+    /// Returns the position of a word's first two bytes. Stemming keeps these bytes, except that it turns a final y into an i.
     fn slot(word: &[u8]) -> usize {
         let low = |at: usize| match word.get(at) {
             Some(b'y') => b'i' & 31,
@@ -110,7 +110,7 @@ impl TermPrefixes {
     }
 }
 
-/// Returns the terms of a query, each once, without stop words unless it has no others.
+/// Returns the terms of a query, each once. Stop words count only if there are no other terms.
 pub fn query_terms(text: &str) -> Vec<SearchTerm> {
     let tail = text.len().saturating_sub(QUERY_LIMIT).max(cut(text, QUERY_LIMIT).len());
     let ends = [cut(text, QUERY_LIMIT), &text[text.ceil_char_boundary(tail)..]];
@@ -129,7 +129,7 @@ pub fn query_terms(text: &str) -> Vec<SearchTerm> {
     found
 }
 
-/// Returns a text, folded, without greetings, thanks and the like; `None` if no term other than stop words is left.
+/// Returns a text in folded form without greetings, thanks and the like; `None` if only stop words are left.
 pub fn without_fillers(text: &str) -> Option<String> {
     let folded = fold(text);
     let mut left = String::with_capacity(folded.len());
@@ -147,7 +147,7 @@ pub fn without_fillers(text: &str) -> Option<String> {
     (!weighted_terms(&left, false).is_empty()).then_some(left)
 }
 
-/// Returns true for an English word, in lower case, that says nothing of the subject of a query.
+/// Returns true for an English stop word in lower case, which says nothing about the subject of a query.
 pub fn is_stop_word(word: &str) -> bool {
     STOP_WORDS.contains(word)
 }
@@ -234,7 +234,7 @@ fn fold(text: &str) -> String {
     folded
 }
 
-/// Returns true for optional signs: accents, vowel points, joiners.
+/// Returns true for an optional mark: accents, vowel points, joiners.
 fn is_optional_sign(c: char) -> bool {
     matches!(c, '\u{300}'..='\u{36f}' | '\u{591}'..='\u{5c7}' | '\u{610}'..='\u{61a}' | '\u{640}' | '\u{64b}'..='\u{65f}'
         | '\u{670}' | '\u{ad}' | '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}')
@@ -247,14 +247,14 @@ fn class(c: char) -> SegmentClass {
         c if c.is_ascii() => SegmentClass::Other,
         c if is_unspaced(c) => SegmentClass::Unspaced,
         c if c.is_alphanumeric() => SegmentClass::Word,
-        // Signs within words of Indian scripts; these two end sentences.
+        // Signs of Indian scripts occur within words, except that these two end sentences.
         '\u{964}' | '\u{965}' => SegmentClass::Other,
         '\u{900}'..='\u{dff}' => SegmentClass::Word,
         _ => SegmentClass::Other,
     }
 }
 
-/// English endings behind an apostrophe, which are no terms.
+/// English endings after an apostrophe, which are no terms.
 const AFTER_APOSTROPHE: [&str; 7] = ["s", "t", "re", "ve", "ll", "d", "m"];
 
 fn tokens(folded: &str) -> Vec<TextRun<'_>> {
@@ -312,7 +312,7 @@ fn weighted_terms(text: &str, keeps_stop_words: bool) -> Vec<SearchTerm> {
     terms
 }
 
-/// Particles and pronouns.
+/// Particles and pronouns of scripts without spaces.
 const WEAK_CHARS: &[char] = &[
     '的', '了', '吗', '呢', '吧', '啊', '呀', '么', '嘛', '我', '你', '您', '他', '她', '它', '们', '是', '谁', '什',
     '哪', '怎', '这', '那', '就', '也', '很', '在', '有', '和', '与', '个', '请', '嗎', '麼', '們', '這', '個', '誰',
@@ -335,7 +335,7 @@ const UNSPACED_FILLERS: &str = "\
     你好 您好 大家好 好的 好吧 是的 对的 可以 收到 明白 没事 再见 拜拜 晚安 早安 在吗 在么 哈哈 呵呵 继续 厉害 不错 \
     真棒 太好 嗯 哦 噢 好 对 行 早";
 
-/// English words that say nothing of the subject of a query.
+/// English stop words, which say nothing about the subject of a query.
 static STOP_WORDS: LazyLock<HashSet<&str>> = LazyLock::new(|| {
     "\
     a about after again all also am an and any are aren as at be because been before being both but by can cannot \

@@ -1,9 +1,10 @@
-//! Stems English words by M. F. Porter's algorithm ("An algorithm for suffix stripping", 1980), exactly as SQLite's `porter` does.
-//! `rust-stemmers` has only Porter's later algorithm, whose stems differ from those in existing indexes.
+//! Stems English words by M. F. Porter's algorithm ("An algorithm for suffix stripping", 1980), exactly as SQLite's `porter`
+//! does. This is own code, since `rust-stemmers` has only Porter's later algorithm, whose stems differ from those in existing
+//! indexes.
 
 /// Returns the stem of a word of lower-case ASCII letters. Any other word stays as it is.
 pub fn stem(word: &str) -> String {
-    /// Longer words are not English.
+    /// The longest word that is stemmed; longer words are not English.
     const LONGEST: usize = 64;
     if !(3..=LONGEST).contains(&word.len()) || !word.bytes().all(|byte| byte.is_ascii_lowercase()) {
         return word.to_owned();
@@ -56,7 +57,7 @@ struct PorterWord(Vec<u8>);
 
 impl PorterWord {
     fn ends(&self, suffix: &str) -> bool {
-        // The last letter decides most comparisons.
+        // Most comparisons already differ in the last letter.
         self.0.last() == suffix.as_bytes().last() && self.0.ends_with(suffix.as_bytes())
     }
 
@@ -68,7 +69,7 @@ impl PorterWord {
         }
     }
 
-    /// Returns how often a consonant follows a vowel in the first `length` letters.
+    /// Returns Porter's measure of the first `length` letters: how often a consonant follows a vowel.
     fn measure(&self, length: usize) -> usize {
         (1..length).filter(|at| self.is_consonant(*at) && !self.is_consonant(*at - 1)).count()
     }
@@ -129,7 +130,7 @@ impl PorterWord {
         }
     }
 
-    /// Replaces the first of these endings that matches, if the measure of what precedes it is not zero.
+    /// Replaces the first of these endings that matches, if the measure of the stem before it is not zero.
     fn replace_ending(&mut self, endings: &[(&str, &str)]) {
         if let Some((old, new)) = endings.iter().find(|(old, _)| self.ends(old))
             && self.measure(self.0.len() - old.len()) > 0

@@ -11,13 +11,13 @@ pub enum ThinkPiece {
     Thought(String),
 }
 
-/// Separates thinking from the answer in a stream; a tag may be split anywhere.
+/// A filter that separates thinking from the answer in a stream, even if a tag is split.
 #[derive(Debug)]
 pub struct ThinkFilter {
     held: String,
     closing: Option<&'static str>,
     at_line_start: bool,
-    /// A block has just ended; the following line breaks belong to it.
+    /// A block has just ended, and the following line breaks belong to it.
     after_block: bool,
 }
 
@@ -28,7 +28,7 @@ impl Default for ThinkFilter {
 }
 
 impl ThinkFilter {
-    /// Takes the next delta; holds back what may become a tag.
+    /// Takes the next delta, and returns the pieces that are certain. Text that may become a tag is held back.
     pub fn push(&mut self, delta: &str) -> Vec<ThinkPiece> {
         self.held.push_str(delta);
         let mut pieces = Vec::new();
@@ -36,7 +36,7 @@ impl ThinkFilter {
         pieces
     }
 
-    /// Ends the answer: what was held back is not a tag.
+    /// Ends the answer, and returns the text that was held back, since it is not a tag.
     pub fn finish(&mut self) -> Vec<ThinkPiece> {
         let held = std::mem::take(&mut self.held);
         let mut pieces = Vec::new();
@@ -45,7 +45,7 @@ impl ThinkFilter {
         pieces
     }
 
-    /// Emits up to and including the next tag; returns true if there may be more to do.
+    /// Emits the text up to and including the next tag. Returns true if there may be more to do.
     fn step(&mut self, pieces: &mut Vec<ThinkPiece>) -> bool {
         if let Some(closing) = self.closing {
             return match self.held.find(closing) {
@@ -99,7 +99,7 @@ impl ThinkFilter {
         before.ends_with('\n') || (before.is_empty() && self.at_line_start)
     }
 
-    /// Emits the held text except for a tail that may be the beginning of a tag.
+    /// Emits the held text, except for an end that may be the beginning of a tag.
     fn release(&mut self, pieces: &mut Vec<ThinkPiece>, tail: impl Fn(&str) -> usize) {
         let keep = tail(&self.held);
         let rest = self.held.split_off(self.held.len() - keep);
@@ -137,7 +137,7 @@ pub fn strip(text: &str) -> String {
     answer.trim().to_owned()
 }
 
-/// Returns the length of the longest tail that is the beginning of one of `tags`.
+/// Returns the length of the longest end of `held` that is the beginning of one of `tags`.
 fn partial_tag(held: &str, tags: &[&str]) -> usize {
     let longest = tags.iter().map(|tag| tag.len()).max().unwrap_or_default();
     (1..longest.min(held.len() + 1))

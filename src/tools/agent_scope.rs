@@ -1,4 +1,4 @@
-//! The agent of a turn, as far as tools depend on it.
+//! The part of a turn's agent that tools depend on.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,24 +7,24 @@ use daoyou_channels::TurnSettings;
 
 use crate::guard::AccessRules;
 
-/// The agent of a turn. The default is the assistant, which has no limits of its own.
+/// The agent of a turn as tools see it. The default is the assistant, which has no limits of its own.
 #[derive(Clone, Debug)]
 pub struct AgentScope {
-    /// Its name; empty: the turn may as well be of the agent that its chat has.
+    /// The agent's name. If empty, the agent may be the one that the chat has.
     pub name: String,
-    /// What it, and those that it works for, may do with files and commands.
+    /// The file and command rules of the agent, and of the agents on whose behalf it works.
     pub rules: Arc<[Arc<AccessRules>]>,
-    /// The skills that it sees; `None`: all.
+    /// The skills that the agent sees; `None` for all.
     pub skills: Option<BTreeSet<String>>,
-    /// It has memories of its own.
+    /// True if the agent has its own memories.
     pub has_own_memory: bool,
-    /// It may see what is known of the owner.
+    /// True if the agent may see facts about the owner.
     pub knows_owner: bool,
-    /// The agents that it works for, whose limits hold for it.
+    /// The agents on whose behalf this agent works. Their limits apply to it as well.
     pub within: Vec<String>,
-    /// The agents that it leads, which have limits of their own; empty: it leads nobody.
+    /// The agents that this agent leads. Each has limits of its own. Empty if the agent leads no team.
     pub team: Vec<String>,
-    /// It has limits itself.
+    /// True if the agent itself has limits.
     pub is_restricted: bool,
 }
 
@@ -44,12 +44,13 @@ impl Default for AgentScope {
 }
 
 impl AgentScope {
-    /// Sets the agent of a turn that this one starts: `agent`, or the same as here. The limits of this turn hold for it, too.
+    /// Sets the agent of a turn that this turn starts: `agent`, or this agent if that is `None`. The limits of this turn apply to
+    /// the new turn as well.
     pub fn delegate(&self, agent: Option<&str>, settings: &mut TurnSettings) {
         let own = Some(self.name.clone()).filter(|name| !name.is_empty());
         settings.agent = agent.map(str::to_owned).or_else(|| own.clone());
         settings.within.clone_from(&self.within);
-        // The owner has given the members of a team their limits.
+        // The owner has set the limits of each team member, so the leader's limits do not apply to a member.
         let is_member = agent.is_some_and(|agent| self.team.iter().any(|member| member == agent));
         let limits = own.filter(|own| self.is_restricted && !is_member && settings.agent.as_deref() != Some(own));
         settings.within.extend(limits.filter(|own| !self.within.contains(own)));

@@ -1,5 +1,7 @@
-//! The tools that a loaded skill allows (`allowed-tools`, as Claude Code reads it): the turn's other calls are refused. The limit keeps a model to
-//! its task; it is no fence around programs that start others, such as `git -c alias.x=!sh`, which is what the sandbox is for.
+//! The tools that a loaded skill allows (`allowed-tools`, with the semantics of Claude Code). The turn's other calls are refused.
+//!
+//! The limit keeps a model to its task. It does not contain programs that start other programs, such as `git -c alias.x=!sh`; the
+//! sandbox does that.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -7,28 +9,29 @@ use serde_json::Value;
 use super::names::{EXEC, FIND_TOOLS, canonical_name};
 use crate::text::truncate;
 
-/// Tools that every skill allows: they do nothing but prepare other calls, whose own calls are checked, or ask the user.
+/// Tools that every skill allows. They only prepare other calls, which are checked themselves, or ask the user.
 const ALWAYS_ALLOWED: &[&str] = &[FIND_TOOLS, "load_skill", "find_skills", "ask_user", "parallel"];
-/// The tool for the background commands that `exec` starts.
+/// The tool that manages the background commands of `exec`.
 const PROCESS: &str = "process";
-/// Tools that start turns of their own, which no list would limit.
+/// Tools that start other turns, to which no list would apply.
 const STARTS_TURNS: &[&str] = &["spawn", "cron"];
-/// What separates, combines, redirects, substitutes or expands in a shell.
+/// The characters by which a shell separates, combines, redirects, substitutes or expands.
 const SHELL_OPERATORS: &[char] = &[';', '&', '|', '<', '>', '`', '$', '\n', '\r'];
-/// The most characters of the list in an error.
+/// The maximum length of the list in an error, in characters.
 const MAX_SHOWN: usize = 300;
 
-/// What one skill allows.
+/// The tools that one skill allows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolAllowList {
     /// The name of the skill.
     pub skill: String,
-    /// As the skill writes them: `NAME` or `NAME(PATTERN)`, names of other systems included.
+    /// The entries as the skill writes them: `NAME` or `NAME(PATTERN)`. Names of other systems are possible.
     pub entries: Vec<String>,
 }
 
 impl ToolAllowList {
-    /// Returns why a call of the tool with this name and these aliases is refused, in words for the model, or `None` if it is allowed.
+    /// Returns why a call of the tool with this name and these aliases is refused, or `None` if it is allowed. The text is for
+    /// the model.
     pub(super) fn refusal(&self, name: &str, aliases: &[&str], arguments: &Value) -> Option<String> {
         if ALWAYS_ALLOWED.contains(&name) {
             return None;
@@ -58,7 +61,7 @@ impl ToolAllowList {
     }
 }
 
-/// Returns why an entry allows nothing, or `None` if it can be used.
+/// Returns why an entry allows nothing, or `None` if it is usable.
 pub fn allow_rule_fault(entry: &str) -> Option<String> {
     let rule = AllowRule::parse(entry);
     let pattern = rule.pattern.filter(|pattern| *pattern != "*")?;
@@ -66,7 +69,7 @@ pub fn allow_rule_fault(entry: &str) -> Option<String> {
     (!is_command).then(|| format!("allowed-tools: {entry} allows nothing: a pattern ({pattern}) is known for commands alone, as in Bash(git:*)"))
 }
 
-/// An entry of a list.
+/// A parsed entry of an allow-list.
 struct AllowRule<'a> {
     name: &'a str,
     pattern: Option<&'a str>,
@@ -83,7 +86,7 @@ impl<'a> AllowRule<'a> {
     }
 
     fn allows(&self, tool: &str, aliases: &[&str], arguments: &Value) -> bool {
-        // Whoever may start commands may wait for them and end them.
+        // Permission to start commands includes permission to wait for them and to end them.
         if tool == PROCESS && canonical_name(self.name) == Some(EXEC) {
             return true;
         }
@@ -101,12 +104,13 @@ impl<'a> AllowRule<'a> {
     }
 }
 
-/// `WebFetch`, `web_fetch` and `web-fetch` are the same.
+/// Normalizes a name: `WebFetch`, `web_fetch` and `web-fetch` become equal.
 fn plain_name(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
 }
 
-/// Returns true if a command fits a pattern: `git:*` and `git *` are all commands that begin with the word `git`, others are one command.
+/// Returns true if a command matches a pattern. `git:*` and `git *` match all commands whose first word is `git`; any other
+/// pattern matches one command.
 fn fits(pattern: &str, command: &str) -> bool {
     let command = command.trim();
     if command.contains(SHELL_OPERATORS) {

@@ -10,7 +10,7 @@ use super::tool_result::ToolResult;
 use crate::chat::ToolSpec;
 use crate::text::truncate;
 
-/// Runs a call with its arguments as `Args`; arguments that do not fit fail it.
+/// Runs a call with its arguments as `Args`. The call fails if the arguments do not fit the type.
 pub async fn with_arguments<Args, Running>(arguments: Value, run: impl FnOnce(Args) -> Running) -> ToolOutcome
 where
     Args: DeserializeOwned,
@@ -22,7 +22,7 @@ where
     }
 }
 
-/// Argument names that models use, with ours: an alias counts if a tool has the second name and not the first.
+/// Argument names that models use, each with daoyou's name. An alias applies if a tool has the second name and not the first.
 const ALIASES: &[(&str, &str)] = &[
     ("file_path", "path"),
     ("filepath", "path"),
@@ -100,24 +100,24 @@ const ALIASES: &[(&str, &str)] = &[
     ("id", "job_id"),
 ];
 
-/// Argument names that mean the opposite of ours.
+/// Argument names whose values mean the opposite of daoyou's arguments.
 const OPPOSITES: &[(&str, &str)] = &[("case_sensitive", "ignore_case"), ("caseSensitive", "ignore_case")];
 
-/// Arguments of other systems that a tool of ours does not need, as it always does what they ask for.
+/// Arguments of other systems that a tool ignores, because it always does what they ask for.
 const NEEDLESS: &[(&str, &[&str])] =
     &[("create_dir", &["parents", "recursive", "exist_ok"]), ("delete_file", &["recursive", "force"])];
 
 /// The longest part of a model's text that an error repeats, in characters.
 const ECHO_CHARS: usize = 80;
-/// The most faults that one error names.
+/// The maximum number of faults that one error names.
 const MAX_FAULTS: usize = 20;
-/// The deepest nesting of objects and arrays that is checked.
+/// The maximum depth of nested objects and arrays that is checked.
 const MAX_DEPTH: u32 = 16;
 
-/// Parses the arguments, converts what is unambiguous ("5" to 5), and checks the result.
+/// Parses the arguments, converts unambiguous values ("5" to 5), and checks the result.
 ///
 /// # Errors
-/// All faults at once, in words for the model.
+/// Lists all faults at once, worded for the model.
 pub fn parse_arguments(spec: &ToolSpec, text: &str) -> Result<Value, String> {
     let invalid = |what: String| format!("Invalid params for tool {:?}: {what}", spec.name);
     let mut arguments = parse_object(text).map_err(invalid)?;
@@ -157,14 +157,14 @@ pub fn parse_arguments(spec: &ToolSpec, text: &str) -> Result<Value, String> {
     Err(invalid(faults.join("; ")))
 }
 
-/// Returns the tool's own name for an argument that a model calls `word`.
+/// Returns the tool's own name for the argument that a model calls `word`.
 pub fn argument_name<'a>(spec: &ToolSpec, word: &'a str) -> &'a str {
     let Some(properties) = spec.parameters.get("properties").and_then(Value::as_object) else { return word };
     let found = ALIASES.iter().find(|(alias, name)| *alias == word && is_alias(properties, alias, name));
     found.map_or(word, |(_, name)| name)
 }
 
-/// Returns a truth value, also one that is written as a text.
+/// Returns the value of a boolean, even if it is written as a string.
 fn truth(value: &Value) -> Option<bool> {
     match value {
         Value::String(text) => text.trim().to_ascii_lowercase().parse().ok(),
@@ -181,7 +181,7 @@ fn parse_object(text: &str) -> Result<Map<String, Value>, String> {
         return Ok(Map::new());
     }
     let mut value: Value = serde_json::from_str(text).map_err(|error| format!("not valid JSON: {error}"))?;
-    // Some models encode the object as a string once more.
+    // Some models encode the object as a string a second time.
     if let Value::String(inner) = &value
         && let Ok(inner) = serde_json::from_str(inner)
     {
@@ -252,7 +252,7 @@ fn coerce_and_check_fields(
 ) {
     let none = Map::new();
     let properties = schema.get("properties").and_then(Value::as_object).unwrap_or(&none);
-    // Many models write `null` for an omitted argument.
+    // Many models write `null` for an argument that they omit.
     fields.retain(|name, value| !(value.is_null() && properties.contains_key(name)));
     let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     let missing: Vec<_> = required.filter(|name| !fields.contains_key(*name)).collect();
@@ -276,7 +276,7 @@ fn coerce_and_check_fields(
     }
 }
 
-/// Applies the first choice that fits.
+/// Applies the first choice that the value fits.
 fn apply_first_choice(value: &mut Value, choices: &[Value], at: &str, faults: &mut Vec<String>, depth: u32) {
     let mut first = Vec::new();
     for (index, choice) in choices.iter().enumerate() {

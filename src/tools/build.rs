@@ -59,23 +59,23 @@ pub enum ToolSetupError {
 pub struct ToolDeps {
     /// `None`: nothing runs in the background.
     pub processes: Option<Arc<Processes>>,
-    /// Tools of other modules.
+    /// Tools that other modules implement.
     pub further: Vec<Arc<dyn Tool>>,
     /// Folders of the workspace that only some turns may use.
     pub private: PrivateFolders,
-    /// Bytes that commands leave free on the disk.
+    /// The number of bytes that commands leave free on the disk.
     pub reserve: u64,
-    /// Removed from all that the tools return.
+    /// The secrets that are removed from everything that the tools return.
     pub secrets: KnownSecrets,
-    /// The embedding model and the chat model of `tools.postprocess`.
+    /// The embedding model and the chat model that `tools.postprocess` uses.
     pub semantic: Option<SemanticFilter>,
     pub summarizer: Option<ResultSummarizer>,
     /// `None`: no result is cached.
     pub cache: Option<ToolResultCache>,
 }
 
-/// Builds the tools over `workspace`, and adds further ones. `workspace` and `home` must exist. `exe` is this program; `/proc/self/exe` is right even after it was
-/// replaced on disk.
+/// Builds the tools of `workspace`, and adds those of other modules. `workspace` and `home` must exist. `exe` is the path of this
+/// program; `/proc/self/exe` stays valid even after the program was replaced on disk.
 ///
 /// # Errors
 /// A folder cannot be used; the error names it.
@@ -96,11 +96,11 @@ pub fn build(
     }
     let files = WorkspaceJail::new(jail, private);
     let strict_jail = |max_bytes| Jail::open_strict(&root, protected.clone(), max_bytes).map_err(failed);
-    // No link opens more to untrusted senders than the paths that are named.
+    // The jail for untrusted senders follows no links, so that only the named paths are open to them.
     let for_untrusted = WorkspaceJail::new(strict_jail(config.max_file_size.0)?, private);
     let readable = ReadScope::new(files.clone(), for_untrusted.clone(), &config.strangers_read);
     let writable = WriteScope::new(files.clone(), for_untrusted);
-    // Attachments leave the workspace: no link decides their content.
+    // Attachments leave the workspace, so a link must not decide their content.
     let outgoing = WorkspaceJail::new(strict_jail(ATTACHMENT_BYTES)?, private);
     let spill = Arc::new(SpillStore::open(&root, config.max_file_size.0).map_err(failed)?);
     let trash = Arc::new(Trash::open(&root).map_err(failed)?);
@@ -148,7 +148,7 @@ pub fn build(
     for tool in tools.into_iter().chain(queries).chain([rename]).chain(further) {
         let is_own = tool.definition().is_own;
         match registry.register(tool) {
-            // What a server has said of itself must not keep the gateway from starting.
+            // A faulty self-description of an MCP server must not keep the gateway from starting.
             Err(error) if !is_own => tracing::warn!(%error, "a tool of a server is left out"),
             registered => registered?,
         }
@@ -166,7 +166,7 @@ pub fn build(
     })
 }
 
-/// Builds what runs commands in `workspace`; the arguments are those of [`build`].
+/// Builds the runner of commands in `workspace`. The arguments are those of [`build`].
 ///
 /// # Errors
 /// A folder cannot be used; the error names it.
@@ -184,7 +184,7 @@ pub fn command_runner(
     Ok(CommandRunner::new(config.clone(), RunnerDeps { workspace, temp, protected, private, reserve, exe }))
 }
 
-/// Replaces aliases of tools by their own names.
+/// Replaces aliases of tools with the tools' own names.
 fn with_own_names(config: PostprocessConfig) -> PostprocessConfig {
     let own = |name: &String| canonical_name(name).map_or_else(|| name.clone(), str::to_owned);
     let tools = config.tools.iter().map(|(name, tool)| (own(name), tool.clone())).collect();

@@ -1,18 +1,18 @@
-//! The encoding of texts: told by a byte order mark, by zeros at every other byte, or guessed.
+//! Detects the encoding of texts: by a byte order mark, by zeros in every other byte, or by a guess.
 
 use std::borrow::Cow;
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, GB18030, GBK, UTF_8, UTF_16BE, UTF_16LE};
 
-/// UTF-16 without a byte order mark is recognized by zeros in at least this part of its code units.
+/// UTF-16 without a byte order mark is recognized if at least one in this many code units has a zero byte.
 const ZERO_SHARE: usize = 4;
-/// UTF-8 with faults has more than this many good characters for each fault.
+/// A text with invalid bytes counts as UTF-8 if it has more than this many multi-byte characters for each fault.
 const MOSTLY: usize = 8;
-/// The byte order marks of UTF-32, whose texts are not read.
+/// The byte order marks of UTF-32, which is not supported.
 const UTF_32_MARKS: [&[u8]; 2] = [b"\xff\xfe\0\0", b"\0\0\xfe\xff"];
 
-/// How the bytes of a text stand for its characters.
+/// The encoding of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TextEncoding {
     pub encoding: &'static Encoding,
@@ -21,7 +21,8 @@ pub(super) struct TextEncoding {
 }
 
 impl TextEncoding {
-    /// Recognizes the encoding of a text by its first bytes; `None`: they are no text. `is_whole` says that there are no more.
+    /// Detects the encoding of a text from its first bytes; `None` if they are not text. `is_whole` is true if the text has no
+    /// further bytes.
     pub fn detect(start: &[u8], is_whole: bool) -> Option<Self> {
         if UTF_32_MARKS.iter().any(|mark| start.starts_with(mark)) {
             return None;
@@ -50,7 +51,7 @@ impl TextEncoding {
         (self.encoding != UTF_8).then(|| self.encoding.name())
     }
 
-    /// Decodes a text with its byte order mark; `None` if some bytes stand for no character.
+    /// Decodes a text that starts with its byte order mark; `None` if some bytes encode no character.
     pub fn decode(self, bytes: &[u8]) -> Option<Cow<'_, str>> {
         self.encoding.decode_without_bom_handling_and_without_replacement(&bytes[self.mark..])
     }
@@ -58,7 +59,7 @@ impl TextEncoding {
     /// Encodes a text, with the same byte order mark as `original`.
     ///
     /// # Errors
-    /// The first character that the encoding does not have.
+    /// Returns the first character that the encoding lacks.
     pub fn encode(self, text: &str, original: &[u8]) -> Result<Vec<u8>, char> {
         let mut bytes = original[..self.mark].to_vec();
         if self.encoding == UTF_16LE {
@@ -66,7 +67,7 @@ impl TextEncoding {
         } else if self.encoding == UTF_16BE {
             bytes.extend(text.encode_utf16().flat_map(u16::to_be_bytes));
         } else {
-            // Both are decoded alike, and GB 18030 has every character.
+            // Both encodings decode alike, and GB 18030 has every character.
             let encoding = if self.encoding == GBK { GB18030 } else { self.encoding };
             let (encoded, _, has_unmappable) = encoding.encode(text);
             if has_unmappable {
@@ -86,7 +87,7 @@ pub(super) fn guess(start: &[u8], is_whole: bool) -> &'static Encoding {
     detector.guess(None, Utf8Detection::Deny)
 }
 
-/// Returns true for UTF-8, also with a few bytes that are not valid. The last character may be cut unless the text is whole.
+/// Returns true for UTF-8, even with a few invalid bytes. Unless the text is whole, its last character may be cut.
 fn is_utf_8(start: &[u8], is_whole: bool) -> bool {
     match std::str::from_utf8(start) {
         Err(error) if is_whole || error.error_len().is_some() => {}
@@ -100,7 +101,8 @@ fn is_utf_8(start: &[u8], is_whole: bool) -> bool {
     wide > invalid * MOSTLY
 }
 
-/// Latin text in UTF-16 has a zero in nearly every code unit, on the same side, and no control characters.
+/// Detects UTF-16 without a byte order mark. Latin text in UTF-16 has a zero on the same side of nearly every code unit, and no
+/// control characters.
 fn utf_16_without_mark(start: &[u8]) -> Option<&'static Encoding> {
     let units = start.len() / 2;
     let zeros = |side: usize| start.iter().skip(side).step_by(2).filter(|byte| **byte == 0).count();
@@ -169,7 +171,7 @@ mod tests {
                 && let Some(text) = found.decode(&bytes)
                 && let Ok(again) = found.encode(&text, &bytes)
             {
-                // Some encodings have two forms of a character: the callers compare.
+                // Some encodings have two forms of a character, so the test compares the decoded texts, as the callers do.
                 prop_assert_eq!(found.decode(&again), Some(text));
             }
         }

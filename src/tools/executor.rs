@@ -1,5 +1,5 @@
-//! Runs calls: finds the tool, checks the arguments, enforces the time limit, and shortens the result. Every call gives
-//! exactly one result; failure is data.
+//! Runs tool calls: finds the tool, checks the arguments, enforces the time limit, and shortens the result. Every call gives
+//! exactly one result; a failure is a result as well.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
@@ -28,43 +28,43 @@ use crate::guard::KnownSecrets;
 use crate::postprocess::{FileLines, PostprocessOrder, Postprocessor, RawResult};
 use crate::text::panic_message;
 
-/// After a cancellation, how long a tool may take to report what it has done. A tool that runs others has more time, so
+/// How long a tool may take, after a cancellation, to report what it has done. A tool that runs other calls has more time, so
 /// that it can report their results.
 const CANCEL_GRACE: Duration = Duration::from_secs(2);
-const MEMBERS_GRACE: Duration = Duration::from_secs(3);
-/// How often one call is tried, and the waits between the tries.
+const NESTED_CALLS_GRACE: Duration = Duration::from_secs(3);
+/// The maximum number of attempts of one call, and the waits between them.
 const TRIES: u32 = 3;
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-/// Metadata key of a command that ran to its end, also if it failed.
+/// The metadata key of a command's exit code. Its presence means that the command ran to its end, even if it failed.
 const EXIT_CODE_KEY: &str = "exit_code";
-/// The most of an output that is filtered, in bytes.
+/// The maximum size of an output that is filtered, in bytes.
 const LONGEST_FILTERED: u64 = 500_000;
-/// The longest wait that a tool may ask for; for a longer one, the failure is the result.
+/// The longest wait before a retry that a tool may ask for. If it asks for a longer one, the failure is the result.
 const LONGEST_ASKED_WAIT: Duration = Duration::from_secs(30);
-/// Metadata key: how often the call was retried.
+/// The metadata key for the number of retries.
 const RETRIES_KEY: &str = "retries";
 
-/// The tools, and the rules by which they run.
+/// The tools, and the rules for running them.
 pub struct ToolExecutor {
     pub(super) registry: ToolRegistry,
     pub(super) spill: Arc<SpillStore>,
     pub(super) limits: ExecutorLimits,
     pub(super) outputs: Arc<OutputLimits>,
-    /// Removed from all that calls return, also from calls within a plan.
+    /// The secrets that are removed from everything that calls return, including calls within a plan.
     pub(super) secrets: KnownSecrets,
-    /// Filters results by the question of the turn.
+    /// Filters results by their relevance to the question of the turn.
     pub(super) postprocessor: Arc<Postprocessor>,
-    /// Holds results of the tools that declare it; `None`: each call runs.
+    /// Caches results of the tools that declare themselves cacheable. `None` if each call runs.
     pub(super) cache: Option<Arc<ToolResultCache>>,
 }
 
 /// The limits of every call.
 #[derive(Clone, Copy, Debug)]
 pub struct ExecutorLimits {
-    /// The time limit of tools without a limit of their own.
+    /// The time limit of tools that have no limit of their own.
     pub timeout: Duration,
-    /// The number of calls that run at the same time.
+    /// The maximum number of calls that run at the same time.
     pub at_once: NonZeroUsize,
 }
 
@@ -77,7 +77,7 @@ impl ToolExecutor {
         self.registry.register(tool)
     }
 
-    /// Returns the same executor without the tools for which `keeps` is false, for a turn that has not all of them.
+    /// Returns the same executor without the tools for which `keeps` returns false, for a turn that may not use every tool.
     pub fn filtered(&self, keeps: impl Fn(&str) -> bool) -> Self {
         Self {
             registry: self.registry.filtered(keeps),
@@ -90,12 +90,12 @@ impl ToolExecutor {
         }
     }
 
-    /// Returns the same executor, all of whose tools are offered to models.
+    /// Returns the same executor, with every tool offered to models.
     pub fn offering_all(self) -> Self {
         Self { registry: self.registry.offering_all(), ..self }
     }
 
-    /// Returns the specifications for models, with those of the tools that were found.
+    /// Returns the specifications for models, including those of the found tools.
     pub fn specs(&self, found: &BTreeSet<String>) -> Arc<[ToolSpec]> {
         self.registry.specs(found)
     }
@@ -108,33 +108,34 @@ impl ToolExecutor {
         self.limits
     }
 
-    /// Returns the limit of a tool's results.
+    /// Returns the output limit of a tool's results.
     pub fn output_rule(&self, tool: &dyn Tool) -> OutputRule {
         self.outputs.of(Some(tool))
     }
 
-    /// Returns whether calls of this tool may run beside others; `None` for an unknown tool.
+    /// Returns whether calls of this tool may run concurrently with others; `None` for an unknown tool.
     pub fn access_of(&self, name: &str) -> Option<ToolAccess> {
         self.registry.get(name).map(|tool| tool.definition().access)
     }
 
-    /// Returns how a restart treats this call; `None` for an unknown tool. A call that runs others is as careful as the
-    /// most careful of them.
+    /// Returns how a restart treats this call; `None` for an unknown tool. A call that runs other calls is treated like the most
+    /// cautious of them.
     pub fn replay_of(&self, call: &ToolCall) -> Option<ReplayPolicy> {
         let tool = self.registry.get(&call.name)?;
         let arguments = parse_arguments(tool.spec(), &call.arguments).unwrap_or_default();
-        // An unknown tool may do anything.
+        // An unknown tool may have any effect.
         let replay_of =
             |name: &str| self.registry.get(name).map_or(ReplayPolicy::Once, |tool| tool.definition().replay);
         tool.nested_calls(&arguments).iter().map(|(name, _)| replay_of(name)).chain([tool.definition().replay]).max()
     }
 
-    /// Returns why `call` must not run in this turn, in words for the model, or `None` if it may.
+    /// Returns why `call` must not run in this turn, or `None` if it may. The text is for the model.
     pub fn refusal(&self, call: &ToolCall, context: &ToolContext) -> Option<String> {
         refusal(&self.registry, call, context)
     }
 
-    /// Returns what the owner may have to approve before `call` runs; `None` if there is nothing, or the call fails anyway.
+    /// Returns what the owner may have to approve before `call` runs. Returns `None` if nothing needs approval, or if the call
+    /// fails anyway.
     pub fn restriction(&self, call: &ToolCall, context: &ToolContext) -> Option<Restriction> {
         let (tool, arguments) = self.validate(self.registry.get(&call.name), call, context).ok()?;
         let is_forbidden = |tool: &dyn Tool, arguments: &Value| {
@@ -146,11 +147,13 @@ impl ToolExecutor {
         }
         let mut restriction = Restriction::default();
         restriction.add(tool, &arguments, context);
-        // What a call reads concerns the calls after it, which a plan alone has.
+        // The content that a call reads can affect only later calls. Only a plan has later calls, so the flag is reset for the
+        // outer call.
         restriction.reads_others = false;
         for (name, arguments) in tool.nested_calls(&arguments) {
             let Some(nested) = self.registry.get(&name) else { continue };
-            // Arguments that do not fit fail when they are filled in, except for those that a result fills in.
+            // Invalid arguments make the nested call fail later, unless the result of another call completes them. They are
+            // therefore used as they are.
             let parsed = parse_arguments(nested.spec(), &arguments.to_string()).unwrap_or(arguments);
             if !is_forbidden(nested.as_ref(), &parsed) {
                 restriction.add(nested.as_ref(), &parsed, context);
@@ -159,8 +162,8 @@ impl ToolExecutor {
         (!restriction.tools.is_empty() || !restriction.urls.is_empty()).then_some(restriction)
     }
 
-    /// Runs one call, or takes its result from the cache. The model reads [`ToolResult::render`] of the result, which is
-    /// within the tool's limit.
+    /// Runs one call, or takes its result from the cache. The model reads the output of [`ToolResult::render`], which is within
+    /// the tool's limit.
     pub async fn run(&self, call: &ToolCall, context: &ToolContext) -> ToolOutcome {
         let mut outcome = match self.cacheable(call, context).await {
             Some((cache, cacheable)) => cache.get_or(cacheable, || self.run_whole(call, context)).await,
@@ -170,7 +173,7 @@ impl ToolExecutor {
         outcome
     }
 
-    /// Prepares the result for the model: what the question does not ask for is left out, and it gets within the limit of its tool.
+    /// Prepares the result for the model: leaves out what is irrelevant to the question, and cuts the rest to the tool's limit.
     async fn finish(&self, outcome: &mut ToolOutcome, call: &ToolCall, context: &ToolContext) {
         let tool = self.registry.get(&call.name).map(AsRef::as_ref);
         let (result, rule) = (&mut outcome.result, self.outputs.of(tool));
@@ -193,7 +196,7 @@ impl ToolExecutor {
         result.left_out_bytes = whole.saturating_sub(result.content.len());
     }
 
-    /// Returns the cache and the call if its result may be in it. A call that is refused or wrong is not.
+    /// Returns the cache and the cacheable call if its result may be cached. A refused or invalid call is never cached.
     async fn cacheable(&self, call: &ToolCall, context: &ToolContext) -> Option<(&ToolResultCache, CacheableCall)> {
         let (cache, tool) = (self.cache.as_deref()?, self.registry.get(&call.name)?);
         if tool.definition().replay != ReplayPolicy::Idempotent || self.refusal(call, context).is_some() {
@@ -203,7 +206,7 @@ impl ToolExecutor {
         Some((cache, CacheableCall::of(tool, &arguments, context).await?))
     }
 
-    /// Does the same as [`Self::run`], always anew and without preparing the result for the model.
+    /// Runs one call like [`Self::run`], but bypasses the cache, and does not prepare the result for the model.
     pub async fn run_whole(&self, call: &ToolCall, context: &ToolContext) -> ToolOutcome {
         let started = Instant::now();
         let tool = self.registry.get(&call.name);
@@ -214,7 +217,7 @@ impl ToolExecutor {
             Ok((tool, arguments)) => self.try_within(tool, arguments, context).await,
             Err(error) => ToolResult::failed(error).into(),
         };
-        // Before the result is shortened: a cut would hide a secret from the search, and the spill file would hold it.
+        // Redaction must precede shortening: a cut could make a secret unrecognizable, and the spill file would contain it.
         if self.redact(&mut outcome) {
             let ToolContext { turn, session, .. } = context;
             tracing::warn!(%turn, %session, tool = call.name, "secrets of the configuration were removed from a tool's outcome");
@@ -232,7 +235,7 @@ impl ToolExecutor {
         outcome
     }
 
-    /// Returns the tool and its arguments if the tool exists, the schema holds, and the tool accepts them.
+    /// Returns the tool and its arguments if the tool exists, the arguments fit the schema, and the tool accepts them.
     fn validate<'a>(
         &self,
         tool: Option<&'a Arc<dyn Tool>>,
@@ -278,7 +281,7 @@ impl ToolExecutor {
         }
     }
 
-    /// Runs a call once. It always ends: by itself, a grace period after its cancellation, or at `deadline`.
+    /// Runs a call once. The run always ends: on its own, a grace period after its cancellation, or at `deadline`.
     async fn run_once(
         &self,
         tool: &dyn Tool,
@@ -290,12 +293,12 @@ impl ToolExecutor {
         if context.cancel.is_cancelled() {
             return ToolResult::failed("Cancelled before it started").into();
         }
-        // What may have taken effect is not tried again.
+        // A call that may have taken effect must not be repeated.
         let cut_off = |error: String| match tool.definition().replay {
             ReplayPolicy::Once => ToolResult::failed_for_good(error).into(),
             ReplayPolicy::Idempotent | ReplayPolicy::Atomic => ToolResult::failed(error).into(),
         };
-        let grace = if tool.nested_calls(&arguments).is_empty() { CANCEL_GRACE } else { MEMBERS_GRACE };
+        let grace = if tool.nested_calls(&arguments).is_empty() { CANCEL_GRACE } else { NESTED_CALLS_GRACE };
         let running = AssertUnwindSafe(tool.call_with_runner(arguments, context, self)).catch_unwind();
         let cancelled = async {
             context.cancel.cancelled().await;
@@ -314,7 +317,7 @@ impl ToolExecutor {
         }
     }
 
-    /// Removes the secrets of the configuration; returns true if there was one.
+    /// Removes the secrets of the configuration. Returns true if it removed any.
     pub fn redact(&self, outcome: &mut ToolOutcome) -> bool {
         let mut texts = vec![&mut outcome.result.content];
         texts.extend(&mut outcome.result.error);
@@ -324,23 +327,23 @@ impl ToolExecutor {
                 texts.extend(subject);
             }
         }
-        // Every text is searched, also after one that had a secret.
+        // `count` instead of `any`: every text must be searched, even after a text with a secret.
         texts.into_iter().filter_map(|text| self.secrets.redact(text).then_some(())).count() > 0
     }
 
-    /// Shortens the result so that its rendered form is within the limit of `rule`, and keeps the whole in a spill file.
+    /// Shortens the result so that its rendered form is within the limit of `rule`, and stores the whole output in a spill file.
     async fn shorten(&self, result: &mut ToolResult, rule: OutputRule, context: &ToolContext) {
         let (rendered, limit) = (result.render(), rule.limit);
         let extent = TextExtent::of(&rendered);
         if extent.fits(limit) {
-            // The tool itself may have cut it.
+            // The tool itself may have cut the output.
             return note_left(&mut result.metadata, extent.chars);
         }
         if result.spill.is_none() && !result.is_private {
             result.spill = self.spill(rendered.clone(), !result.taint.is_empty(), context).await;
         }
         let whole = result.spill.as_deref();
-        // The error matters most: it gets up to half, the output the rest.
+        // The error matters most: it gets up to half of the limit, and the output gets the rest.
         if let Some(error) = &mut result.error {
             let half = OutputLimit { chars: limit.chars / 2, lines: limit.lines / 2 };
             *error = rule.cut(error, half, None);
@@ -362,7 +365,8 @@ impl ToolExecutor {
         note_left(&mut result.metadata, bounded.chars().count());
     }
 
-    /// Leaves out what the question of the turn does not ask for. The whole is kept in a spill file, except of a private result.
+    /// Leaves out what is irrelevant to the question of the turn. The whole output is stored in a spill file, unless the result
+    /// is private.
     async fn filter(
         &self,
         result: &mut ToolResult,
@@ -371,7 +375,7 @@ impl ToolExecutor {
         rule: OutputRule,
         context: &ToolContext,
     ) {
-        // A command that failed has a result like one that succeeded; any other failure stays as it is.
+        // A command that failed still has an output to filter. Any other failure stays as it is.
         if !result.success && !result.metadata.contains_key(EXIT_CODE_KEY) {
             return;
         }
@@ -397,7 +401,7 @@ impl ToolExecutor {
         if result.spill.is_none() && !result.is_private {
             result.spill = self.spill(result.render(), !result.taint.is_empty(), context).await;
             if result.spill.is_none() {
-                // Nothing is left out that nobody could read again.
+                // Without a spill file the model could not read the rest again, so nothing is left out.
                 return;
             }
         }
@@ -405,7 +409,7 @@ impl ToolExecutor {
         result.metadata.extend(filtered.metadata());
     }
 
-    /// Returns the output of a command that was too long for memory, from its spill file.
+    /// Returns the output of a command that was too long for memory, read from its spill file.
     async fn kept_whole(&self, result: &ToolResult) -> Option<String> {
         let path = result.spill.clone().filter(|_| result.metadata.contains_key(ORIGINAL_KEY))?;
         let spill = Arc::clone(&self.spill);
@@ -413,12 +417,12 @@ impl ToolExecutor {
         let mut text = read.map_err(std::io::Error::other).flatten().inspect_err(|error| {
             tracing::warn!(%error, "a long output could not be read again");
         });
-        // Commands write these files themselves.
+        // Commands write these files themselves, so the files may contain secrets.
         text.as_mut().ok().map(|text| self.secrets.redact(text));
         text.ok()
     }
 
-    /// Keeps a text in a spill file and returns its path; `None` if the disk refuses it.
+    /// Stores a text in a spill file and returns its path; `None` if the disk refuses it.
     async fn spill(&self, text: String, is_foreign: bool, context: &ToolContext) -> Option<String> {
         let (spill, turn, call) = (Arc::clone(&self.spill), context.turn, context.call_id.clone());
         let folder = ConversationFolder::of(context);
@@ -437,7 +441,7 @@ impl ToolExecutor {
     }
 }
 
-/// Lines of files without secrets: a filter cuts long lines, and a part of a secret would not be recognized behind the cut.
+/// Lines of files with secrets removed. A filter cuts long lines, and the part of a secret before a cut would not be recognized.
 struct RedactedLines {
     files: Box<dyn FileLines>,
     secrets: KnownSecrets,

@@ -1,4 +1,4 @@
-//! Tests of the executor and the file tools from a model's view.
+//! Tests of the executor and the file tools from the perspective of a model.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -70,7 +70,7 @@ fn the_specifications_are_small_strict_and_stable() {
     assert_eq!(names, expected);
     for spec in specs.iter() {
         assert_eq!(schema_faults(&spec.parameters), Vec::<String>::new(), "{}", spec.name);
-        // Calls are checked strictly, and the request does not say so.
+        // Calls are checked strictly, although the specification in the request does not say so.
         assert_eq!(spec.parameters.get("additionalProperties"), None);
         let whole = world.executor.registry().get(&spec.name).unwrap().spec();
         assert_eq!(whole.parameters.get("additionalProperties"), Some(&json!(false)));
@@ -398,7 +398,7 @@ async fn long_output_is_shortened_and_kept_whole_for_read_file() {
     assert!(TextExtent::of(&got).fits(OutputLimit { chars: 400, lines: 20 }), "{got}");
 }
 
-/// A call within a plan passes its result on, and a long result is kept in a file: neither may hold the secret.
+/// A call within a plan passes its result on, and a long result goes to a spill file. Neither may contain the secret.
 #[tokio::test]
 async fn secrets_are_removed_before_results_are_shortened_kept_or_passed_on() {
     let mut world = fresh();
@@ -422,7 +422,7 @@ async fn secrets_are_removed_before_results_are_shortened_kept_or_passed_on() {
     assert_eq!(kept.trim_end(), "(hidden) ".repeat(400).trim_end());
 }
 
-/// Long lines are cut where a secret is: in a match, and in the lines around one.
+/// Long lines are cut within a secret, both in a match and in the lines around a match.
 #[tokio::test]
 async fn a_cut_within_a_secret_leaves_no_part_of_it() {
     let secrets = KnownSecrets::new([Secret::new("sk-canary-0123456789")]);
@@ -460,7 +460,7 @@ async fn a_result_that_is_cut_first_is_counted_as_a_whole() {
     let city = |at: usize| if at.is_multiple_of(2) { "Lisbon" } else { "Oslo" };
     let rows: String = (0..900).map(|at| format!("{at},{},{}\n", city(at), "x".repeat(30))).collect();
     std::fs::write(world.path("a.csv"), format!("id,city,more\n{rows}")).unwrap();
-    // A page has 116 lines, of which the limit leaves about half.
+    // A page has 116 lines; the limit keeps about half of them.
     let context = ToolContext { question: Arc::new(Question::new("id of Oslo")), ..context() };
     let result = world.executor.run(&call("read_file", r#"{"path":"a.csv"}"#), &context).await.result;
     let shown = result.render();

@@ -1,4 +1,4 @@
-//! The tool `find_tools`: tools that models seldom need are in no request until they are found here.
+//! The tool `find_tools`. Rarely used tools are in no request until a model finds them with this tool.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -18,9 +18,9 @@ use super::tool_result::ToolResult;
 use crate::chat::ToolSpec;
 use crate::store::{Connection, StoreError, session_tools};
 
-/// The most tools that one query finds.
+/// The maximum number of tools that one query finds.
 const MAX_FOUND: usize = 5;
-/// Shorter words of a query, such as "a" and "to", find nothing.
+/// The minimum length of a query word, in characters. Shorter words, such as "a" and "to", find nothing.
 const MIN_WORD: usize = 3;
 
 #[derive(Deserialize, JsonSchema)]
@@ -29,14 +29,14 @@ struct FindToolsArgs {
     query: String,
 }
 
-/// Finds tools, whose specifications are in the requests of the conversation from then on.
+/// The tool `find_tools`. The specifications of the tools that it finds are in all later requests of the conversation.
 pub struct FindTools {
     definition: ToolDefinition,
 }
 
 impl FindTools {
     pub fn new() -> Self {
-        // The registry completes the description with the names of the tools that are not offered.
+        // The registry appends the names of the tools that are not offered to the description.
         let definition =
             ToolDefinition::changing::<FindToolsArgs>(FIND_TOOLS, "Get further tools", ReplayPolicy::Atomic);
         Self { definition: ToolDefinition { access: ToolAccess::Reads, ..definition } }
@@ -49,7 +49,7 @@ impl Tool for FindTools {
         &self.definition
     }
 
-    /// What is found may not be called for that reason.
+    /// Always true: finding a tool does not permit calling it.
     fn allows_untrusted(&self, _: &Value, _: &ToolContext) -> bool {
         true
     }
@@ -81,8 +81,8 @@ impl Tool for FindTools {
     }
 }
 
-/// Returns the tools that fit best, best first: those that are named, else those whose name, aliases or description share words
-/// with the query.
+/// Returns the best matches, best first: the tools that the query names, otherwise the tools whose name, aliases or description
+/// share words with the query.
 fn find<'a>(query: &str, tools: &[&'a dyn Tool]) -> Vec<&'a dyn Tool> {
     let query = query.to_lowercase();
     let words: BTreeSet<&str> =
@@ -98,7 +98,7 @@ fn find<'a>(query: &str, tools: &[&'a dyn Tool]) -> Vec<&'a dyn Tool> {
     scored.into_iter().take(MAX_FOUND).map(|(_, tool)| tool).collect()
 }
 
-/// Counts the words of the query that the tool's texts begin one of their words with; names count more.
+/// Counts the words of the query that are prefixes of words in the tool's texts. Matches in names count more.
 fn score(words: &BTreeSet<&str>, tool: &dyn Tool) -> usize {
     let spec = tool.spec();
     let hint = RARELY_NEEDED.iter().find(|(name, _)| *name == spec.name).map_or("", |(_, hint)| hint);
@@ -113,7 +113,7 @@ fn score(words: &BTreeSet<&str>, tool: &dyn Tool) -> usize {
         let stem = &word[..word.floor_char_boundary(word.len().saturating_sub(3).max(4))];
         text.split(|c: char| !c.is_alphanumeric()).any(|own| own.starts_with(stem))
     };
-    // The list names a group of tools by the beginning of their names, such as `git_*`.
+    // The description names a group of tools by their common prefix, such as `git_*`.
     let words = words.iter().map(|word| word.trim_matches('_')).filter(|word| word.chars().count() >= MIN_WORD);
     words.map(|word| 3 * usize::from(matches(&names, word)) + usize::from(matches(&spec.description, word))).sum()
 }
@@ -122,7 +122,7 @@ fn line(spec: &ToolSpec) -> String {
     format!("- {}: {}", spec.name, spec.description)
 }
 
-/// Keeps for the rest of the conversation what was found.
+/// Stores the found tools for the rest of the conversation.
 #[derive(Debug)]
 struct FoundToolsWrite {
     session: String,

@@ -1,4 +1,4 @@
-//! The tool `message`: sends a message to this chat before the turn's answer, or to another chat.
+//! The tool `message`, which sends a message to this chat before the turn's answer, or to another chat.
 
 use async_trait::async_trait;
 use daoyou_channels::Attachment;
@@ -16,11 +16,11 @@ use crate::text::one_line;
 
 /// The tool's name.
 const NAME: &str = "message";
-/// The largest attachment, in bytes: most mail servers accept about 25 MB, encoded.
+/// The maximum size of an attachment, in bytes. Most mail servers accept about 25 MB, encoded.
 pub(super) const ATTACHMENT_BYTES: u64 = 18_000_000;
 /// The longest message, in characters.
 const MAX_CHARS: usize = 100_000;
-/// The most attachments of one message; together they have the size limit of one.
+/// The maximum number of attachments of one message. Their total size must not exceed the limit of one attachment.
 const MAX_ATTACHMENTS: usize = 10;
 /// The longest subject, in characters.
 const MAX_SUBJECT: usize = 200;
@@ -45,16 +45,16 @@ struct ChatAddress {
     chat_id: String,
 }
 
-/// Sends messages through the outbox: a message is committed together with the call's result.
+/// The tool `message`. It sends through the outbox, so a message is committed together with the call's result.
 pub struct MessageTool {
     definition: ToolDefinition,
-    /// Attachments lie in the workspace, whatever else tools may read.
+    /// The jail of the attachments, which must lie in the workspace whatever else tools may read.
     files: WorkspaceJail,
     outgoing: OutgoingFiles,
 }
 
 impl MessageTool {
-    /// `files` reads attachments, `outgoing` keeps copies of them.
+    /// Creates the tool. `files` reads attachments, `outgoing` stores copies of them.
     pub fn new(files: WorkspaceJail, outgoing: OutgoingFiles) -> Self {
         let description =
             "Send a message now, to this chat or another. Not for the final answer: that is sent by itself.";
@@ -102,7 +102,7 @@ impl Tool for MessageTool {
         &self.definition
     }
 
-    /// For an untrusted sender, a message may go to the same chat only, without attachments.
+    /// Returns true for a message without attachments to the same chat. Nothing else is allowed for an untrusted sender.
     fn allows_untrusted(&self, arguments: &Value, context: &ToolContext) -> bool {
         let sends_files = match arguments.get("attachments") {
             None | Some(Value::Null) => false,
@@ -112,7 +112,7 @@ impl Tool for MessageTool {
         is_answer(arguments, context) == Ok(true) && !sends_files
     }
 
-    /// A message to the chat that asked is an answer.
+    /// Returns false for a message to the chat that started the turn: it is an answer.
     fn is_restricted(&self, arguments: &Value, context: &ToolContext) -> bool {
         is_answer(arguments, context) == Ok(false)
     }
@@ -138,7 +138,7 @@ impl Tool for MessageTool {
 }
 
 impl ChatAddress {
-    /// Returns the address; without names it is the chat of the turn's message.
+    /// Returns the address. Without names, it is the chat of the message that the turn answers.
     fn of(channel: Option<String>, chat_id: Option<String>, context: &ToolContext) -> Result<Self, String> {
         let named = |word: Option<String>| word.map(|word| word.trim().to_owned()).filter(|word| !word.is_empty());
         let channel = named(channel).unwrap_or_else(|| context.channel.clone());
@@ -151,14 +151,14 @@ impl ChatAddress {
     }
 }
 
-/// Returns true if the message of these arguments goes to the chat that asked.
+/// Returns true if the message goes to the chat that started the turn.
 fn is_answer(arguments: &Value, context: &ToolContext) -> Result<bool, String> {
     let text = |key: &str| arguments[key].as_str().map(str::to_owned);
     let ChatAddress { channel, chat_id } = ChatAddress::of(text("channel"), text("chat_id"), context)?;
     Ok(channel == context.channel && chat_id == context.chat_id)
 }
 
-/// Reads each file once and keeps a copy of its content, which is sent even if the file changes meanwhile.
+/// Reads each file once and stores a copy of its content, which is sent even if the file changes in the meantime.
 fn read_attachments(workspace: &Jail, outgoing: &OutgoingFiles, paths: &[String]) -> Result<Vec<Attachment>, String> {
     let mut attachments = Vec::with_capacity(paths.len());
     let mut together = 0;
@@ -183,7 +183,7 @@ fn read_attachments(workspace: &Jail, outgoing: &OutgoingFiles, paths: &[String]
     Ok(attachments)
 }
 
-/// Returns the media type of a file by the extension of its name.
+/// Returns the media type of a file by its extension.
 fn media_type_of(name: &str) -> &'static str {
     let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase()).unwrap_or_default();
     match ending.as_str() {
@@ -281,7 +281,7 @@ mod tests {
             path: own("out/报告.pdf"),
             media_type: own("application/pdf"),
             size: 4,
-            // Of the bytes, by sha256sum.
+            // Computed by sha256sum.
             digest: own("315d429b7714cedb6ad04ac31240145257692630457f3c88253c5beceac76027"),
         };
         assert!(

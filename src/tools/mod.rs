@@ -1,4 +1,4 @@
-//! The tools that models call, their registry, and the executor that runs them.
+//! The tools that models call, their registry, and the executor that runs their calls.
 
 mod agent_scope;
 mod allow_list;

@@ -1,9 +1,9 @@
-//! The names and aliases of all tools, known before any tool is built: the configuration names tools, and is checked
-//! without a workspace. A test compares the names with the built tools.
+//! The names and aliases of all tools. They are known before any tool is built, because the configuration names tools and is
+//! checked without a workspace. A test compares the names with the built tools.
 
 use crate::text::nearest;
 
-/// Each tool, and its aliases.
+/// Each tool with its aliases.
 pub const TOOL_NAMES: &[(&str, &[&str])] = &[
     ("read_file", &["read", "cat", "view", "view_file", "open_file", "get_file"]),
     ("write_file", &["write", "create_file", "save_file"]),
@@ -85,13 +85,14 @@ pub const TOOL_NAMES: &[(&str, &[&str])] = &[
     ("mcp_read", &["read_mcp_resource", "list_mcp_resources", "mcp_resource", "read_resource"]),
 ];
 
-/// The tool that runs commands: what the owner forbids of it holds for tools that run the project's own code.
+/// The tool that runs commands. Restrictions that the owner sets for it also apply to tools that run the project's own code.
 pub(super) const EXEC: &str = "exec";
 
 /// The name of the tool that finds the others.
 pub const FIND_TOOLS: &str = "find_tools";
 
-/// The tools that are in a request only after `find_tools` has found them, each with words for what it does if the name does not say it.
+/// The tools that are in a request only after `find_tools` has found them. Each has a hint about its purpose if the name does not
+/// state it.
 pub(super) const RARELY_NEEDED: &[(&str, &str)] = &[
     ("web_fetch", "web pages"),
     ("web_search", ""),
@@ -124,27 +125,27 @@ pub(super) const RARELY_NEEDED: &[(&str, &str)] = &[
     ("spawn", "sub-agents"),
     ("forget", ""),
     ("search_history", ""),
-    // Offered when there are skills.
+    // Offered if there are skills.
     ("load_skill", "instructions"),
     ("find_skills", ""),
-    // There is one when there are MCP servers.
+    // Exists if there are MCP servers.
     ("mcp_read", "resources of MCP servers"),
 ];
 
-/// The least similarity (1 is equal) for a suggestion.
+/// The minimum similarity for a suggestion; 1 means equal.
 const MIN_SIMILARITY: f64 = 0.5;
 
-/// Returns true if `name` is the name or an alias of a tool, in any case.
+/// Returns true if `name` is the name or an alias of a tool, ignoring case.
 pub fn is_tool(name: &str) -> bool {
     names().any(|(known, _)| known.eq_ignore_ascii_case(name))
 }
 
-/// Returns the tool that `name` most likely means, if one is similar.
+/// Returns the tool that `name` most likely means, if a similar name exists.
 pub fn nearest_tool(name: &str) -> Option<&'static str> {
     nearest::nearest(&name.to_lowercase(), names(), nearest::BY_EDITS, MIN_SIMILARITY)
 }
 
-/// Returns the own name of the tool that `name` or an alias means, in any case.
+/// Returns the tool's own name for a name or alias, ignoring case.
 pub fn canonical_name(name: &str) -> Option<&'static str> {
     names().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, tool)| tool)
 }

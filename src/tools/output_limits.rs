@@ -1,5 +1,5 @@
-//! How long results may be for the model: the limit and the strategy of each tool, which `[tools.output]` overrides, and one limit
-//! for all (`tools.max_output`).
+//! The maximum length of results for the model: a limit and a strategy for each tool, which `[tools.output]` overrides, and one
+//! limit for all tools (`tools.max_output`).
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::names::canonical_name;
 use super::tool::{OutputLimit, Tool, TruncationStrategy};
 use super::truncation::{truncate_end, truncate_middle};
 
-/// Metadata keys: something was cut, the characters of the whole, and those that are left.
+/// Metadata keys: whether something was cut, the number of characters of the whole output, and the number that is left.
 const TRUNCATED_KEY: &str = "truncated";
 pub(super) const ORIGINAL_KEY: &str = "original_length";
 const LEFT_KEY: &str = "truncated_length";
@@ -37,12 +37,12 @@ pub struct OutputConfig {
 #[derive(Clone, Debug)]
 pub struct OutputLimits {
     max_chars: usize,
-    /// By the tools' own names.
+    /// The settings by the tools' own names.
     by_tool: BTreeMap<String, OutputConfig>,
 }
 
 impl OutputLimits {
-    /// `max_output` is in characters; `by_tool` names tools, also by alias.
+    /// Creates the limits. `max_output` is in characters; `by_tool` names tools, also by alias.
     pub fn new(max_output: u32, by_tool: &BTreeMap<String, OutputConfig>) -> Self {
         let own_name = |name: &String| canonical_name(name).map_or_else(|| name.clone(), str::to_owned);
         Self {
@@ -51,7 +51,7 @@ impl OutputLimits {
         }
     }
 
-    /// Returns the limit of a tool's results; an unknown tool has the usual one.
+    /// Returns the limit of a tool's results; an unknown tool has the default limit.
     pub fn of(&self, tool: Option<&dyn Tool>) -> OutputRule {
         let definition = tool.map(Tool::definition);
         let own = definition.map(|tool| tool.output_limit).unwrap_or_default();
@@ -81,13 +81,13 @@ pub struct OutputRule {
 }
 
 impl OutputRule {
-    /// Returns `text` within the limit of the rule.
+    /// Returns `text`, cut to the limit of the rule.
     pub fn cut_to_limit(self, text: &str, whole: Option<&str>) -> String {
         self.cut(text, self.limit, whole)
     }
 
-    /// Returns `text` within `limit`, which is at most that of the rule, and never longer than it was. `whole` is the path of all of
-    /// it.
+    /// Returns `text`, cut to `limit`, which is at most that of the rule. The result is never longer than `text`. `whole` is the
+    /// path of the file with the whole text.
     pub fn cut(self, text: &str, limit: OutputLimit, whole: Option<&str>) -> String {
         match self.strategy {
             TruncationStrategy::HeadOnly => truncate_end(text, limit, whole),
@@ -99,11 +99,11 @@ impl OutputRule {
 /// Records in a result's metadata that it was cut from `original` characters.
 pub fn note_cut(metadata: &mut Map<String, Value>, original: usize) {
     metadata.insert(TRUNCATED_KEY.to_owned(), true.into());
-    // A tool that cut its output itself knows the length of the whole.
+    // If the tool itself cut its output, the metadata already holds the length of the whole output.
     metadata.entry(ORIGINAL_KEY).or_insert_with(|| original.into());
 }
 
-/// Records in the metadata of a result that was cut how many characters are left.
+/// Records how many characters are left in the metadata of a result that was cut.
 pub fn note_left(metadata: &mut Map<String, Value>, left: usize) {
     if metadata.contains_key(TRUNCATED_KEY) {
         metadata.insert(LEFT_KEY.to_owned(), left.into());

@@ -1,5 +1,5 @@
-//! Folders of the workspace that only some turns may use: `memory` is the owner's, and each conversation has a folder
-//! for long outputs and for the output of its background commands.
+//! Folders of the workspace that only some turns may use. `memory` belongs to the owner. Each conversation has a folder for long
+//! outputs and for the output of its background commands.
 //!
 //! File tools and `exec` both use [`PrivateFolders::visibility_for`], so that they hide and show the same folders.
 
@@ -20,11 +20,11 @@ use super::tool::ToolContext;
 use crate::guard::{create_dir_beneath, open_beneath};
 use crate::origin::{TurnCause, TurnOrigin};
 
-/// The gateway's folder in the workspace; hidden from every turn except for the conversation's own folder.
+/// The gateway's folder in the workspace. It is hidden from every turn, except for the conversation's own folder in it.
 pub(super) const GATEWAY_FOLDER: &str = ".daoyou";
-/// In it, a folder for each conversation, and one for the turns of its owner.
+/// The folder that holds one folder for each conversation, and a separate one for the turns of the owner in it.
 pub const CONVERSATIONS: &str = ".daoyou/conversations";
-/// In it, what was deleted.
+/// The folder of the trash, which holds deleted files.
 pub(super) const TRASH_FOLDER: &str = ".daoyou/trash";
 const OWNER_SUFFIX: &str = "-owner";
 /// The folder in which earlier versions kept long outputs of the owner's turns.
@@ -42,15 +42,14 @@ pub struct FolderVisibility {
 }
 
 impl FolderVisibility {
-    /// Returns the same folders as absolute paths for a command in `workspace`. A missing folder to hide is created; if
-    /// it is a link, the folder of the workspace to which the link leads is hidden. Every shown folder exists and is no
-    /// link.
+    /// Returns the same folders as absolute paths, for a command in `workspace`. A missing folder to hide is created. If such a
+    /// folder is a link, its target inside the workspace is hidden. Every shown folder exists and is not a link.
     ///
     /// # Errors
     /// A folder to hide can be neither created nor read.
     pub(super) fn for_command(&self, workspace: &Path) -> io::Result<Self> {
         let dir = Dir::open_ambient_dir(workspace, ambient_authority())?;
-        // The folder of earlier versions is hidden if it exists, and not created.
+        // The folder of earlier versions is hidden if it exists, but never created.
         let is_used = |folder: &&PathBuf| {
             folder.as_path() != Path::new(FORMER_OWNER_FOLDER) || workspace.join(folder).symlink_metadata().is_ok()
         };
@@ -63,8 +62,8 @@ impl FolderVisibility {
     }
 }
 
-/// Returns the folder that a command must not see where `folder` is private, or `None` if the gateway could keep
-/// nothing private there.
+/// Returns the folder to hide from a command if `folder` is private. Returns `None` if the gateway cannot store anything private
+/// in `folder`.
 fn folder_to_hide(workspace: &Path, dir: &Dir, folder: &Path) -> io::Result<Option<PathBuf>> {
     let path = workspace.join(folder);
     let error = match create_dir_beneath(dir, folder) {
@@ -82,7 +81,7 @@ fn folder_to_hide(workspace: &Path, dir: &Dir, folder: &Path) -> io::Result<Opti
 /// The private folders of a workspace.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PrivateFolders {
-    /// Only the owner's turns may see these.
+    /// The folders that only the owner's turns may see.
     owners: &'static [&'static str],
 }
 
@@ -101,14 +100,14 @@ impl PrivateFolders {
         covered
     }
 
-    /// Returns the visibility for an unknown turn.
+    /// Returns the visibility for a turn that nothing is known about.
     pub fn default_visibility(&self) -> FolderVisibility {
         let hidden = self.owners.iter().copied().chain([FORMER_OWNER_FOLDER, GATEWAY_FOLDER]);
         FolderVisibility { hidden: hidden.map(PathBuf::from).collect(), shown: Vec::new() }
     }
 
-    /// Returns the faults of the private folders of `workspace`, one line each: a link or a mount in the place of a
-    /// private folder is not used.
+    /// Returns the faults of the private folders of `workspace`, one line each. A link or a mount in place of a private folder is
+    /// a fault, and is not used.
     pub fn faults(&self, workspace: &Path) -> io::Result<Vec<String>> {
         let dir = Dir::open_ambient_dir(workspace, ambient_authority())?;
         let fault = |folder: &str| {
@@ -127,7 +126,7 @@ impl PrivateFolders {
     }
 }
 
-/// The folder of one conversation, separate for its owner's turns.
+/// The folder of one conversation. The owner's turns have a separate folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConversationFolder {
     /// 16 hexadecimal digits of the hash of the session key.
@@ -141,8 +140,8 @@ impl ConversationFolder {
         Self::of_turn(context.session.as_str(), &context.origin, context.trust)
     }
 
-    /// Returns the folder for a turn of this origin in `session`. A sub-agent shares the folder of the turn that
-    /// started it, and a job's run that of its chat, so that they can read each other's outputs.
+    /// Returns the folder for a turn of this origin in `session`. A sub-agent shares the folder of the turn that started it, and
+    /// a job's run shares that of its chat, so that they can read each other's outputs.
     pub fn of_turn(session: &str, origin: &TurnOrigin, trust: Trust) -> Self {
         let session = match &origin.cause {
             TurnCause::SubAgent(task) => task.session.as_str(),
@@ -160,7 +159,8 @@ impl ConversationFolder {
         Path::new(CONVERSATIONS).join(format!("{}{ending}", self.conversation))
     }
 
-    /// Returns the folders that its turns may see; the owner also sees the folder of others in the conversation.
+    /// Returns the folders that the conversation's turns may see. The owner also sees the folder of other senders in the
+    /// conversation.
     fn visible(&self) -> Vec<PathBuf> {
         let others = Self { is_owner: false, ..self.clone() };
         if self.is_owner { vec![self.path(), others.path()] } else { vec![self.path()] }
@@ -171,8 +171,7 @@ impl ConversationFolder {
         self.path().join(subfolder).join(name).display().to_string()
     }
 
-    /// Creates the file `name` in a subfolder, replacing an existing one, and removes the oldest files if there are too
-    /// many.
+    /// Creates the file `name` in a subfolder, replaces an existing one, and removes the oldest files if there are too many.
     ///
     /// # Errors
     /// The disk refuses the file, or a folder is a link or a mount.
@@ -194,7 +193,7 @@ impl ConversationFolder {
         create_dir_beneath(workspace, Path::new(CONVERSATIONS)).map_err(refused)?;
         prune(workspace, subfolder, self.is_owner, limits).map_err(refused)?;
         let folder = create_dir_beneath(workspace, &self.path().join(subfolder)).map_err(refused)?;
-        // Removed first, as it may be a link.
+        // The old entry is removed first, since it may be a link.
         remove_if_present(&folder, name.as_ref())?;
         let file = folder.open_with(name, OpenOptions::new().write(true).create_new(true).mode(0o600))?;
         Ok(file.into_std())
@@ -203,7 +202,7 @@ impl ConversationFolder {
     /// Opens a file for reading.
     ///
     /// # Errors
-    /// The file does not exist, or is not the plain file that was created.
+    /// The file does not exist, or is not the regular file that [`Self::create`] created.
     pub(super) fn open(&self, workspace: &Dir, subfolder: &str, name: &str) -> io::Result<File> {
         let path = self.path().join(subfolder).join(name);
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -216,11 +215,11 @@ impl ConversationFolder {
     }
 }
 
-/// The bounds of the files of one kind in all conversations together.
+/// The limits for the files of one kind in all conversations together.
 pub(super) struct RetentionLimits<'a> {
     pub files: usize,
     pub bytes: u64,
-    /// Names of files that are kept whatever their age.
+    /// Names of files that are kept whatever their age is.
     pub spared: &'a HashSet<String>,
 }
 
@@ -232,8 +231,8 @@ struct RemovableFile {
     name: std::ffi::OsString,
 }
 
-/// Removes the oldest files of a kind until one more fits, and the folders that become empty. The owner's turns and
-/// others are counted separately.
+/// Removes the oldest files of a kind until one more fits, and then the folders that are empty. The owner's turns and other turns
+/// have separate limits.
 fn prune(workspace: &Dir, subfolder: &str, is_owner: bool, limits: &RetentionLimits<'_>) -> io::Result<()> {
     let mut files = Vec::new();
     for conversation in open_folder(workspace, Path::new(CONVERSATIONS))?.entries()? {
@@ -244,7 +243,7 @@ fn prune(workspace: &Dir, subfolder: &str, is_owner: bool, limits: &RetentionLim
         let path = Path::new(CONVERSATIONS).join(name).join(subfolder);
         match open_folder(workspace, &path) {
             Ok(folder) => collect_files(&folder, &path, limits, &mut files)?,
-            // It has no such subfolder; or the path is something else, which is left alone.
+            // The conversation has no such subfolder, or the path is not a folder and stays untouched.
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
             Err(error) if matches!(error.raw_os_error(), Some(libc::ELOOP | libc::EXDEV)) => {}
             Err(error) => return Err(error),
@@ -263,7 +262,7 @@ fn prune(workspace: &Dir, subfolder: &str, is_owner: bool, limits: &RetentionLim
     Ok(())
 }
 
-/// Removes the files of a kind whose names match, in all conversations. A link in the place of a folder is left alone.
+/// Removes the files of a kind whose names match, in all conversations. A link in place of a folder stays untouched.
 ///
 /// # Errors
 /// A file cannot be removed.
@@ -284,10 +283,10 @@ pub(super) fn remove_files(workspace: &Dir, subfolder: &str, matches: impl Fn(&s
     Ok(())
 }
 
-/// Opens a folder of the workspace; no link is followed.
+/// Opens a folder of the workspace. No link is followed.
 ///
 /// # Errors
-/// It is none, or a part of the path is a link or a mount.
+/// The path is not a folder, or a part of it is a link or a mount.
 pub(super) fn open_folder(workspace: &Dir, path: &Path) -> io::Result<Dir> {
     let handle = open_beneath(workspace, path, OFlags::RDONLY | OFlags::DIRECTORY)?;
     Ok(Dir::from_std_file(handle.into()))
@@ -314,7 +313,7 @@ fn collect_files(
         }
         let metadata = match entry.metadata() {
             Ok(metadata) => metadata,
-            // A command has removed it meanwhile.
+            // A command has removed the folder in the meantime.
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
             Err(error) => return Err(error),
         };

@@ -1,4 +1,5 @@
-//! Calls that do not run, and calls that the owner may have to approve: the same for every orchestrator and every plan.
+//! Which calls are refused, and which calls the owner may have to approve. The rules are the same for every orchestrator and
+//! every plan.
 
 use daoyou_channels::Trust;
 use serde_json::Value;
@@ -8,8 +9,11 @@ use super::registry::ToolRegistry;
 use super::tool::{Tool, ToolContext};
 use crate::chat::ToolCall;
 
-/// Returns why a call must not run in this turn, in words for the model, or `None` if it may. A withheld tool runs for nobody, one
-/// that a loaded skill does not allow runs for nobody in this turn, and only a tool that allows it runs for an untrusted sender ([`Tool::allows_untrusted`](super::Tool::allows_untrusted)).
+/// Returns why a call must not run in this turn, or `None` if it may. The text is for the model.
+///
+/// A withheld tool is refused for every sender. A tool that a loaded skill does not allow is refused for every sender in this
+/// turn. For an untrusted sender, every tool is refused that does not allow it
+/// ([`Tool::allows_untrusted`](super::Tool::allows_untrusted)).
 pub(super) fn refusal(registry: &ToolRegistry, call: &ToolCall, context: &ToolContext) -> Option<String> {
     if registry.is_withheld(&call.name) {
         return Some(registry.unknown_tool_error(&call.name));
@@ -45,14 +49,15 @@ pub(super) fn refusal(registry: &ToolRegistry, call: &ToolCall, context: &ToolCo
     ))
 }
 
-/// What the owner may have to approve before a call runs.
+/// The parts of a call that the owner may have to approve before the call runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Restriction {
-    /// The tools that do more than read, by their own names: one, or those of a plan.
+    /// The tools that do more than read, by their own names: a single tool, or those of a plan.
     pub tools: Vec<String>,
-    /// The tools that ask an address, and the addresses, which are free if the conversation holds them literally.
+    /// The tools that request an address, each with the address. An address that the conversation contains literally needs no
+    /// approval.
     pub urls: Vec<(String, String)>,
-    /// A plan reads from others what its further calls may depend on.
+    /// True if a plan reads foreign content that its later calls may depend on.
     pub reads_others: bool,
 }
 

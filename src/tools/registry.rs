@@ -17,10 +17,10 @@ use crate::guard::{means_tool, runs_project_code};
 const NAME_CHARS: usize = 64;
 /// The longest part of an unknown tool's name that an error repeats, in characters.
 const ECHO_CHARS: usize = 80;
-/// The tools whose names begin alike, from which on a list names their group alone.
+/// The minimum number of tools with a common prefix for which a list names only the prefix.
 const MIN_GROUP: usize = 3;
 
-/// The most sets of found tools whose specifications are kept.
+/// The maximum number of sets of found tools whose specifications are cached.
 const MAX_COMPOSED: usize = 16;
 
 /// The reason why a tool cannot be registered.
@@ -34,29 +34,28 @@ pub enum ToolRegistryError {
     Schema { name: String, faults: String },
 }
 
-/// The tools in the order of their registration. Models see this order, so requests have the same bytes from turn to
-/// turn.
+/// The tools in the order of their registration. Models see this order, so requests have the same bytes in every turn.
 #[derive(Default)]
 pub struct ToolRegistry {
     tools: IndexMap<String, Arc<dyn Tool>>,
-    /// From lower case to the tool's name.
+    /// Maps names and aliases in lower case to the tool's name.
     aliases: HashMap<String, String>,
     disabled: Vec<String>,
     /// Tools that the configuration disables.
     disabled_tools: Vec<Arc<dyn Tool>>,
-    /// Tools that this turn does not have.
+    /// Tools that this turn may not use.
     withheld: Vec<Arc<dyn Tool>>,
     specs: ComposedSpecs,
-    /// Models are offered every tool: somebody has chosen these.
+    /// True if models are offered every tool, because the set of tools was chosen explicitly.
     offers_all: bool,
 }
 
-/// The specifications for models by the tools that were found, the last asked for first. What follows from them, such as their tokens,
-/// is known by their address.
+/// The specifications for models by the set of found tools, the most recently used first. Requests for the same set share one
+/// allocation, so that callers can cache derived values, such as token counts, by its address.
 #[derive(Default)]
 struct ComposedSpecs(Mutex<VecDeque<SpecsOfFound>>);
 
-/// The tools that were found, and the specifications with them.
+/// A set of found tools, and the specifications that include them.
 type SpecsOfFound = (BTreeSet<String>, Arc<[ToolSpec]>);
 
 impl ComposedSpecs {
@@ -72,7 +71,7 @@ impl ComposedSpecs {
 }
 
 impl ToolRegistry {
-    /// Returns an empty registry. `disabled` names tools, also by alias, that are not registered.
+    /// Returns an empty registry. `disabled` names tools that models cannot call: by name, alias, or a prefix and `*`.
     pub fn new(disabled: &[String]) -> Self {
         Self { disabled: disabled.iter().map(|name| name.to_lowercase()).collect(), ..Self::default() }
     }
@@ -109,7 +108,7 @@ impl ToolRegistry {
         Ok(())
     }
 
-    /// Returns the same tools without those for which `keeps` is false; these are withheld.
+    /// Returns the same registry, with the tools withheld for which `keeps` returns false.
     pub fn filtered(&self, keeps: impl Fn(&str) -> bool) -> Self {
         let (kept, gone): (Vec<_>, Vec<_>) = self.tools.iter().partition(|(name, _)| keeps(name));
         let tools: IndexMap<_, _> = kept.into_iter().map(|(name, tool)| (name.clone(), Arc::clone(tool))).collect();
@@ -126,13 +125,13 @@ impl ToolRegistry {
         }
     }
 
-    /// Returns the same tools, all of which models are offered.
+    /// Returns the same registry, with every tool offered to models.
     pub fn offering_all(self) -> Self {
         Self { offers_all: true, specs: ComposedSpecs::default(), ..self }
     }
 
-    /// Composes the specifications for models: without the tools that are not offered, unless they were found. `find_tools` names
-    /// what is left out.
+    /// Composes the specifications for models. Tools that are not offered are left out unless they were found; the description of
+    /// `find_tools` names those that are left out.
     fn compose_specs(&self, found: &BTreeSet<String>) -> Arc<[ToolSpec]> {
         let is_shown =
             |tool: &dyn Tool| self.offers_all || tool.definition().is_offered || found.contains(&tool.spec().name);
@@ -164,24 +163,24 @@ impl ToolRegistry {
                 .any(|tool| is_meant(&tool.spec().name) || tool.definition().aliases.iter().any(|a| is_meant(a)))
     }
 
-    /// Returns the specifications for models, with those of the tools that were found.
+    /// Returns the specifications for models, including those of the found tools.
     pub fn specs(&self, found: &BTreeSet<String>) -> Arc<[ToolSpec]> {
         self.specs.get(found, || self.compose_specs(found))
     }
 
-    /// Returns a tool by name or alias, in any case.
+    /// Returns a tool by name or alias, ignoring case.
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         let name = name.trim();
         self.tools.get(name).or_else(|| self.tools.get(self.aliases.get(&name.to_lowercase())?))
     }
 
-    /// Returns every tool, disabled ones last, and whether models see it.
+    /// Returns every tool, the disabled ones last, and whether models see it.
     pub fn all(&self) -> impl Iterator<Item = (&Arc<dyn Tool>, bool)> {
         let disabled = self.disabled_tools.iter().map(|tool| (tool, false));
         self.tools.values().map(|tool| (tool, true)).chain(disabled)
     }
 
-    /// Returns the error for a call of a tool that this registry does not have.
+    /// Returns the error for a call of a tool that this registry lacks.
     pub fn unknown_tool_error(&self, name: &str) -> String {
         let name: String = name.chars().take(ECHO_CHARS).collect();
         let known: Vec<_> = self.names().collect();
@@ -190,13 +189,13 @@ impl ToolRegistry {
         format!("Tool {name:?} {what}. Available tools: {known}")
     }
 
-    /// Returns the names in order.
+    /// Returns the names in the order of registration.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tools.keys().map(String::as_str)
     }
 }
 
-/// Lists the names of tools; those of a group have their beginning in common, such as `git_*`.
+/// Lists the names of tools. A group of tools is listed by its common prefix, such as `git_*`.
 fn name_list(names: &[&str]) -> String {
     let group_of = |name: &str| name.split_once('_').map(|(start, _)| format!("{start}_"));
     let mut sizes: HashMap<String, usize> = HashMap::new();
@@ -211,7 +210,7 @@ fn name_list(names: &[&str]) -> String {
     list.into_iter().collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the name of a tool, and in brackets what it is for.
+/// Returns the name of a tool, with its purpose in parentheses.
 fn name_with_hint(name: &str) -> String {
     match RARELY_NEEDED.iter().find(|(known, _)| *known == name) {
         Some((_, hint)) if !hint.is_empty() => format!("{name} ({hint})"),

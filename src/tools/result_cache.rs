@@ -1,4 +1,4 @@
-//! The results of tools that declare themselves cacheable, before they are shortened for the model.
+//! The cached results of tools that declare themselves cacheable, before they are shortened for the model.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,12 +9,12 @@ use super::tool::{Tool, ToolContext, ToolOutcome};
 use crate::cache::{CacheKey, CacheLookup, Cacheability, ResultCache};
 use crate::metrics::Metrics;
 
-/// The largest result that is cached, in bytes.
+/// The maximum size of a cached result, in bytes.
 const LARGEST: usize = 256 << 10;
-/// A larger result takes the place of several.
+/// The size of one cache slot, in bytes. A larger result occupies several slots.
 const PLACE_BYTES: usize = 16 << 10;
 
-/// The cached results of one executor. A reload begins with an empty cache, since other settings may give other results.
+/// The cached results of one executor. A reload starts with an empty cache, since other settings may lead to other results.
 pub struct ToolResultCache {
     results: ResultCache<(ToolOutcome, Instant)>,
     metrics: Arc<Metrics>,
@@ -27,7 +27,7 @@ pub(super) struct CacheableCall {
 }
 
 impl CacheableCall {
-    /// Returns the call if `tool` declares it cacheable. A result stays within its conversation and sender.
+    /// Returns the call if `tool` declares it cacheable. A cached result is reused only for the same conversation and sender.
     pub(super) async fn of(tool: &dyn Tool, arguments: &Value, context: &ToolContext) -> Option<Self> {
         let ttl = tool.definition().cache_ttl.filter(|ttl| !ttl.is_zero())?;
         let stamp = tool.cache_stamp(arguments, context).await?;
@@ -38,13 +38,13 @@ impl CacheableCall {
     }
 }
 
-/// Returns true for a success without effects inside daoyou that is not too large.
+/// Returns true for a success that is not too large and has no effects inside daoyou.
 fn may_repeat(ToolOutcome { result, effects }: &ToolOutcome) -> bool {
     result.success && !result.is_partial && effects.is_empty() && result.content.len() <= LARGEST
 }
 
 impl ToolResultCache {
-    /// Creates a cache of at most `capacity` results, and fewer large ones.
+    /// Creates a cache with `capacity` slots. A large result occupies several.
     pub fn new(capacity: u32, metrics: Arc<Metrics>) -> Self {
         let places = |(outcome, _): &(ToolOutcome, Instant)| {
             u32::try_from(outcome.result.content.len() / PLACE_BYTES + 1).unwrap_or(u32::MAX)
@@ -52,7 +52,7 @@ impl ToolResultCache {
         Self { results: ResultCache::weighed(capacity.into(), places), metrics }
     }
 
-    /// Returns the result of `call`, from the cache or by `run`. One from the cache says so, and how old it is.
+    /// Returns the result of `call`, from the cache or from `run`. A cached result states that it is cached, and its age.
     pub(super) async fn get_or<F>(&self, call: CacheableCall, run: impl Fn() -> F) -> ToolOutcome
     where
         F: Future<Output = ToolOutcome>,
@@ -88,7 +88,8 @@ mod tests {
     use crate::tools::testing::{ToolWorld, context};
     use crate::tools::{ReplayPolicy, ToolDefinition, ToolEffect, ToolResult, ToolsConfig, plain_schema};
 
-    /// Says which run this is. The argument `a` is the stamp, and may be a word that asks for another kind of result.
+    /// A tool whose result is the number of the run. Its argument `a` is the stamp, or a word that requests another kind of
+    /// result.
     struct CountingTool {
         definition: ToolDefinition,
         runs: AtomicU32,
@@ -171,7 +172,7 @@ mod tests {
         assert_eq!((counts.hits.get(), counts.misses.get(), counts.entries.get()), (1, 10, 2));
     }
 
-    /// What is cached is the whole result; each call shortens it and keeps a file of its own.
+    /// The cache holds the whole result. Each call shortens the result, and has its own spill file.
     #[tokio::test]
     async fn a_cached_result_stays_in_its_conversation_and_keeps_its_taint() {
         let world = world(&Arc::default());
@@ -197,7 +198,7 @@ mod tests {
             let result = world.executor.run(&call("counts", "{}"), &other(change)).await.result;
             assert!(result.content.starts_with(&format!("run {run} x")), "{run}: {}", result.content);
         }
-        // A turn that may not make the call gets no result of another turn.
+        // A turn that may not make the call must not get the cached result of another turn.
         let filtered = world.executor.filtered(|name| name != "counts");
         let refused = filtered.run(&call("counts", "{}"), &context()).await.result;
         assert!(!refused.success && !refused.render().contains("run 1"), "{}", refused.render());

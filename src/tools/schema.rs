@@ -1,22 +1,22 @@
-//! Simplifies the JSON Schema of an arguments struct: it is sent with every request, and strict services reject what
-//! schemars adds.
+//! Simplifies the JSON Schema of an arguments struct. Every request contains the schema, and strict services reject what schemars
+//! adds.
 
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
 use crate::chat::ToolSpec;
 
-/// The deepest nesting of references that is followed.
+/// The maximum depth of nested references that is followed.
 const MAX_DEPTH: u32 = 8;
 
-/// Returns the specification of a tool with arguments `Args`. Doc comments of the fields become descriptions.
+/// Returns the specification of a tool with arguments `Args`. The doc comments of the fields become descriptions.
 pub fn tool_spec<Args: JsonSchema>(name: &str, description: impl Into<String>) -> ToolSpec {
     let parameters = plain_schema(schemars::schema_for!(Args).as_value());
     ToolSpec { name: name.to_owned(), description: description.into(), parameters }
 }
 
-/// Simplifies the schema of an object: references are resolved, optional fields lose `null`, titles, number formats and
-/// versions are removed, and only the named properties are allowed.
+/// Simplifies the schema of an object. References are resolved; optional fields lose `null`; titles, number formats and versions
+/// are removed; only the named properties are allowed.
 pub fn plain_schema(schema: &Value) -> Value {
     let definitions = schema.get("$defs").or_else(|| schema.get("definitions")).cloned().unwrap_or_default();
     let mut root = match simplify(schema, &definitions, MAX_DEPTH) {
@@ -31,7 +31,7 @@ pub fn plain_schema(schema: &Value) -> Value {
     Value::Object(root)
 }
 
-/// Returns the schema as models read it: without the words that only the check of arguments needs.
+/// Returns the schema as models read it, without the keywords that only the check of arguments needs.
 pub fn schema_for_models(schema: &Value) -> Value {
     let Value::Object(fields) = schema else { return schema.clone() };
     let mut fields = fields.clone();
@@ -56,7 +56,7 @@ pub fn schema_for_models(schema: &Value) -> Value {
     Value::Object(fields)
 }
 
-/// Returns what a strict service would reject in the schema of a tool's arguments.
+/// Returns the parts of a tool's argument schema that a strict service would reject.
 pub fn schema_faults(schema: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     if schema.get("type") != Some(&json!("object")) {
@@ -70,7 +70,7 @@ fn simplify(schema: &Value, definitions: &Value, depth: u32) -> Value {
     let Value::Object(fields) = schema else { return schema.clone() };
     let mut fields = fields.clone();
     if let Some(target) = fields.remove("$ref").as_ref().and_then(Value::as_str).and_then(|at| at.rsplit('/').next()) {
-        // A recursive type ends here as "anything".
+        // A recursive type is cut here: its innermost level accepts anything.
         let found =
             definitions.get(target).filter(|_| depth > 0).and_then(Value::as_object).cloned().unwrap_or_default();
         let own = std::mem::take(&mut fields);
@@ -117,7 +117,7 @@ fn simplify(schema: &Value, definitions: &Value, depth: u32) -> Value {
     Value::Object(fields)
 }
 
-/// Removes `null` from the types: an argument is omitted by leaving it out.
+/// Removes `null` from the types, since a model omits an argument by leaving it out.
 fn remove_null(mut schema: Map<String, Value>) -> Map<String, Value> {
     if let Some(Value::Array(types)) = schema.get_mut("type") {
         types.retain(|kind| kind != "null");

@@ -1,4 +1,5 @@
-//! Spill files: outputs that are too long for a model, kept whole in the workspace, where `read_file` pages them; and the images of results.
+//! Spill files: outputs that are too long for a model, stored whole in the workspace, where `read_file` pages through them. Also
+//! stores the images of results.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -19,14 +20,14 @@ const SUBFOLDER: &str = "spill";
 /// The number of newest files that are kept, and their total size in bytes.
 const MAX_FILES: usize = 100;
 const MAX_TOTAL_BYTES: u64 = 200_000_000;
-/// The maximum size of one file in bytes: `read_file` must be able to page it.
+/// The maximum size of one file, in bytes: `read_file` must be able to page through it.
 const MAX_FILE_BYTES: u64 = 10_000_000;
-/// The same for images of results.
+/// The same settings for images of results.
 const IMAGES: &str = "images";
 const MAX_IMAGES: usize = 200;
-/// The end of the names, before the extension, of files with content of others than the owner.
+/// The suffix of a file name, before the extension, that marks foreign content (content from anyone but the owner).
 const FOREIGN_MARK: &str = "-others";
-/// The longest part of a call's id in the name of its file.
+/// The maximum length of the part of a call's id in a file name.
 const NAME_CHARS: usize = 48;
 
 /// The spill files of one workspace.
@@ -45,7 +46,7 @@ pub struct SpillFile {
 }
 
 impl SpillStore {
-    /// Opens the spill files of a workspace. What exceeds `max_bytes`, or 10 MB, of one file is dropped.
+    /// Opens the spill files of a workspace. The part of a file beyond `max_bytes`, or 10 MB, is dropped.
     ///
     /// # Errors
     /// The workspace cannot be opened.
@@ -68,7 +69,7 @@ impl SpillStore {
         remove_files(&workspace, IMAGES, is_of_turn)
     }
 
-    /// Creates the file of a call, replacing an existing one, and removes the oldest files if there are too many.
+    /// Creates the file of a call, replaces an existing one, and removes the oldest files if there are too many.
     ///
     /// # Errors
     /// The disk refuses the file, or a folder is a link or a mount.
@@ -83,11 +84,11 @@ impl SpillStore {
         call_id: &str,
         ending: &str,
     ) -> io::Result<SpillFile> {
-        // The id comes from a model.
+        // The id comes from a model, so unsafe characters are replaced.
         let safe = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
         let mut call: String = call_id.chars().take(NAME_CHARS).map(safe).collect();
         if call != call_id {
-            // Two concurrent calls may differ only in the part that is not in the name.
+            // Two concurrent calls may differ only in the part of the id that the name omits.
             let digest = Sha256::digest(call_id.as_bytes());
             call.push_str(&format!("-{}", hex(&digest[..4])));
         }
@@ -97,11 +98,12 @@ impl SpillStore {
         Ok(SpillFile { file, path: folder.file(SUBFOLDER, &name), room: self.max_bytes })
     }
 
-    /// Reads a spill file; of one with more than `most` bytes the start and the end, and between them how much is missing. Both are whole
-    /// lines, if they have a line break: a cut could leave a part of a secret.
+    /// Reads a spill file. If it has more than `most` bytes, returns its start and its end, with a note between them about the
+    /// size of the gap. Both consist of whole lines if they contain a line break: a cut within a line could leave a part of a
+    /// secret.
     ///
     /// # Errors
-    /// There is no such file.
+    /// The file does not exist.
     pub fn read(&self, path: &str, most: u64) -> io::Result<String> {
         let mut file = self.workspace.open(path)?;
         let length = file.metadata()?.len();
@@ -127,8 +129,7 @@ impl SpillStore {
         Ok(format!("{start}\n[... {middle} bytes, {lines} lines are not searched ...]\n{end}"))
     }
 
-    /// Writes `text` to a spill file and returns its path relative to the workspace. The name of one with content of others than the
-    /// owner says so.
+    /// Writes `text` to a spill file and returns its path relative to the workspace. The name marks foreign content.
     ///
     /// # Errors
     /// As [`SpillStore::create`].
@@ -153,7 +154,7 @@ impl SpillFile {
         &self.path
     }
 
-    /// Appends as many bytes as still fit.
+    /// Appends as many bytes as the file may still take.
     ///
     /// # Errors
     /// The disk refuses the write.
@@ -165,8 +166,8 @@ impl SpillFile {
     }
 }
 
-/// Saves an image of the result of a call in the folder of its conversation; returns its path relative to the workspace. The oldest are
-/// removed if there are too many. The name of one with content of others than the owner says so. It blocks.
+/// Stores an image of a call's result in the folder of the conversation, and returns its path relative to the workspace. Removes
+/// the oldest images if there are too many. The name marks foreign content. Blocks the thread.
 ///
 /// # Errors
 /// As [`SpillStore::create`].
@@ -190,7 +191,7 @@ fn foreign_mark(is_foreign: bool) -> &'static str {
     if is_foreign { FOREIGN_MARK } else { "" }
 }
 
-/// Returns true if the name of a spill file or an image says that its content is of others than the owner.
+/// Returns true if the name of a spill file or an image marks its content as foreign.
 pub(super) fn is_foreign(path: &Path) -> bool {
     path.file_stem().is_some_and(|stem| stem.to_string_lossy().ends_with(FOREIGN_MARK))
 }

@@ -1,5 +1,5 @@
-//! The gateway's side of a supervisor: starts it, sends the request, receives reports, and asks it to end everything.
-//! Dropping the client is the same request.
+//! The gateway's side of a supervisor: starts it, sends the request, receives reports, and asks it to end everything. Dropping
+//! the client also asks for the end.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -20,7 +20,7 @@ use crate::guard::{EXEC_COMMAND, ExecReport, ExecRequest};
 pub(super) const START_LIMIT: Duration = Duration::from_secs(20);
 /// How long a supervisor that has reported the end may take to exit.
 const EXIT_GRACE: Duration = Duration::from_secs(1);
-/// The size of all reports of a supervisor, in bytes.
+/// The maximum size of all reports of a supervisor together, in bytes.
 const REPORT_BYTES: u64 = 64 * 1_024;
 
 /// A running supervisor.
@@ -32,10 +32,10 @@ pub(super) struct SupervisorClient {
 }
 
 impl SupervisorClient {
-    /// Starts a supervisor with this environment and these outputs, without a command yet.
+    /// Starts a supervisor with this environment and these outputs, but without a command.
     ///
     /// # Errors
-    /// The system refuses.
+    /// The system refuses to start it.
     pub(super) fn start(
         exe: &Path,
         environment: &[(String, String)],
@@ -56,10 +56,11 @@ impl SupervisorClient {
         Ok(Self { supervisor, requests, reports: BufReader::new(reports.take(REPORT_BYTES)), line: Vec::new() })
     }
 
-    /// Sends the request to run a command, and waits for its start. Returns its process group, or why the supervisor refuses it.
+    /// Sends the request to run a command, and waits for its start. Returns the command's process group, or why the supervisor
+    /// refuses the command.
     ///
     /// # Errors
-    /// The supervisor is gone, or does not answer; a second try may pass.
+    /// The supervisor is gone, or does not answer; a retry may succeed.
     pub(super) async fn start_command(&mut self, request: &ExecRequest) -> Result<Result<i32, String>, String> {
         let begun = async {
             self.send(request).await?;
@@ -99,12 +100,12 @@ impl SupervisorClient {
 
     /// Asks the supervisor to end everything.
     pub(super) async fn request_end(&mut self) {
-        // Its reports show if it is gone.
+        // If the supervisor is gone, its reports show that.
         let _ = self.requests.write_all(b"end\n").await;
         let _ = self.requests.shutdown().await;
     }
 
-    /// Waits for the supervisor's exit after its last report, and kills it after a while.
+    /// Waits until the supervisor exits after its last report, and kills it after a grace period.
     pub(super) async fn wait_for_exit(&mut self) {
         if timeout(EXIT_GRACE, self.supervisor.wait()).await.is_err() {
             tracing::warn!("a command's supervisor had to be killed");

@@ -1,4 +1,4 @@
-//! The fixtures of the tests of this module.
+//! Fixtures for the tests of this module.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(crate) fn context() -> ToolContext {
     }
 }
 
-/// A home with a workspace, and its tools.
+/// A home folder with a workspace, and its tools.
 pub(crate) struct ToolWorld {
     pub home: tempfile::TempDir,
     pub executor: ToolExecutor,
@@ -43,7 +43,7 @@ impl ToolWorld {
         Self::with_private(config, PrivateFolders::default())
     }
 
-    /// Returns a world with folders that only some turns may use.
+    /// Creates a world with folders that only some turns may use.
     pub fn with_private(config: &ToolsConfig, private: PrivateFolders) -> Self {
         Self::with_deps(config, ToolDeps { private, ..ToolDeps::default() })
     }
@@ -60,7 +60,7 @@ impl ToolWorld {
         self.home.path().join("workspace").join(name)
     }
 
-    /// Writes files of the workspace, with their folders.
+    /// Writes files of the workspace, and creates their folders.
     pub fn write(&self, files: &[(&str, &str)]) {
         for (path, text) in files {
             let path = self.path(path);
@@ -75,17 +75,17 @@ impl ToolWorld {
         self.executor.run(&ToolCall { id, name, arguments }, context).await
     }
 
-    /// Runs a call for a sender with this trust.
+    /// Runs a call for a sender with this trust level.
     pub async fn run_as(&self, trust: Trust, name: &str, arguments: &Value) -> ToolResult {
         self.run(name, arguments, &ToolContext { trust, ..context() }).await.result
     }
 
-    /// Returns what the model reads of a call.
+    /// Returns the text of a call's result that the model reads.
     pub async fn says(&self, name: &str, arguments: Value) -> String {
         self.says_in_call("call-1", name, arguments).await
     }
 
-    /// As [`ToolWorld::says`], in a call with this id.
+    /// Returns the same text as [`ToolWorld::says`], for a call with this id.
     pub async fn says_in_call(&self, id: &str, name: &str, arguments: Value) -> String {
         self.run(name, &arguments, &ToolContext { call_id: id.to_owned(), ..context() }).await.result.render()
     }

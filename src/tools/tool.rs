@@ -24,32 +24,31 @@ use crate::origin::TurnOrigin;
 use crate::postprocess::{FileLines, Question};
 use crate::store::{Connection, StoreError};
 
-/// How a restart treats a call that was interrupted.
+/// How a restart treats an interrupted call.
 ///
-/// Ordered by caution: a plan is as careful as the most careful tool in it.
+/// The order is by caution: a plan is treated like the most cautious tool in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReplayPolicy {
-    /// The call has no further effect when it runs again, so it is run again.
+    /// A second run of the call has no further effect, so the call runs again.
     Idempotent,
-    /// The call only returns [`ToolEffect`]s, which are committed together with its result: an interrupted call did
-    /// nothing.
+    /// The call only returns [`ToolEffect`]s, which are committed together with its result. An interrupted call therefore had no
+    /// effect.
     Atomic,
-    /// Whether the call took effect is unknown, and the model is told so. `tool_started` is on disk before the call
-    /// runs.
+    /// Whether the call took effect is unknown, and the result tells the model so. The row `tool_started` is on disk before the
+    /// call runs.
     Once,
 }
 
 /// Whether a call may run at the same time as others of the same response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolAccess {
-    /// The call only reads: it runs together with neighbouring reads.
+    /// The call only reads. It runs concurrently with neighbouring reads.
     Reads,
-    /// The call may change what others see: it runs alone, after the calls before it and before those after it.
+    /// The call may change what other calls see. It runs alone, after the calls before it and before the calls after it.
     Changes,
 }
 
-/// An effect of a call inside daoyou. It happens when the journal commits it with the result, not when the tool returns
-/// it.
+/// An effect of a call inside daoyou. It takes place when the journal commits it with the result, not when the tool returns it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToolEffect {
     /// Puts a message into the outbox.
@@ -58,20 +57,20 @@ pub enum ToolEffect {
         chat_id: String,
         content: String,
         attachments: Vec<Attachment>,
-        /// For channels that have subjects.
+        /// The subject, for channels that have subjects.
         subject: Option<String>,
     },
-    /// Writes other rows of the store.
+    /// Writes other rows to the store.
     Rows(RowEffect),
-    /// The call has no result until this turn has ended: its current result is void, and the call runs again then. Rows
-    /// in the same outcome are written at once.
+    /// The call has no result until the turn with this id has ended. Its current result is void, and the call runs again then.
+    /// Rows in the same outcome are written at once.
     Await(Uuid),
-    /// As [`ToolEffect::Await`], until a person has answered the approval or question with this id. Later calls of the response
-    /// wait as well.
+    /// As [`ToolEffect::Await`], but until a person has answered the approval or question with this id. Later calls of the
+    /// response wait as well.
     AwaitPerson(Uuid),
 }
 
-/// Rows that are written in the commit of a call's result.
+/// Rows that the commit of a call's result writes.
 #[derive(Clone, Debug)]
 pub struct RowEffect(pub Arc<dyn WriteRows>);
 
@@ -83,11 +82,11 @@ impl PartialEq for RowEffect {
 
 /// The writer of a [`RowEffect`].
 pub trait WriteRows: Debug + Send + Sync {
-    /// Writes the rows. The state that the tool has read may have changed meanwhile; then the writer writes nothing, or
-    /// what is right now. A retried commit calls it again.
+    /// Writes the rows. The state that the tool read may have changed in the meantime; the writer must then adapt the rows, or
+    /// write nothing. A retried commit calls this method again.
     fn write(&self, connection: &Connection) -> Result<(), StoreError>;
 
-    /// Called after the commit: wakes whoever has something to do now.
+    /// Called after the commit. Wakes the tasks that act on the rows.
     fn committed(&self);
 }
 
@@ -111,7 +110,7 @@ impl ToolOutcome {
         Self { result: ToolResult::ok(""), effects }
     }
 
-    /// Returns the turns, approvals and questions that the call waits for; if there are any, there is no result yet.
+    /// Returns the turns, approvals and questions that the call waits for. The call has no result yet if there are any.
     pub fn awaited(&self) -> impl Iterator<Item = Uuid> {
         self.effects.iter().filter_map(|effect| match effect {
             ToolEffect::Await(id) | ToolEffect::AwaitPerson(id) => Some(*id),
@@ -130,14 +129,14 @@ impl ToolOutcome {
     }
 }
 
-/// An error is a text for the model.
+/// Makes an error a failed result, with the error's text for the model.
 impl<T: Into<ToolOutcome>, E: Display> From<Result<T, E>> for ToolOutcome {
     fn from(done: Result<T, E>) -> Self {
         done.map_or_else(|error| ToolResult::failed(error.to_string()).into(), Into::into)
     }
 }
 
-/// A text alone is the result of a call that succeeded.
+/// Makes a text the result of a successful call.
 impl From<String> for ToolOutcome {
     fn from(text: String) -> Self {
         ToolResult::ok(text).into()
@@ -164,25 +163,25 @@ pub struct ToolContext {
     pub trust: Trust,
     /// The files that came with the messages of the turn, as paths relative to the workspace.
     pub files: Arc<[String]>,
-    /// The channel's metadata of that message as JSON, which the channel needs to answer it.
+    /// The channel's metadata of that message as JSON. The channel needs it to send the answer.
     pub metadata: Arc<str>,
     /// Who or what started the turn.
     pub origin: Arc<TurnOrigin>,
-    /// The agent that answers.
+    /// The agent that answers the message.
     pub agent: Arc<AgentScope>,
-    /// What the turn has read from others than the owner.
+    /// The names of the foreign content that the turn has read (content from anyone but the owner).
     pub taint: Arc<Taint>,
-    /// What the skills that the turn has loaded allow; each of them has to allow a call.
+    /// The allow-lists of the skills that the turn has loaded. Every list must allow a call.
     pub allow_lists: Arc<[ToolAllowList]>,
-    /// The owner has approved this call.
+    /// True if the owner has approved this call.
     pub is_approved: bool,
-    /// What the result is for.
+    /// The question that the result has to answer.
     pub question: Arc<Question>,
     /// Cancelled by `/stop` and by the turn's deadline.
     pub cancel: CancellationToken,
 }
 
-/// The longest output that the model sees; a longer one is shortened and kept whole in a spill file.
+/// The maximum length of an output that the model sees. A longer output is shortened, and stored whole in a spill file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutputLimit {
     pub chars: usize,
@@ -208,30 +207,30 @@ pub enum TruncationStrategy {
     None,
 }
 
-/// What is the same for all calls of a tool: its specification, and the rules by which its calls run.
+/// The properties that all calls of a tool share: its specification, and the rules by which its calls run.
 #[derive(Clone, Debug)]
 pub struct ToolDefinition {
     pub spec: ToolSpec,
-    /// Other names under which models ask for the same tool.
+    /// Other names by which models call the same tool.
     pub aliases: &'static [&'static str],
-    /// `false` for a tool that is in a request only after `find_tools` has found it. A call of it works all the same.
+    /// False for a tool that is in a request only after `find_tools` has found it. A call of the tool works even before.
     pub is_offered: bool,
-    /// `false` for a tool that another program describes.
+    /// False for a tool that another program describes.
     pub is_own: bool,
     pub replay: ReplayPolicy,
     pub access: ToolAccess,
     pub output_limit: OutputLimit,
-    /// What stays of a longer output.
+    /// Which part of a longer output is kept.
     pub output_strategy: TruncationStrategy,
-    /// Results are for this turn alone: a long one is shortened and not kept in a file that others may read.
+    /// True if results are for this turn alone. A long one is shortened, and not stored in a file that other turns may read.
     pub is_private: bool,
     /// The time limit of a call, retries included; `None` for `tools.timeout`.
     pub timeout: Option<Duration>,
-    /// How long a result is given again to the same sender in the same conversation, for the same arguments and the same
-    /// [`Tool::cache_stamp`]; `None`: each call runs. Only for idempotent tools.
+    /// How long a result may be reused for the same sender in the same conversation, with the same arguments and the same
+    /// [`Tool::cache_stamp`]. `None` if each call runs. Only for idempotent tools.
     pub cache_ttl: Option<Duration>,
-    /// The arguments that must be literal, because text from a file or page must not choose them: a plan puts no other
-    /// call's result into them.
+    /// The arguments that must be literal, because text from a file or page must not determine them. A plan never fills them with
+    /// another call's result.
     pub literal_arguments: &'static [&'static str],
 }
 
@@ -246,7 +245,7 @@ impl ToolDefinition {
         Self { access: ToolAccess::Reads, ..Self::changing::<Args>(name, description, ReplayPolicy::Idempotent) }
     }
 
-    /// As [`ToolDefinition::changing`], for a specification that is already there.
+    /// Returns the same definition as [`ToolDefinition::changing`], for an existing specification.
     pub fn of_spec(spec: ToolSpec, replay: ReplayPolicy) -> Self {
         Self {
             aliases: aliases_of(&spec.name),
@@ -265,7 +264,7 @@ impl ToolDefinition {
     }
 }
 
-/// A tool: its definition, its rules that depend on the call, and its code.
+/// A tool: its definition, the rules that depend on the call, and its code.
 #[async_trait]
 pub trait Tool: Send + Sync {
     fn definition(&self) -> &ToolDefinition;
@@ -275,79 +274,79 @@ pub trait Tool: Send + Sync {
         &self.definition().spec
     }
 
-    /// Returns a stamp of all else that the result of this call depends on, such as the files that it reads; `None`: this
-    /// call runs. It is taken before each call of a tool with a [`ToolDefinition::cache_ttl`], so it must cost much less
-    /// than the call.
+    /// Returns a stamp of everything else that the result of this call depends on, such as the files that it reads. With `None`,
+    /// the call runs.
+    ///
+    /// The stamp is computed before each call of a tool with a [`ToolDefinition::cache_ttl`], so it must be much cheaper than the
+    /// call.
     async fn cache_stamp(&self, _arguments: &Value, _context: &ToolContext) -> Option<String> {
         Some(String::new())
     }
 
     /// Returns the calls that a call of this tool runs: the tools by the names that the model used, and their arguments.
-    /// `arguments` is null if the schema does not hold.
+    /// `arguments` is null if they do not fit the schema.
     fn nested_calls(&self, _arguments: &Value) -> Vec<(String, Value)> {
         Vec::new()
     }
 
-    /// Returns true if this call does more than read, or answer the chat that asked: in a turn that has read content from
-    /// others than the owner, it needs the owner's approval.
+    /// Returns true if this call does more than read, or answer the chat that started the turn. Such a call needs the owner's
+    /// approval in a turn that has read foreign content.
     fn is_restricted(&self, _arguments: &Value, _context: &ToolContext) -> bool {
         self.definition().access == ToolAccess::Changes
     }
 
-    /// Returns the address that this call asks. Such a turn may only take it literally from the conversation; an address that
-    /// it composes could carry data away.
+    /// Returns the address that this call requests. A turn that has read foreign content may request only an address that the
+    /// conversation contains literally: a composed address could carry data away.
     fn asked_url(&self, _arguments: &Value) -> Option<String> {
         None
     }
 
-    /// Returns true if the result of this call may hold content from others than the owner. Such a result names its sources
+    /// Returns true if the result of this call may contain content from anyone but the owner. Such a result names its sources
     /// ([`ToolResult::add_sources`]).
     fn may_taint(&self, _arguments: &Value, _context: &ToolContext) -> bool {
         false
     }
 
-    /// Returns true if the first run of this call may have no result ([`ToolOutcome::is_pending`]). `arguments` is null if
-    /// the schema does not hold.
+    /// Returns true if the first run of this call may have no result ([`ToolOutcome::is_pending`]). `arguments` is null if they
+    /// do not fit the schema.
     fn may_wait(&self, _arguments: &Value, _context: &ToolContext) -> bool {
         false
     }
 
-    /// Returns what reads the lines around the matches in this tool's results, as far as the turn may read them.
+    /// Returns a reader of the lines around the matches in this tool's results, limited to what the turn may read.
     fn file_lines(&self, _context: &ToolContext) -> Option<Box<dyn FileLines>> {
         None
     }
 
-    /// Returns a hint to append to the schema faults of `arguments`, which are as the model wrote them.
+    /// Returns a hint that is appended to the schema faults of `arguments`, which are as the model wrote them.
     fn hint(&self, _arguments: &str) -> Option<&'static str> {
         None
     }
 
-    /// Returns true if this call may run for a sender whose texts are data ([`Trust::Untrusted`]): it only reads inside
-    /// the workspace, or writes to that sender alone. `arguments` is null if the schema does not hold. The default
-    /// refuses.
+    /// Returns true if this call may run for a sender whose texts are data ([`Trust::Untrusted`]): it only reads inside the
+    /// workspace, or writes to that sender alone. `arguments` is null if they do not fit the schema. The default refuses.
     fn allows_untrusted(&self, _arguments: &Value, _context: &ToolContext) -> bool {
         false
     }
 
-    /// Checks rules that a schema cannot express, in words for the model. Nothing has been done yet, and nothing may be
-    /// done here.
+    /// Checks rules that a schema cannot express. It runs before the call and must have no effects.
     ///
     /// # Errors
-    /// The fault, and what would be right.
+    /// Describes the fault and the correct form, worded for the model.
     fn validate(&self, _arguments: &Value, _context: &ToolContext) -> Result<(), String> {
         Ok(())
     }
 
-    /// Runs one call. `arguments` have passed the schema and [`Tool::validate`].
+    /// Runs one call. `arguments` fit the schema and have passed [`Tool::validate`].
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome;
 
-    /// As [`Tool::call`], for a tool that runs other calls through `runner`.
+    /// Runs one call like [`Tool::call`]. Tools that run other calls override this method and use `runner`.
     async fn call_with_runner(&self, arguments: Value, context: &ToolContext, _runner: &dyn CallRunner) -> ToolOutcome {
         self.call(arguments, context).await
     }
 }
 
-/// Runs the calls of a tool that runs others, such as `parallel`, with all checks and limits of the executor.
+/// The runner of the nested calls of a tool such as `parallel`, with all checks and limits of the executor.
 #[async_trait]
 pub trait CallRunner: Send + Sync {
     /// Returns the tool with this name or alias.
@@ -359,12 +358,12 @@ pub trait CallRunner: Send + Sync {
     /// Returns the error for a call of a tool that does not exist.
     fn unknown_tool_error(&self, name: &str) -> String;
 
-    /// Returns how many calls may run at the same time.
+    /// Returns the maximum number of calls that run at the same time.
     fn parallelism(&self) -> NonZeroUsize;
 
     /// Runs one call.
     async fn run(&self, call: &ToolCall, context: &ToolContext) -> ToolOutcome;
 
-    /// Keeps a text in a spill file and returns its path; `None` if the disk refuses it.
+    /// Stores a text in a spill file and returns its path; `None` if the disk refuses it.
     async fn spill(&self, text: String, context: &ToolContext) -> Option<String>;
 }

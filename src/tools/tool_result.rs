@@ -1,4 +1,4 @@
-//! The result of a call. What other code reads of it is in typed fields; the journal and people see these among its metadata.
+//! The result of a call. Typed fields hold what other code reads; the journal and people see them among the metadata.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,7 +19,7 @@ const PRIVATE_KEY: &str = "private";
 const SPILL_KEY: &str = "spill";
 const PLANNED_CALLS_KEY: &str = "calls";
 
-/// The result of a call; failure is data. The model reads `content` on success, `error` on failure.
+/// The result of a call; a failure is a result as well. The model reads `content` on success, and `error` on failure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct ToolResult {
@@ -27,48 +27,49 @@ pub struct ToolResult {
     pub content: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Facts for people and programs outside. No code of daoyou reads them, and a key of a typed field has no effect.
+    /// Facts for people and external programs. No code of daoyou reads them, and the keys of typed fields have no effect.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
-    /// The names of what the result holds from others than the owner.
+    /// The names of the foreign content in the result (content from anyone but the owner).
     #[serde(skip)]
     pub taint: Taint,
-    /// The tools that the call found: the conversation has them from now on.
+    /// The tools that the call found. The conversation has them from now on.
     #[serde(skip)]
     pub found_tools: BTreeSet<String>,
-    /// What skills that the call loaded allow: the turn's later calls keep to it.
+    /// The allow-lists of the skills that the call loaded. The turn's later calls must conform to them.
     #[serde(skip)]
     pub allow_lists: Vec<ToolAllowList>,
-    /// The result is for this turn alone, so no spill file holds it.
+    /// True if the result is for this turn alone, so that no spill file holds it.
     #[serde(skip)]
     pub is_private: bool,
     /// The path of the file that holds the whole output.
     #[serde(skip)]
     pub spill: Option<String>,
-    /// The calls of a plan.
+    /// The reports of a plan's calls.
     #[serde(skip)]
     pub planned_calls: Vec<PlannedCallReport>,
-    /// Images that the call read, for models that see.
+    /// Images that the call read, for models that accept images.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<ImageRef>,
-    /// The tokens of models that were asked to prepare the result.
+    /// The tokens of the models that helped to prepare the result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub model_use: Vec<ModelUse>,
     #[serde(default)]
     pub duration_ms: u64,
-    /// The work ended early, and the same call may give more later: the result is not cached.
+    /// True if the work ended early, and the same call may give more later. Such a result is not cached.
     #[serde(skip)]
     pub is_partial: bool,
-    /// The failure may be temporary: the executor tries again if the tool allows it. The model does not see this.
+    /// True if the failure may be temporary. The executor tries again if the tool allows it. The model does not see this flag.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retryable: bool,
-    /// The call was refused, or may have taken effect though it failed: nobody repeats it without being asked.
+    /// True if the call was refused, or may have taken effect although it failed. Nothing repeats such a call without a new
+    /// request.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_final: bool,
-    /// How many bytes of the result the model is spared.
+    /// How many bytes of the result the filter kept from the model.
     #[serde(skip)]
     pub left_out_bytes: usize,
-    /// How long to wait before the next try, if somebody has said it.
+    /// The minimum wait before the next attempt, if the failed service named one.
     #[serde(skip)]
     pub retry_after: Option<Duration>,
 }
@@ -85,16 +86,16 @@ pub struct PlannedCallReport {
     pub duration_ms: Option<u64>,
 }
 
-/// The state of a plan's call at the plan's end.
+/// The state of a planned call when the plan ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlannedCallState {
     Done,
     Waits,
     Failed,
-    /// A call that it needs failed.
+    /// The call depends on a call that failed.
     Skipped,
-    /// The plan had been stopped.
+    /// The plan was stopped before the call.
     NotRun,
 }
 
@@ -107,7 +108,7 @@ impl ToolResult {
         Self { success: false, error: Some(error.into()), ..Self::default() }
     }
 
-    /// Returns the failure of a call that was refused, or may have taken effect.
+    /// Returns the failure of a call that was refused, or may have taken effect. Nothing repeats it.
     pub fn failed_for_good(error: impl Into<String>) -> Self {
         Self { is_final: true, ..Self::failed(error) }
     }
@@ -117,7 +118,7 @@ impl ToolResult {
         Self { retryable: true, ..Self::failed(error) }
     }
 
-    /// Adds names of what the result holds from others than the owner.
+    /// Adds names of foreign content in the result.
     pub fn add_sources(&mut self, sources: Taint) {
         self.taint.extend(sources);
     }
@@ -158,7 +159,7 @@ impl Serialize for ToolResult {
     }
 }
 
-/// A field that cannot be read is empty, except the taint: its names are kept as far as they are texts.
+/// A field that cannot be read becomes empty. Of the taint, the names that are texts are kept.
 impl<'de> Deserialize<'de> for ToolResult {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut result = Self::deserialize(deserializer)?;
@@ -169,7 +170,7 @@ impl<'de> Deserialize<'de> for ToolResult {
         (result.taint, result.found_tools) = (names(take(TAINT_KEY)), names(take(FOUND_KEY)));
         result.allow_lists = match take(ALLOW_KEY) {
             Value::Null => Vec::new(),
-            // What cannot be read allows nothing.
+            // An unreadable list allows nothing.
             lists => serde_json::from_value(lists).unwrap_or_else(|_| vec![ToolAllowList::default()]),
         };
         result.is_private = take(PRIVATE_KEY) == true;

@@ -1,7 +1,7 @@
-//! The trash of a workspace: what `delete_file` moves away, until the owner restores it or its time is over.
+//! The trash of a workspace. `delete_file` moves files here, until the owner restores them or their retention time ends.
 //!
-//! Each entry is a folder with a record and the moved file or folder. They are below the gateway's own folder, which
-//! no tool and no command sees, and on the file system of the workspace, so that a move is one step.
+//! Each entry is a folder with a record and the moved file or folder. The entries lie below the gateway's own folder, which no
+//! tool and no command sees. They are on the file system of the workspace, so that a move is one atomic step.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -26,14 +26,14 @@ use crate::guard::{Jail, JailEntry, JailError, create_dir_beneath, open_beneath,
 const RECORD: &str = "record.json";
 const CONTENT: &str = "content";
 const RECORD_BYTES: u64 = 64 << 10;
-/// The entries that are read.
+/// The maximum number of entries that are read.
 const MAX_ENTRIES: usize = 100_000;
-/// The shortest beginning of an id that names an entry.
+/// The minimum length of an id prefix that names an entry.
 const ID_CHARS: usize = 4;
-/// The age at which an entry without content is removed: its move was interrupted.
+/// The age at which an entry without content is removed, since its move was interrupted.
 const INTERRUPTED: Duration = Duration::from_secs(3_600);
 
-/// Why something stays where it is.
+/// The reason why something could not be moved or removed.
 #[derive(Debug, Error)]
 pub enum TrashError {
     #[error(transparent)]
@@ -60,7 +60,7 @@ impl TrashError {
     }
 }
 
-/// What is known of an entry.
+/// The record of an entry.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrashRecord {
     pub id: Uuid,
@@ -74,7 +74,7 @@ pub struct TrashRecord {
     pub deleted_at: Timestamp,
     pub session: String,
     pub turn: Uuid,
-    /// The id of the call.
+    /// The id of the call that deleted the file.
     pub call: String,
 }
 
@@ -84,7 +84,7 @@ pub struct Trash {
 }
 
 impl Trash {
-    /// Opens the trash of a workspace; it may not exist yet.
+    /// Opens the trash of a workspace. The trash folder need not exist yet.
     ///
     /// # Errors
     /// The workspace cannot be opened.
@@ -92,10 +92,10 @@ impl Trash {
         Ok(Self { workspace: Dir::open_ambient_dir(workspace, ambient_authority())? })
     }
 
-    /// Moves an entry of the workspace into the trash, as `record` says. A link is moved itself.
+    /// Moves an entry of the workspace into the trash, with `record` as its record. A link is moved itself, not its target.
     ///
     /// # Errors
-    /// It does not exist, or cannot be moved.
+    /// The entry does not exist, or cannot be moved.
     pub fn take(&self, entry: &JailEntry, record: &TrashRecord) -> Result<(), TrashError> {
         let path = Path::new(TRASH_FOLDER).join(record.id.to_string());
         let folder = create_dir_beneath(&self.workspace, &path).map_err(|error| TrashError::io(&path, error))?;
@@ -129,18 +129,18 @@ impl Trash {
         Ok(records)
     }
 
-    /// Returns the entry that the call of `record` has made before from the same path.
+    /// Returns the entry that the same call has already made from the same path.
     pub fn entry_of_call(&self, record: &TrashRecord) -> Option<TrashRecord> {
         let is_it =
             |made: &TrashRecord| made.turn == record.turn && made.call == record.call && made.path == record.path;
         self.list().ok()?.into_iter().find(is_it)
     }
 
-    /// Moves the entry whose id begins with `id` back, or to the path `to`, and creates missing folders. Nothing is
-    /// overwritten. Returns the record, and the path as in [`TrashRecord::path`].
+    /// Moves the entry whose id begins with `id` back, or to the path `to`, and creates missing folders. Nothing is overwritten.
+    /// Returns the record, and the path in the form of [`TrashRecord::path`].
     ///
     /// # Errors
-    /// There is no such entry, or something at the path, or the jail of the workspace does not serve it.
+    /// The entry does not exist, something exists at the path, or the jail of the workspace does not serve the path.
     pub fn restore(&self, jail: &Jail, id: &str, to: Option<&str>) -> Result<(TrashRecord, String), TrashError> {
         let record = self.find(id)?;
         let path = to.unwrap_or(&record.path);
@@ -162,21 +162,21 @@ impl Trash {
         Ok((record, path))
     }
 
-    /// Removes all entries for good. Returns how many there were.
+    /// Permanently removes all entries. Returns how many there were.
     ///
     /// # Errors
-    /// One cannot be removed.
+    /// An entry cannot be removed.
     pub fn empty(&self) -> Result<usize, TrashError> {
         self.remove_those(|_, _| true)
     }
 
-    /// Removes the entries that are older than `age` for good. Returns how many there were.
+    /// Permanently removes the entries that are older than `age`. Returns how many there were.
     ///
     /// # Errors
-    /// One cannot be removed.
+    /// An entry cannot be removed.
     pub fn remove_older(&self, age: Duration) -> Result<usize, TrashError> {
         let now = Timestamp::now();
-        // Since a clock may have been set back, an entry of the future is new.
+        // A clock may have been set back, so an entry from the future counts as new.
         let age_of = |at: Timestamp| Duration::try_from(now.duration_since(at)).unwrap_or_default();
         self.remove_those(|made, record| match record {
             Some(record) => age_of(record.deleted_at) > age,
@@ -238,11 +238,11 @@ impl Trash {
         (record.id.to_string() == id).then_some(record)
     }
 
-    /// Removes the folder of an entry with all that is in it.
+    /// Removes the folder of an entry with its content.
     fn remove(&self, id: &str) -> Result<(), TrashError> {
         let failed = |error: io::Error| TrashError::io(entry_path(id), error);
         let trash = open_folder(&self.workspace, Path::new(TRASH_FOLDER)).map_err(failed)?;
-        // By the open folder, so that nothing in its place is followed.
+        // The path goes through the open folder, so that a link in place of the folder is not followed.
         match remove_tree(&PathBuf::from(format!("/proc/self/fd/{}/{id}", trash.as_raw_fd()))) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(error)),
             _ => Ok(()),
@@ -254,17 +254,17 @@ fn entry_path(id: &str) -> PathBuf {
     Path::new(TRASH_FOLDER).join(id)
 }
 
-/// Returns the time in an id; the beginning of 1970 for one without a time.
+/// Returns the time in an id; the start of 1970 for an id without a time.
 fn made_at(id: &str) -> Timestamp {
     let time = Uuid::try_parse(id).ok().and_then(|id| id.get_timestamp());
     let seconds = time.and_then(|time| i64::try_from(time.to_unix().0).ok());
     seconds.and_then(|seconds| Timestamp::from_second(seconds).ok()).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// Renames the content of an entry where nothing has the new name.
+/// Renames the content of an entry unless something has the new name.
 fn rename_to_new(from: &Dir, to: &Dir, name: &OsStr) -> Result<(), Errno> {
     match renameat_with(from, CONTENT, to, name, RenameFlags::NOREPLACE) {
-        // Some file systems cannot tell.
+        // Some file systems cannot rename without replacing.
         Err(Errno::INVAL | Errno::NOSYS) => {}
         done => return done,
     }
@@ -273,7 +273,7 @@ fn rename_to_new(from: &Dir, to: &Dir, name: &OsStr) -> Result<(), Errno> {
     }
     let found = statat(from, CONTENT, AtFlags::SYMLINK_NOFOLLOW)?;
     if FileType::from_raw_mode(found.st_mode) == FileType::Directory {
-        // This replaces an empty folder at most.
+        // A plain rename replaces at most an empty folder.
         return renameat(from, CONTENT, to, name);
     }
     linkat(from, CONTENT, to, name, AtFlags::empty())?;
@@ -366,7 +366,7 @@ mod tests {
             fs::write(world.at(name), name).unwrap();
             world.take(name, at).unwrap();
         }
-        // Interrupted before the move: at once, and years ago.
+        // Moves that were interrupted: a moment ago, and years ago.
         for id in [daoyou_channels::new_id(), Uuid::nil()] {
             fs::create_dir(world.at(TRASH_FOLDER).join(id.to_string())).unwrap();
         }

@@ -1,4 +1,4 @@
-//! Truncation of texts that are too long for a model: head and tail stay, and a marker in the middle states how much is
+//! Truncation of texts that are too long for a model. Head and tail are kept, and a marker between them states how much is
 //! missing.
 
 use super::tool::OutputLimit;
@@ -7,7 +7,7 @@ use super::tool::OutputLimit;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TextExtent {
     pub chars: usize,
-    /// Line breaks, plus one if the last line has none.
+    /// The number of line breaks, plus one if the last line has none.
     pub lines: usize,
 }
 
@@ -23,14 +23,14 @@ impl TextExtent {
     }
 }
 
-/// Returns `text` if it fits `limit`, otherwise its head and tail around a marker, within the limit and never longer
-/// than the text. `whole` is the path where the model can read all of it.
+/// Returns `text` if it fits `limit`. Otherwise returns its head and tail around a marker, within the limit and never longer than
+/// `text`. `whole` is the path where the model can read the whole text.
 pub fn truncate_middle(text: &str, limit: OutputLimit, whole: Option<&str>) -> String {
     truncate_middle_of(text, text, TextExtent::of(text), limit, whole)
 }
 
-/// [`truncate_middle`] for a text of which only the start and the end were kept. `front` and `back` may overlap or
-/// leave a gap, but each must be as long as the limit or the text.
+/// Truncates a text like [`truncate_middle`] if only its start and its end were kept. `front` and `back` may overlap or leave a
+/// gap, but each must be as long as the limit or the text.
 pub fn truncate_middle_of(
     front: &str,
     back: &str,
@@ -41,7 +41,7 @@ pub fn truncate_middle_of(
     if total.fits(limit) {
         return front.to_owned();
     }
-    // The marker shrinks before the text does: small limits and short texts have no room for a long marker.
+    // The marker shrinks before the text does, since small limits and short texts have no room for a long marker.
     let path_note = whole.map(|path| format!("; the whole output: {path}")).unwrap_or_default();
     let marker = |chars: usize, lines: usize| format!("[... {chars} characters, {lines} lines cut{path_note} ...]");
     let room = marker(total.chars, total.lines).chars().count();
@@ -58,8 +58,8 @@ pub fn truncate_middle_of(
     prefix(front, limit.chars, limit.lines).to_owned()
 }
 
-/// Returns `text` if it fits `limit`, otherwise its head and a marker, within the limit and never longer than the text. `whole` is
-/// the path where the model can read all of it.
+/// Returns `text` if it fits `limit`. Otherwise returns its head and a marker, within the limit and never longer than `text`.
+/// `whole` is the path where the model can read the whole text.
 pub fn truncate_end(text: &str, limit: OutputLimit, whole: Option<&str>) -> String {
     let total = TextExtent::of(text);
     if total.fits(limit) {
@@ -91,8 +91,8 @@ fn join_around_marker(head: &str, marker: &str, tail: &str) -> String {
     format!("{head}{before}{marker}\n{tail}")
 }
 
-/// Returns head and tail around a marker of `marker` characters with its line breaks, if these leave more than half of
-/// the limit, and the result is not longer than the text.
+/// Returns the head and tail around a marker of `marker` characters, including its line breaks. Returns `None` if they get half
+/// of the limit or less, or if the result is longer than the text.
 fn head_and_tail<'a>(
     front: &'a str,
     back: &'a str,
@@ -132,7 +132,7 @@ fn suffix(text: &str, chars: usize, lines: usize) -> &str {
     &text[by_chars.max(by_lines)..]
 }
 
-/// Cuts after the last line break if that costs less than half.
+/// Cuts after the last line break if that costs less than half of the text.
 fn whole_lines_of_head(head: &str) -> &str {
     match head.rfind('\n') {
         Some(at) if at + 1 >= head.len() / 2 => &head[..=at],
@@ -140,8 +140,8 @@ fn whole_lines_of_head(head: &str) -> &str {
     }
 }
 
-/// Cuts before the first line break if that costs less than half. A tail that already starts a line cannot be told from
-/// one that does not; it loses one line at most.
+/// Cuts before the first line break if that costs less than half of the text. The function cannot detect whether the tail already
+/// starts a line; such a tail loses at most one line.
 fn whole_lines_of_tail(tail: &str) -> &str {
     match tail.find('\n') {
         Some(at) if at < tail.len() / 2 => &tail[at + 1..],

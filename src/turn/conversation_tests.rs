@@ -1,4 +1,4 @@
-//! Whatever happens to the turns of a session, what is sent of it is what every service takes.
+//! Property test: whatever happens to the turns of a session, every service accepts the resulting requests.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -24,24 +24,24 @@ use crate::tools::ToolResult;
 #[path = "../../tests/support/strict.rs"]
 mod strict;
 
-/// Ids as services make them: the same in each response, none, too long.
+/// Ids in the forms that services use: the same in each response, empty, too long.
 const IDS: [&str; 5] =
     ["call_0", "a", "b", "", "a-very-long-id-that-no-service-takes-back-as-it-came-because-it-is-too-long"];
 
-/// What happens to one turn.
+/// The events of one turn.
 #[derive(Clone, Debug)]
 struct Plan {
-    /// `/new` before it.
+    /// `/new` precedes the turn.
     is_new: bool,
-    /// The window that its history is chosen by.
+    /// The window by which the turn's history is chosen.
     window: (u32, usize),
-    /// The calls of each response, by ids, and whether words stand beside them.
+    /// The calls of each response, by index into `IDS`, and whether the response has text as well.
     rounds: Vec<(Vec<usize>, bool)>,
-    /// Results come in this order, by the bits of it.
+    /// The order of the results, one bit each.
     order: u8,
-    /// After how many steps the process dies; the step of the journal that cannot be read then.
+    /// The number of steps after which the process dies, and the step of the journal that is unreadable then.
     dies: Option<(usize, usize)>,
-    /// After how many steps it is stopped.
+    /// The number of steps after which the turn is stopped.
     stops: Option<usize>,
     user_bytes: usize,
 }
@@ -79,7 +79,7 @@ struct Running {
 }
 
 impl Running {
-    /// Keeps a step; answers whether the turn was stopped then.
+    /// Records a step; returns true if the turn is stopped then.
     fn keep(&mut self, step: StepBody) -> bool {
         self.steps.push(step.clone());
         self.progress.apply(step);
@@ -106,7 +106,7 @@ impl Running {
         self.conversation.iter().chain(&self.progress.messages).cloned().collect()
     }
 
-    /// Runs what is open, in any order; answers whether the turn was stopped.
+    /// Runs the open calls in any order; returns true if the turn was stopped.
     fn run_calls(&mut self) -> bool {
         while !self.progress.open_calls.is_empty() {
             let at = usize::from(self.plan.order) % self.progress.open_calls.len();
@@ -125,7 +125,7 @@ impl Running {
         false
     }
 
-    /// The turn up to its answer, or to where it is stopped; `ask` sees each request.
+    /// Runs the turn to its answer, or until it is stopped; `ask` sees each request.
     fn run(&mut self, ask: &mut dyn FnMut(Vec<ChatMessage>)) {
         for (ids, speaks) in self.plan.rounds.clone() {
             if self.run_calls() {
@@ -175,8 +175,8 @@ fn request(messages: Vec<ChatMessage>) -> ChatRequest {
     }
 }
 
-/// Anthropic's rules: messages of one side are one message; the sides take turns and the user begins; a message's calls
-/// are all answered by the first parts of the next one, and ids are never used twice.
+/// Checks Anthropic's rules: consecutive messages of one side are one message; the sides alternate and the user begins; the first
+/// parts of the next message answer all calls of a message; no id is used twice.
 fn anthropic_takes(messages: &[ChatMessage]) -> Result<(), String> {
     let side = |message: &ChatMessage| matches!(message, ChatMessage::Assistant { .. });
     let mut ids = HashSet::new();
@@ -216,7 +216,7 @@ fn anthropic_takes(messages: &[ChatMessage]) -> Result<(), String> {
     Ok(())
 }
 
-/// Keeps what it is asked.
+/// Records the request.
 #[derive(Default)]
 struct Recorder(Mutex<Option<ChatRequest>>);
 
@@ -232,7 +232,7 @@ impl Provider for Recorder {
     }
 }
 
-/// Both protocols take the conversation, by each orchestrator, and what is left of it after a cut.
+/// Asserts that both protocols accept the conversation, with each orchestrator, and also the rest of it after a cut.
 async fn assert_taken(messages: Vec<ChatMessage>) {
     assert_eq!(check_messages(&messages), Ok(()), "{messages:#?}");
     let mut halved = messages[messages.len() / 2..].to_vec();
@@ -255,8 +255,8 @@ async fn assert_taken(messages: Vec<ChatMessage>) {
     }
 }
 
-/// Takes a session through its turns. Its window stays one: where the owner makes it larger, ids that were given without
-/// sight of older ones may stand twice, and are mended when the request is made.
+/// Runs a session through its turns. The window stays the same: with a larger window, ids that were assigned without knowledge of
+/// older messages may occur twice, and are repaired when the request is made.
 async fn live(store: &Store, session: &str, plans: Vec<Plan>) {
     let (most, tokens) = plans.first().map_or((1, 1), |plan| plan.window);
     let window = HistoryWindow { messages: most, tokens, rounds: None };

@@ -25,7 +25,7 @@ pub struct TurnError {
     partial: String,
     /// The values for the placeholders of the error's text.
     values: Vec<String>,
-    /// A notice after the error's text.
+    /// A notice that follows the error's text.
     notice: Option<&'static str>,
 }
 
@@ -36,7 +36,7 @@ pub enum ErrorCode {
     Model(LlmErrorKind),
     /// No provider answers to the wanted name.
     NoModel,
-    /// The agent that was chosen does not exist any more.
+    /// The chosen agent no longer exists.
     NoAgent,
     /// The message lacks an input of the workflow.
     WorkflowInput,
@@ -48,10 +48,10 @@ pub enum ErrorCode {
     TokenCap,
     /// The turn has used `agent.budget.turn_cost`.
     TurnBudget,
-    /// One of the limits of `agent.budget` is reached, of the session or of the day.
+    /// A limit of `agent.budget` is reached: that of the session, or that of the day.
     SessionBudget,
     DayBudget,
-    /// `agent.rate_limit` admits the call only after the turn's deadline.
+    /// `agent.rate_limit` would admit the call only after the turn's deadline.
     RateLimit,
     TurnTimeout,
     /// No model was available for the whole of `agent.wait_for_model`.
@@ -61,7 +61,7 @@ pub enum ErrorCode {
     StateCorrupted,
     /// The message crashed the gateway each time it ran.
     Poison,
-    /// A fault of daoyou itself.
+    /// A bug in daoyou.
     Internal,
 }
 
@@ -87,7 +87,7 @@ impl TurnError {
         Self { code, operation, cause: None, partial: String::new(), values: Vec::new(), notice: None }
     }
 
-    /// Returns the error of a fault of daoyou itself.
+    /// Returns the error for a bug in daoyou.
     pub fn internal(operation: &'static str, cause: impl Error + Send + Sync + 'static) -> Self {
         Self::new(ErrorCode::Internal, operation).caused_by(cause)
     }
@@ -103,14 +103,14 @@ impl TurnError {
         self
     }
 
-    /// Sets the text that the model had written until then.
-    pub fn after_saying(mut self, partial: &str) -> Self {
+    /// Sets the text that the model had written before the error.
+    pub fn with_partial(mut self, partial: &str) -> Self {
         partial.trim().clone_into(&mut self.partial);
         self
     }
 
-    /// Adds a paragraph for the user.
-    pub fn noting(mut self, notice: &'static str) -> Self {
+    /// Adds a notice for the user.
+    pub fn with_notice(mut self, notice: &'static str) -> Self {
         self.notice = Some(notice);
         self
     }
@@ -123,14 +123,14 @@ impl TurnError {
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n")
     }
 
-    /// Applies `change` to every text that came from outside.
+    /// Applies `change` to every text that comes from outside.
     pub fn map_texts(mut self, change: impl Fn(&mut String)) -> Self {
         change(&mut self.partial);
         self.values.iter_mut().for_each(change);
         self
     }
 
-    /// Writes the one log line of a turn that failed.
+    /// Writes the only log line of a failed turn.
     pub fn log(&self, turn: Uuid, session: &SessionKey) {
         let (code, operation) = (self.code.word(), self.operation);
         let (class, retryable) = (self.code.class(), self.code.is_retryable());
@@ -224,13 +224,24 @@ impl ErrorCode {
         }
     }
 
-    /// Returns true if the same message may succeed a little later.
+    /// Returns true if the same message may succeed soon.
     fn is_retryable(self) -> bool {
         match self {
             Self::Model(kind) => kind.is_retryable(),
             Self::EmptyAnswer | Self::RateLimit | Self::TurnTimeout | Self::Unavailable => true,
-            // A day's budget is available again at midnight, which is not soon.
-            _ => false,
+            // A day's budget is available again only at midnight.
+            Self::NoModel
+            | Self::NoAgent
+            | Self::WorkflowInput
+            | Self::Workflow
+            | Self::TokenCap
+            | Self::TurnBudget
+            | Self::SessionBudget
+            | Self::DayBudget
+            | Self::Stopped
+            | Self::StateCorrupted
+            | Self::Poison
+            | Self::Internal => false,
         }
     }
 
@@ -353,9 +364,9 @@ mod tests {
         assert_eq!(error.user_text(en), "I stopped because this took longer than 10m.");
         assert_eq!(error.user_text(zh), "处理时间超过 10m，我已停止。");
         let stopped = TurnError::new(ErrorCode::Stopped, "turn");
-        assert_eq!(stopped.clone().after_saying("").user_text(en), "(stopped)");
-        assert_eq!(stopped.after_saying(" So far \n").user_text(en), "So far\n\n(stopped)");
-        let empty = TurnError::new(ErrorCode::EmptyAnswer, "turn").noting(en.cut_at_length);
+        assert_eq!(stopped.clone().with_partial("").user_text(en), "(stopped)");
+        assert_eq!(stopped.with_partial(" So far \n").user_text(en), "So far\n\n(stopped)");
+        let empty = TurnError::new(ErrorCode::EmptyAnswer, "turn").with_notice(en.cut_at_length);
         assert_eq!(empty.user_text(en), format!("{}\n\n{}", en.empty_answer, en.cut_at_length));
 
         let unknown = TurnError::from(StoreError::Row("a strange row".to_owned()));

@@ -12,7 +12,7 @@ use crate::chat::{ToolCall, Usage};
 use crate::llm::{Delta, DeltaSink};
 use crate::text::think::{ThinkFilter, ThinkPiece};
 
-/// Emits the events of one turn, and keeps the text of the current response for a turn that is stopped.
+/// Emits the events of one turn, and keeps the text of the current response in case the turn is stopped.
 pub struct EventEmitter {
     hub: Arc<EventHub>,
     session: SessionKey,
@@ -26,7 +26,7 @@ pub struct EventEmitter {
 struct ResponseStream {
     filter: ThinkFilter,
     text: String,
-    /// The number of the hub's sink that has had the text.
+    /// The number of the hub's sink that has received the text.
     sink: u64,
 }
 
@@ -53,7 +53,7 @@ impl EventEmitter {
         }
     }
 
-    /// Ends a response: emits the held-back text and forgets the response.
+    /// Ends a response: emits the held-back text and clears the state of the response.
     pub fn end_response(&self) {
         let pieces = {
             let mut stream = self.stream.lock();
@@ -104,7 +104,7 @@ impl DeltaSink for EventEmitter {
                     let mut stream = self.stream.lock();
                     let sink = self.hub.sink_number();
                     if sink != std::mem::replace(&mut stream.sink, sink) && sink > 0 && !stream.text.is_empty() {
-                        // It was not there when the response began. It may have had the last piece.
+                        // The sink connected after the response began. It may have received the last piece already.
                         self.hub.catch_up(&self.event(TurnEvent::Restart));
                         self.hub.catch_up(&self.event(TurnEvent::Text { delta: stream.text.clone() }));
                     }
@@ -133,8 +133,7 @@ impl DeltaSink for EventEmitter {
     }
 }
 
-/// Returns arguments as JSON for listeners; invalid JSON stays the text that the model wrote, so that the fault is
-/// visible.
+/// Returns arguments as JSON for listeners; invalid JSON stays the text that the model wrote, so that the error is visible.
 fn shown_arguments(written: &str) -> Value {
     if written.trim().is_empty() {
         return Value::Object(serde_json::Map::new());

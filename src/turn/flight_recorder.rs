@@ -1,8 +1,8 @@
-//! A record of the turns that only waited for a model when the process died. Such a turn did not crash the gateway, so
-//! its start is not counted.
+//! A record of the turns that were only waiting for a model when the process died. Such a turn did not crash the gateway, so its
+//! start is not counted.
 //!
-//! The record is one small file, written in place and never synced: it survives the process, and after a power cut it
-//! does not matter.
+//! The record is one small file, written in place and never synced. It survives the end of the process; a power cut may lose it
+//! without harm.
 
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
@@ -24,7 +24,7 @@ pub struct FlightRecorder {
     slots: Mutex<SlotAllocator>,
 }
 
-/// The free slots of the file: the released ones, and all from `end` on.
+/// The free slots of the file: the released slots, and all slots from `end` on.
 #[derive(Default)]
 struct SlotAllocator {
     free: Vec<u64>,
@@ -41,8 +41,8 @@ impl SlotAllocator {
 }
 
 impl FlightRecorder {
-    /// Opens the file at `path`, returns the turns that waited when the last process ended, and clears the file. If
-    /// the file cannot be opened, nothing is recorded and every start counts.
+    /// Opens the file at `path`, returns the turns that were waiting when the last process ended, and clears the file. If the file
+    /// cannot be opened, nothing is recorded and every start counts.
     pub fn open(path: &Path) -> (Self, HashSet<Uuid>) {
         let mut options = OpenOptions::new();
         let opened = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
@@ -61,16 +61,16 @@ impl FlightRecorder {
         }
     }
 
-    /// Returns a recorder that records nothing, for a process that must leave the gateway's record alone.
+    /// Returns a recorder that records nothing, for a process that must not change the gateway's record.
     pub fn none() -> Self {
         Self { file: None, slots: Mutex::default() }
     }
 
-    /// Takes a slot for a turn; it is released when dropped.
-    pub fn board(&self, turn: Uuid) -> FlightSlot<'_> {
+    /// Takes a slot for a turn. Dropping the slot releases it.
+    pub fn take_slot(&self, turn: Uuid) -> FlightSlot<'_> {
         let at = self.file.is_some().then(|| self.slots.lock().take());
         let slot = FlightSlot { recorder: self, at, turn };
-        slot.works();
+        slot.mark_working();
         slot
     }
 
@@ -91,13 +91,13 @@ pub struct FlightSlot<'a> {
 }
 
 impl FlightSlot<'_> {
-    /// Records that the turn works: a crash now may be its fault.
-    pub fn works(&self) {
+    /// Records that the turn is working: a crash now may be its fault.
+    pub fn mark_working(&self) {
         self.record(WORKING);
     }
 
-    /// Records that the turn waits for a service.
-    pub fn waits(&self) {
+    /// Records that the turn is waiting for a service.
+    pub fn mark_waiting(&self) {
         self.record(WAITING);
     }
 
@@ -118,7 +118,7 @@ impl Drop for FlightSlot<'_> {
     }
 }
 
-/// Reads the turns that waited.
+/// Reads the turns that were waiting.
 fn read(file: &File) -> std::io::Result<HashSet<Uuid>> {
     let length = usize::try_from(file.metadata()?.len()).unwrap_or(0).min(SLOT_BYTES * 100_000);
     let mut bytes = vec![0; length];
@@ -138,12 +138,12 @@ mod tests {
         let [works, waits, went_on, ended] = [1, 2, 3, 4].map(Uuid::from_u128);
         let (recorder, before) = FlightRecorder::open(&path);
         assert!(before.is_empty());
-        let slots = [works, waits, went_on].map(|turn| recorder.board(turn));
-        slots[1].waits();
-        slots[2].waits();
-        slots[2].works();
-        recorder.board(ended).waits();
-        // A process that dies drops nothing.
+        let slots = [works, waits, went_on].map(|turn| recorder.take_slot(turn));
+        slots[1].mark_waiting();
+        slots[2].mark_waiting();
+        slots[2].mark_working();
+        recorder.take_slot(ended).mark_waiting();
+        // Simulates a process that dies: nothing is dropped.
         slots.into_iter().for_each(std::mem::forget);
 
         let (_, left) = FlightRecorder::open(&path);
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn without_a_file_every_turn_counts() {
         let (recorder, before) = FlightRecorder::open(Path::new("/nowhere/flight"));
-        recorder.board(Uuid::from_u128(1)).waits();
-        assert!(before.is_empty() && FlightRecorder::none().board(Uuid::from_u128(2)).at.is_none());
+        recorder.take_slot(Uuid::from_u128(1)).mark_waiting();
+        assert!(before.is_empty() && FlightRecorder::none().take_slot(Uuid::from_u128(2)).at.is_none());
     }
 }

@@ -19,9 +19,9 @@ use crate::tools::{ReplayPolicy, Restriction, ToolAccess, ToolContext, ToolExecu
 pub struct LayeredModel<'a> {
     pub chain: &'a FallbackChain,
     pub middleware: &'a MiddlewareStack,
-    /// Learns from the token counts of the services.
+    /// Learns the token ratios from the counts that the services report.
     pub tokens: &'a TokenBudget,
-    /// Knows the prices.
+    /// Provides the prices.
     pub models: &'a Models,
     pub scope: TurnScope<'a>,
 }
@@ -36,7 +36,7 @@ impl Model for LayeredModel<'_> {
         self.chain.sees().await
     }
 
-    /// A response from the cache used nothing.
+    /// A response from the cache has no usage.
     async fn chat(&self, chat: ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, TurnError> {
         let filter = self.middleware.secrets.as_ref().map(|secrets| SecretFilter::new(sink, secrets));
         let shown = filter.as_ref().map_or(sink, |filter| filter as &dyn DeltaSink);

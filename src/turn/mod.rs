@@ -1,7 +1,7 @@
-//! The turn: a loop over a model, tools and a journal, and what it works with.
+//! The turn: a loop over a model, tools and a journal, and the parts that the loop uses.
 //!
 //! `turn_loop` is the loop, a function of its inputs behind the `traits`; `layered` puts middleware around model and tools;
-//! `context` composes what the model is given; `progress` is the journal read back.
+//! `context` composes the model's input; `progress` is the state that is read from the journal.
 
 pub mod context;
 pub mod error;

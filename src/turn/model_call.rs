@@ -1,4 +1,4 @@
-//! One response of a turn: that of its model, or the next step of its script.
+//! The next response of a turn: from its model, or from its script.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl Turn<'_> {
         Ok(response)
     }
 
-    /// Makes one model call; the last one allowed offers no tools.
+    /// Makes one model call; the last allowed call offers no tools.
     async fn ask_model(&self, model: &dyn Model, progress: &TurnProgress) -> Result<ChatResponse, TurnError> {
         let last_call = progress.tool_rounds >= self.limits.iterations;
         let tools: Arc<[ToolSpec]> = if last_call { Arc::default() } else { self.tools.specs(&progress.found_tools) };
@@ -67,9 +67,9 @@ impl Turn<'_> {
             has_come: AtomicBool::new(false),
             ids: CallIds::after(&request.messages),
         };
-        self.flight.waits();
+        self.flight.mark_waiting();
         let response = model.chat(request, &sink).await;
-        self.flight.works();
+        self.flight.mark_working();
         self.events.end_response();
         let mut response = response?;
         if last_call {
@@ -81,7 +81,7 @@ impl Turn<'_> {
         Ok(response)
     }
 
-    /// Returns the images that the messages name; none if no model that may answer takes images.
+    /// Returns the images that the messages name; none if no model that may answer accepts images.
     async fn images(&self, model: &dyn Model, messages: &[ChatMessage]) -> Images {
         let has_images = messages.iter().any(|message| !images_of(message).is_empty());
         if !has_images || !model.takes_images().await {
@@ -91,7 +91,7 @@ impl Turn<'_> {
     }
 }
 
-/// Gives each call its tool's own name, so that readers of the journal need not know the aliases.
+/// Replaces aliases in calls by the tools' own names, so that readers of the journal need not know the aliases.
 fn use_canonical_names(calls: &mut [ToolCall], canonical: impl Fn(&str) -> Option<String>) {
     for call in calls {
         if let Some(name) = canonical(&call.name) {
@@ -100,7 +100,7 @@ fn use_canonical_names(calls: &mut [ToolCall], canonical: impl Fn(&str) -> Optio
     }
 }
 
-/// Records the end of the wait for the model: from the first delta on, this process works.
+/// A sink that records the end of the wait for the model: from the first delta on, this process works.
 struct ResponseSink<'a> {
     flight: &'a FlightSlot<'a>,
     events: &'a EventEmitter,
@@ -112,10 +112,10 @@ impl DeltaSink for ResponseSink<'_> {
     fn delta(&self, delta: Delta<'_>) {
         if delta == Delta::Restart {
             self.has_come.store(false, Ordering::Relaxed);
-            self.flight.waits();
+            self.flight.mark_waiting();
             self.ids.restart();
         } else if !self.has_come.swap(true, Ordering::Relaxed) {
-            self.flight.works();
+            self.flight.mark_working();
         }
         match delta {
             Delta::ToolCall { id, name } => self.events.delta(Delta::ToolCall { id: &self.ids.show(id), name }),
@@ -124,11 +124,10 @@ impl DeltaSink for ResponseSink<'_> {
     }
 }
 
-/// Assigns unique ids to tool calls. Some services restart their call ids with each response, and others reject a
-/// conversation that holds an id twice. A call keeps the id under which it was shown while its arguments were still
-/// arriving.
+/// Assigns unique ids to tool calls. Some services restart their call ids with each response, and others reject a conversation that
+/// contains an id twice. A call keeps the id under which listeners saw it while its arguments were still arriving.
 pub(super) struct CallIds {
-    /// Ids of the earlier responses.
+    /// The ids of the earlier responses.
     before: HashSet<String>,
     now: Mutex<ResponseIds>,
 }
@@ -137,7 +136,7 @@ pub(super) struct CallIds {
 #[derive(Default)]
 struct ResponseIds {
     taken: HashSet<String>,
-    /// Our ids of the calls that were shown, by the service's ids.
+    /// Our ids of the calls that listeners have seen, by the service's ids.
     shown: HashMap<String, String>,
 }
 
@@ -153,7 +152,7 @@ impl CallIds {
         Self { before: messages.iter().flat_map(ids).collect(), now: Mutex::default() }
     }
 
-    /// Returns our id for a call that the service has begun to write.
+    /// Returns our id for a call whose text has begun to arrive.
     pub(super) fn show(&self, sent: &str) -> String {
         let mut now = self.now.lock();
         let id = self.take(&mut now, sent);
@@ -161,7 +160,7 @@ impl CallIds {
         id
     }
 
-    /// Forgets the ids of a response that begins again.
+    /// Clears the ids of a response that restarts.
     pub(super) fn restart(&self) {
         *self.now.lock() = ResponseIds::default();
     }
@@ -229,7 +228,7 @@ mod tests {
         let expected = ["a_2", "b", "b_2", "call"];
         let fresh = CallIds::after(&before);
         assert_eq!(ids(["a", "b", "b", ""], |calls| fresh.settle(calls)), expected);
-        // Shown in another order than they stand in, and after a try that was void.
+        // Shown in another order than in the response, and after a discarded attempt.
         let shown = CallIds::after(&before);
         assert_eq!((shown.show("b"), shown.show("a")), ("b".to_owned(), "a_2".to_owned()));
         shown.restart();

@@ -15,10 +15,10 @@ use crate::store::usage::Costs;
 use crate::text::think;
 use crate::tools::{ToolAllowList, ToolResult};
 
-/// The result of a call that the end of the process cut off.
+/// The result of a call that the end of the process interrupted.
 pub const INTERRUPTED: &str = "interrupted: the gateway stopped while this ran; whether it took effect is unknown";
 
-/// The context that the model was given when the turn began; a resumed turn gives the same again.
+/// The context that a turn began with. A resumed turn uses the same context again.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ContextStep {
     /// SHA-256 of the system prompt.
@@ -28,21 +28,22 @@ pub struct ContextStep {
     pub to: i64,
     /// The user's message as the model reads it.
     pub user: String,
-    /// The message as it stays in the session, if that is not `user`: the model reads it within a template.
+    /// The message as the session stores it, if that differs from `user`: an agent's template may surround the message that the
+    /// model reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub said: Option<String>,
     /// The images of the message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<ImageRef>,
-    /// `PROVIDER/MODEL`.
+    /// The model that the turn asks, as `PROVIDER/MODEL`.
     pub model: String,
-    /// The agent that answers; absent is the assistant, chosen by nobody.
+    /// The agent that answers; `None` is the default assistant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// The hash of the workflow that the turn follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<String>,
-    /// What the model used that chose the agent.
+    /// The usage of the model call that chose the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub choice: Option<ModelUse>,
     /// How often the conversation was compacted because the model rejected it as too long.
@@ -54,13 +55,13 @@ pub struct ContextStep {
     /// The id of the summary of the messages before `from`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<i64>,
-    /// What the conversation and the message hold from others than the owner.
+    /// The names of the foreign content in the conversation and the message; see [`Taint`].
     #[serde(default, skip_serializing_if = "Taint::is_empty")]
     pub taint: Taint,
-    /// The space for older messages was used up, or nearly.
+    /// The space for older messages was full, or nearly.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_tight: bool,
-    /// The count of forgettings when the context was composed.
+    /// The count of forgotten memories when the context was composed.
     #[serde(default, skip_serializing_if = "is_default")]
     pub forgets: i64,
 }
@@ -71,8 +72,8 @@ impl ContextStep {
         ChatMessage::User { content: self.user.clone(), images: self.images.clone() }
     }
 
-    /// Returns the user's message as it stays in the session.
-    pub fn said_message(&self) -> ChatMessage {
+    /// Returns the user's message as the session stores it.
+    pub fn stored_message(&self) -> ChatMessage {
         let content = self.said.as_ref().unwrap_or(&self.user).clone();
         ChatMessage::User { content, images: self.images.clone() }
     }
@@ -104,7 +105,7 @@ pub enum StepBody {
     Note {
         text: String,
     },
-    /// No model was available, first at `since` in UTC milliseconds; the sender's notice is written with this step.
+    /// No model was available since `since`, in UTC milliseconds; the same commit writes the notice for the sender.
     Waiting {
         since: i64,
     },
@@ -145,7 +146,7 @@ pub enum CallFailure {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TurnProgress {
     pub context: Option<ContextStep>,
-    /// The messages after the user's message, in order; of the calls, only answered ones.
+    /// The messages after the user's message, in order; they contain only those calls that have a result.
     pub messages: Vec<ChatMessage>,
     /// Calls of the last response without a result, in order.
     pub open_calls: Vec<OpenCall>,
@@ -156,22 +157,22 @@ pub struct TurnProgress {
     pub usage: Usage,
     /// Usage and cost by model.
     pub spending: Spending,
-    /// The costs at the last manual retry, which starts the turn's budget anew.
+    /// The costs at the last manual retry, which resets the turn's budget.
     pub spent_before: Costs,
     /// Active time, over all runs of this turn.
     pub active: Duration,
-    /// The tools that the conversation has found, at its start or since.
+    /// The tools that `find_tools` has found in the conversation, before or during this turn.
     pub found_tools: BTreeSet<String>,
-    /// What the skills that the turn has loaded allow.
+    /// The tools that the loaded skills of this turn allow.
     pub allow_lists: Vec<ToolAllowList>,
-    /// A response without tool calls: the turn only has to end.
+    /// A response without tool calls. With it, the turn only has to end.
     pub answer: Option<ChatResponse>,
     repeats: RepeatedCalls,
-    /// `PROVIDER/MODEL` of the last response.
+    /// The model of the last response, as `PROVIDER/MODEL`.
     answered_by: String,
     /// When the turn first found no model available, in UTC milliseconds.
     pub waiting_since: Option<i64>,
-    /// What the turn has read from others than the owner, the conversation before it included.
+    /// The names of the foreign content that the turn has read, including the conversation before it; see [`Taint`].
     pub taint: Taint,
 }
 
@@ -184,7 +185,7 @@ impl TurnProgress {
     /// Reads a journal.
     ///
     /// # Errors
-    /// [`UnreadableJournal`] when the hash chain is broken or a step cannot be read. A tool result that cannot be read counts
+    /// [`UnreadableJournal`] if the hash chain is broken or a step cannot be read. A tool result that cannot be read counts
     /// as interrupted, never as absent.
     pub fn read(steps: &[TurnStepRow]) -> Result<Self, UnreadableJournal> {
         if !turn_steps::chain_holds(steps) {
@@ -207,7 +208,7 @@ impl TurnProgress {
         match step {
             StepBody::Context(context) => {
                 self.taint.extend(context.taint.iter().cloned());
-                // A compacted context repeats it.
+                // A compacted context repeats the usage of the choice.
                 if let Some(used) = context.choice.as_ref().filter(|_| self.context.is_none()) {
                     self.spending.add(&used.model, used.usage, used.cost.as_ref());
                 }
@@ -243,7 +244,7 @@ impl TurnProgress {
             }
             StepBody::Note { .. } => {}
             StepBody::Waiting { since } => self.waiting_since = Some(since),
-            // Resets what counts against the limits; finished work stays.
+            // Resets the values that count against the limits; finished work stays.
             StepBody::Retried => {
                 self.answer = None;
                 self.active = Duration::ZERO;
@@ -268,8 +269,8 @@ impl TurnProgress {
         }
     }
 
-    /// Inserts a result at its call's position: results arrive in any order and are kept in the order of the calls. A
-    /// result without an open call is dropped.
+    /// Inserts a result at its call's position: results arrive in any order but are stored in the order of the calls. A result
+    /// without an open call is dropped.
     fn answer_call(&mut self, call_id: &str, name: String, content: String, images: Vec<ImageRef>) {
         let Some(open) = self.open_calls.iter().position(|open| open.call.id == call_id) else { return };
         self.open_calls.remove(open);
@@ -288,7 +289,7 @@ impl TurnProgress {
     }
 
     fn respond(&mut self, response: ChatResponse, active_ms: u64) {
-        // A result that could not be read back leaves its call open, although the model has gone on since.
+        // A result that could not be read back leaves its call open, although the model has continued since.
         self.close_calls(INTERRUPTED);
         self.usage += response.usage;
         let asked = self.context.as_ref().map(|context| context.model.as_str()).unwrap_or_default();
@@ -326,7 +327,7 @@ pub fn session_messages(user: &ChatMessage, mut progress: TurnProgress, reason: 
     said.extend(progress.messages);
     said.push(ChatMessage::assistant(reply));
     for message in &mut said {
-        // The session keeps only the reasoning of messages with calls, which some services require in all later turns
+        // The session stores reasoning only for messages with calls, because some services require it there in all later turns
         // (DeepSeek's thinking mode, Gemini's signatures).
         if let ChatMessage::Assistant { reasoning, tool_calls, .. } = message
             && tool_calls.is_empty()
@@ -337,10 +338,10 @@ pub fn session_messages(user: &ChatMessage, mut progress: TurnProgress, reason: 
     said
 }
 
-/// The number of equal calls in a row from which the model gets a note.
+/// The number of equal consecutive calls from which on the model gets a note.
 const TOLD_FROM: u32 = 3;
 
-/// The last call of a turn, and how often in a row it had the same result.
+/// The last call of a turn, and how many consecutive times it had the same result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct RepeatedCalls {
     name: String,

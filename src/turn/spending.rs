@@ -23,7 +23,7 @@ impl Spending {
     /// Counts a response in a turn that `asked` the model `PROVIDER/MODEL`.
     pub fn count(&mut self, response: &ChatResponse, asked: &str) {
         let name = if response.answered_by.is_empty() { asked } else { &response.answered_by };
-        // The steps of a workflow are no model's.
+        // The steps of a workflow belong to no model.
         if name.is_empty() && response.usage == Usage::default() {
             return;
         }
@@ -37,8 +37,7 @@ impl Spending {
         let Some(cost) = cost else { return };
         match &mut one.cost {
             Some(sum) if sum.currency == cost.currency => sum.micros = sum.micros.saturating_add(cost.micros),
-            // The prices changed their currency during the turn, after a restart; amounts in two currencies cannot be
-            // added.
+            // The currency of the prices changed during the turn, after a restart; amounts in two currencies cannot be added.
             Some(sum) => tracing::warn!(%sum, %cost, model, "a turn's cost is in two currencies; the first is kept"),
             none => *none = Some(cost.clone()),
         }
@@ -60,7 +59,7 @@ impl Spending {
     }
 }
 
-/// Sets the answering model and the cost at the current prices in a response, and counts both in the metrics.
+/// Sets the model that answered and the cost at current prices in a response, and counts both in the metrics.
 pub fn price_and_count(response: &mut ChatResponse, answered: &ModelChoice, models: &Models, meter: &TurnMeter<'_>) {
     let (provider, model) = (answered.provider.name(), answered.model.as_str());
     response.answered_by = format!("{provider}/{model}");
@@ -86,7 +85,7 @@ mod tests {
         };
         let mut spending = Spending::default();
         for one in [
-            // As an older program wrote it.
+            // The format of an older program.
             response("", 1, None),
             response("a/m", 2, Some((10, "USD"))),
             response("b/n", 4, Some((5, "CNY"))),

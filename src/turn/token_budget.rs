@@ -13,26 +13,26 @@ use crate::store::{Connection, Durability, Store, StoreError, notes, now_ms};
 /// Tokens reserved for an answer of unlimited length, in the model's tokens.
 const ANSWER: usize = 8_192;
 
-/// The most models that are learned of.
+/// The most models for which a ratio is stored.
 const MODELS: usize = 100;
 
-/// The first requests to a model are learned from, then one of `EACH`: counting takes time, and little changes.
+/// The ratio is learned from the first requests to a model, then from one of `EACH`: counting takes time, and the ratio changes
+/// little.
 const FIRST: u64 = 4;
 const EACH: u64 = 16;
 
-/// A smaller change of a factor is not stored.
+/// A smaller change of a ratio is not stored.
 const WORTH_WRITING: f64 = 0.02;
 
-/// Factors and limits are stored as notes, with the model's name as key.
+/// Ratios and limits are stored as notes, with the model's name as key.
 const CHANNEL: &str = "models";
 const KIND: &str = "tokens";
 const CONTEXT: &str = "context";
 
-/// How long a limit that a service reported is trusted, in milliseconds: servers are reconfigured.
+/// How long a limit that a service reported is valid, in milliseconds: servers are reconfigured.
 const LIMIT_HOLDS: i64 = 30 * 86_400_000;
 
-/// What a request holds besides the history. `context` and `answer` are in the model's tokens, all others are
-/// estimated.
+/// The parts of a request besides the history. `context` and `answer` are in the model's tokens, all others are estimated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestParts {
     /// The model's context for request and answer together, or less by configuration.
@@ -47,12 +47,12 @@ pub struct RequestParts {
     pub message: usize,
 }
 
-/// Returns the estimated tokens that are left for the history. Never less than a quarter of the context: a
-/// conversation needs some history, and a service that gets too much says so.
+/// Returns the estimated tokens that are left for the history. The result is at least a quarter of the context: a conversation needs
+/// some history, and a service rejects a request that is too long.
 pub fn remaining_for_history(parts: RequestParts, factor: TokenFactor) -> usize {
     let RequestParts { context, answer, system, tools, memory, message } = parts;
     let answer = answer.unwrap_or(ANSWER).min(context / 4);
-    // The results of tools follow the message.
+    // Reserves space for tool results, which follow the message.
     let results = if tools > 0 { context / 4 } else { 0 };
     let all = factor.estimated(context - answer - results);
     let used = system + tools + memory + message;
@@ -86,7 +86,7 @@ fn tokens_of_calls(calls: &[ToolCall]) -> usize {
     calls.iter().map(|call| AROUND + estimate_tokens(&call.name) + estimate_tokens(&call.arguments)).sum()
 }
 
-/// Estimates the usage of a response whose service reports none, so that limits still hold.
+/// Estimates the usage of a response whose service reports none, so that limits apply nevertheless.
 pub fn estimate_usage(request: &ChatRequest, response: &ChatResponse) -> Usage {
     let images = request.images.len() * IMAGE_TOKENS;
     let messages = request.messages.iter().map(tokens_of).sum::<usize>();
@@ -97,20 +97,20 @@ pub fn estimate_usage(request: &ChatRequest, response: &ChatResponse) -> Usage {
     Usage { input_tokens: count(input), output_tokens: count(output), ..Usage::default() }
 }
 
-/// What is known of the models' token counts; shared by all turns.
+/// The token ratios and context sizes of the models; all turns share it.
 pub struct TokenBudget {
     store: Store,
     models: Mutex<HashMap<String, ModelRecord>>,
-    /// The definitions that were counted last, as most turns have the same.
+    /// The definitions that were counted last: most turns have the same definitions.
     tools: Mutex<Option<(Arc<[ToolSpec]>, usize)>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct ModelRecord {
     factor: TokenFactor,
-    /// The factor in the store.
+    /// The ratio that is in the store.
     written: TokenFactor,
-    /// The context size that a refusal reported, in tokens.
+    /// The context size that a rejection reported, in tokens.
     context: Option<u32>,
     requests: u64,
 }
@@ -185,15 +185,14 @@ impl TokenBudget {
         }
     }
 
-    /// Returns the context size of the model that `wanted` names, by the catalog and by what its service has reported;
-    /// `None` if it is unknown.
+    /// Returns the context size of the model that `wanted` names, from the catalog and from its service's reports; `None` if it is
+    /// unknown.
     pub fn context(&self, models: &Models, wanted: &str) -> Option<u32> {
         let stated = models.known_name(wanted).and_then(|name| self.known(&name).context);
         [models.context_tokens(wanted), stated].into_iter().flatten().min()
     }
 
-    /// Learns and stores the context size of a model (`PROVIDER/MODEL`) from its refusal of a conversation that is too
-    /// long.
+    /// Learns and stores the context size of a model (`PROVIDER/MODEL`) from its rejection of a conversation that is too long.
     pub fn learn_limit(&self, model: &str, refusal: &str) {
         let Some(limit) = limit_in_words(refusal) else { return };
         let before = self.known(model);
@@ -215,7 +214,7 @@ impl TokenBudget {
         }
     }
 
-    /// Writes in the background: what is lost is learned again.
+    /// Writes in the background: a lost value is learned again.
     fn write(&self, model: String, kind: &'static str, value: String) {
         let store = self.store.clone();
         tokio::spawn(async move {
@@ -228,7 +227,7 @@ impl TokenBudget {
     }
 }
 
-/// Returns the context sizes that refusals have reported, by `PROVIDER/MODEL`, in tokens.
+/// Returns the context sizes that rejections have reported, by `PROVIDER/MODEL`, in tokens.
 pub fn stated_limits(connection: &Connection) -> Result<BTreeMap<String, u32>, StoreError> {
     let stated = notes::all(connection, CHANNEL, CONTEXT)?.into_iter();
     let held = stated.filter(|(_, _, at)| now_ms() - at < LIMIT_HOLDS);
@@ -254,9 +253,9 @@ mod tests {
             (parts(100_000, None, (0, 0, 0, 0)), 1.0, 91_808),
             (parts(100_000, Some(1_000), (0, 0, 0, 0)), 1.0, 99_000),
             (parts(100_000, None, (2_000, 6_000, 1_800, 500)), 1.0, 56_508),
-            // Of a model that counts half as much again less fits.
+            // If a model counts half as much again, less fits.
             (parts(100_000, None, (2_000, 6_000, 1_800, 500)), 1.5, 34_238),
-            // A small model: the answer has no more than a quarter, and the conversation no less.
+            // A small model: the answer gets at most a quarter, and the conversation at least a quarter.
             (parts(8_000, None, (1_000, 1_000, 0, 0)), 1.0, 2_000),
             (parts(8_000, Some(100_000), (1_000, 0, 0, 0)), 1.0, 5_000),
             (parts(8_000, None, (9_000, 9_000, 0, 9_000)), 1.0, 2_000),
@@ -286,7 +285,7 @@ mod tests {
         let learned = budget.factor("p/m");
         assert!((1.2..1.3).contains(&learned.get()), "{learned:?}");
         assert_eq!(budget.factor("p/other"), TokenFactor::default());
-        // Writes are done in order: behind this one all stand.
+        // Writes are done in order, so all earlier ones are done after this one.
         let kept = async || {
             tokio::task::yield_now().await;
             store.write(Durability::Logged, |connection| notes::get(connection, CHANNEL, KIND, "p/m")).await.unwrap()

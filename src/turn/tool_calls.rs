@@ -1,5 +1,5 @@
-//! The tool calls of one response. Calls that only read run together; calls that may change something run alone, in
-//! order, so that a later read sees the change.
+//! The tool calls of one response. Calls that only read run in parallel; calls that may change something run alone and in order, so
+//! that a later read sees the change.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use crate::tools::{
     PlannedCallState, ReplayPolicy, Restriction, ToolAccess, ToolAllowList, ToolContext, ToolOutcome, ToolResult,
 };
 
-/// The progress of a turn, shared by calls that run at the same time.
+/// The progress of a turn, shared by its parallel calls.
 struct SharedProgress<'a> {
     progress: Mutex<&'a mut TurnProgress>,
     awaited: &'a Mutex<AwaitedCalls>,
 }
 
-/// Calls that wait for other turns, and those turns.
+/// The calls that wait for other turns, and those turns.
 #[derive(Default)]
 struct AwaitedCalls {
     calls: HashSet<String>,
@@ -37,17 +37,17 @@ struct AwaitedCalls {
 }
 
 impl SharedProgress<'_> {
-    /// Returns what the turn has read from others than the owner.
+    /// Returns the names of the foreign content that the turn has read; see [`Taint`].
     fn taint(&self) -> Taint {
         self.progress.lock().taint.clone()
     }
 
-    /// Returns what the skills that the turn has loaded allow.
+    /// Returns the tools that the loaded skills of the turn allow.
     fn allow_lists(&self) -> Arc<[ToolAllowList]> {
         self.progress.lock().allow_lists.as_slice().into()
     }
 
-    /// Returns what the model wrote beside its last calls.
+    /// Returns the text that the model wrote together with its last calls.
     fn aim(&self) -> String {
         let progress = self.progress.lock();
         let written = progress.messages.iter().rev().find_map(|message| match message {
@@ -57,7 +57,7 @@ impl SharedProgress<'_> {
         written.unwrap_or_default()
     }
 
-    /// Returns true if the turn's messages hold this text literally.
+    /// Returns true if the turn's messages contain this text literally.
     fn holds(&self, text: &str) -> bool {
         let progress = self.progress.lock();
         progress.messages.iter().any(|message| holds_literally(message, text))
@@ -75,7 +75,7 @@ impl SharedProgress<'_> {
     }
 }
 
-/// Returns true if a message that the model was given, not one that it wrote, holds this text.
+/// Returns true if this message contains the text literally and the model did not write the message.
 fn holds_literally(message: &ChatMessage, text: &str) -> bool {
     match message {
         ChatMessage::User { content, .. } | ChatMessage::Tool { content, .. } => content.contains(text),
@@ -84,9 +84,8 @@ fn holds_literally(message: &ChatMessage, text: &str) -> bool {
 }
 
 impl Turn<'_> {
-    /// Runs the open calls; each call gets exactly one result. Calls that run when the turn is cancelled still report
-    /// what they did; later ones stay open. Calls that wait for other turns stay open as well, and those turns are
-    /// returned.
+    /// Runs the open calls; each call gets exactly one result. When the turn is cancelled, running calls still report their result,
+    /// and later calls stay open. Calls that wait for other turns stay open as well; the function returns those turns.
     pub(super) async fn run_open_calls(&self, progress: &mut TurnProgress, clock: &ActiveClock) -> Vec<Uuid> {
         let awaited = Mutex::default();
         while !self.tool_context.cancel.is_cancelled() {
@@ -152,12 +151,12 @@ impl Turn<'_> {
         progress.apply(step);
     }
 
-    /// Returns the name that the metrics use: only registered names are counted, since models make names up.
+    /// Returns the tool name for the metrics. Unregistered names count as `unknown`, since models invent names.
     fn counted_name(&self, called: &str) -> String {
         self.tools.canonical_name(called).unwrap_or_else(|| "unknown".to_owned())
     }
 
-    /// Counts the calls that a plan has run, as its result lists them.
+    /// Counts the calls that a plan has run, as listed in its result.
     fn count_planned_calls(&self, plan: &ToolResult) {
         for call in &plan.planned_calls {
             if let Some(ms) = call.duration_ms {
@@ -171,12 +170,12 @@ impl Turn<'_> {
         let (taint, allow_lists) = (Arc::new(progress.taint()), progress.allow_lists());
         let question = match self.lead {
             TurnLead::Model(_) => Arc::new(Question { aim: progress.aim(), ..(*self.tool_context.question).clone() }),
-            // Of a result that the next step takes in, nothing is left out.
+            // A script reads whole results, so nothing is left out of them.
             TurnLead::Script(_) => Arc::default(),
         };
         let mut context =
             ToolContext { call_id: call.id.clone(), taint, allow_lists, question, ..self.tool_context.clone() };
-        // Checked first: a refused call is not recorded as started, and is not answered from the cache.
+        // This check comes first: a refused call is neither recorded as started nor answered from the cache.
         if let Some(restriction) = self.restriction(call, &context, progress) {
             match self.approvals.decide(call, &restriction, &context).await {
                 ApprovalDecision::Allowed => {}
@@ -200,8 +199,8 @@ impl Turn<'_> {
         self.tools.run(call, &context).await
     }
 
-    /// Returns what the owner may have to approve. An address that the conversation holds literally is free, and so is each
-    /// address while nothing was read from others.
+    /// Returns the restriction that the owner may have to approve. An address that the conversation contains literally needs no
+    /// approval. No address needs approval while the turn has read nothing from others.
     fn restriction(
         &self,
         call: &ToolCall,

@@ -1,4 +1,4 @@
-//! The interfaces that a turn needs: a model, tools and a journal; and the turn that a call of theirs belongs to.
+//! The interfaces that a turn needs: a model, tools and a journal; and the scope that their calls run in.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
@@ -17,12 +17,12 @@ use crate::metrics::TurnMeter;
 use crate::phrases::Phrases;
 use crate::tools::{ReplayPolicy, Restriction, ToolAccess, ToolContext, ToolEffect, ToolOutcome};
 
-/// Which turn a call belongs to, and what the call is held to and measured by.
+/// The turn that a call belongs to, with its limits and its meter.
 #[derive(Clone, Copy)]
 pub struct TurnScope<'a> {
     pub session: &'a SessionKey,
     pub turn: Uuid,
-    /// When the turn's time is up.
+    /// The end of the turn's time.
     pub deadline: Instant,
     pub meter: &'a TurnMeter<'a>,
     pub phrases: &'static Phrases,
@@ -37,24 +37,24 @@ pub trait Model: Send + Sync {
     /// Returns true if a model that may answer takes images.
     async fn takes_images(&self) -> bool;
 
-    /// Asks the model; shows the answer in `sink` while it arrives. The response holds its usage, its cost and the model that
-    /// gave it.
+    /// Asks the model; passes the answer to `sink` while it arrives. The response contains its usage, its cost and the model that
+    /// answered.
     ///
     /// # Errors
     /// No model answered, or a limit forbids to ask.
     async fn chat(&self, request: ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, TurnError>;
 }
 
-/// Decides what a turn does next from its progress alone, in the place of a model.
+/// Decides the next step of a turn from its progress alone, instead of a model.
 pub trait Script: Send + Sync {
-    /// Returns the next response: the calls to make, or the answer. The same progress always gives the same.
+    /// Returns the next response: the calls to make, or the answer. The same progress always yields the same response.
     ///
     /// # Errors
     /// The turn cannot go on.
     fn next(&self, progress: &TurnProgress) -> Result<ChatResponse, TurnError>;
 }
 
-/// What leads a turn to its answer.
+/// The source of a turn's responses.
 #[derive(Clone, Copy)]
 pub enum TurnLead<'a> {
     Model(&'a dyn Model),
@@ -64,25 +64,25 @@ pub enum TurnLead<'a> {
 /// The tools that a turn may use.
 #[async_trait]
 pub trait Tools: Send + Sync {
-    /// Returns the definitions of the tools that the model is offered, with those that it found.
+    /// Returns the definitions of the tools that the model is offered, including the `found` ones.
     fn specs(&self, found: &BTreeSet<String>) -> Arc<[ToolSpec]>;
 
-    /// Returns the own name of the tool that `name` or an alias means.
+    /// Returns the tool's own name for `name`, which may be an alias.
     fn canonical_name(&self, name: &str) -> Option<String>;
 
     /// Returns the access of a tool; `None` for an unknown one.
     fn access_of(&self, name: &str) -> Option<ToolAccess>;
 
-    /// Returns what may be done with a call that was cut off; `None` for an unknown tool.
+    /// Returns whether an interrupted call may run again; `None` for an unknown tool.
     fn replay_of(&self, call: &ToolCall) -> Option<ReplayPolicy>;
 
-    /// Returns why this turn may not make the call, if so.
+    /// Returns the reason why this turn may not make the call, if there is one.
     fn refusal(&self, call: &ToolCall, context: &ToolContext) -> Option<String>;
 
-    /// Returns what the owner may have to approve before the call runs, if anything.
+    /// Returns the restriction that the owner may have to approve before the call runs, if there is one.
     fn restriction(&self, call: &ToolCall, context: &ToolContext) -> Option<Restriction>;
 
-    /// Returns how many calls run at the same time at most.
+    /// Returns the most calls that run in parallel.
     fn parallelism(&self) -> NonZeroUsize;
 
     /// Runs a call. It yields exactly one outcome: a failure is an outcome as well.
@@ -99,28 +99,28 @@ pub trait Approvals: Send + Sync {
 /// The decision about a restricted call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ApprovalDecision {
-    /// It runs within the rights of the turn.
+    /// The call runs within the rights of the turn.
     Allowed,
     /// The owner has approved it.
     Approved,
-    /// It does not run; the reason, for the model.
+    /// The call does not run; the text is the reason for the model.
     Refused(String),
-    /// The owner is asked; the call has no result yet.
+    /// The owner was asked; the call has no result yet.
     Asked(Box<ToolOutcome>),
 }
 
-/// Keeps the steps of a turn. Each call returns when its step is kept; a store that cannot take it holds the turn.
+/// Stores the steps of a turn. Each method returns when its step is stored; a store that cannot accept the step holds the turn.
 #[async_trait]
 pub trait Journal: Send + Sync {
-    /// Keeps a step that the process's death must not lose.
+    /// Records a step that must survive the end of the process.
     async fn record(&self, step: &StepBody);
 
-    /// Keeps a step and returns only when it is on the disk itself.
+    /// Records a step and returns only when the step is synced to disk.
     async fn record_synced(&self, step: &StepBody);
 
-    /// Keeps a tool's result, together with what the tool does inside daoyou.
+    /// Records a tool's result together with the tool's effects inside daoyou.
     async fn record_result(&self, step: &StepBody, effects: &[ToolEffect]);
 
-    /// Keeps what a call that has no result yet does inside daoyou.
+    /// Records the effects inside daoyou of a call that has no result yet.
     async fn record_begun(&self, effects: &[ToolEffect]);
 }

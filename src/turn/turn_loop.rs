@@ -1,5 +1,5 @@
-//! The turn loop: from the message to the answer, a function of its inputs. Transport, tables and screens are behind [`TurnLead`],
-//! [`Tools`], [`Journal`] and [`EventEmitter`].
+//! The turn loop: a function of its inputs that goes from the message to the answer. [`TurnLead`], [`Tools`], [`Journal`] and
+//! [`EventEmitter`] hide transport, tables and user interfaces.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,23 +23,23 @@ use crate::tools::ToolContext;
 /// Limits of a turn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TurnLimits {
-    /// Responses with tool calls; then one last response without tools.
+    /// The most responses with tool calls; one last response without tools follows them.
     pub iterations: u32,
-    /// Tokens of all responses together.
+    /// The most tokens of all responses together.
     pub tokens: u64,
-    /// Money of all responses together, in the currency of the prices; `None` is no limit.
+    /// The highest cost of all responses together, in the currency of the prices; `None` is no limit.
     pub cost: Option<f64>,
-    /// Active time, over all runs.
+    /// The longest active time, over all runs.
     pub time: Duration,
 }
 
 impl TurnLimits {
-    /// Returns the limits of an agent with iterations of its own.
+    /// Returns these limits with the agent's own `iterations`, if it has any.
     pub fn of_agent(self, iterations: Option<u32>) -> Self {
         Self { iterations: iterations.unwrap_or(self.iterations), ..self }
     }
 
-    /// Returns the limits of the turn of `row`: these, and no more than was set for the message.
+    /// Returns the limits of the turn of `row`: these limits, lowered to the limits of the message.
     pub fn of_message(self, row: &InboxRow) -> Self {
         match TurnOrigin::parse(&row.origin).settings.bounds {
             None => self,
@@ -63,9 +63,9 @@ pub struct Turn<'a> {
     pub lead: TurnLead<'a>,
     pub tools: &'a dyn Tools,
     pub tool_context: ToolContext,
-    /// Reads the conversation's images.
+    /// Loads the conversation's images.
     pub image_loader: &'a ImageLoader,
-    /// The images that were read, from the first model call on.
+    /// The images that were loaded, from the first model call on.
     pub images: LoadedImages,
     pub temperature: Option<f64>,
     pub max_tokens: Option<u32>,
@@ -76,31 +76,31 @@ pub struct Turn<'a> {
     pub flight: &'a FlightSlot<'a>,
 }
 
-/// How a turn that did not fail ended or paused.
+/// The way in which a turn without a failure ended or paused.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConversationOutcome {
     /// The reply to the user.
     Answered(String),
-    /// The turn waits for a model or for other turns, and is run again.
+    /// The turn waits for a model or for other turns, and runs again later.
     Parked {
         /// The session must be checked again at once.
-        look_again: bool,
+        must_recheck: bool,
     },
 }
 
-/// How far the loop came.
+/// The result of the loop.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LoopOutcome {
     /// The reply to the user.
     Answered(String),
-    /// All that is left to do needs the ends of these turns.
+    /// The remaining calls all wait for the ends of these turns.
     AwaitsTurns(Vec<Uuid>),
 }
 
 impl Turn<'_> {
-    /// Runs from `progress` until there is an answer, or other turns have to end first; returns `None` if the
-    /// context's `cancel` came first. Every step is in the journal and in `progress` before the next one begins; the
-    /// turn can resume from both wherever the future is dropped.
+    /// Runs from `progress` until there is an answer, or until other turns have to end first; returns `None` if the context's
+    /// `cancel` came first. Every step is in the journal and in `progress` before the next one begins, so the turn can resume from
+    /// both wherever the future is dropped.
     pub async fn run(&self, progress: &mut TurnProgress) -> Option<Result<LoopOutcome, TurnError>> {
         let clock = ActiveClock { began: Instant::now(), before: progress.active };
         let cancel = &self.tool_context.cancel;
@@ -145,13 +145,17 @@ impl Turn<'_> {
     fn answer(&self, response: &ChatResponse, progress: &TurnProgress) -> Result<String, TurnError> {
         let mut reply = think::strip(&response.text);
         let capped = progress.tool_rounds >= self.limits.iterations;
-        // At the limit, the notice below is the answer.
+        // At the limit, the notice below replaces the answer.
         if reply.is_empty() && !capped {
-            // After tools that did what was asked, a model may have nothing more to say.
+            // After tools that did the task, a model may have nothing more to say.
             let did_something = progress.tool_rounds > 0;
             if !did_something {
                 let error = TurnError::new(ErrorCode::EmptyAnswer, "turn");
-                return Err(if response.truncated { error.noting(self.scope.phrases.cut_at_length) } else { error });
+                return Err(if response.truncated {
+                    error.with_notice(self.scope.phrases.cut_at_length)
+                } else {
+                    error
+                });
             }
             self.scope.phrases.done.clone_into(&mut reply);
         }

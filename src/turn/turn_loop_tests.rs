@@ -22,7 +22,7 @@ use crate::turn::traits::{ApprovalDecision, Approvals, Model};
 
 type Response = Result<ChatResponse, TurnError>;
 
-/// Answers with the next response of its script; keeps how many messages and tools it was given.
+/// Answers with the next response of its script; records the number of messages and tools of each request.
 struct ScriptedModel {
     script: Mutex<VecDeque<Response>>,
     asked: Mutex<Vec<(usize, usize)>>,
@@ -44,8 +44,7 @@ impl Model for ScriptedModel {
     }
 }
 
-/// `look` only reads and may run again, `send` runs once; each answers with its arguments. A tool that is told `stop` cancels the
-/// turn.
+/// `look` only reads and may run again, `send` runs once; each returns its arguments. The argument `stop` cancels the turn.
 struct ScriptedTools(CancellationToken);
 
 /// Asks about calls with the argument `ask`, and allows all others.
@@ -111,7 +110,7 @@ impl Tools for ScriptedTools {
     }
 }
 
-/// Keeps the kinds of the steps.
+/// Records the kinds of the steps.
 #[derive(Default)]
 struct ScriptedJournal(Mutex<Vec<&'static str>>);
 
@@ -152,17 +151,17 @@ struct Ran {
     /// The reply, the error's word, or how the loop paused.
     end: String,
     steps: Vec<&'static str>,
-    /// Messages and tools of each request.
+    /// The number of messages and tools of each request.
     asked: Vec<(usize, usize)>,
     progress: TurnProgress,
 }
 
-/// Runs a turn of two iterations and 30 tokens at most, from `progress` on.
+/// Runs a turn from `progress` on, with at most two iterations and 30 tokens.
 async fn run(script: Vec<Response>, mut progress: TurnProgress) -> Ran {
     let (session, folder) = (SessionKey::from("s"), tempfile::tempdir().unwrap());
     let cancel = CancellationToken::new();
     let (metrics, recorder) = (TurnMetrics::default(), FlightRecorder::none());
-    let (meter, flight) = (metrics.meter(), recorder.board(Uuid::nil()));
+    let (meter, flight) = (metrics.meter(), recorder.take_slot(Uuid::nil()));
     let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
     let phrases = Phrases::of(Language::En);
     let model = ScriptedModel { script: Mutex::new(script.into()), asked: Mutex::default() };
@@ -206,21 +205,21 @@ async fn a_turn_is_a_function_of_its_model_tools_and_journal() {
         (vec![says("<think>hm</think>hi")], "hi", &["response"], &[(1, 2)]),
         (vec![says("")], "empty_answer", &["response"], &[(1, 2)]),
         (vec![failure()], "llm_server_error", &[], &[(1, 2)]),
-        // Only a call that is not idempotent is noted before it runs.
+        // Only a call that is not idempotent is recorded before it runs.
         (
             vec![Ok(calls(&[("view", "a"), ("send", "b")])), says("done")],
             "done",
             &["response", "tool_result", "tool_started", "tool_result", "response"],
             &[(1, 2), (4, 2)],
         ),
-        // After tools that did what was asked, a model may have nothing more to say.
+        // After tools that did the task, a model may have nothing more to say.
         (
             vec![Ok(calls(&[("look", "a")])), says("")],
             "Done.",
             &["response", "tool_result", "response"],
             &[(1, 2), (3, 2)],
         ),
-        // A call that is refused is not started.
+        // A refused call is not started.
         (
             vec![Ok(calls(&[("send", "forbidden")])), says("no")],
             "no",
@@ -248,7 +247,7 @@ async fn a_turn_is_a_function_of_its_model_tools_and_journal() {
 
 #[tokio::test]
 async fn a_turn_goes_on_from_its_progress_and_ends_at_its_limits() {
-    // The last call allowed has no tools, and the reply says so.
+    // The last allowed call has no tools, and the reply says so.
     let look = || Ok(calls(&[("look", "a")]));
     let capped = run(vec![look(), look(), says("enough")], TurnProgress::default()).await;
     assert!(capped.end.starts_with("enough\n\n") && capped.end.contains('2'), "{}", capped.end);
@@ -259,7 +258,7 @@ async fn a_turn_goes_on_from_its_progress_and_ends_at_its_limits() {
     spent.usage = Usage { input_tokens: 30, ..Usage::default() };
     assert_eq!(run(Vec::new(), spent).await.end, "token_cap");
 
-    // A call that was cut off and may not run again is answered without running; a final answer needs no model.
+    // An interrupted call that may not run again gets a result without running; a final answer needs no model.
     let mut progress = TurnProgress::default();
     progress.apply(StepBody::Response { response: calls(&[("send", "a")]), active_ms: 1 });
     progress.apply(StepBody::ToolStarted { call_id: "0".to_owned(), name: "send".to_owned() });

@@ -1,5 +1,5 @@
-//! Content of the workspace that leads elsewhere: links, pipes, devices and mounts in place of files that the gateway
-//! reads, files that change while they are sent, and folders of other conversations; and who may use the home.
+//! Workspace content that leads elsewhere: links, pipes, devices and mounts in place of files that the gateway reads, files
+//! that change while they are sent, and folders of other conversations. Also: who may use the home.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
@@ -16,14 +16,14 @@ use crate::support::swapper::Swapper;
 use crate::support::{Gateway, Hook, Model, Setup, until};
 
 const CANARY: &str = "canary-5c1e";
-/// The longest that a turn may take, whatever the workspace holds.
+/// The time limit of a turn, whatever the workspace contains.
 const LIMIT: Duration = Duration::from_secs(10);
-/// What the gateway reads for everyone.
+/// The files that the gateway reads for every sender.
 const READ: [&str; 5] = ["AGENTS.md", "SOUL.md", "USER.md", "TOOLS.md", "skills/brew/SKILL.md"];
-/// The id of another user of this machine; it needs no name.
+/// The id of another user of this machine; no such account needs to exist.
 const OTHER_USER: u32 = 1001;
 
-/// A gateway whose model calls the tools that a message names, one after the other, and repeats their results.
+/// A gateway whose model calls the tools that a message names, one at a time, and repeats their results.
 struct World {
     model: Model,
     gateway: Gateway,
@@ -35,7 +35,7 @@ impl World {
         model.call_named_tools();
         let gateway = Gateway::start(setup.model(&model).hook(Hook::bearer("in"))).await;
         let memory = gateway.workspace().join("memory");
-        // No bullet: a bullet would be a fact, which others may be told.
+        // Not a bullet: a bullet would be a fact, which other senders may learn.
         fs::write(memory.join("MEMORY.md"), format!("# Memory\n\nThe PIN is {CANARY}.\n")).unwrap();
         Self { model, gateway }
     }
@@ -64,7 +64,7 @@ impl World {
         serde_json::from_str(&reply).unwrap_or_else(|_| panic!("{calls:?}: {reply}"))
     }
 
-    /// Asserts that no request contained anything of the memory.
+    /// Asserts that no request contained any text of the memory.
     fn assert_kept(&self, after: &str) {
         let asked = json!(self.model.requests()).to_string();
         assert!(!asked.contains(CANARY), "{after}: the memory was sent to the model");
@@ -75,7 +75,7 @@ impl World {
     }
 }
 
-/// Replaces a file by something that leads to the memory, hangs, or has no end.
+/// A trick: replaces a file with something that leads to the memory, hangs, or has no end.
 type Trick = (&'static str, fn(&Path, &Path));
 
 const TRICKS: [Trick; 8] = [
@@ -89,8 +89,8 @@ const TRICKS: [Trick; 8] = [
     ("a link to nowhere", |path, _| symlink("/nowhere/at/all", path).unwrap()),
 ];
 
-/// Whatever replaces the files of the prompt: turns of untrusted and of known senders are answered at once, without
-/// the memory, and log and doctor name the file.
+/// Whatever replaces the files of the prompt, turns of untrusted and known senders are answered at once and without the
+/// memory. Log and doctor name the file.
 #[tokio::test(flavor = "multi_thread")]
 async fn replaced_prompt_files_neither_leak_memory_nor_hang() {
     let world = World::start(Setup::new()).await;
@@ -125,8 +125,8 @@ async fn replaced_prompt_files_neither_leak_memory_nor_hang() {
     assert!(logs.contains("is left out of the system prompt") && logs.contains("a skill has a problem"));
 }
 
-/// Pipes in the place of what the gateway reads or writes besides: the memory's files, the folder of skills, the rules of a
-/// search. Nothing waits for their other end.
+/// Pipes replace other files and folders that the gateway reads or writes: the memory files, the skills folder, ignore
+/// rules. Nothing waits for the other end of a pipe.
 #[tokio::test(flavor = "multi_thread")]
 async fn pipes_in_place_of_memory_skills_and_ignore_rules_never_block() {
     let mut world = World::start(Setup::new()).await;
@@ -167,7 +167,7 @@ async fn pipes_in_place_of_memory_skills_and_ignore_rules_never_block() {
     }
 }
 
-/// A link behind a link: the folder of the skills, or of the memory, leads elsewhere.
+/// A link behind a link: the folder of skills or of the memory leads elsewhere.
 #[tokio::test(flavor = "multi_thread")]
 async fn symlinked_skill_and_memory_folders_are_ignored() {
     let world = World::start(Setup::new()).await;
@@ -203,7 +203,7 @@ impl Drop for Mount {
     }
 }
 
-/// The memory is mounted under another name: the whole folder, a part of it, and one file.
+/// The memory is mounted under another name: the whole folder, a part of it, and a single file.
 #[tokio::test(flavor = "multi_thread")]
 async fn mounting_the_memory_elsewhere_does_not_expose_it() {
     let world = World::start(Setup::new()).await;
@@ -234,12 +234,12 @@ async fn mounting_the_memory_elsewhere_does_not_expose_it() {
     assert!(!world.at("memory/new.md").exists());
     world.assert_kept("mounts");
     assert!(world.gateway.logs().contains("AGENTS.md: lies on another mount"), "{}", world.gateway.logs());
-    // The owner's own turn may.
+    // The owner's own turn may read it.
     let told = world.calls("owner", "mine", &[("read_file", json!({"path": "pub/MEMORY.md"}))]).await;
     assert!(told[0].contains(CANARY), "{told:?}");
 }
 
-/// A file alternates between a harmless one and a link to the memory: what is sent is what was checked.
+/// A file alternates between a harmless file and a link to the memory. Only the checked content is sent.
 #[tokio::test(flavor = "multi_thread")]
 async fn swapping_an_attachment_for_a_link_never_sends_the_memory() {
     const TIMES: usize = 50;
@@ -265,7 +265,7 @@ async fn swapping_an_attachment_for_a_link_never_sends_the_memory() {
         let files = taken.mail.attachments();
         assert_eq!(files, [("a.txt".to_owned(), b"innocent".to_vec())], "another file than was checked was sent");
     }
-    // Sent files were copied out of the commands' reach.
+    // Sent files are copied to a place that commands cannot reach.
     let copies: Vec<_> =
         fs::read_dir(world.gateway.home().join("outgoing")).unwrap().map(|copy| copy.unwrap().path()).collect();
     assert_eq!(copies.len(), 1);
@@ -278,8 +278,7 @@ fn spill_of(told: &str) -> String {
     told[at..].split([' ', ']', '\n']).next().unwrap_or_default().to_owned()
 }
 
-/// Long outputs belong to the conversation that produced them; the owner's belong to the owner's turns, also in a
-/// shared chat.
+/// Long outputs belong to the conversation that produced them. The owner's outputs belong to the owner's turns, even in a shared chat.
 #[tokio::test(flavor = "multi_thread")]
 async fn spilled_outputs_are_readable_only_by_their_conversation() {
     if bubblewrap_is_missing() {
@@ -324,7 +323,7 @@ async fn spilled_outputs_are_readable_only_by_their_conversation() {
     let told = world.calls("owner", "a", &[open[0].clone(), ("read_file", json!({"path": owners}))]).await;
     assert!(told[0].contains("mine 1") && told[1].contains("owners 1"), "{told:?}");
     assert!(!fs::read_to_string(world.at(&other)).unwrap().contains("changed"));
-    // A link in place of the folder is not followed: the output is truncated and not spilled.
+    // A link in place of the folder is not followed; the output is truncated and not spilled.
     fs::remove_dir_all(world.at(".daoyou")).unwrap();
     fs::create_dir(world.at("elsewhere")).unwrap();
     symlink("elsewhere", world.at(".daoyou")).unwrap();
@@ -334,7 +333,7 @@ async fn spilled_outputs_are_readable_only_by_their_conversation() {
     assert!(world.doctor().await.contains(".daoyou is a link"));
 }
 
-/// Requests something at the control socket as another user, whatever its mode is.
+/// Sends a request to the control socket as another user, whatever the socket's mode.
 fn ask_as(user: u32, socket: &Path) -> std::process::Output {
     use std::os::unix::process::CommandExt;
 
@@ -346,8 +345,7 @@ fn ask_as(user: u32, socket: &Path) -> std::process::Output {
     curl.uid(user).gid(user).output().expect("curl runs")
 }
 
-/// The kernel identifies the peer: another user is refused although home and socket are open to all, and the log says
-/// so.
+/// The kernel identifies the peer. Another user is refused although home and socket are open to all, and the log reports it.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_control_socket_refuses_other_users() {
     if !is_root() || find("curl").is_none() {
@@ -364,13 +362,13 @@ async fn the_control_socket_refuses_other_users() {
         let other = ask_as(OTHER_USER, &socket);
         assert!(!other.status.success() && other.stdout.is_empty(), "{other:?}");
     }
-    // It was not a file mode that refused it.
+    // File modes did not cause the refusal.
     let logs = world.gateway.logs();
     assert_eq!(logs.matches("a connection to the control socket was closed").count(), 1, "{logs}");
     assert!(ask_as(0, &socket).status.success());
 }
 
-/// Returns the modes of everything in the home but the workspace.
+/// Returns the modes of everything in the home except the workspace.
 fn modes(home: &Path) -> Vec<(String, u32)> {
     let mut modes = vec![(".".to_owned(), home.symlink_metadata().unwrap())];
     for entry in fs::read_dir(home).unwrap().flatten() {
@@ -380,7 +378,7 @@ fn modes(home: &Path) -> Vec<(String, u32)> {
     modes.into_iter().map(open).filter(|(name, open)| name != "workspace" && *open != 0).collect()
 }
 
-/// A home that was opened to all is closed again at startup and while the gateway runs, and the log names each file.
+/// A home that was opened to all is closed again, at startup and while the gateway runs. The log names each file.
 #[tokio::test(flavor = "multi_thread")]
 async fn permissive_modes_of_the_home_are_repaired() {
     let mut world = World::start(Setup::new()).await;

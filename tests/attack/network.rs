@@ -1,4 +1,4 @@
-//! Hostile network input: bodies that stall, heads and JSON that two programs read differently, guessed tokens, wrong
+//! Hostile network input: stalled bodies, heads and JSON that two programs interpret differently, guessed tokens, wrong
 //! clocks, and a start right after a kill.
 
 use std::path::Path;
@@ -14,13 +14,13 @@ use tokio::task::JoinSet;
 use crate::support::clock::{faketime, start_at_time};
 use crate::support::config::SERVICE_SECRET;
 use crate::support::gateway::Message;
-use crate::support::invariants::{Witness, check, wait_settled};
+use crate::support::invariants::Witness;
 use crate::support::processes::{peak_bytes, resident_bytes};
 use crate::support::{Gateway, Hook, Model, Setup, Sink, deadline, signing, until};
 
 const MB: u64 = 1_000_000;
 
-/// Raises this process's limit of open sockets to what the stories need.
+/// Raises this process's limit of open sockets to the number that the stories need.
 fn allow_sockets(count: u64) {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current.is_some_and(|soft| soft < count) {
@@ -29,7 +29,7 @@ fn allow_sockets(count: u64) {
     }
 }
 
-/// Returns status and error message of the one answer in `text`.
+/// Returns status and error message of the only answer in `text`.
 fn outcome(text: &str) -> (u16, String) {
     assert_eq!(text.lines().filter(|line| line.starts_with("HTTP/1.1 ")).count(), 1, "one answer: {text}");
     let status = text.get(9..12).and_then(|status| status.parse().ok()).unwrap_or(0);
@@ -38,8 +38,7 @@ fn outcome(text: &str) -> (u16, String) {
     (status, body["error"]["message"].as_str().unwrap_or_default().to_owned())
 }
 
-/// Returns the head of a post to the hook "in" (`verify = "standard"`) with a wrong signature, which only its body
-/// can reveal.
+/// Returns the head of a post to the hook "in" (`verify = "standard"`) with a wrong signature, which only the body can reveal.
 fn unproven_head(gateway: &Gateway, length: u64) -> String {
     let (host, now) = (gateway.address(), jiff::Timestamp::now().as_second());
     let signature = signing::base64(&[7; 32]);
@@ -49,7 +48,7 @@ fn unproven_head(gateway: &Gateway, length: u64) -> String {
     )
 }
 
-/// Sends almost all of a large body, then waits; returns what the server said meanwhile.
+/// Sends almost all of a large body, then waits. Returns the server's answer up to then.
 async fn stall(
     address: String,
     head: String,
@@ -59,7 +58,7 @@ async fn stall(
     let Ok(mut stream) = TcpStream::connect(address).await else { return String::new() };
     let mut told = Vec::new();
     let attack = async {
-        // A server that refuses more closes the connection, as intended.
+        // A server that refuses further data closes the connection, as intended.
         stream.write_all(head.as_bytes()).await?;
         stream.write_all(sent).await?;
         stream.read_to_end(&mut told).await
@@ -71,8 +70,8 @@ async fn stall(
     String::from_utf8_lossy(&told).into_owned()
 }
 
-/// Hundreds of unauthenticated 2 MB bodies are sent up to their last bytes and held open: memory stays within the
-/// budget, valid posts are answered meanwhile, and the memory is released.
+/// Hundreds of unauthenticated 2 MB bodies are sent up to their last bytes and held open. Memory stays within the budget,
+/// valid posts are answered at the same time, and the memory is released.
 #[tokio::test(flavor = "multi_thread")]
 async fn stalled_request_bodies_stay_within_their_memory_budget() {
     static BODY: [u8; 1_900_000] = [b' '; 1_900_000];
@@ -93,7 +92,7 @@ async fn stalled_request_bodies_stay_within_their_memory_budget() {
             gateway.accept("in", &Message::new(&"honest ".repeat(140)).chat("c")).await;
             slowest = slowest.max(start.elapsed());
         };
-        // Continues until most were refused, while the rest is held open.
+        // Continues until most bodies are refused, while the rest is held open.
         let mut refused = 0;
         while refused < count * 3 / 4 {
             let told = deadline("a body to be ended", attackers.join_next()).await.unwrap().unwrap();
@@ -114,7 +113,7 @@ async fn stalled_request_bodies_stay_within_their_memory_budget() {
             before / MB,
             peak / MB
         );
-        // Beside the budget, each connection has buffers of its own.
+        // In addition to the budget, each connection has its own buffers.
         let connections = count * 64 * 1024;
         let most = before + 64 * MB + connections + 32 * MB;
         assert!(peak < most, "{count} stalled bodies took {} MB of {}", peak / MB, most / MB);
@@ -132,7 +131,7 @@ async fn stalled_request_bodies_stay_within_their_memory_budget() {
     }
 }
 
-/// A wrong bearer secret and a wrong signature are recognised from the head, before the body arrives.
+/// A wrong bearer secret or signature is detected from the head, before the body arrives.
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_credentials_are_refused_before_the_body_is_read() {
     let gateway = Gateway::start(Setup::new().hook(Hook::bearer("in")).hook(Hook::service("hub", "github"))).await;
@@ -154,7 +153,7 @@ async fn wrong_credentials_are_refused_before_the_body_is_read() {
     assert!(!gateway.ask("in", "c", "hello").await.is_empty());
 }
 
-/// Returns a description, the head, and the text of the refusal. `host` is the field `Host`.
+/// Returns for each case a description, the head, and the text of the refusal. `host` is the value of `Host`.
 fn ambiguous_heads(host: &str) -> Vec<(&'static str, String, &'static str)> {
     let line = |fields: &str| {
         format!("POST /webhook/in HTTP/1.1\r\n{host}\r\nAuthorization: Bearer a-bearer-secret\r\n{fields}\r\n")
@@ -214,8 +213,8 @@ fn ambiguous_heads(host: &str) -> Vec<(&'static str, String, &'static str)> {
     ]
 }
 
-/// Heads that a proxy in front may read differently: each is refused with what is wrong and where, and nothing behind
-/// it counts as a request.
+/// Heads that a proxy in front may interpret differently: each is refused with the reason and the position, and nothing
+/// after it counts as a request.
 #[tokio::test(flavor = "multi_thread")]
 async fn ambiguous_request_heads_are_refused() {
     let gateway = Gateway::start(Setup::new().hook(Hook::bearer("in"))).await;
@@ -229,7 +228,7 @@ async fn ambiguous_request_heads_are_refused() {
         let (status, message) = outcome(&told);
         assert!(status == 400 && message.contains(words), "{name}: {told}");
     }
-    // Empty lines behind a body are valid, however they arrive.
+    // Empty lines after a body are valid, however they arrive.
     let mut stream = TcpStream::connect(gateway.address()).await.unwrap();
     for part in ["\r\n", "\r", "\n", &format!("GET /healthz HTTP/1.1\r\n{host}\r\nConnection: close\r\n\r\n")] {
         stream.write_all(part.as_bytes()).await.unwrap();
@@ -239,8 +238,7 @@ async fn ambiguous_request_heads_are_refused() {
     deadline("an answer", stream.read_to_string(&mut told)).await.unwrap();
     assert!(told.starts_with("HTTP/1.1 200"), "{told}");
     gateway.ask("in", "c", "hello").await;
-    wait_settled(&gateway.database()).await;
-    assert_eq!(check(&gateway.database(), &Witness::default()).inbox.len(), 1, "nothing was smuggled in");
+    assert_eq!(gateway.check_settled(&Witness::default()).await.inbox.len(), 1, "nothing was smuggled in");
 }
 
 /// Posts `body` to a hook with valid credentials.
@@ -275,8 +273,7 @@ async fn ask_socket(home: &Path, path: &str, body: &str) -> (u16, String) {
     outcome(&told)
 }
 
-/// JSON with a duplicate key in one object is refused wherever JSON is accepted, whoever signed it, and the error
-/// names the key and its position.
+/// JSON with a duplicate key in one object is refused everywhere, even if it is signed. The error names the key and its position.
 #[tokio::test(flavor = "multi_thread")]
 async fn duplicate_json_keys_are_refused() {
     let template = Hook::bearer("tpl").set("content", "{{ body.text }}");
@@ -321,14 +318,13 @@ async fn duplicate_json_keys_are_refused() {
         let (status, message) = ask_socket(&gateway.home(), path, body).await;
         assert!([400, 422].contains(&status) && message.contains("stands twice"), "{path}: {status} {message}");
     }
-    wait_settled(&gateway.database()).await;
-    assert_eq!(check(&gateway.database(), &Witness::default()).inbox.len(), 0, "nothing was accepted");
+    assert_eq!(gateway.check_settled(&Witness::default()).await.inbox.len(), 0, "nothing was accepted");
     assert_eq!(gateway.json(&["cron", "list"]).await, json!([]));
     assert_eq!(ask_socket(&gateway.home(), "/api/messages", &message.to_string()).await.0, 202);
 }
 
-/// Wrong tokens of every kind, also from the owner's address: the correct token is accepted at once, between them and
-/// after them; the wrong ones must wait.
+/// Many wrong tokens of every kind, even from the owner's address. The correct token is accepted at once, between and after
+/// them, while the wrong ones must wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_tokens_do_not_lock_out_the_correct_token() {
     let gateway = Gateway::start(Setup::new()).await;
@@ -337,7 +333,7 @@ async fn wrong_tokens_do_not_lock_out_the_correct_token() {
         let request = gateway.client.get(gateway.url("/api/status")).bearer_auth(token);
         Gateway::try_send(request).await.expect("an answer").status
     };
-    // The owner's token with a typing error at its end, repeatedly.
+    // The owner's token with a typing error at its end, several times.
     let mistyped = format!("{}x", &token[..token.len() - 1]);
     let mut told = Vec::new();
     for _ in 0..15 {
@@ -356,7 +352,7 @@ async fn wrong_tokens_do_not_lock_out_the_correct_token() {
     assert!(start.elapsed() < Duration::from_secs(5), "at once");
 }
 
-/// With a clock before 1970 the gateway starts, answers, runs jobs and serves commands without a panic.
+/// With a clock before 1970, the gateway starts, answers, runs jobs and serves commands without a panic.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clock_before_1970_breaks_nothing() {
     let Some(library) = faketime() else { return };
@@ -392,8 +388,8 @@ async fn a_clock_before_1970_breaks_nothing() {
     }
 }
 
-/// A start right after a kill takes over the home, repeatedly; beside a running gateway it soon exits with 75 and
-/// names the pid.
+/// A start right after a kill takes over the home, several times in a row. A start next to a running gateway soon exits
+/// with 75 and names the pid.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_start_right_after_a_kill_acquires_the_lock() {
     let mut gateway = Gateway::start(Setup::new().hook(Hook::open("in"))).await;
@@ -401,7 +397,7 @@ async fn a_start_right_after_a_kill_acquires_the_lock() {
         let old = i32::try_from(gateway.pid()).unwrap();
         let mut next = gateway.command(&["gateway", "--no-cli"]);
         next.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        // Not awaited: the old process is still ending when the new one starts.
+        // The old process may still be ending when the new one starts.
         rustix::process::kill_process(rustix::process::Pid::from_raw(old).unwrap(), rustix::process::Signal::KILL)
             .unwrap();
         let mut next = next.spawn().unwrap();

@@ -1,4 +1,4 @@
-//! Text that controls a terminal, from every possible author: no command prints it, and no log contains it.
+//! Text that controls a terminal, from every possible author. No command prints it, and no log contains it.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use crate::support::invariants::open;
 use crate::support::pty::Terminal;
 use crate::support::{Answer, Gateway, Hook, Model, Reply, Setup, Sink, until};
 
-/// What a terminal obeys: the clipboard, a link, the title, cursor and colours, each in C0 and C1; text direction;
-/// hidden tags; and a line feed followed by something that looks like a log line.
+/// Sequences that a terminal obeys: clipboard, link, title, cursor and colours, each in C0 and C1; text direction; hidden
+/// tags; and a line feed followed by a line that looks like a log line.
 const EVIL: &str = "\x1b]52;c;b3duZWQ=\x07\x1b]8;;http://evil.test\x1b\\link\x1b]8;;\x1b\\\x1b]0;owned\x07\x1b[2J\x1b[31m\
     \u{9b}2J\u{9d}0;owned\u{9c}\u{90}q\u{9c}\u{202e}\u{2066}\u{200f}\u{61c}\u{e0041}\u{7f}\x08\x1bc\
     \n2026-01-01T00:00:00.000000Z ERROR daoyou: forged";
 
-/// Legitimate text, however rare.
+/// Legitimate, though rare, text.
 const GOOD: &str = "e\u{301}中👩\u{200d}🚀";
 
 /// Returns true for a control character other than line feed and tab.
@@ -37,7 +37,7 @@ fn hostile_text(name: &str) -> String {
     format!("{name} {GOOD}{EVIL} end")
 }
 
-/// Delivers a message all of whose fields are hostile.
+/// Delivers a message in which every field is hostile.
 async fn accept(gateway: &Gateway, id: &str, content: &str) {
     let message = json!({
         "channel": "cli", "external_id": format!("{id}{EVIL}"), "chat_id": hostile_text("chat"), "sender": hostile_text("sender"),
@@ -74,7 +74,7 @@ async fn hostile_gateway(model: &Model, sink: &Sink, format: &str) -> Gateway {
     gateway
         .post("in", "?wait=30", &crate::support::gateway::Message::new(&format!("third {}", hostile_text("hook"))))
         .await;
-    // Replies to a terminal that is not open wait for one.
+    // Replies to a terminal wait if no terminal is open.
     const DONE: &str = "SELECT (SELECT count(*) FROM inbox WHERE state IN ('done', 'dead'))
         + (SELECT count(*) FROM outbox WHERE state = 'dead')";
     until("three ended turns and a dead letter", async || {
@@ -99,7 +99,7 @@ async fn hostile_gateway(model: &Model, sink: &Sink, format: &str) -> Gateway {
     gateway
 }
 
-/// Returns every command that prints something, and whether it must print the legitimate half of a hostile text.
+/// Returns every command that prints something, and whether it must print the legitimate part of a hostile text.
 async fn printing_commands(gateway: &Gateway) -> Vec<(Vec<String>, bool)> {
     let key = hostile_text("cli:session");
     let turns = gateway.json(&["turns", "list"]).await;
@@ -131,7 +131,7 @@ async fn printing_commands(gateway: &Gateway) -> Vec<(Vec<String>, bool)> {
         (vec!["tools", "list"], false),
         (vec!["config", "show"], true),
         (vec!["config", "check"], false),
-        // Arguments are repeated in errors.
+        // Errors repeat arguments.
         (vec!["sessions", "show", EVIL], false),
         (vec!["queue", "show", EVIL], false),
         (vec!["cron", "show", EVIL], false),
@@ -169,7 +169,7 @@ async fn no_command_prints_terminal_escapes() {
     }
 }
 
-/// Data is unmodified: as JSON always, as text with `--raw`, which is not printed to a terminal.
+/// Data stays unmodified: as JSON always, and as text with `--raw`, whose output is not a terminal.
 #[tokio::test(flavor = "multi_thread")]
 async fn raw_and_json_output_is_unmodified() {
     let (model, sink) = (Model::start().await, Sink::start(None).await);
@@ -212,7 +212,7 @@ async fn raw_and_json_output_is_unmodified() {
     }
 }
 
-/// At every log level each line is one that the gateway wrote, and none controls a terminal.
+/// At every log level, each line comes from the gateway, and none controls a terminal.
 #[tokio::test(flavor = "multi_thread")]
 async fn log_lines_cannot_be_forged_or_control_a_terminal() {
     for format in ["text", "json"] {

@@ -1,5 +1,5 @@
-//! Commands that try to escape the sandbox, to outlive it, to exhaust the machine and to read what is not theirs:
-//! with namespaces and without, as root and as another user.
+//! Commands that try to escape the sandbox, outlive it, exhaust the machine or read foreign data, with namespaces and
+//! without, as root and as another user.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -15,7 +15,7 @@ use crate::support::processes::unique_sleep;
 use crate::support::requirements::{NOBODY, executable_by_all, has_namespaces, is_root, skip_story};
 use crate::support::{Gateway, Model, Reply, Setup, until};
 
-/// A prefix for commands of a gateway whose own PATH contains no program.
+/// A prefix for commands of a gateway whose own PATH has no programs.
 const COMMAND_PATH: &str = "PATH=/usr/local/bin:/usr/bin:/bin; export PATH; ";
 
 pub(super) struct World {
@@ -31,7 +31,7 @@ impl World {
         Self { model, gateway }
     }
 
-    /// Sends a message that the agent answers with this command.
+    /// Sends a message to which the agent responds with this command.
     async fn start_command(&self, trust: &str, arguments: &Value) -> (String, String) {
         let word = format!("please {}", self.model.count());
         self.model.on(&word, [Reply::tool("exec", arguments), Reply::text("done")]);
@@ -73,7 +73,7 @@ impl World {
     }
 }
 
-/// Returns users who can start the program: this one, and as root another one too.
+/// Returns the users that can start the program: the current one, and as root also another one.
 pub(super) fn users() -> Vec<Option<u32>> {
     match is_root() {
         true => vec![None, Some(NOBODY)],
@@ -93,8 +93,8 @@ fn without_bwrap(setup: Setup) -> Setup {
     setup.env("PATH", "/nonexistent")
 }
 
-/// Returns the environments with a sandbox: with namespaces and without, for each user. As root there is none without
-/// namespaces in a folder that only root may enter; another story covers that.
+/// Returns the environments with a sandbox, with namespaces and without, for each user. Without namespaces, root has no
+/// sandbox in a folder that only root may enter; another story covers that case.
 async fn environments(change: impl Fn(Setup) -> Setup) -> Vec<(String, World)> {
     let mut worlds = Vec::new();
     for user in users() {
@@ -112,7 +112,7 @@ async fn environments(change: impl Fn(Setup) -> Setup) -> Vec<(String, World)> {
     worlds
 }
 
-/// Returns the processes whose command line contains `mark`, except this one.
+/// Returns the processes with `mark` in their command line, except this one.
 fn processes_with(mark: &str) -> Vec<u32> {
     let found = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
@@ -131,7 +131,7 @@ async fn wait_gone(mark: &str) {
     until(&format!("{mark} to end"), async || processes_with(mark).is_empty().then_some(())).await;
 }
 
-/// Returns mode and owner of a file or folder, and the time of a file, as one line.
+/// Returns mode and owner of a file or folder as one line, and for a file its time.
 fn attributes(path: &Path) -> String {
     let metadata = fs::metadata(path).unwrap();
     let (mode, owner) = (metadata.permissions().mode(), (metadata.uid(), metadata.gid()));
@@ -160,14 +160,14 @@ async fn commands_cannot_change_attributes_of_outside_files() {
                  tried(fchmodat2); print('end')"
             );
             let printed = world.python(&script).await;
-            // Folders above the workspace exist, but they belong to the namespace's own file system.
+            // With namespaces, the folders above the workspace exist but belong to the namespace's own file system.
             let is_other = name.starts_with("namespaces") && path == &home;
             assert!(printed.contains("end") && (is_other || !printed.contains("done")), "{name} {file}: {printed}");
             world.own(&format!("chmod 777 {file}; chmod -R 777 $(dirname {file}); touch -d @1 {file}")).await;
         }
         let after: Vec<_> = files.iter().map(|file| attributes(file)).collect();
         assert_eq!(after, before, "{name}");
-        // It may change its own files where it has a file system of its own.
+        // Where it has its own file system, it may change its own files.
         let own = world.own("echo '#!/bin/sh\necho ran' > s && chmod 755 s && ./s").await;
         assert_eq!(own.contains("ran\n") && !own.contains("Error"), name.starts_with("namespaces"), "{name}: {own}");
         assert!(world.own("echo x > new && touch new && cat new").await.ends_with("x\n"), "{name}");
@@ -201,7 +201,7 @@ async fn commands_cannot_change_limits_or_priorities_of_other_processes() {
     }
 }
 
-/// Processes that are started to outlive their command end with it, with the gateway, and with the supervisor.
+/// Processes started to outlive their command end with the command, with the gateway, and with the supervisor.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_process_outlives_its_command_gateway_or_supervisor() {
     for (name, mut world) in environments(|setup| setup).await {
@@ -212,7 +212,7 @@ async fn no_process_outlives_its_command_gateway_or_supervisor() {
         assert_eq!(told, "x\n", "{name}");
         wait_gone(&mark).await;
         for victims in [&["gateway"][..], &["gateway", "supervisor"], &["supervisor"]] {
-            // Without namespaces nothing is left to end what the supervisor started.
+            // Without namespaces, nothing ends the processes of a dead supervisor.
             if victims.contains(&"supervisor") && !name.starts_with("namespaces") {
                 continue;
             }
@@ -227,7 +227,7 @@ async fn no_process_outlives_its_command_gateway_or_supervisor() {
             }
             if victims.contains(&"supervisor") {
                 let pid = Pid::from_raw(i32::try_from(supervisor).unwrap()).unwrap();
-                // It may have noticed the death of the gateway and ended already.
+                // The process may have noticed the gateway's death and ended already.
                 let _ = kill_process(pid, Signal::KILL);
             }
             wait_gone(&mark).await;
@@ -239,7 +239,7 @@ async fn no_process_outlives_its_command_gateway_or_supervisor() {
     }
 }
 
-/// A pair of datagram sockets, under any name, could be reconnected to `/dev/log` and similar.
+/// A pair of datagram sockets under any name could be reconnected to `/dev/log` and similar.
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_cannot_reach_foreign_sockets() {
     for (name, world) in environments(|setup| setup).await {
@@ -261,13 +261,13 @@ async fn commands_cannot_reach_foreign_sockets() {
     }
 }
 
-/// Calls that create or enter namespaces and mounts, or that reach the kernel past the system call filter.
+/// System calls that create or enter namespaces and mounts, or that bypass the system call filter.
 #[tokio::test(flavor = "multi_thread")]
 async fn system_calls_cannot_escape_the_namespaces() {
     if std::env::consts::ARCH != "x86_64" {
         return skip_story("the numbers of system calls are those of x86-64");
     }
-    // By syscalls(2): the number, and arguments with which root could make the call.
+    // From syscalls(2): the number, and arguments that would work for root.
     let script = "import ctypes\n\
          libc = ctypes.CDLL(None, use_errno=True)\n\
          calls = {\n\
@@ -288,7 +288,7 @@ async fn system_calls_cannot_escape_the_namespaces() {
         assert_eq!(world.python(script).await, "end\n", "{name}");
         world.check().await;
     }
-    // Without a sandbox several of them work, or fail only for their arguments.
+    // Without a sandbox, several of them work, or fail only because of their arguments.
     let free = World::start(|setup| setup.set("tools.exec.sandbox", "off")).await;
     let told = free.python(script).await;
     assert!(told.lines().count() > 8, "{told}");
@@ -362,7 +362,7 @@ async fn commands_cannot_fill_the_disk() {
     }
 }
 
-/// The owner's files in the workspace are open to the owner's commands only.
+/// Only the owner's commands can read the owner's files in the workspace.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_memory_is_hidden_from_commands_of_others() {
     if !has_namespaces() {
@@ -383,7 +383,7 @@ async fn the_memory_is_hidden_from_commands_of_others() {
         assert!(told.ends_with("end\n") && !told.contains("4711") && !told.contains("/pin\n"), "{user:?}: {told}");
         let told = world.own("cat memory/pin; ls memory/x").await;
         assert!(told.contains("the PIN is 4711\n") && told.contains("No such file"), "{user:?}: {told}");
-        // If a link replaces it, the folder that the link points to is hidden.
+        // If a link replaces the folder, the target of the link is hidden.
         fs::rename(&memory, world.gateway.workspace().join("elsewhere")).unwrap();
         std::os::unix::fs::symlink("elsewhere", &memory).unwrap();
         let told = world.exec("known", "cat memory/pin elsewhere/pin").await;
@@ -392,8 +392,8 @@ async fn the_memory_is_hidden_from_commands_of_others() {
     }
 }
 
-/// Without namespaces the owner has Landlock and others have nothing; where namespaces are required, nobody has
-/// anything. `status`, `doctor` and the tool report each case.
+/// Without namespaces, the owner's commands run under Landlock, and others may run none. If namespaces are required, nobody
+/// may run commands. `status`, `doctor` and the tool report each case.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_namespaces_only_the_owner_may_run_commands() {
     let user = is_root().then_some(NOBODY);
@@ -436,7 +436,7 @@ async fn without_namespaces_only_the_owner_may_run_commands() {
     assert_eq!(world.sandbox().await, "off");
 }
 
-/// With namespaces: `status`, `doctor` and the tool report them, and the file system contains only what was granted.
+/// With namespaces, `status`, `doctor` and the tool report them, and the file system contains only granted paths.
 #[tokio::test(flavor = "multi_thread")]
 async fn namespaces_contain_only_granted_paths() {
     if !has_namespaces() {
@@ -479,7 +479,7 @@ async fn namespaces_contain_only_granted_paths() {
     }
 }
 
-/// As root, commands run as nobody, and files written by the gateway's tools and by commands are usable by both.
+/// As root, commands run as nobody. Files written by the gateway's tools and by commands are usable by both.
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_of_a_root_gateway_run_unprivileged() {
     if !is_root() {
@@ -508,7 +508,7 @@ async fn commands_of_a_root_gateway_run_unprivileged() {
     world.start_command("owner", &json!({ "command": command })).await;
     let running = until("the command", async || processes_with(&format!("sleep\0{mark}")).first().copied()).await;
     assert_eq!(fs::metadata(format!("/proc/{running}")).unwrap().uid(), NOBODY, "outside its namespaces, too");
-    // Without namespaces such a user cannot enter root's home.
+    // Without namespaces, that user cannot enter root's home.
     let world = World::start(without_bwrap).await;
     let told = world.own("echo ran").await;
     assert!(told.contains("the gateway runs as root") && told.contains("Install bubblewrap"), "{told}");

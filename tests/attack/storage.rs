@@ -1,5 +1,5 @@
-//! Truncated files, and full or read-only disks at startup: the gateway starts nevertheless, reports the problem, and
-//! recovers by itself.
+//! Truncated files, and full or read-only disks at startup. The gateway starts nevertheless, reports the problem, and
+//! recovers automatically.
 
 use std::fs;
 
@@ -38,7 +38,7 @@ fn write_store_files(gateway: &Gateway, files: &[(&'static str, Option<Vec<u8>>)
     }
 }
 
-/// Adds unused pages at the end: no start reads them, but the first message that needs space does.
+/// Adds unused pages at the end. No start reads them, but the first message that needs space does.
 fn with_free_pages(gateway: &Gateway) {
     let connection = rusqlite::Connection::open(gateway.database()).unwrap();
     let free = "CREATE TABLE gone (x); INSERT INTO gone VALUES (zeroblob(40000)); DROP TABLE gone";
@@ -72,8 +72,7 @@ fn cut_positions(length: u64) -> Vec<u64> {
     cuts
 }
 
-/// Wherever the database ends: the first start answers a message, keeps the file, and reports the exact number of
-/// lost messages.
+/// Wherever the database is cut, the first start answers a message, keeps the file, and reports the exact number of lost messages.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_truncated_database_starts_and_reports_exact_losses() {
     for world in ["stopped", "killed", "free pages"] {
@@ -107,7 +106,7 @@ async fn a_truncated_database_starts_and_reports_exact_losses() {
                 let kept = loss["aside"][0].as_str().map(|name| fs::read(gateway.home().join(name)).unwrap());
                 assert!(kept.is_none_or(|kept| kept == damaged), "{what}: kept as it was");
             }
-            // With its WAL, pages of the file that the WAL replaces are no loss.
+            // With a WAL, pages that the WAL replaces are not lost.
             assert!(!losses.is_empty() || world == "killed", "{what}: nothing is said");
             gateway.stop().await;
         }
@@ -124,7 +123,7 @@ async fn run_command(gateway: &Gateway, args: &[&str]) -> (Option<i32>, String) 
     (output.status.code(), String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap())
 }
 
-/// Asserts that the gateway is alive, reports `why` everywhere, and accepts nothing.
+/// Asserts that the gateway is alive, reports `why` everywhere, and accepts no message.
 async fn check_read_only(gateway: &mut Gateway, why: &str) {
     gateway.wait_alive().await;
     let alive = get(gateway, "/healthz").await;
@@ -142,12 +141,11 @@ async fn check_read_only(gateway: &mut Gateway, why: &str) {
     assert!(gateway.logs().contains(why), "the log is silent");
 }
 
-/// Asserts that the same process accepts and answers messages again by itself; until then each sender is told to
-/// retry.
+/// Asserts that the same process accepts and answers messages again without help. Until then, each sender is asked to retry.
 async fn check_recovers(gateway: &Gateway, pid: u32) {
     let accepted = until("a message to be accepted", async || {
         let sent = gateway.try_post("in", "", &Message::new("/help").id("early")).await;
-        // A connection opened while one server takes over from the other may be cut.
+        // A connection that is open while one server takes over from the other may break.
         let sent = sent?;
         assert!(matches!(sent.status, 202 | 503), "{sent:?}");
         (sent.status == 202).then_some(sent)
@@ -159,7 +157,7 @@ async fn check_recovers(gateway: &Gateway, pid: u32) {
     assert_eq!(run_command(gateway, &["queue", "list"]).await.0, Some(0));
 }
 
-/// Creates a gateway whose home is a small disk of its own; `before` says what exists before the disk is full.
+/// Creates a gateway whose home is a separate small disk. `before` names what exists before the disk is full.
 async fn gateway_on_small_disk(before: &str) -> Option<(Gateway, SmallDisk)> {
     let mut gateway = Gateway::new(Setup::new().hook(Hook::bearer("in")).set("store.reserve", "0B"));
     gateway.write_config();
@@ -191,7 +189,7 @@ async fn a_full_disk_at_startup_is_waited_out() {
         disk.fill(if before == "a damaged database" { 100_000 } else { 0 });
         gateway.launch();
         if before == "a killed gateway" {
-            // Its files have enough space to begin with; it then refuses messages as at any other time.
+            // Its files have enough space at first; it then refuses messages as usual.
             gateway.wait_alive().await;
             let refused = gateway.post("in", "", &Message::new(&"/help ".repeat(20_000)).id("large")).await;
             assert_eq!((refused.status, refused.retry_after.is_some()), (503, true), "{refused:?}");
@@ -199,7 +197,7 @@ async fn a_full_disk_at_startup_is_waited_out() {
             check_read_only(&mut gateway, FULL).await;
             let (code, status) = run_command(&gateway, &["status"]).await;
             assert!(code == Some(0) && status.contains("takes no messages") && status.contains(FULL), "{status}");
-            // Nothing else can start in this home meanwhile, and commands get an explanation.
+            // No other gateway can start in this home, and commands get an explanation.
             assert_eq!(run_command(&gateway, &["gateway", "--no-cli"]).await.0, Some(75));
             let (code, list) = run_command(&gateway, &["queue", "list"]).await;
             assert!(code == Some(1) && list.contains(FULL) && list.lines().count() == 1, "{list}");
@@ -214,7 +212,7 @@ async fn a_full_disk_at_startup_is_waited_out() {
     }
 }
 
-/// No file can be created: neither lock, nor token, nor socket.
+/// No file can be created: no lock, no token, no socket.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_disk_without_free_inodes_is_waited_out() {
     for inodes in [3, 4, 5, 6] {

@@ -1,5 +1,5 @@
-//! What each level of trust may do, as the running program shows it, compared with the documentation page; and the
-//! seeds of the control socket's fuzz target against a running gateway.
+//! Compares the documentation page with what each level of trust may do in the running program. Also sends the seeds of the
+//! control socket's fuzz target to a running gateway.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -38,13 +38,13 @@ of SECURITY.md; a machine that cannot hold one gives fewer powers than this page
 const GO: &str = "try everything";
 const ECHO: &str = "echo: ";
 
-/// A language server that works, in Python.
+/// A working language server, in Python.
 const LANGUAGE_SERVER: &str = include_str!("../lsp/server.py");
 
-/// An MCP server that works, in Python.
+/// A working MCP server, in Python.
 const MCP_SERVER: &str = include_str!("../mcp/server.py");
 
-/// The compared kinds of turns, in the order of the page's columns.
+/// The kinds of turns to compare, in the order of the page's columns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Sender,
@@ -67,11 +67,11 @@ struct Probe {
     tool: &'static str,
     what: &'static str,
     arguments: Value,
-    /// What a successful result contains, or `file:` and the file that the call creates. An error never counts.
+    /// The text of a successful result, or `file:` and the file that the call creates. An error never counts as success.
     shows: &'static str,
 }
 
-/// What nobody may do; every other probe must succeed for somebody, or it would show nothing.
+/// The probes that must fail for everybody. Every other probe must succeed for at least one kind of turn, or it would prove nothing.
 const NOBODYS: [&str; 1] = ["the configuration"];
 
 fn probe(tool: &'static str, what: &'static str, arguments: Value, shows: &'static str) -> Probe {
@@ -136,7 +136,7 @@ fn file_probes(home: &Path) -> Vec<Probe> {
     ]
 }
 
-/// Returns all probes; `trust` says which memory is the sender's own.
+/// Returns all probes; `trust` decides which memory belongs to the sender.
 fn probes(home: &Path, web: &str, trust: &str) -> Vec<Probe> {
     let own = if trust == "owner" { 3 } else { 2 };
     let elsewhere = json!({"content": "hi", "channel": "webhook:other", "chat_id": "x"});
@@ -228,7 +228,7 @@ fn mcp_probes() -> Vec<Probe> {
     ]
 }
 
-/// What a request may contain of the workspace, and the words that identify it.
+/// The parts of the workspace that a request may contain, with the words that identify each.
 const PROMPT: [(&str, &str); 6] = [
     ("AGENTS.md", "canary-agents"),
     ("SOUL.md", "canary-soul"),
@@ -266,7 +266,7 @@ impl World {
             .model(&model)
             .hook(Hook::bearer("in"))
             .hook(Hook::bearer("other"));
-        // Someone reads there what jobs send; no job is due here.
+        // Callbacks let jobs deliver their output there; no job is due in this test.
         let setup = ["in", "other"].into_iter().fold(setup, |setup, hook| {
             setup.set(&format!("channels.webhook.{hook}.callback_url"), "http://127.0.0.1:9/never")
         });
@@ -439,7 +439,7 @@ impl World {
         .await
     }
 
-    /// Returns for each command whether this level of trust gets an answer.
+    /// Returns for each command whether a sender with this trust gets an answer.
     async fn commands(&self, names: &[String]) -> Vec<bool> {
         let (channel, chat) = self.place();
         let mut answered = Vec::new();
@@ -452,8 +452,7 @@ impl World {
         answered
     }
 
-    /// Returns the commands that the gateway answers, from its list in the terminal, without those that the terminal
-    /// itself runs.
+    /// Returns the commands that the gateway answers, from its list in the terminal, without the terminal's own commands.
     async fn command_names(&self) -> Vec<String> {
         const OF_THE_TERMINAL: [&str; 6] = ["add", "clear", "drop", "exit", "files", "quit"];
         let help = self.say("owner", "cli", "direct", "/help").await;

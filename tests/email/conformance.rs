@@ -27,21 +27,21 @@ struct Mailbox {
 }
 
 impl Mailbox {
-    /// Delivers a mail, and waits until the channel has handed it over or skipped it.
+    /// Delivers a mail and waits until the channel has handed it over or skipped it.
     async fn deliver(&self, draft: &Draft) -> WriteOutcome {
         let inbox = self.inbox.get().expect("it was opened");
-        // The first look into the mailbox counts, and determines what is old.
+        // The first read of the mailbox counts too; it determines which mails are old.
         inbox.verdict_after(0).await;
         let before = inbox.verdicts().len();
         self.dovecot.deliver(ASSISTANT, draft);
         match tokio::time::timeout(NOTHING * 9, inbox.verdict_after(before)).await {
             Ok(InboxVerdict::Accepted | InboxVerdict::Duplicate) => WriteOutcome::Taken,
             Ok(InboxVerdict::Refused) => {
-                // It would be handed over again, and delay later ones: its sender withdraws it.
+                // The channel would offer the mail again and delay later ones, so its sender withdraws it.
                 self.dovecot.remove(ASSISTANT, draft.message_id());
                 WriteOutcome::Refused
             }
-            // A second copy is recognised without asking.
+            // The channel recognizes a second copy without asking the inbox.
             Ok(InboxVerdict::Skipped) if inbox.skipped().last().is_some_and(|why| why == "it was taken before") => {
                 WriteOutcome::Taken
             }
@@ -82,7 +82,7 @@ impl ChannelSubject for Mailbox {
     }
 
     async fn meet(&self, side: PeerBehaviour) -> Option<String> {
-        // The replies to earlier messages come first, and do not count here.
+        // The replies to earlier messages arrive first and do not count here.
         self.smtp.wait_taken(self.inbox.get().expect("it was opened").accepted().len()).await;
         match side {
             PeerBehaviour::Takes => {}

@@ -1,4 +1,4 @@
-//! People write mails, and are answered.
+//! Conversations: people write mails and get answers.
 
 use super::servers::{RealServers, ScriptedServers, wait_watching};
 use crate::support::invariants::{Journal, wait_settled};
@@ -6,8 +6,7 @@ use crate::support::mail::{ASSISTANT, Draft};
 
 const ADA: &str = "Ada Lovelace <ada@example.test>";
 
-/// Three mails and their answers through real servers: one session, and each reply is threaded as mail programs
-/// expect.
+/// Three mails and their answers through real servers form one session, and each reply is threaded as mail programs expect.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thread_of_three_mails_is_one_session() {
     let Some(servers) = RealServers::start(|setup| setup).await else { return };
@@ -58,7 +57,7 @@ async fn a_thread_of_three_mails_is_one_session() {
     assert_eq!(servers.dovecot.mails("grace@example.test", "INBOX").len(), 0, "copies go to nobody");
 }
 
-/// Eight people at the same time: each is answered once, with their own answer.
+/// Eight people write at the same time. Each is answered once, with the right answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn eight_concurrent_senders_each_get_their_own_answer() {
     let Some(servers) = ScriptedServers::start(|setup| setup).await else { return };
@@ -79,8 +78,7 @@ async fn eight_concurrent_senders_each_get_their_own_answer() {
     assert_eq!(sessions.len(), 8, "each thread has a session of its own");
 }
 
-/// A reply that lost its References still belongs to its thread; another sender who names the thread does not join
-/// it.
+/// A reply that lost its References still belongs to its thread. Another sender who names the thread does not join it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reply_without_references_joins_only_its_own_thread() {
     let Some(servers) = ScriptedServers::start(|setup| setup).await else { return };
@@ -102,7 +100,7 @@ async fn a_reply_without_references_joins_only_its_own_thread() {
     assert!(!told.contains("secret plan"), "{told}");
 }
 
-/// A command in the first line is answered without a model, whatever is below it.
+/// A command in the first line is answered without a model, whatever text follows.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_in_the_first_line_is_answered_without_the_model() {
     let trusting = |setup: crate::support::Setup| setup.mail("trusted_from", vec!["ada@example.test"]);
@@ -116,7 +114,7 @@ async fn a_command_in_the_first_line_is_answered_without_the_model() {
     servers.check();
 }
 
-/// Two mailboxes, one with a non-ASCII name; accepted mails are moved away, and sent ones kept in a third.
+/// Two mailboxes, one with a non-ASCII name. Accepted mails are moved, and sent mails are stored in a third mailbox.
 #[tokio::test(flavor = "multi_thread")]
 async fn processed_and_sent_mails_move_to_their_mailboxes() {
     // "测试" as IMAP writes it (RFC 3501, section 5.1.3).

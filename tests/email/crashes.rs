@@ -7,7 +7,7 @@ use crate::support::invariants::wait_settled;
 use crate::support::mail::{ASSISTANT, Draft};
 use crate::support::{POLL, until};
 
-/// A row: where the process dies, whether the mail is \Seen then, and how often its reply is sent.
+/// A row: the point at which the process dies, whether the mail is \Seen then, and how often its reply is sent.
 struct Row {
     point: &'static str,
     sent: usize,
@@ -22,7 +22,7 @@ const TABLE: &[Row] = &[
     Row { point: "sent_unmarked",        sent: 2 },
 ];
 
-/// Killed between fetching and accepting, accepting and marking, sending and recording: each mail is answered, and a
+/// Killed between fetching and accepting, accepting and marking, or sending and recording, the gateway answers each mail. A
 /// repeated reply is the same mail with the same Message-ID.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kill_at_each_step_answers_every_mail_once() {
@@ -48,7 +48,7 @@ async fn a_kill_at_each_step_answers_every_mail_once() {
     servers.check();
 }
 
-/// Killed repeatedly while mails come in and replies go out: every mail is answered, none twice.
+/// Killed repeatedly while mails arrive and replies leave, the gateway answers every mail, and none twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn repeated_kills_lose_and_repeat_no_mail() {
     const KILLS: usize = 20;
@@ -60,7 +60,7 @@ async fn repeated_kills_lose_and_repeat_no_mail() {
             servers.receive(&Draft::new(&sender, &format!("mail {count}"), &format!("words {count}")));
             count += 1;
         }
-        // Dies a little later each time: while it fetches, asks the model, sends.
+        // The process dies a little later each time: while it fetches, calls the model, or sends.
         let asked = servers.model.count() + round % 4;
         until("some headway", async || (servers.model.count() >= asked).then_some(())).await;
         tokio::time::sleep(POLL * u32::try_from(round).expect("a small number")).await;

@@ -1,4 +1,4 @@
-//! Machines that write to a machine.
+//! Mail from other machines, and loops with them.
 
 use super::servers::{ScriptedServers, passed_over, wait_watching};
 use crate::support::gateway::Gateway;
@@ -10,7 +10,7 @@ fn mail_from(address: &str) -> Draft {
     Draft::new(address, "Hello", "words of a machine")
 }
 
-/// None of these is answered, and the model never sees them.
+/// None of these mails is answered, and the model never sees them.
 #[tokio::test(flavor = "multi_thread")]
 async fn automatic_mails_are_not_answered() {
     let Some(servers) = ScriptedServers::start(|setup| setup).await else { return };
@@ -52,8 +52,8 @@ async fn automatic_mails_are_not_answered() {
     assert_eq!(servers.check().inbox.len(), 1);
 }
 
-/// A machine that answers every mail at once without marking its mails as automatic is told so once; then nothing
-/// more is sent.
+/// A machine answers every mail at once without marking its mails as automatic. It is told once about the limit; then
+/// nothing more is sent.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_auto_responder_loop_ends_at_the_limit() {
     let Some(servers) = ScriptedServers::start(|setup| setup.mail("hourly_limit", 3)).await else { return };
@@ -62,7 +62,7 @@ async fn an_auto_responder_loop_ends_at_the_limit() {
         servers.receive(&draft);
         let sent = servers.smtp.wait_taken(round).await;
         let mut mail: Mail = sent[round - 1].mail.clone();
-        // The robot drops the headers of the conversation, as such robots do.
+        // The robot drops the headers of the conversation, as real auto-responders do.
         if round > 2 {
             mail = Mail::new(String::from_utf8_lossy(&mail.raw).replace("Message-ID", "X-Was").into_bytes());
         }

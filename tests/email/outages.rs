@@ -1,4 +1,4 @@
-//! Connections break, servers go away, numbers change: nothing is lost, and nothing is answered twice.
+//! Connections break, servers disappear, mail numbers change: nothing is lost, and nothing is answered twice.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn subjects(sent: &[crate::support::mail::ReceivedMail]) -> Vec<String> {
     sent.iter().map(|taken| taken.mail.subject()).collect()
 }
 
-/// Disconnected while it listens, and locked out for a while, the channel recovers by itself.
+/// Disconnected while it waits for mail, and locked out for a while, the channel recovers automatically.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_channel_reconnects_after_the_mailbox_was_unavailable() {
     let Some(mut servers) = ScriptedServers::start(|setup| setup).await else { return };
@@ -57,7 +57,7 @@ async fn mail_before_the_first_login_is_answered() {
     servers.check();
 }
 
-/// A connection that is silent but not closed is given up within a minute and replaced.
+/// A connection that is silent but not closed is replaced within a minute.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_half_open_connection_is_replaced() {
     let Some(mut servers) = ScriptedServers::stopped(|setup| setup).await else { return };
@@ -78,8 +78,8 @@ async fn a_half_open_connection_is_replaced() {
     servers.check();
 }
 
-/// A mailbox recreated with a new UIDVALIDITY: answered mails are recognised by their Message-ID, and new ones are
-/// answered, whether or not the gateway runs meanwhile.
+/// The mailbox is recreated with a new UIDVALIDITY. Answered mails are recognized by their Message-ID, and new mails are
+/// answered, whether the gateway runs at the time or not.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_uidvalidity_loses_and_repeats_no_mail() {
     let Some(mut servers) = ScriptedServers::start(|setup| setup).await else { return };
@@ -96,7 +96,7 @@ async fn a_new_uidvalidity_loses_and_repeats_no_mail() {
     servers.dovecot.set_uidvalidity(ASSISTANT, "INBOX", 4_712);
     servers.receive(&numbered_mail(4));
     let sent = servers.sent(4).await;
-    // Conversations run concurrently: only that each is answered once is certain.
+    // Conversations run concurrently, so only the fact that each is answered once is certain.
     let mut subjects = subjects(&sent);
     subjects.sort_unstable();
     assert_eq!(subjects, ["Re: mail 1", "Re: mail 2", "Re: mail 3", "Re: mail 4"]);

@@ -1,4 +1,4 @@
-//! Mails as people's programs write them.
+//! Mails as real programs write them.
 
 use super::servers::ScriptedServers;
 use crate::support::mail::{ASSISTANT, Draft};
@@ -10,7 +10,7 @@ use serde_json::json;
 /// "你好，世界" in GBK.
 const GREETING: &[u8] = &[0xc4, 0xe3, 0xba, 0xc3, 0xa3, 0xac, 0xca, 0xc0, 0xbd, 0xe7];
 
-/// Each mail reaches the model as its writer meant it, and is answered under its subject.
+/// Each mail reaches the model as its author meant it, and is answered under its subject.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_kind_of_mail_reaches_the_model_as_meant() {
     let Some(servers) = ScriptedServers::start(|setup| setup).await else { return };
@@ -59,8 +59,7 @@ async fn each_kind_of_mail_reaches_the_model_as_meant() {
     servers.check();
 }
 
-/// A received attachment is stored in the workspace, and the model is told where; a file that the agent attaches
-/// arrives unchanged.
+/// A received attachment is stored in the workspace, and the model learns its path. A file that the agent attaches arrives unchanged.
 #[tokio::test(flavor = "multi_thread")]
 async fn attachments_are_received_and_sent() {
     let Some(servers) = ScriptedServers::start(|setup| setup.mail("trusted_from", vec!["ada@example.test"])).await
@@ -102,8 +101,7 @@ fn find_file(folder: &std::path::Path, part: &str) -> Option<std::path::PathBuf>
     })
 }
 
-/// A mail that is too large is not fetched, and its sender is told; another one needs memory, but not many times its
-/// size.
+/// A mail that is too large is not fetched, and its sender is notified. A large permitted mail needs memory, but not many times its size.
 #[tokio::test(flavor = "multi_thread")]
 async fn oversized_mails_are_refused_and_memory_stays_bounded() {
     let Some(servers) = ScriptedServers::start(|setup| setup).await else { return };

@@ -12,8 +12,7 @@ fn question() -> Draft {
     Draft::new("ada@example.test", "A question", "words")
 }
 
-/// Deferred, cut off after the last line, or refused at login, the same mail finally goes out under the same
-/// Message-ID.
+/// Deferred, cut off after the last line, or refused at login, the same mail is finally sent under the same Message-ID.
 #[tokio::test(flavor = "multi_thread")]
 async fn temporary_smtp_failures_are_retried_with_the_same_message_id() {
     let Some(servers) = ScriptedServers::start(|setup| setup).await else { return };
@@ -45,8 +44,8 @@ async fn temporary_smtp_failures_are_retried_with_the_same_message_id() {
     servers.check();
 }
 
-/// A server that does not respond to the login: the channel test and the log report it soon, the mail waits as for
-/// any service fault, and goes out when the server responds again.
+/// A server does not respond to the login. The channel test and the log report it soon, the mail waits as for any service
+/// fault, and it is sent when the server responds again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_hangs_at_login_is_reported() {
     const SILENT: &str = "the server does not answer the login: nothing came for 20 s";
@@ -71,8 +70,8 @@ async fn a_server_that_hangs_at_login_is_reported() {
     servers.check();
 }
 
-/// A refused login is no fault of a mail: it is reported as the channel's, the owner is told once, and no mail is
-/// given up.
+/// A refused login is not the fault of a mail. It is reported as the channel's fault, the owner is notified once, and no
+/// mail is given up.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_smtp_login_holds_all_mails() {
     let sink = Sink::signed().await;
@@ -115,14 +114,13 @@ async fn a_refused_smtp_login_holds_all_mails() {
         channels.as_array()?.iter().any(|one| one["name"] == "email" && one["state"] == "running").then_some(())
     })
     .await;
-    // What `doctor` tries is no message.
+    // The attempts of `doctor` are not messages.
     let told = sink.posts().into_iter().filter(|post| post.body["data"].is_object());
     assert_eq!(told.count(), 1, "told once");
     servers.check();
 }
 
-/// A server that has the whole mail but never confirms it does not block a shutdown; the next start sends the same
-/// mail again.
+/// A server that has the whole mail but never confirms it does not block a shutdown. The next start sends the same mail again.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unresponsive_smtp_server_does_not_delay_shutdown() {
     let Some(mut servers) = ScriptedServers::start(|setup| setup.set("gateway.drain_timeout", "1s")).await else {
@@ -139,7 +137,7 @@ async fn an_unresponsive_smtp_server_does_not_delay_shutdown() {
     servers.check();
 }
 
-/// A permanent refusal is a dead letter, and the owner is told once.
+/// A permanent refusal gives a dead letter, and the owner is notified once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_permanent_smtp_refusal_is_a_dead_letter() {
     let sink = Sink::signed().await;
@@ -159,8 +157,8 @@ async fn a_permanent_smtp_refusal_is_a_dead_letter() {
     servers.check();
 }
 
-/// A server with an untrusted certificate, or that of another host, is not used in either direction, and the owner
-/// can see why.
+/// A server with an untrusted certificate, or with the certificate of another host, is used in neither direction, and the
+/// owner can see why.
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_server_certificates_are_refused() {
     let (right, wrong) = (Authority::new(), Authority::new());
@@ -205,8 +203,7 @@ async fn channel_error(gateway: &Gateway) -> String {
     .await
 }
 
-/// A wrong password is reported in plain words; with the right one the channel test succeeds, and its own mails are
-/// not answered.
+/// A wrong password is reported in plain words. With the right password the channel test succeeds, and its own mails are not answered.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_channel_test_reports_wrong_credentials() {
     let Some(servers) = RealServers::start(|setup| setup).await else { return };
@@ -223,7 +220,7 @@ async fn the_channel_test_reports_wrong_credentials() {
     let smtp = Smtp::start().await;
     let setup = Setup::new().model(&model).email(&servers.dovecot, &smtp).mail("imap_password", "a-wrong-secret-word");
     let mut gateway = Gateway::new(setup);
-    // Before the very first start there is no workspace; that is no fault of the channel.
+    // Before the very first start there is no workspace, which is not a fault of the channel.
     let ran = gateway.run(&["channels", "test", "email"]).await;
     assert!(ran.stdout.contains("login") && !ran.stdout.contains("workspace"), "{ran:?}");
     gateway.spawn();

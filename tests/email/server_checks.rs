@@ -1,4 +1,4 @@
-//! The test servers themselves work as intended.
+//! Checks that the test servers themselves work as intended.
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -7,7 +7,7 @@ use crate::support::deadline;
 use crate::support::mail::{ASSISTANT, Dovecot, Draft, PASSWORD, Postfix, Proxy, Smtp, SmtpAnswer};
 use crate::support::signing::base64;
 
-/// Sends lines, and reads until an expected one.
+/// A client that sends lines and reads until an expected line.
 struct Lines(BufReader<TcpStream>);
 
 impl Lines {
@@ -20,7 +20,7 @@ impl Lines {
         self
     }
 
-    /// Returns the first line that contains `wanted`, or everything before the end.
+    /// Returns the first line that contains `wanted`, or all text if the connection ends before.
     async fn hear(&mut self, wanted: &str) -> String {
         let mut heard = String::new();
         let found = async {
@@ -67,7 +67,7 @@ async fn a_mail_travels_from_postfix_to_dovecot() {
     assert!(lines.say("MAIL FROM:<x@example.test>").await.hear("530").await.starts_with("530"), "not without TLS");
 }
 
-/// A delivered mail wakes an idling client; a kick, a stop and a new UIDVALIDITY are observable.
+/// A delivered mail wakes an idling client. A kick, a stop and a new UIDVALIDITY are observable.
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_and_mailbox_changes_are_observable() {
     let Some(mut dovecot) = Dovecot::start().await else { return };
@@ -114,7 +114,7 @@ async fn a_frozen_proxy_forwards_nothing_and_stays_open() {
     assert_eq!(proxy.connections(), 2);
 }
 
-/// The scripted server follows its script, and keeps what it received.
+/// The scripted server follows its script and records what it received.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_scripted_smtp_server_follows_its_script() {
     let smtp = Smtp::start().await;

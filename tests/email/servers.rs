@@ -1,4 +1,4 @@
-//! A gateway that reads the assistant's mail, with its servers.
+//! A gateway that reads the assistant's mail, together with its servers.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use crate::support::invariants::{self, Journal, Witness, wait_settled};
 use crate::support::mail::{ASSISTANT, Dovecot, Draft, Mail, Postfix, ReceivedMail, Smtp};
 use crate::support::{Model, Setup, until};
 
-/// Sends through a scripted server, which keeps what it receives.
+/// A gateway that sends through a scripted server, which records its mails.
 pub struct ScriptedServers {
     pub gateway: Gateway,
     pub model: Model,
@@ -16,7 +16,7 @@ pub struct ScriptedServers {
 }
 
 impl ScriptedServers {
-    /// Starts only the servers. Returns `None` without a Dovecot.
+    /// Starts only the servers. Returns `None` if there is no Dovecot.
     pub async fn stopped(more: impl FnOnce(Setup) -> Setup) -> Option<Self> {
         let dovecot = Dovecot::start().await?;
         let (model, smtp) = (Model::start().await, Smtp::start().await);
@@ -24,7 +24,7 @@ impl ScriptedServers {
         Some(Self { gateway, model, smtp, dovecot })
     }
 
-    /// Starts the gateway and waits until it has read the mailbox: later mails are new.
+    /// Starts the gateway and waits until it has read the mailbox, so that later mails are new.
     pub async fn start(more: impl FnOnce(Setup) -> Setup) -> Option<Self> {
         let mut servers = Self::stopped(more).await?;
         servers.gateway.up().await;
@@ -37,7 +37,7 @@ impl ScriptedServers {
         self.dovecot.deliver(ASSISTANT, draft);
     }
 
-    /// Returns the sent mails, once there are exactly `count` and all work is done.
+    /// Returns the sent mails, once there are exactly `count` of them and all work is done.
     pub async fn sent(&self, count: usize) -> Vec<ReceivedMail> {
         self.smtp.wait_taken(count).await;
         wait_settled(&self.gateway.database()).await;
@@ -54,7 +54,7 @@ impl ScriptedServers {
     }
 }
 
-/// Like [`ScriptedServers`], but replies go through a real server into the mailboxes of the writers.
+/// A gateway like [`ScriptedServers`], whose replies go through a real server into the mailboxes of the senders.
 pub struct RealServers {
     pub gateway: Gateway,
     pub model: Model,
@@ -63,14 +63,14 @@ pub struct RealServers {
 }
 
 impl RealServers {
-    /// Starts everything. Returns `None` without the servers.
+    /// Starts everything. Returns `None` if the servers are missing.
     pub async fn start(more: impl FnOnce(Setup) -> Setup) -> Option<Self> {
         let dovecot = Dovecot::start().await?;
         let postfix = Postfix::start(&dovecot).await?;
         Self::with(dovecot, postfix, more).await
     }
 
-    /// Like [`RealServers::start`], with a mail server that writes no results, and keeps those that a sender wrote.
+    /// Starts like [`RealServers::start`], with a mail server that writes no results and keeps the results that a sender wrote.
     pub async fn start_without_results(more: impl FnOnce(Setup) -> Setup) -> Option<Self> {
         let dovecot = Dovecot::start().await?;
         let postfix = Postfix::without_results(&dovecot).await?;
@@ -84,7 +84,7 @@ impl RealServers {
         Some(Self { gateway, model, postfix, dovecot })
     }
 
-    /// Writes to the assistant, and returns the answer to this mail.
+    /// Writes to the assistant and returns the answer to this mail.
     pub async fn ask(&self, draft: &Draft) -> Mail {
         let from = draft.address();
         self.postfix.transfer(&from, &[ASSISTANT], draft).await;
@@ -93,7 +93,7 @@ impl RealServers {
     }
 }
 
-/// Returns when `mailboxes` have been read once, so that it is settled which mails are old.
+/// Waits until `mailboxes` have been read once, so that it is settled which mails are old.
 pub async fn wait_watching(database: &Path, mailboxes: usize) {
     const COUNT: &str = "SELECT count(*) FROM cursors WHERE channel = 'email'";
     until("the mailboxes to be watched", async || {
@@ -103,7 +103,7 @@ pub async fn wait_watching(database: &Path, mailboxes: usize) {
     .await;
 }
 
-/// Returns the reasons why mails were skipped, in order, without those of the first look into the mailbox.
+/// Returns the reasons for skipped mails in order, without those of the first read of the mailbox.
 pub fn passed_over(database: &Path) -> Vec<String> {
     const REASONS: &str = "SELECT reason FROM skipped WHERE channel = 'email'
         AND reason NOT LIKE '%the first start%' AND reason NOT LIKE 'what is left%' ORDER BY at, position";

@@ -12,7 +12,7 @@ fn spoofed_mail(results: &str) -> Draft {
     if results.is_empty() { draft } else { draft.and_header("Authentication-Results", results) }
 }
 
-/// Whatever From says: a mail that no server authenticates gets no answer.
+/// A mail that no server authenticates gets no answer, whatever its From says.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unauthenticated_sender_gets_no_answer() {
     let Some(servers) = ScriptedServers::start(|setup| setup.mail("strangers", "refuse")).await else { return };
@@ -43,7 +43,7 @@ async fn an_unauthenticated_sender_gets_no_answer() {
     servers.check();
 }
 
-/// With `strangers = "refuse"` an authenticated but unlisted sender is told so, once a day.
+/// With `strangers = "refuse"`, an authenticated but unlisted sender gets a refusal, once a day.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unlisted_sender_is_refused_once_a_day() {
     let more =
@@ -61,7 +61,7 @@ async fn an_unlisted_sender_is_refused_once_a_day() {
     servers.check();
 }
 
-/// A model that obeys every mail does nothing for an untrusted sender, and everything for a trusted one.
+/// A model that obeys every mail does nothing for an untrusted sender and everything for a trusted one.
 #[tokio::test(flavor = "multi_thread")]
 async fn mails_of_untrusted_senders_trigger_no_tools() {
     if bubblewrap_is_missing() {

@@ -1,12 +1,12 @@
-//! Fault 32, other ways out: programs that call the kernel themselves, and daemons. There is no list of forbidden
-//! words to switch off: each row would work without the sandbox, and runs there to prove it.
+//! Fault 32, other ways out: programs that call the kernel themselves, and daemons. There is no list of forbidden words
+//! that could be switched off. Each row would work without the sandbox, and runs without it to prove that.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
 use super::*;
 
-/// Returns true if a Python works inside the sandbox; the default one may be in a user's home.
+/// Returns true if Python works inside the sandbox; the default Python may be in a user's home.
 async fn has_python(world: &World) -> bool {
     let found = world.run("python3 -c 'import ctypes; print(1)'").await == "1\n";
     if !found {
@@ -15,7 +15,7 @@ async fn has_python(world: &World) -> bool {
     found
 }
 
-/// Returns a command that prints `out` if the script escapes. Every failing system call raises.
+/// Returns a command that prints `out` if the script escapes. Every failing system call raises an error.
 fn python(script: &str) -> String {
     let head = "import ctypes, os, socket, struct\n\
                 libc = ctypes.CDLL(None, use_errno=True)\n\
@@ -26,7 +26,7 @@ fn python(script: &str) -> String {
     format!("cat > escape.py <<'END'\n{head}{script}\nEND\npython3 escape.py 2>&1 | tail -n 1")
 }
 
-/// More ways to write "read that file", a user's keys and the gateway's memory among them.
+/// Helper programs try to read forbidden files, such as a user's keys and the gateway's memory.
 #[tokio::test]
 async fn helper_programs_are_sandboxed_too() {
     let Some(world) = sandboxed() else { return };
@@ -66,7 +66,7 @@ async fn helper_programs_are_sandboxed_too() {
         leaks += usize::from(free.run(command).await.contains(CANARY));
     }
     assert!(leaks >= 10, "only {leaks} of the ways work without a sandbox: the others prove nothing");
-    // What one command sets is gone for the next.
+    // The environment that one command sets is gone for the next.
     world
         .run("export LD_PRELOAD=/tmp/x.so PATH=/tmp BASH_ENV=./x ENV=./x; echo 'export PLANTED=1' > x; cp x .profile")
         .await;
@@ -74,8 +74,7 @@ async fn helper_programs_are_sandboxed_too() {
     assert!(!env.contains("LD_PRELOAD") && !env.contains("PLANTED") && !env.contains("ENV="), "{env}");
 }
 
-/// System calls that reach what no path leads to: another process, a socket without a file, io_uring, a file by its
-/// handle.
+/// System calls that reach objects without a path: another process, a socket without a file, io_uring, a file by its handle.
 #[tokio::test]
 async fn system_calls_cannot_escape_the_sandbox() {
     let Some(world) = sandboxed() else { return };
@@ -85,7 +84,7 @@ async fn system_calls_cannot_escape_the_sandbox() {
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("secret"), CANARY).unwrap();
     let secret = outside.path().join("secret").display().to_string();
-    // Stands for the gateway: a process of the same user, outside.
+    // A substitute for the gateway: a process of the same user outside the sandbox.
     let mut other = Command::new("sleep").arg(unique_sleep(9877)).spawn().unwrap();
     let pid = other.id();
     let name = format!("daoyou-test-{pid}");
@@ -139,7 +138,7 @@ async fn system_calls_cannot_escape_the_sandbox() {
     other.wait().unwrap();
 }
 
-/// Processes started to outlive their command do not.
+/// Processes that are started to outlive their command end with it.
 #[tokio::test]
 async fn daemonised_children_end_with_their_command() {
     let long = unique_sleep(9878);

@@ -5,12 +5,12 @@ use std::process::Command;
 use super::*;
 use crate::support::requirements::find;
 
-/// Returns a world whose servers are those on PATH that start; skips the story if there is no sandbox or no server.
+/// Returns a world whose servers are those on PATH that start; if there is no sandbox or no server, skips the story.
 fn world(language: &str, command: &[&str], package: &str, files: &[(&str, &str)]) -> Option<World> {
     if is_missing(command[0], package) {
         return None;
     }
-    // A name may stand for a program that is not installed.
+    // A program on PATH may be a proxy whose real program is not installed.
     if command[0] == "rust-analyzer"
         && !Command::new(command[0]).arg("--version").output().is_ok_and(|ran| ran.status.success())
     {
@@ -28,11 +28,11 @@ fn world(language: &str, command: &[&str], package: &str, files: &[(&str, &str)]
     )
 }
 
-/// A project, and what its server finds in it.
+/// A project, and the results expected from its server.
 struct Project {
     files: &'static [(&'static str, &'static str)],
     file: &'static str,
-    /// Where a function is used.
+    /// The position of a use of the function.
     used: (u32, u32),
     definition: &'static str,
     references: &'static [&'static str],
@@ -82,7 +82,7 @@ const PYTHON_PROJECT: Project = Project {
 #[tokio::test(flavor = "multi_thread")]
 async fn pylsp_is_asked() {
     let Some(world) = world("python", &["pylsp"], "python3-pylsp", PYTHON_PROJECT.files) else { return };
-    // Without the linters that it can use, it names faults of the syntax alone.
+    // Without the linters that it can use, the server reports only syntax errors.
     Project { diagnostic: "main.py", ..PYTHON_PROJECT }.check(&world).await;
 }
 

@@ -1,4 +1,4 @@
-//! Renames: all files of a project or none, and only what the server surely knows.
+//! Renames change all files of a project or none, and only what the server knows for certain.
 
 use serde_json::json;
 
@@ -15,7 +15,7 @@ async fn a_rename_changes_all_files_or_none() {
                     -/* 😀道 */ old(old)\n+/* 😀道 */ 新(新)\n 道友()";
     assert_eq!(told, expected);
     assert_eq!(world.text("sub/b.go"), "/* 😀道 */ 新(新)\r\n道友()\r\n");
-    // The server learns of what was written.
+    // The server is notified of written files.
     assert_eq!(
         world.says("lsp_definition", json!({"path": "sub/b.go", "line": 1, "character": 10})).await,
         "a.go:2:6: func 新() {}"
@@ -42,7 +42,7 @@ async fn a_rename_changes_all_files_or_none() {
         ("poor", "Error: python3 cannot do this: it renames nothing"),
     ] {
         let Some(world) = World::scripted(mode) else { return };
-        // A name within the workspace that leads to a folder which servers do not see.
+        // A path inside the workspace that leads to a folder which servers do not see.
         world.write("mail/a.go", "of others\n");
         std::os::unix::fs::symlink("mail", world.path("link")).unwrap();
         let told = world.says("lsp_rename", rename("new")).await;
@@ -72,7 +72,7 @@ async fn a_rename_of_a_text_that_changed_meanwhile_is_refused() {
     assert_eq!((symbols.as_str(), world.text("a.go").as_str()), ("1: function 道友\n3: function old", new));
 }
 
-/// Servers read what is not watched for changes, and packages beside the one that they were started in.
+/// Servers read folders that are not watched for changes, and packages next to the one in which they started.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rename_reaches_unwatched_folders_and_all_packages_of_a_project() {
     let Some(world) = World::scripted("works") else { return };
@@ -85,7 +85,7 @@ async fn a_rename_reaches_unwatched_folders_and_all_packages_of_a_project() {
         (world.text("build/gen.go").as_str(), world.text(".hidden/x.go").as_str()),
         ("new()\n", "func x() { new() }\n")
     );
-    // More than can be opened.
+    // More files than can be opened.
     (0..25).for_each(|at| world.write(&format!("build/gen{at}.go"), "new()\n"));
     let told = world.says("lsp_rename", rename("a.go")).await;
     assert!(told.starts_with("Error: 25 of the files, such as ") && told.ends_with("; nothing was changed"), "{told}");

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Skips the story if one of the programs is missing.
+/// Skips the story and returns true if one of the programs is missing.
 fn lacks(programs: &[(&str, &str)]) -> bool {
     no_servers() || programs.iter().any(|(program, package)| is_missing(program, package))
 }
@@ -67,7 +67,7 @@ async fn the_reference_servers_work_in_the_sandbox() {
     assert!(prompt.contains("/mcp all simple-prompt"), "{prompt}");
 }
 
-/// A server of this machine that is reached by HTTP.
+/// A server on this machine that is reached by HTTP.
 struct Listening(Child, u16);
 
 impl Listening {
@@ -113,7 +113,7 @@ async fn a_server_is_reached_by_streamable_http_and_by_sse() {
     }
     let gone = gateway.run(&["mcp", "test", "gone"]).await.stderr;
     assert!(gone.contains("gone cannot be reached: ") && gone.contains("refused"), "{gone}");
-    // The server starts again on the same port: the session is new, and the next call works.
+    // The server starts again on the same port. The session is new, and the next call works.
     let port = new.1;
     drop(new);
     let mut again = Command::new("mcp-server-everything");

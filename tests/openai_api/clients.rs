@@ -1,4 +1,4 @@
-//! Real clients of npm and PyPI, where they are installed, and requests as others send them.
+//! Real clients of npm and PyPI, where they are installed, and requests in the style of other clients.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,10 +8,10 @@ use tokio::process::Command;
 use super::*;
 use crate::support::requirements::{find, is_missing};
 
-/// How long an attempt of the clients lasts is half a second; the model takes longer.
+/// Longer than an attempt of the clients, which takes half a second.
 const SLOW: Duration = Duration::from_millis(1_200);
 
-/// A model with the answers that the clients' programs ask for.
+/// Starts a model with the answers that the clients' programs expect.
 async fn model_for_clients() -> Model {
     let model = Model::start().await;
     model.script(|asked| {
@@ -27,7 +27,7 @@ async fn model_for_clients() -> Model {
     model
 }
 
-/// Runs a client's program, and returns what it found.
+/// Runs a client's program and returns its findings.
 async fn run_client(mut command: Command) -> Value {
     let output = deadline("a client's program", command.kill_on_drop(true).output()).await.unwrap();
     let shown = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -39,7 +39,7 @@ fn refusal(class: &str, status: u16, code: &str, kind: &str) -> Value {
     json!({"class": class, "status": status, "code": code, "type": kind})
 }
 
-/// Checks what both clients of OpenAI found.
+/// Checks the findings of both clients of OpenAI.
 fn check_found(found: &Value) {
     const TEXT: &str = "Hello! I am here.";
     let models = found["models"].as_array().unwrap();
@@ -79,7 +79,7 @@ fn check_found(found: &Value) {
     assert_eq!(refused["failed_stream"]["code"], refused["failed"]["code"]);
 }
 
-/// Checks that repeated attempts and failed turns were one message each.
+/// Checks that repeated attempts and failed turns became one message each.
 async fn check_messages(gateway: &Gateway, model: &Model) {
     wait_settled(&gateway.database()).await;
     assert_eq!(model.requests_about("slowly").len(), 1, "one message, whatever a client repeats");
@@ -88,7 +88,7 @@ async fn check_messages(gateway: &Gateway, model: &Model) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn openais_client_for_python_works() {
-    // The program llm comes with OpenAI's client.
+    // The program llm includes OpenAI's client.
     if is_missing("llm", "llm") {
         return;
     }
@@ -114,7 +114,7 @@ fn program(name: &str) -> PathBuf {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn openais_client_for_node_works() {
-    // Where `cargo xtask test` installs it.
+    // The folder into which `cargo xtask test` installs the library.
     let library = "/usr/local/lib/daoyou-test-programs/lib/node_modules/openai/index.mjs";
     if is_missing("node", "npm") || is_missing(library, "openai") {
         return;
@@ -156,7 +156,7 @@ async fn the_program_llm_works() {
     let attached = llm(&["-m", "daoyou", "hello image", "-a", image.to_str().unwrap()]).await;
     assert_eq!(attached, hello("Hello! I am here."));
     assert!(model.requests().last().unwrap().to_string().contains(PNG));
-    // It keeps the conversation itself, and sends it with each message.
+    // llm keeps the conversation itself and sends it with each message.
     assert!(llm(&["-m", "daoyou", "my name is Ann"]).await.0);
     assert_eq!(llm(&["-c", "-m", "daoyou", "who am I?"]).await, hello("Ann"));
     let (is_fine, _, error) = llm(&["-m", "daoyou", "fail"]).await;
@@ -168,7 +168,7 @@ fn base64_decode(text: &str) -> Vec<u8> {
     base64::engine::general_purpose::STANDARD.decode(text).unwrap()
 }
 
-/// Open WebUI sends the chat as a stream, and titles, tags and follow-ups as tasks of their own, with its own fields.
+/// Open WebUI sends the chat as a stream, and titles, tags and follow-ups as separate tasks, with its own fields.
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_of_open_webui_are_answered() {
     let model = Model::start().await;

@@ -13,13 +13,13 @@ const MISSING: &str = "no such file";
 const NO_FOLDER: &str = "is not a folder";
 const OFF: &str = "off limits";
 const TILDE: &str = "~ is not expanded";
-/// The tool creates something inside the workspace, or moves something of it into the trash.
+/// The expected result if the tool creates something inside the workspace, or moves something of it into the trash.
 const INSIDE: &str = "";
 
-/// What `grep`, `glob`, `file_info`, `create_dir` and `delete_file` say of a path.
+/// The results of `grep`, `glob`, `file_info`, `create_dir` and `delete_file` for a path.
 type Row<'a> = (&'a str, [&'a str; 5]);
 
-/// Returns the results of the tools for `path`; of `delete_file` only where nothing is deleted.
+/// Returns the results of the tools for `path`; calls `delete_file` only if it deletes nothing.
 async fn results(world: &World, path: &str, deletes: bool) -> Vec<String> {
     let mut calls = vec![
         ("grep", json!({"pattern": ".", "path": path})),
@@ -33,7 +33,7 @@ async fn results(world: &World, path: &str, deletes: bool) -> Vec<String> {
     world.calls(&calls).await
 }
 
-/// Checks the tools that know code: they refuse what `grep` refuses, and the tree of folders what `glob` does.
+/// Checks the tools for code: they refuse what `grep` refuses, and the tree of folders refuses what `glob` does.
 async fn check_code_tools(world: &World, path: &str, expected: &[&str; 5]) {
     let calls = CODE_TOOLS.map(|tool| {
         let arguments = match tool {
@@ -57,7 +57,7 @@ async fn check_code_tools(world: &World, path: &str, expected: &[&str; 5]) {
     }
 }
 
-/// Paths, and what each tool says of them.
+/// Returns paths with the result of each tool.
 fn fixed_rows() -> Vec<Row<'static>> {
     let (special, links, names_none) = ("not a regular file", "links", "it names no entry");
     vec![
@@ -115,7 +115,7 @@ fn fixed_rows() -> Vec<Row<'static>> {
         (".daoyou/conversations/x", [OFF, OFF, OFF, OFF, OFF]),
         ("folder/../.daoyou", [OFF; 5]),
         (".daoyou/../.daoyou/new", [MISSING, MISSING, OFF, OFF, OFF]),
-        // Names that only look like a way out.
+        // Names that only look like paths out of the workspace.
         ("．．/token", [MISSING, MISSING, MISSING, INSIDE, MISSING]),
         ("..%2ftoken", [MISSING, MISSING, MISSING, INSIDE, MISSING]),
         ("..\\token", [MISSING, MISSING, MISSING, INSIDE, MISSING]),
@@ -172,7 +172,7 @@ async fn no_path_leads_search_or_deletion_outside() {
     assert_eq!(world.model.refused(), Vec::<String>::new());
 }
 
-/// Links, pipes and the like go to the trash themselves and come back as they were.
+/// Checks that links, pipes and the like go to the trash themselves and are restored as they were.
 async fn delete_and_restore(world: &World, table: &[Row<'_>]) {
     let workspace = world.gateway.workspace();
     let deleted: Vec<_> = table.iter().filter(|(path, row)| row[4] == INSIDE && *path != "up/").collect();
@@ -195,7 +195,7 @@ async fn delete_and_restore(world: &World, table: &[Row<'_>]) {
     assert_eq!(world.gateway.json(&["trash", "list"]).await, json!([]));
 }
 
-/// A folder alternates with a link out of the workspace while it is searched, created in and deleted from.
+/// A folder alternates with a link out of the workspace during searches, creations and deletions in it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_swapped_during_a_search_never_escapes() {
     let world = World::start(true).await;

@@ -1,4 +1,4 @@
-//! Anthropic's Messages API of the scripted model: the same scripts in another form.
+//! Anthropic's Messages API of the scripted model. It serves the same scripts in another wire format.
 
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::reply::{Rendered, pieces};
 
-/// Returns the messages of a request in the form of chat completions, where text is a string and results are separate
+/// Returns the messages of a request in the format of chat completions, with texts as strings and results as separate
 /// messages, so that scripts do not depend on the protocol.
 pub fn flat(messages: &[Value]) -> Cow<'_, [Value]> {
     if messages.iter().all(|message| !message["content"].is_array()) {
@@ -32,7 +32,7 @@ pub fn flat(messages: &[Value]) -> Cow<'_, [Value]> {
     Cow::Owned(all)
 }
 
-/// Returns the signature of a thinking block; a changed block is refused, as the service does.
+/// Returns the signature of a thinking block. A changed block is refused, as the real service does.
 pub fn signature(thought: &str) -> String {
     let mut hasher = DefaultHasher::new();
     thought.hash(&mut hasher);
@@ -69,7 +69,7 @@ impl Rendered<'_> {
             "cache_read_input_tokens": read, "cache_creation_input_tokens": written})
     }
 
-    /// Returns the body of a non-streaming answer.
+    /// Returns the body of an answer that is not streamed.
     pub fn message(&self) -> Value {
         let mut content = Vec::new();
         if !self.reply.reasoning.is_empty() {
@@ -88,7 +88,7 @@ impl Rendered<'_> {
             "content": content, "stop_reason": self.stop_reason(), "stop_sequence": null, "usage": self.counted()})
     }
 
-    /// Returns the events of a streamed answer, each with its names and blank line.
+    /// Returns the events of a streamed answer, each with its name and blank line.
     pub fn message_events(&self) -> Vec<Vec<u8>> {
         let chars = self.reply.chunk_chars.unwrap_or(16);
         let mut usage = self.counted();
@@ -119,7 +119,7 @@ impl Rendered<'_> {
         for (at, call) in self.reply.calls.iter().enumerate() {
             let begin = json!({"type": "tool_use", "id": self.call_id(at, call), "name": call.name, "input": {}});
             let mut deltas = vec![json!({"type": "input_json_delta", "partial_json": ""})];
-            // The service writes nothing for an empty input.
+            // The service writes an empty text for an empty input.
             let written = if call.arguments == "{}" { "" } else { &call.arguments };
             deltas.extend(cut(written, "input_json_delta", "partial_json"));
             block(begin, deltas);

@@ -12,7 +12,7 @@ pub struct Attached {
 }
 
 impl Attached {
-    /// Attaches to the owner's chat; returns when the gateway has confirmed it.
+    /// Attaches to the owner's chat and waits until the gateway has confirmed it.
     pub async fn open(gateway: &Gateway) -> Self {
         let client = reqwest::Client::builder()
             .unix_socket(gateway.home().join("daoyou.sock"))

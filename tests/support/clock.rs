@@ -1,11 +1,11 @@
-//! Programs that run at another time, by libfaketime.
+//! Runs programs at another time, by libfaketime.
 
 use std::path::{Path, PathBuf};
 
 use super::Gateway;
 use super::requirements::skip_story;
 
-/// Returns the path of libfaketime; returns `None` and skips the story if it is missing.
+/// Returns the path of libfaketime; if it is missing, skips the story and returns `None`.
 pub fn faketime() -> Option<PathBuf> {
     let lies = |folder: std::fs::DirEntry| {
         let library = folder.path().join("faketime/libfaketimeMT.so.1");
@@ -18,18 +18,17 @@ pub fn faketime() -> Option<PathBuf> {
     found
 }
 
-/// Lets the gateway, and every command, start at `time` (UTC).
+/// Makes the gateway, and every command, start at `time` (UTC).
 pub fn start_at_time(gateway: &mut Gateway, library: &Path, time: &str) {
     preload(gateway, library, "FAKETIME", &format!("@{time}"));
 }
 
-/// Lets the clock of the gateway, and of every command, follow what [`set_clock`] writes into `file`, also while they
-/// run.
+/// Makes the clock of the gateway, and of every command, follow the time that [`set_clock`] writes into `file`, even while they run.
 pub fn follow_clock_file(gateway: &mut Gateway, library: &Path, file: &Path) {
     preload(gateway, library, "FAKETIME_TIMESTAMP_FILE", file.to_str().expect("a plain path"));
 }
 
-/// Sets the environment of libfaketime, with one variable that says which time it is.
+/// Sets the environment of libfaketime; the variable `name` sets the time.
 fn preload(gateway: &mut Gateway, library: &Path, name: &str, value: &str) {
     let variables = [
         ("LD_PRELOAD", library.to_str().expect("a plain path")),
@@ -43,9 +42,9 @@ fn preload(gateway: &mut Gateway, library: &Path, name: &str, value: &str) {
     gateway.setup().env.extend(variables);
 }
 
-/// Sets the clock `ahead` seconds before the true one, or behind it.
+/// Sets the clock `ahead` seconds before the true time, or behind it if `ahead` is negative.
 pub fn set_clock(file: &Path, ahead: i64) {
-    // The library reads it at every query: it must never be half written.
+    // The library reads the file at every query, so the file must never be half written.
     let new = file.with_extension("new");
     std::fs::write(&new, format!("{ahead:+}")).expect("the story's own folder");
     std::fs::rename(new, file).expect("the story's own folder");

@@ -9,7 +9,7 @@ use super::mail::{ASSISTANT, AUTHSERV, Dovecot, PASSWORD, Postfix, Smtp};
 use super::model::Model;
 use super::sink::Sink;
 
-/// How callers of a hook authenticate.
+/// The way in which callers of a hook authenticate.
 #[derive(Clone, Debug)]
 pub enum Proof {
     Bearer(String),
@@ -18,7 +18,7 @@ pub enum Proof {
     None,
 }
 
-/// One `[channels.webhook.NAME]`.
+/// The settings of one `[channels.webhook.NAME]`.
 #[derive(Clone, Debug)]
 pub struct Hook {
     pub name: String,
@@ -27,29 +27,30 @@ pub struct Hook {
 }
 
 impl Hook {
-    /// The holder of the secret is trusted, as on a hook of the owner's own.
+    /// Creates a hook that trusts the holder of its secret, as the owner's own hook does.
     pub fn bearer(name: &str) -> Self {
         Self::new(name, "bearer", Proof::Bearer("a-bearer-secret".to_owned()), "a-bearer-secret").trusting(&["*"])
     }
 
-    /// Like [`Hook::bearer`], signed.
+    /// Creates a hook like [`Hook::bearer`], whose requests are signed.
     pub fn standard(name: &str) -> Self {
         let secret = super::signing::secret(b"a signing key of 24 byte");
         Self::new(name, "standard", Proof::Standard(secret.clone()), &secret).trusting(&["*"])
     }
 
-    /// Sets the senders who may trigger tools; nobody, if the list is empty.
+    /// Sets the senders who may trigger tools; an empty list means nobody.
     pub fn trusting(mut self, senders: &[&str]) -> Self {
         self.table.remove("trusted_from");
         if senders.is_empty() { self } else { self.set("trusted_from", senders.to_vec()) }
     }
 
-    /// Signed as `verify` says (`github`, `stripe`, `slack`); status requests carry the secret itself.
+    /// Creates a hook whose requests are signed by the scheme `verify` (`github`, `stripe`, `slack`). Status requests carry
+    /// the secret itself.
     pub fn service(name: &str, verify: &str) -> Self {
         Self::new(name, verify, Proof::Bearer(SERVICE_SECRET.to_owned()), SERVICE_SECRET)
     }
 
-    /// Without authentication; then the senders must be listed.
+    /// Creates a hook without authentication. Its senders must then be listed.
     pub fn open(name: &str) -> Self {
         let mut hook = Self { name: name.to_owned(), proof: Proof::None, table: Table::new() };
         hook.table.insert("verify".to_owned(), "none".into());
@@ -67,7 +68,7 @@ impl Hook {
         hook.set("retry", vec!["50ms", "100ms", "200ms", "500ms", "1s", "2s"])
     }
 
-    /// Sets one key of the hook's table. If a template makes the text or the sender, nobody can be trusted any more.
+    /// Sets one key of the hook's table. If a template builds the text or the sender, no sender can be trusted any more.
     pub fn set(mut self, key: &str, value: impl Into<Value>) -> Self {
         if matches!(key, "content" | "sender") {
             self.table.remove("trusted_from");
@@ -77,10 +78,10 @@ impl Hook {
     }
 }
 
-/// The signing secret of hooks of services.
+/// The secret with which services sign requests to hooks.
 pub const SERVICE_SECRET: &str = "whsec_a-secret-of-a-service";
 
-/// Returns the signing secret of callbacks.
+/// Returns the secret with which callbacks are signed.
 pub fn callback_secret() -> String {
     super::signing::secret(b"the key of the callbacks")
 }
@@ -95,24 +96,23 @@ pub struct Setup {
     pub args: Vec<String>,
     /// The user who owns processes and files, if the tests run as root.
     pub user: Option<u32>,
-    /// Another program than the one under test.
+    /// The program to run instead of the one under test.
     pub program: Option<PathBuf>,
 }
 
 impl Setup {
-    /// The defaults: the offline responder, no hooks. No model writes summaries, so that a story counts only its own
-    /// requests.
+    /// Creates the defaults: the offline responder, no hooks. No model writes summaries, so that a story counts only its own requests.
     pub fn new() -> Self {
         Self::default().set("agent.model", "offline/offline").set("memory.model", "offline/offline")
     }
 
-    /// Runs this program, if any, instead of the one under test.
+    /// Runs this program, if there is one, instead of the program under test.
     pub fn program(mut self, program: Option<PathBuf>) -> Self {
         self.program = program;
         self
     }
 
-    /// Uses `model`; failed requests are retried once, soon given up.
+    /// Uses `model`. Failed requests are retried once and soon given up.
     pub fn model(self, model: &Model) -> Self {
         self.set("agent.model", "scripted/scripted")
             .set("providers.scripted.kind", "openai")
@@ -120,17 +120,17 @@ impl Setup {
             .set("providers.scripted.base_url", model.base_url())
     }
 
-    /// Like [`Setup::model`], with Anthropic's Messages API.
+    /// Uses `model` like [`Setup::model`], but by Anthropic's Messages API.
     pub fn anthropic(self, model: &Model) -> Self {
         self.model(model).set("providers.scripted.kind", "anthropic")
     }
 
-    /// Uses `model`, and has the hook `in` of the owner's own.
+    /// Uses `model` with the owner's own hook `in`.
     pub fn scripted(model: &Model) -> Self {
         Self::new().model(model).hook(Hook::bearer("in"))
     }
 
-    /// Uses `model`. On the hook `in`, messages of `boss` are the owner's, and those of others are not trusted.
+    /// Uses `model`. On the hook `in`, messages from `boss` are the owner's; other senders are not trusted.
     pub fn owned_by_boss(model: &Model) -> Self {
         let setup = Self::new().model(model).hook(Hook::bearer("in").trusting(&[]));
         setup.set("owner.identities", vec!["webhook:in:boss"])
@@ -149,7 +149,7 @@ impl Setup {
         self.mailbox(dovecot).mail("smtp_port", i64::from(smtp.port())).mail("smtp_tls", "none")
     }
 
-    /// Like [`Setup::email`], but sends through a real server.
+    /// Reads mail like [`Setup::email`], but sends it through a real server.
     pub fn email_through_postfix(self, dovecot: &Dovecot, postfix: &Postfix) -> Self {
         self.mailbox(dovecot).mail("smtp_port", i64::from(postfix.submission_port())).mail("smtp_tls", "starttls")
     }
@@ -173,7 +173,7 @@ impl Setup {
         self.set(&format!("channels.email.{key}"), value)
     }
 
-    /// Refuses what untrusted senders want, and asks nobody.
+    /// Refuses restricted calls for untrusted senders and asks nobody for approval.
     pub fn refusing_strangers(self) -> Self {
         self.set("approval.channels.webhook", "deny").set("approval.channels.email", "deny")
     }

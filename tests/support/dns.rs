@@ -1,4 +1,4 @@
-//! A name server that gives another address each time, and a program that asks it.
+//! A name server that gives another address each time, and a program that uses it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
@@ -17,14 +17,14 @@ const TYPE_A: [u8; 2] = [0, 1];
 #[derive(Clone, Copy)]
 pub enum NameAnswer {
     Address(Ipv4Addr),
-    /// It fails (SERVFAIL).
+    /// The query fails (SERVFAIL).
     Failure,
-    /// There is no such name (NXDOMAIN).
+    /// The name does not exist (NXDOMAIN).
     Unknown,
 }
 
-/// Returns a script that starts the program with this name server alone, in `folder`; `None` if the machine cannot do it, and then
-/// skips the story. The first answer is for the first question, the last for all further ones.
+/// Returns a script in `folder` that starts the program with this name server only. Skips the story and returns `None` if
+/// the machine does not support that. The first answer is for the first query, and the last for all later ones.
 pub async fn program_asking(folder: &Path, answers: &[NameAnswer]) -> Option<PathBuf> {
     if bubblewrap_is_missing() {
         return None;
@@ -33,7 +33,7 @@ pub async fn program_asking(folder: &Path, answers: &[NameAnswer]) -> Option<Pat
         skip_story("only root can have a name server of its own");
         return None;
     }
-    // Stories run at the same time; each has a name server on an address of its own.
+    // Stories run at the same time, so each has a name server on a different address.
     let bytes = Uuid::new_v4().into_bytes();
     let ip = Ipv4Addr::new(127, bytes[0], bytes[1], bytes[2].clamp(2, 250));
     let socket = UdpSocket::bind(SocketAddr::from((ip, 53))).await.expect("root binds port 53 of loopback");
@@ -41,7 +41,7 @@ pub async fn program_asking(folder: &Path, answers: &[NameAnswer]) -> Option<Pat
     let (resolver, script) = (folder.join("resolv.conf"), folder.join("with-name-server"));
     std::fs::write(&resolver, format!("nameserver {ip}\noptions attempts:1\n")).expect("the folder is ours");
     let line = format!(
-        "#!/bin/sh\nexec bwrap --dev-bind / / --ro-bind {} /etc/resolv.conf {} \"$@\"\n",
+        "#!/bin/sh\nexec bwrap --die-with-parent --dev-bind / / --ro-bind {} /etc/resolv.conf {} \"$@\"\n",
         resolver.display(),
         binary().display()
     );
@@ -55,7 +55,7 @@ async fn answer(socket: UdpSocket, answers: Vec<NameAnswer>) {
     while let Ok((length, from)) = socket.recv_from(&mut question).await {
         let question = &question[..length];
         let is_address = question_end(question).is_some_and(|end| question[end - 4..end - 2] == TYPE_A);
-        // The question for an IPv6 address follows that for an IPv4 address.
+        // The query for an IPv6 address follows the query for an IPv4 address.
         let number = if is_address { asked } else { asked.saturating_sub(1) };
         let (code, address) = match answers[number.min(answers.len() - 1)] {
             NameAnswer::Address(address) => (0, Some(address).filter(|_| is_address)),
@@ -69,7 +69,7 @@ async fn answer(socket: UdpSocket, answers: Vec<NameAnswer>) {
     }
 }
 
-/// Returns where the first question of a message ends.
+/// Returns the position where the first question of a message ends.
 fn question_end(message: &[u8]) -> Option<usize> {
     let mut at = 12;
     while *message.get(at)? != 0 {
@@ -78,7 +78,7 @@ fn question_end(message: &[u8]) -> Option<usize> {
     (at + 5 <= message.len()).then_some(at + 5)
 }
 
-/// Returns the answer to a question (RFC 1035, section 4) with this code: one address that may not be kept, or none.
+/// Returns the answer to a query (RFC 1035, section 4) with this code: one address that must not be cached, or none.
 fn reply(question: &[u8], code: u8, address: Option<Ipv4Addr>) -> Option<Vec<u8>> {
     let end = question_end(question)?;
     let mut reply = question[..2].to_vec();

@@ -1,5 +1,5 @@
-//! A recording embedding server on loopback that speaks OpenAI's API. Its vectors are made of the words of a text:
-//! texts that share words are near, and synonyms can be configured. Also used by unit tests.
+//! A recording embedding server on loopback that speaks OpenAI's API. It computes vectors from the words of a text: texts
+//! that share words are near, and synonyms can be configured. Unit tests use it too.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ type Rule = Box<dyn Fn(&EmbeddingRequest) -> Option<u16> + Send + Sync>;
 
 #[derive(Default)]
 struct Record {
-    /// Words, and the one that each counts as.
+    /// Each word with the word that it counts as.
     alike: BTreeMap<String, String>,
     is_crowded: bool,
     rule: Option<Rule>,
@@ -78,13 +78,12 @@ impl Embeddings {
         }
     }
 
-    /// Makes vectors crowded from now on, like those of many models: texts of one language are similar, short ones
-    /// even more.
+    /// Makes vectors crowded from now on, as those of many models are: texts of one language are similar, and short texts even more so.
     pub fn crowd(&self) {
         self.shared.record.lock().is_crowded = true;
     }
 
-    /// Answers requests from now on with the status that the rule returns, if any.
+    /// Answers requests from now on with the status that the rule returns, if it returns one.
     pub fn refuse(&self, rule: impl Fn(&EmbeddingRequest) -> Option<u16> + Send + Sync + 'static) {
         self.shared.record.lock().rule = Some(Box::new(rule));
     }
@@ -99,7 +98,7 @@ impl Embeddings {
         self.shared.record.lock().requests.clone()
     }
 
-    /// Returns every text that was asked for, in order.
+    /// Returns every requested text, in order.
     pub fn texts(&self) -> Vec<String> {
         self.requests().into_iter().flat_map(|asked| asked.texts).collect()
     }
@@ -129,7 +128,7 @@ async fn answer(State(shared): State<Arc<Shared>>, axum::Json(body): axum::Json<
         if record.is_crowded { crowded(all(&weighty(text)), text) } else { all(text) }
     });
     let vectors = vectors.enumerate();
-    // In another order than the texts, as a service may.
+    // The order differs from that of the texts, as a service's may.
     let data: Vec<Value> =
         vectors.map(|(index, embedding)| json!({"index": index, "embedding": embedding})).rev().collect();
     let tokens: usize = asked.texts.iter().map(|text| words(text).count()).sum();
@@ -137,7 +136,7 @@ async fn answer(State(shared): State<Arc<Shared>>, axum::Json(body): axum::Json<
         .into_response()
 }
 
-/// Returns a text without stop words, to which embedding models give little weight.
+/// Returns a text without stop words, because embedding models give these little weight.
 fn weighty(text: &str) -> String {
     const LIGHT: [&str; 9] = ["what", "where", "which", "with", "when", "does", "that", "this", "they"];
     const LIGHT_CHARACTERS: &str = "的了是在我你他她们吗呢什么怎这那个有和一不";
@@ -149,7 +148,7 @@ fn weighty(text: &str) -> String {
     words(text).filter(|word| !is_light(word)).collect::<Vec<_>>().join(" ")
 }
 
-/// Adds a part that all texts of a language share: as long as the rest, or twice as long in short texts.
+/// Adds a part that all texts of a language share: as long as the rest of the vector, or twice as long for short texts.
 fn crowded(mut vector: Vec<f32>, text: &str) -> Vec<f32> {
     let length = vector.iter().map(|number| number * number).sum::<f32>().sqrt();
     let is_short = words(text).count() < if text.is_ascii() { 5 } else { 8 };
@@ -160,7 +159,7 @@ fn crowded(mut vector: Vec<f32>, text: &str) -> Vec<f32> {
     vector
 }
 
-/// Gives each word a position and a sign, which differ between models.
+/// Maps each word to a position and a sign, which differ between models.
 fn vector(text: &str, asked: &EmbeddingRequest, alike: &BTreeMap<String, String>) -> Vec<f32> {
     let size = asked.dimensions.unwrap_or(DIMENSIONS);
     let mut vector = vec![0.0; size];
@@ -177,7 +176,7 @@ fn vector(text: &str, asked: &EmbeddingRequest, alike: &BTreeMap<String, String>
     vector
 }
 
-/// Returns the words of a text in lower case; non-ASCII text counts letter by letter.
+/// Returns the words of a text in lower case. In non-ASCII text, each letter is a word.
 fn words(text: &str) -> impl Iterator<Item = String> + '_ {
     let is_part = |char: char| char.is_ascii_alphanumeric();
     text.split(move |char: char| char.is_ascii() && !is_part(char)).filter(|word| !word.is_empty()).flat_map(

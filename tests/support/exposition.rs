@@ -13,16 +13,16 @@ pub struct Sample {
     pub value: f64,
 }
 
-/// A page that follows all rules.
+/// A metrics page that follows all rules.
 #[derive(Clone, Debug, Default)]
 pub struct Exposition {
     pub samples: Vec<Sample>,
-    /// `counter`, `gauge` or `histogram`, by family.
+    /// The kind (`counter`, `gauge` or `histogram`) of each family.
     pub kinds: BTreeMap<String, String>,
 }
 
 impl Exposition {
-    /// Parses `text`; the error names the line and what is wrong with it.
+    /// Parses `text`. The error names the line and the broken rule.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut page = Self::default();
         let mut help: Option<String> = None;
@@ -108,7 +108,7 @@ impl Exposition {
     }
 }
 
-/// Checks what `promtool check metrics` checks of names.
+/// Checks names as `promtool check metrics` does.
 fn check_family(name: &str, kind: &str) -> Result<(), String> {
     let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     if !name.chars().all(is_name) || !name.starts_with(|c: char| c.is_ascii_lowercase()) {

@@ -1,4 +1,4 @@
-//! Drives the real program: starts it in a home of its own, talks to it from outside, kills it.
+//! Drives the real program: starts it in a separate home, talks to it from outside, kills it.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -20,12 +20,12 @@ use super::{deadline, signing, until};
 
 /// Returns a client without proxies.
 pub fn http_client() -> Client {
-    // A provider may be installed already, which is fine.
+    // A provider may be installed already, which does no harm.
     rustls::crypto::ring::default_provider().install_default().ok();
     Client::builder().no_proxy().build().expect("a client without files or proxies")
 }
 
-/// A message to a webhook. Only what is set is sent.
+/// A message to a webhook. Unset fields are not sent.
 #[derive(Clone, Debug, Default)]
 pub struct Message {
     pub content: String,
@@ -60,7 +60,7 @@ impl Message {
         self
     }
 
-    /// Returns the native body.
+    /// Returns the message in the webhook's native format.
     pub fn body(&self) -> Value {
         let mut body = json!({"content": self.content});
         for (key, value) in
@@ -83,7 +83,7 @@ pub struct HttpAnswer {
 }
 
 impl HttpAnswer {
-    /// Returns a text of the body, empty if there is none.
+    /// Returns a string field of the body; empty if it is missing.
     pub fn text(&self, key: &str) -> &str {
         self.body[key].as_str().unwrap_or_default()
     }
@@ -98,14 +98,14 @@ pub struct CommandOutput {
 }
 
 impl CommandOutput {
-    /// Asserts that the command failed with nothing but an error that contains `expected`.
+    /// Asserts that the command failed and printed only an error that contains `expected`.
     pub fn assert_refused(&self, expected: &str) {
         let is_refused = self.code == Some(1) && self.stdout.is_empty() && self.stderr.contains(expected);
         assert!(is_refused, "{expected}: {self:?}");
     }
 }
 
-/// A home and its gateway, running or not.
+/// A home with its gateway, which may be running or not.
 pub struct Gateway {
     setup: Setup,
     directory: TempDir,
@@ -125,10 +125,10 @@ impl Drop for Gateway {
     }
 }
 
-/// An address without a model server, for `OLLAMA_HOST`: one that happens to run on this machine is not used.
+/// A value for `OLLAMA_HOST` without a model server behind it, so that a server that happens to run on this machine is not used.
 pub const NO_OLLAMA: &str = "127.0.0.1:9";
 
-/// Returns the program under test: `DAOYOU_BIN`, else the one that cargo built with this test.
+/// Returns the path of the program under test: `DAOYOU_BIN`, or else the program that cargo built with this test.
 pub fn binary() -> PathBuf {
     std::env::var_os("DAOYOU_BIN").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_daoyou")), PathBuf::from)
 }
@@ -160,7 +160,7 @@ impl Gateway {
         self.home().join("workspace")
     }
 
-    /// Returns the settings, to be changed before the next start.
+    /// Returns the settings; changes apply from the next start.
     pub fn setup(&mut self) -> &mut Setup {
         &mut self.setup
     }
@@ -188,7 +188,7 @@ impl Gateway {
     /// Writes `config.toml`; every start and every [`Gateway::run`] does so.
     pub fn write_config(&self) {
         std::fs::create_dir_all(self.home()).expect("the temporary folder is ours");
-        // A gateway that reads its configuration at this moment finds a complete file.
+        // The new file replaces the old one atomically, because a running gateway may read its configuration at any moment.
         let (draft, config) = (self.home().join(".config.toml.new"), self.home().join("config.toml"));
         std::fs::write(&draft, self.setup.render(self.port.number)).expect("the home is ours");
         if let Ok(before) = std::fs::metadata(&config) {
@@ -202,13 +202,13 @@ impl Gateway {
         }
     }
 
-    /// Starts the gateway and does not wait.
+    /// Starts the gateway without waiting for it.
     pub fn spawn(&mut self) {
         self.write_config();
         self.launch();
     }
 
-    /// Starts the gateway with the existing `config.toml`, and does not wait.
+    /// Starts the gateway with the existing `config.toml` and does not wait for it.
     pub fn launch(&mut self) {
         assert!(self.child.is_none(), "a gateway already runs in this home");
         self.starts += 1;
@@ -234,7 +234,7 @@ impl Gateway {
         self.wait_answer("/readyz").await;
     }
 
-    /// Returns when the gateway is alive, whether or not all of it works; panics if it exits instead.
+    /// Returns when the gateway is alive, even if parts of it do not work; panics if it exits instead.
     pub async fn wait_alive(&mut self) {
         self.wait_answer("/healthz").await;
     }
@@ -253,7 +253,7 @@ impl Gateway {
         assert!(exited.is_none(), "the gateway exited instead of getting ready: {exited:?}");
     }
 
-    /// Returns the exit status of the running gateway.
+    /// Waits for the gateway to exit and returns its status.
     pub async fn wait_exit(&mut self) -> ExitStatus {
         let mut child = self.child.take().expect("a gateway was started");
         deadline("the gateway to exit", child.wait()).await.expect("our own child")
@@ -275,7 +275,7 @@ impl Gateway {
         assert_eq!(status.signal(), Some(9), "the gateway ended otherwise than by its fail point: {status}");
     }
 
-    /// Starts again, and waits until everything is done.
+    /// Starts the gateway again and waits until all work is done.
     pub async fn recover(&mut self) {
         self.up().await;
         wait_settled(&self.database()).await;
@@ -290,7 +290,7 @@ impl Gateway {
         rustix::process::kill_process(pid, signal).expect("our own child");
     }
 
-    /// Sends SIGKILL; returns when the process is gone.
+    /// Sends SIGKILL and waits until the process is gone.
     pub async fn kill9(&mut self) {
         self.signal(Signal::KILL);
         self.wait_exit().await;
@@ -378,7 +378,7 @@ impl Gateway {
         Some(HttpAnswer { status, retry_after, body })
     }
 
-    /// Posts `message` to `hook` with its credentials; `query` is e.g. `?wait=30`. Returns `None` without an answer.
+    /// Posts `message` to `hook` with its credentials. `query` is e.g. `?wait=30`. Returns `None` if there is no answer.
     pub async fn try_post(&self, hook: &str, query: &str, message: &Message) -> Option<HttpAnswer> {
         let body = message.body().to_string();
         let request = self.client.post(self.url(&format!("/webhook/{hook}{query}")));
@@ -386,19 +386,19 @@ impl Gateway {
         Self::try_send(request.header("content-type", "application/json").body(body)).await
     }
 
-    /// Posts `message`; the gateway must answer, with any status.
+    /// Posts `message`. The gateway must answer, with any status.
     pub async fn post(&self, hook: &str, query: &str, message: &Message) -> HttpAnswer {
         deadline("the answer to a post", self.try_post(hook, query, message)).await.expect("an answer to a post")
     }
 
-    /// Posts `message`, which must be accepted; returns its id.
+    /// Posts `message`, which must be accepted, and returns its id.
     pub async fn accept(&self, hook: &str, message: &Message) -> String {
         let answered = self.post(hook, "", message).await;
         assert_eq!((answered.status, answered.text("status")), (202, "accepted"), "{answered:?}");
         answered.text("id").to_owned()
     }
 
-    /// Delivers `message` as its channel does, with the fields of a stored message; returns its id.
+    /// Delivers `message`, given as the fields of a stored message, the way its channel does. Returns its id.
     pub async fn deliver(&self, message: &Value) -> String {
         let request = self.client.post(self.url("/api/messages")).bearer_auth(self.token()).json(message);
         let answered = Self::try_send(request).await.expect("the gateway answers");
@@ -413,14 +413,14 @@ impl Gateway {
         answered.text("reply").to_owned()
     }
 
-    /// Like [`Gateway::ask`], as another sender.
+    /// Asks like [`Gateway::ask`], as another sender.
     pub async fn ask_as(&self, hook: &str, sender: &str, chat: &str, text: &str) -> String {
         let answered = self.post(hook, "?wait=30", &Message::new(text).sender(sender).chat(chat)).await;
         assert_eq!(answered.status, 200, "{answered:?}");
         answered.text("reply").to_owned()
     }
 
-    /// Lets a model of [`Model::call_named_tools`](super::Model::call_named_tools) call a tool; returns the result.
+    /// Calls a tool through a model of [`Model::call_named_tools`](super::Model::call_named_tools) and returns the result.
     pub async fn call_tool(&self, tool: &str, arguments: &Value) -> String {
         let reply = self.ask("in", "c", &json!([[tool, arguments]]).to_string()).await;
         let results: Vec<String> = serde_json::from_str(&reply).unwrap_or_else(|_| panic!("{tool}: {reply}"));
@@ -443,7 +443,7 @@ impl Gateway {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Requests `GET /webhook/NAME/messages/ID`. The request has no body to sign, so it carries the secret itself.
+    /// Requests `GET /webhook/NAME/messages/ID`. The request has no body to sign, so it carries the secret.
     pub async fn state(&self, hook: &str, id: &str) -> HttpAnswer {
         let request = self.client.get(self.url(&format!("/webhook/{hook}/messages/{id}")));
         let request = match &self.setup.hooks.get(hook).expect("a hook of this setup").proof {
@@ -489,7 +489,7 @@ impl Gateway {
         let mut child = command.spawn().expect("the program starts");
         let mut stdin = child.stdin.take().expect("stdin is a pipe");
         let input = input.to_owned();
-        // A program that does not read its input closes the pipe, which is no error.
+        // A program that does not read its input closes the pipe, which is not an error.
         let writer = tokio::spawn(async move { stdin.write_all(input.as_bytes()).await.ok() });
         let output = deadline(&format!("daoyou {args:?}"), child.wait_with_output()).await.expect("our own child");
         writer.abort();

@@ -1,5 +1,5 @@
-//! Invariants that must hold whatever happened: checked over the database and over what was observed from outside,
-//! after all work is done.
+//! Invariants that must hold in every case. They are checked on the database and on the observations from outside, after
+//! all work is done.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::sink::Sink;
 use super::{signing, until};
 
-/// Tools that may run twice; turn.md calls them idempotent.
+/// The tools that may run twice; turn.md calls them idempotent.
 const IDEMPOTENT: &[&str] = &["read_file", "list_dir", "grep", "glob", "recall", "load_skill", "ask_user"];
 
 /// A row of `inbox`.
@@ -26,7 +26,7 @@ pub struct InboxRow {
     pub content: String,
     pub turn: Option<String>,
     pub state: String,
-    /// daoyou wrote it to itself, and its end leads to more, or less, than a reply.
+    /// daoyou wrote the message to itself, so its end may need more or less than a reply.
     pub is_own: bool,
 }
 
@@ -36,7 +36,7 @@ pub struct Step {
     pub turn: String,
     pub seq: i64,
     pub kind: String,
-    /// As stored: the input of the hash.
+    /// The body as stored, which is the input of the hash.
     pub raw: String,
     pub body: Value,
     pub hash: String,
@@ -68,18 +68,18 @@ pub struct OutboxRow {
     pub tries: i64,
 }
 
-/// Everything that the checks read.
+/// All data that the checks read.
 #[derive(Clone, Debug)]
 pub struct Journal {
     pub inbox: Vec<InboxRow>,
     pub steps: Vec<Step>,
     pub messages: Vec<MessageRow>,
     pub outbox: Vec<OutboxRow>,
-    /// Messages that are job runs whose output was not to be sent.
+    /// The ids of job runs whose output was kept and not sent.
     pub kept: BTreeSet<String>,
 }
 
-/// Opens the store read-only, beside any other user.
+/// Opens the store read-only, next to other users of it.
 pub fn open(database: &Path) -> rusqlite::Result<Connection> {
     let connection =
         Connection::open_with_flags(database, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
@@ -87,8 +87,7 @@ pub fn open(database: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Returns a column as text: ids have the same form whether they are stored as text or as 16 bytes; other bytes
-/// become hexadecimal.
+/// Returns a column as text. Ids have the same form whether they are stored as text or as 16 bytes; other bytes become hexadecimal.
 fn text(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<String>> {
     Ok(match row.get_ref(column)? {
         ValueRef::Null => None,
@@ -105,7 +104,7 @@ fn string(row: &Row<'_>, column: &str) -> rusqlite::Result<String> {
     Ok(text(row, column)?.unwrap_or_default())
 }
 
-/// Returns a body as stored, and as JSON.
+/// Returns a body both as stored and as JSON.
 fn body(row: &Row<'_>) -> rusqlite::Result<(String, Value)> {
     let raw = match row.get_ref("body")? {
         ValueRef::Text(bytes) | ValueRef::Blob(bytes) => String::from_utf8_lossy(bytes).into_owned(),
@@ -181,20 +180,19 @@ fn rows<T>(
     connection.prepare(sql)?.query_map([], read)?.collect()
 }
 
-/// Returns true if a row's origin is one whose end need not be answered.
+/// Returns true if a row's origin permits an end without a reply.
 fn is_own(origin: &str) -> bool {
     let origin = serde_json::from_str(origin).unwrap_or(Value::Null);
     matches!(origin["cause"]["kind"].as_str(), Some("sub_agent" | "heartbeat" | "note"))
 }
 
-/// Returns the hash of a step: SHA-256 in hexadecimal over the previous hash (empty for the first) and the body, both
-/// as stored.
+/// Returns the hash of a step: SHA-256 in hexadecimal over the previous hash (empty for the first step) and the body, both as stored.
 pub fn step_hash(previous: &str, body: &str) -> String {
     use sha2::{Digest, Sha256};
     signing::hex(&Sha256::new().chain_update(previous).chain_update(body).finalize())
 }
 
-/// Returns the id of a delivery: UUIDv5 of turn, attempt and slot, so that it never changes between tries.
+/// Returns the id of a delivery: UUIDv5 of turn, attempt and slot, so that it is the same for every try.
 pub fn outbox_id(turn: &str, attempt: i64, slot: &str) -> String {
     const NAMESPACE: uuid::Uuid = uuid::uuid!("9d0e6a52-7c1b-5f43-8a1e-3d5b60f2c7a4");
     uuid::Uuid::new_v5(&NAMESPACE, format!("{turn}/{attempt}/{slot}").as_bytes()).to_string()
@@ -210,7 +208,7 @@ fn tool_name(body: &Value) -> &str {
     ["name", "tool"].iter().find_map(|key| body[*key].as_str()).unwrap_or_default()
 }
 
-/// Returns when no message waits or runs and no reply is pending.
+/// Waits until no message waits or runs, and no reply is pending.
 pub async fn wait_settled(database: &Path) {
     until("all work to be done", async || {
         const OPEN: &str = "SELECT (SELECT count(*) FROM inbox WHERE state NOT IN ('done', 'dead'))
@@ -224,15 +222,15 @@ pub async fn wait_settled(database: &Path) {
 /// Observations from outside, with which the store is compared.
 #[derive(Default)]
 pub struct Witness<'a> {
-    /// The ids of every 202.
+    /// The ids of all messages answered with 202.
     pub accepted: &'a [String],
     /// The receiver of the replies.
     pub sink: Option<&'a Sink>,
-    /// No callback failed, so that the order of arrival within a chat must be that of acceptance.
+    /// No callback failed, so the order of arrival within a chat must be the order of acceptance.
     pub strict_order: bool,
 }
 
-/// Checks all invariants; panics with every violation. Call it when all work is done.
+/// Checks all invariants and panics with every violation. Call it after all work is done.
 pub fn check(database: &Path, witness: &Witness<'_>) -> Journal {
     let journal = Journal::read(database).expect("the store can be read");
     let faults = faults(&journal, witness);
@@ -254,7 +252,7 @@ fn faults(journal: &Journal, witness: &Witness<'_>) -> Vec<String> {
     faults
 }
 
-/// Every accepted message exists once and is finished.
+/// Checks that every accepted message exists once and is finished.
 fn accepted(journal: &Journal, told: &[String], faults: &mut Vec<String>) {
     let stored: BTreeSet<&str> = journal.inbox.iter().map(|row| row.id.as_str()).collect();
     for id in told.iter().filter(|id| !stored.contains(id.as_str())) {
@@ -273,7 +271,7 @@ fn accepted(journal: &Journal, told: &[String], faults: &mut Vec<String>) {
     }
 }
 
-/// Each turn has exactly one reply for each attempt, and each attempt its own id.
+/// Checks that each turn has exactly one reply for each attempt, and each attempt its own id.
 fn replies(journal: &Journal, faults: &mut Vec<String>) {
     let mut ids = BTreeSet::new();
     let mut count: BTreeMap<(&str, &str, i64), usize> = BTreeMap::new();
@@ -286,7 +284,7 @@ fn replies(journal: &Journal, faults: &mut Vec<String>) {
     for ((turn, slot, attempt), n) in count.iter().filter(|(_, n)| **n > 1) {
         faults.push(format!("{n} rows in slot {slot} of turn {turn}, attempt {attempt}"));
     }
-    // Notes to a session are answered to nobody, and the output of a job run may be kept.
+    // Notes to a session get no reply, and the output of a job run may be kept.
     let is_answered = |row: &&InboxRow| !row.is_own && !journal.kept.contains(&row.id);
     for row in journal.inbox.iter().filter(is_answered) {
         let turn = Journal::turn_of(row);
@@ -300,7 +298,7 @@ fn replies(journal: &Journal, faults: &mut Vec<String>) {
     }
 }
 
-/// The turns of a session are in the order of acceptance, each contiguous, with one user message each.
+/// Checks that the turns of a session are contiguous and in the order of acceptance, with one user message each.
 fn sessions(journal: &Journal, faults: &mut Vec<String>) {
     let mut rows_of: BTreeMap<&str, Vec<&InboxRow>> = BTreeMap::new();
     for row in &journal.inbox {
@@ -330,7 +328,7 @@ fn sessions(journal: &Journal, faults: &mut Vec<String>) {
     }
 }
 
-/// No call has two results, and none was started twice unless it is idempotent.
+/// Checks that no call has two results, and that only idempotent calls were started twice.
 fn tools(journal: &Journal, faults: &mut Vec<String>) {
     let mut seen: BTreeMap<(&str, &str, &str), usize> = BTreeMap::new();
     for step in &journal.steps {
@@ -348,7 +346,7 @@ fn tools(journal: &Journal, faults: &mut Vec<String>) {
     }
 }
 
-/// Each step's hash covers its body and the hash before it.
+/// Checks that each step's hash covers its body and the previous hash.
 fn chain(journal: &Journal, faults: &mut Vec<String>) {
     let mut last: Option<&Step> = None;
     for step in &journal.steps {
@@ -360,7 +358,7 @@ fn chain(journal: &Journal, faults: &mut Vec<String>) {
     }
 }
 
-/// Every reply arrived, in the right form, always under the same id, and in order.
+/// Checks that every reply arrived in the right form, always under the same id, and in order.
 fn callbacks(journal: &Journal, witness: &Witness<'_>, sink: &Sink, faults: &mut Vec<String>) {
     let posts = sink.posts();
     let mut by_id: BTreeMap<&str, (&str, &str)> = BTreeMap::new();
@@ -375,7 +373,7 @@ fn callbacks(journal: &Journal, witness: &Witness<'_>, sink: &Sink, faults: &mut
         }
         by_message.entry(post.data("in_reply_to")).or_default().insert(post.id());
     }
-    // A row that the owner retries becomes its next attempt; earlier sends had the earlier ids.
+    // A row that the owner retries becomes the next attempt; earlier sends had earlier ids.
     let ids =
         |row: &OutboxRow| (0..=row.attempt).map(|attempt| outbox_id(&row.turn, attempt, &row.slot)).collect::<Vec<_>>();
     let outbox: BTreeSet<String> = journal.outbox.iter().flat_map(ids).collect();
@@ -405,7 +403,7 @@ fn callbacks(journal: &Journal, witness: &Witness<'_>, sink: &Sink, faults: &mut
     }
 }
 
-/// The first arrivals within a chat are in the order of acceptance.
+/// Checks that the first arrivals within a chat are in the order of acceptance.
 fn order(journal: &Journal, posts: &[super::sink::Post], faults: &mut Vec<String>) {
     let seq: BTreeMap<&str, &InboxRow> = journal.inbox.iter().map(|row| (row.id.as_str(), row)).collect();
     let mut last: BTreeMap<(&str, &str), i64> = BTreeMap::new();
@@ -424,7 +422,7 @@ fn order(journal: &Journal, posts: &[super::sink::Post], faults: &mut Vec<String
 mod tests {
     use super::*;
 
-    /// A valid store with two finished messages of one session; the first ran a tool.
+    /// A valid store with two finished messages of one session, the first of which ran a tool.
     const SOUND: &str = "
         CREATE TABLE inbox (seq INTEGER PRIMARY KEY, id, channel, external_id, session, chat_id, content, origin, turn, state);
         CREATE TABLE turn_steps (turn, seq, kind, v, body, hash, at);
@@ -438,7 +436,7 @@ mod tests {
         INSERT INTO outbox VALUES (1, 'oa', 'a', 'reply', 0, 'webhook:in', 'c', '{}', 'sent', 1),
             (2, 'ob', 'b', 'reply', 0, 'webhook:in', 'c', '{}', 'sent', 1);";
 
-    /// Returns the violations after `change` was applied to a valid store.
+    /// Returns the violations after `change` is applied to a valid store.
     fn found(change: &str) -> String {
         let directory = tempfile::tempdir().unwrap();
         let database = directory.path().join("daoyou.db");

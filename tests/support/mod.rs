@@ -1,5 +1,5 @@
-//! The tools with which stories and the bench drive the gateway: a scripted model, a callback sink, the real binary,
-//! a terminal, mail servers, and the invariant checker.
+//! The tools with which stories and benchmarks drive the gateway: a scripted model, a callback sink, the real binary, a
+//! terminal, mail servers, and the invariant checker.
 
 pub mod anthropic;
 pub mod attached;
@@ -43,7 +43,7 @@ pub use model::Model;
 pub use reply::{Gate, Reply};
 pub use sink::{Answer, Sink};
 
-/// Returns the context of a call in a turn of this trust at the terminal.
+/// Returns the context of a tool call in a turn with this trust at the terminal.
 pub fn tool_context(trust: Trust) -> ToolContext {
     ToolContext {
         session: SessionKey::of_chat("cli", "direct"),
@@ -91,10 +91,10 @@ pub fn write_files(folder: &Path, files: &[(&str, &str)]) {
     }
 }
 
-/// How long to wait for a state before the test fails. Generous: it costs time only when a test fails.
+/// The time limit for reaching a state. It is generous, because it costs time only when a test fails.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The polling interval for a state without a notification.
+/// The polling interval for states without a notification.
 pub const POLL: Duration = Duration::from_millis(5);
 
 /// Waits for `future`; panics with `what` when it times out.

@@ -1,5 +1,4 @@
-//! A scripted, strict, recording model server on loopback that speaks OpenAI's chat completions and Anthropic's
-//! Messages.
+//! A scripted, strict, recording model server on loopback. It speaks OpenAI's chat completions and Anthropic's Messages.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -22,17 +21,17 @@ use super::port::Port;
 use super::reply::{Rendered, Reply};
 use super::{anthropic, deadline, strict, strict_anthropic, until};
 
-/// The beginning of the gateway's addition to the user's message.
+/// The beginning of the text that the gateway adds to the user's message.
 pub const RUNTIME_CONTEXT: &str = "\n\n[Runtime Context]\n";
 
-/// One request, as a script sees it.
+/// One request as a script sees it.
 pub struct ModelRequest<'a> {
     /// The number of the request to this server, from 1.
     pub n: usize,
     pub body: &'a Value,
     /// The last user message, without the runtime context.
     pub user: String,
-    /// How often the model has answered since then.
+    /// The number of the model's answers since that message.
     pub step: usize,
     /// The tool results at the end of the request.
     pub results: Vec<String>,
@@ -87,9 +86,9 @@ type Script = Box<dyn Fn(&ModelRequest<'_>) -> Option<Reply> + Send + Sync>;
 /// The server's general behaviour.
 #[derive(Clone, Copy, Debug)]
 pub struct ModelOptions {
-    /// Refuse what real services refuse, and record every request. Off only where speed is measured.
+    /// Refuses what real services refuse, and records every request. Off only where speed is measured.
     pub strict: bool,
-    /// Time before each answer.
+    /// The time before each answer.
     pub latency: Duration,
 }
 
@@ -113,7 +112,7 @@ struct Shared {
     left: watch::Sender<usize>,
 }
 
-/// The caller of a request; dropped before the answer was complete, it counts as disconnected.
+/// The caller of a request. If it is dropped before the answer is complete, the caller counts as disconnected.
 struct Caller(Option<Arc<Shared>>);
 
 impl Caller {
@@ -144,7 +143,7 @@ impl Drop for Model {
 }
 
 impl Model {
-    /// Answers `echo: <what the user wrote>` until a script says more.
+    /// Starts a server that answers `echo: <the user's text>` until a script answers instead.
     pub async fn start() -> Self {
         Self::with(ModelOptions::default()).await
     }
@@ -169,7 +168,7 @@ impl Model {
             .with_state(Arc::clone(&shared));
         let listener = TcpListener::bind(("127.0.0.1", port)).await.expect("a free port on loopback");
         let port = listener.local_addr().expect("a bound socket has an address").port();
-        // Without TCP_NODELAY a stream of small events takes 40 ms more.
+        // Without TCP_NODELAY, a stream of small events would take 40 ms longer.
         let listener = listener.tap_io(|stream| stream.set_nodelay(true).expect("TCP_NODELAY can be set"));
         let server = tokio::spawn(async move { axum::serve(listener, app).await }).abort_handle();
         Self { shared, port, server }
@@ -180,12 +179,12 @@ impl Model {
         format!("http://127.0.0.1:{}/v1", self.port)
     }
 
-    /// Adds a rule; the newest rule that answers wins.
+    /// Adds a rule. The newest rule that returns a reply applies.
     pub fn script(&self, rule: impl Fn(&ModelRequest<'_>) -> Option<Reply> + Send + Sync + 'static) {
         self.shared.record.lock().scripts.push(Box::new(rule));
     }
 
-    /// Calls the tools that a message names as a list of `[TOOL, ARGUMENTS]`, all at once, and repeats their results.
+    /// Makes the model call the tools that a message lists as `[TOOL, ARGUMENTS]`, all at once, and repeat their results.
     pub fn call_named_tools(&self) {
         self.script(|asked| {
             let calls: Vec<(String, Value)> = serde_json::from_str(&asked.user).ok()?;
@@ -197,8 +196,7 @@ impl Model {
         });
     }
 
-    /// Answers a user's message that contains `text` with these replies, one for each step of its turn; the last one
-    /// repeats.
+    /// Answers a user message that contains `text` with these replies, one for each step of its turn. The last reply repeats.
     pub fn on(&self, text: &str, steps: impl Into<Vec<Reply>>) {
         let (text, steps) = (text.to_owned(), steps.into());
         self.script(move |asked| {
@@ -223,7 +221,7 @@ impl Model {
         requests.into_iter().filter(|body| ModelRequest::new(0, body).user.contains(text)).collect()
     }
 
-    /// Returns why requests were refused; empty at the end of every test.
+    /// Returns the reasons for refused requests; must be empty at the end of every test.
     pub fn refused(&self) -> Vec<String> {
         self.shared.record.lock().refused.clone()
     }
@@ -233,18 +231,18 @@ impl Model {
         *self.shared.count.borrow()
     }
 
-    /// Returns when `count` requests have come.
+    /// Waits until `count` requests have arrived.
     pub async fn wait_requests(&self, count: usize) {
         let mut seen = self.shared.count.subscribe();
         let what = format!("{count} requests to the model");
         deadline(&what, seen.wait_for(|n| *n >= count)).await.expect("the server lives");
         if self.shared.options.strict {
-            // A request is counted when it arrives, and recorded after its check.
+            // A request is counted on arrival and recorded after its check.
             until(&what, async || (self.requests().len() >= count).then_some(())).await;
         }
     }
 
-    /// Returns when `count` callers have closed their connection before the answer was complete.
+    /// Waits until `count` callers have closed their connections before the answer was complete.
     pub async fn wait_disconnected(&self, count: usize) {
         let mut left = self.shared.left.subscribe();
         let what = format!("{count} callers to leave");
@@ -383,7 +381,7 @@ async fn answer(protocol: Protocol, rendered: Rendered<'_>, body: &Value, mut ca
     response
 }
 
-/// Sends `chunks` at the pace and with the faults that `reply` asks for.
+/// Sends `chunks` at the pace and with the faults of `reply`.
 fn stream(reply: Reply, chunks: Vec<Vec<u8>>, mut caller: Caller) -> Body {
     let accidents = reply.one_byte
         || reply.drop_after.is_some()
@@ -399,7 +397,7 @@ fn stream(reply: Reply, chunks: Vec<Vec<u8>>, mut caller: Caller) -> Body {
         return Body::from_stream(futures_util::stream::iter(chunks.into_iter().map(Ok::<_, Infallible>)));
     }
     let (sender, receiver) = mpsc::channel(1);
-    // The only error is that the client is gone, and then there is nobody to tell.
+    // The only possible error is a disconnected client, which needs no report.
     tokio::spawn(async move { pace(reply, chunks, sender).await.ok() });
     Body::from_stream(futures_util::stream::unfold((receiver, caller), |(mut receiver, mut caller)| async move {
         let Some(item) = receiver.recv().await else {
@@ -419,7 +417,7 @@ async fn pace(
 ) -> Result<(), mpsc::error::SendError<Piece>> {
     for (i, chunk) in chunks.into_iter().enumerate() {
         if reply.drop_after == Some(i) {
-            // Time for sent data to leave: hyper drops what it still holds when a body fails.
+            // Leaves time for sent data, because hyper drops its buffer when a body fails.
             tokio::time::sleep(Duration::from_millis(20)).await;
             let cut = std::io::Error::new(std::io::ErrorKind::ConnectionReset, "scripted cut");
             return sender.send(Err(cut)).await;
@@ -453,7 +451,7 @@ mod tests {
         http_client().post(url).json(&body).send().await?.text().await
     }
 
-    /// Returns the text that the events of a stream add up to.
+    /// Returns the whole text of the events of a stream.
     fn joined(stream: &str) -> String {
         let events = stream.lines().filter_map(|line| line.strip_prefix("data: {"));
         let parsed = events.map(|rest| serde_json::from_str::<Value>(&format!("{{{rest}")).unwrap());

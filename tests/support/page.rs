@@ -1,4 +1,4 @@
-//! A client of the page: a login by cookie, requests as a browser makes them, and the stream of events.
+//! A client of the page: logs in by cookie, sends requests as a browser does, and reads the stream of events.
 
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::gateway::http_client;
 use super::{Gateway, deadline};
 
-/// A browser that is logged in, or not.
+/// A browser, which may be logged in.
 pub struct PageClient {
     pub base: String,
     pub cookie: Option<String>,
@@ -47,19 +47,19 @@ impl PageClient {
         request.send().await.expect("an answer of the gateway")
     }
 
-    /// Takes the cookie that an answer sets.
+    /// Stores the cookie that an answer sets.
     pub fn take_cookie(&mut self, answer: &Response) {
         let set = answer.headers()["set-cookie"].to_str().expect("an answer of the gateway");
         self.cookie = set.split(';').next().map(str::to_owned);
     }
 
-    /// Returns a request as the page makes it.
+    /// Returns a request as the page sends it.
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let request = self.bare(method, path);
         request.header("x-daoyou", "page").header("origin", &self.base)
     }
 
-    /// Returns a request with the cookie alone.
+    /// Returns a request with only the cookie.
     pub fn bare(&self, method: Method, path: &str) -> RequestBuilder {
         let request = self.http.request(method, format!("{}{path}", self.base));
         match &self.cookie {
@@ -82,7 +82,7 @@ impl PageClient {
         serde_json::from_str(&body).unwrap_or(Value::Null)
     }
 
-    /// Sends a message, into a new chat without a session; returns the chat's key.
+    /// Sends a message, to a new chat if `session` is `None`. Returns the chat's key.
     pub async fn say(&self, session: Option<&str>, content: &str) -> String {
         let mut body = json!({ "content": content });
         if let Some(session) = session {
@@ -91,7 +91,7 @@ impl PageClient {
         self.post("/api/chat", &body).await["session"].as_str().expect("an answer of the gateway").to_owned()
     }
 
-    /// Opens the stream of events. `after` is the id of the last event that was seen.
+    /// Opens the stream of events. `after` is the id of the last received event.
     pub async fn events(&self, query: &str, after: Option<&str>) -> EventStream {
         let mut request = self.request(Method::GET, &format!("/api/events{query}"));
         if let Some(after) = after {
@@ -128,7 +128,7 @@ impl EventStream {
         self.try_next().await.expect("the stream goes on")
     }
 
-    /// Returns the events up to the first one that fits, which is the last.
+    /// Returns the events up to and including the first one that `fits`.
     pub async fn until(&mut self, fits: impl Fn(&ServerEvent) -> bool) -> Vec<ServerEvent> {
         let mut seen = Vec::new();
         loop {

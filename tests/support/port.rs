@@ -1,11 +1,11 @@
-//! Loopback ports that must be known before their server is started.
+//! Reserves loopback ports for servers whose port must be known before their start.
 
 use std::net::{TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A port for one server among all tests on this machine: below those that the kernel assigns, and marked as taken by
-/// holding the UDP port of the same number. A port that was only probed might belong to another test by the time it
-/// is used, and its server would answer.
+/// A port for one server among all tests on this machine. It is below the range that the kernel assigns, and the UDP port
+/// of the same number marks it as taken. A port that was only probed might belong to another test by the time of its use,
+/// and the wrong server would answer.
 pub struct Port {
     pub number: u16,
     _claim: UdpSocket,

@@ -1,13 +1,13 @@
-//! Processes of this machine, as `/proc` shows them.
+//! Information about processes of this machine, from `/proc`.
 
 use std::fs;
 
-/// Returns a duration for sleep that no other run of these tests uses, so that the process list identifies it.
+/// Returns a duration for `sleep` that no other run of these tests uses, so that it identifies the process.
 pub fn unique_sleep(n: u32) -> String {
     format!("{n}.{}", std::process::id())
 }
 
-/// Returns true if another process runs whose command line contains `mark`.
+/// Returns true if another process with `mark` in its command line is running.
 pub fn is_running(mark: &str) -> bool {
     let me = std::process::id().to_string();
     fs::read_dir("/proc").expect("this is Linux").flatten().any(|entry| {
@@ -28,7 +28,7 @@ pub fn peak_bytes(pid: u32) -> u64 {
 
 /// Returns a line of `/proc/PID/status` in bytes.
 fn memory(pid: u32, name: &str) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process lives");
-    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("the process lives");
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process has not ended");
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("the process has not ended");
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
 }

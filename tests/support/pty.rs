@@ -1,4 +1,4 @@
-//! A program at a terminal.
+//! Runs a program in a terminal.
 
 use std::fs::File;
 
@@ -9,11 +9,11 @@ use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 use super::{Gateway, PATIENCE};
 
-/// A running program whose stdin and stdout are a terminal. Calls block: use it from a test without a runtime or
-/// inside `spawn_blocking`.
+/// A running program whose stdin and stdout are a terminal. Calls block, so use it in a test without a runtime or inside
+/// `spawn_blocking`.
 pub struct Terminal {
     session: PtySession,
-    /// The screen after everything that was awaited. Its rows are rewrapped when it is resized.
+    /// The screen after all awaited output. Its rows are rewrapped when it is resized.
     screen: avt::Terminal,
 }
 
@@ -21,7 +21,7 @@ pub struct Terminal {
 const SIZE: (u16, u16) = (80, 24);
 
 impl Terminal {
-    /// Starts `daoyou ARGS` in `gateway`'s home at a terminal of its own.
+    /// Starts `daoyou ARGS` in the home of `gateway`, in a new terminal.
     pub fn start(gateway: &Gateway, args: &[&str]) -> Self {
         let mut command = std::process::Command::new(super::gateway::binary());
         let shaped = gateway.command(args);
@@ -38,7 +38,7 @@ impl Terminal {
         Self::spawn(command)
     }
 
-    /// Starts `daoyou chat`, and returns at its prompt.
+    /// Starts `daoyou chat` and waits for its prompt.
     pub fn chat(gateway: &Gateway) -> Self {
         let mut terminal = Self::start(gateway, &["chat"]);
         terminal.expect("You> ");
@@ -60,9 +60,9 @@ impl Terminal {
         lines.join("\n")
     }
 
-    /// Waits until `text` is on the screen; returns what came before it.
+    /// Waits until `text` is on the screen and returns the output before it.
     pub fn expect(&mut self, text: &str) -> String {
-        // The screen is read byte by byte, each as one character.
+        // The screen is read byte by byte, with one character for each byte.
         let bytes: String = text.bytes().map(char::from).collect();
         let before = self.session.exp_string(&bytes).unwrap_or_else(|fault| panic!("waiting for {text:?}: {fault}"));
         let before: Vec<u8> = before.chars().map(|c| u8::try_from(c).unwrap_or(b'?')).collect();
@@ -78,21 +78,21 @@ impl Terminal {
         self.session.flush().expect("the terminal takes keys");
     }
 
-    /// Resizes the screen to this many columns; the program is notified.
+    /// Resizes the screen to this many columns and notifies the program.
     pub fn resize(&mut self, columns: u16) {
         let size = Winsize { ws_row: SIZE.1, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(self.master(), size).expect("a terminal can be resized");
         self.screen.resize(columns.into(), SIZE.1.into());
     }
 
-    /// Returns true if input arrives line by line, as a shell expects its terminal back. (Echo is no sign here: this
-    /// terminal never echoes.)
+    /// Returns true if input arrives line by line, the mode that a shell expects. Echo is not a sign here, because this
+    /// terminal never echoes.
     pub fn is_cooked(&self) -> bool {
         let mode = tcgetattr(self.master()).expect("a terminal has a mode");
         mode.local_modes.contains(LocalModes::ICANON)
     }
 
-    /// Asks the program to end.
+    /// Sends SIGTERM to the program.
     pub fn sigterm(&mut self) {
         self.session.process_mut().signal(Signal::SIGTERM).expect("the program takes a signal");
     }
@@ -111,17 +111,17 @@ impl Terminal {
         self.session.send_control(key).expect("the terminal takes a key");
     }
 
-    /// Waits until the program has closed the terminal; returns all its unread output.
+    /// Waits until the program has closed the terminal, and returns all its unread output.
     pub fn rest(&mut self) -> String {
         let rest = self.session.exp_eof().unwrap_or_else(|fault| panic!("waiting for the end: {fault}"));
-        // Read byte by byte, each as one character.
+        // The output is read byte by byte, with one character for each byte.
         let bytes: Vec<u8> = rest.chars().map(|c| u8::try_from(c).unwrap_or(b'?')).collect();
         String::from_utf8(bytes).expect("the program writes UTF-8")
     }
 
-    /// Waits until the program ends; returns its exit code, `None` if a signal ended it.
+    /// Waits until the program ends and returns its exit code; `None` if a signal ended it.
     pub fn wait_exit(&mut self) -> Option<i32> {
-        // Remaining output must be read, or a full terminal would block the program.
+        // The remaining output must be read, because a full terminal would block the program.
         self.session.exp_eof().unwrap_or_else(|fault| panic!("waiting for the end: {fault}"));
         match self.session.process().wait() {
             Ok(WaitStatus::Exited(_, code)) => Some(code),

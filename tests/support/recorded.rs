@@ -1,5 +1,5 @@
-//! Recorded outputs of the program: results that must not change without intent, compared byte for byte with a file
-//! of `tests/data/`.
+//! Recorded outputs of the program. Such outputs must not change without intent, so they are compared byte for byte with a
+//! file of `tests/data/`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::Gateway;
 
-/// The environment variable that replaces recorded files by the current output.
+/// The environment variable that replaces recorded files with the current output.
 const RECORD: &str = "DAOYOU_RECORD";
 
 /// Compares `text` with the recorded file `name`. With `DAOYOU_RECORD=1` it writes that file instead.
@@ -49,19 +49,18 @@ fn first_difference(recorded: &str, now: &str) -> String {
     "the ends of lines differ".to_owned()
 }
 
-/// Replaces what differs between runs by stable placeholders.
+/// Replaces values that differ between runs with stable placeholders.
 pub struct Placeholders {
     literals: Vec<(String, &'static str)>,
     patterns: Vec<(Regex, &'static str)>,
     id: Regex,
     ids: BTreeMap<String, usize>,
-    /// Keys whose values differ between runs or machines, whatever their type. Keys that end in `_ms` or `Ms` do too.
+    /// The keys whose values differ between runs or machines, whatever their type. All keys that end in `_ms` or `Ms` count too.
     volatile: &'static [&'static str],
 }
 
 impl Placeholders {
-    /// Creates placeholders for a home, its ports, ids and times. Values of the keys `volatile` are replaced
-    /// entirely.
+    /// Creates placeholders for a home, its ports, ids and times. Values of the keys in `volatile` are replaced entirely.
     pub fn new(gateway: &Gateway, volatile: &'static [&'static str]) -> Self {
         let pattern = |text: &str| Regex::new(text).expect("a pattern of this file");
         let home = gateway.home();
@@ -90,7 +89,7 @@ impl Placeholders {
         self.literals.push((literal.to_owned(), placeholder));
     }
 
-    /// Replaces in a text. Equal ids get the same placeholder.
+    /// Replaces values in a text. Equal ids get the same placeholder.
     pub fn text(&mut self, text: &str) -> String {
         let mut text = text.to_owned();
         for (literal, placeholder) in &self.literals {
@@ -108,7 +107,7 @@ impl Placeholders {
         text
     }
 
-    /// Replaces in all texts of a value, and the values of volatile keys.
+    /// Replaces values in all texts of a JSON value, and the values of volatile keys.
     pub fn value(&mut self, value: &Value) -> Value {
         match value {
             Value::String(text) => json!(self.text(text)),
@@ -138,7 +137,7 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// Returns the form of a value: keys and types; an array as the distinct forms of its entries.
+/// Returns the structure of a value: keys and types; an array becomes the distinct structures of its entries.
 pub fn form(value: &Value) -> Value {
     match value {
         Value::Object(fields) => fields.iter().map(|(key, value)| (key.clone(), form(value))).collect(),

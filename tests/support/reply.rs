@@ -1,4 +1,4 @@
-//! The answers of the scripted model, and their wire format.
+//! The answers of the scripted model, and their wire formats.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use super::deadline;
 pub struct Call {
     pub id: Option<String>,
     pub name: String,
-    /// The arguments as the model writes them: text, so that broken JSON can be scripted.
+    /// The arguments as the model writes them. They are text, so that broken JSON can be scripted.
     pub arguments: String,
 }
 
-/// Holds answers back until a test releases them, so that tests wait for states and never for time.
+/// Holds answers back until a test releases them, so that tests wait for states and never for a time.
 #[derive(Clone)]
 pub struct Gate {
     permits: Arc<Semaphore>,
@@ -56,7 +56,7 @@ impl Gate {
     }
 }
 
-/// One scripted answer. Made by a constructor, refined by the methods.
+/// One scripted answer. A constructor creates it, and methods refine it.
 #[derive(Clone, Default)]
 pub struct Reply {
     pub(super) text: String,
@@ -87,39 +87,39 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// A final answer.
+    /// Creates a final answer.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
 
-    /// One tool call.
+    /// Creates an answer with one tool call.
     pub fn tool(name: &str, arguments: &Value) -> Self {
         Self::default().and_tool(name, arguments)
     }
 
-    /// One tool call with exactly these arguments.
+    /// Creates an answer with one tool call and exactly these arguments.
     pub fn raw_tool(name: &str, arguments: &str) -> Self {
         let call = Call { id: None, name: name.to_owned(), arguments: arguments.to_owned() };
         Self { calls: vec![call], ..Self::default() }
     }
 
-    /// An error answer.
+    /// Creates an error answer.
     pub fn status(status: u16) -> Self {
         Self { status: Some(status), ..Self::default() }
     }
 
-    /// A raw body with status 200.
+    /// Creates an answer with a raw body and status 200.
     pub fn raw(bytes: impl Into<Vec<u8>>) -> Self {
         Self { raw: Some(vec![bytes.into()]), ..Self::default() }
     }
 
-    /// Data of events, sent as a stream without further markers, which then ends.
+    /// Creates a streamed answer with the data of these events and no further markers, which then ends.
     pub fn events<'a>(data: impl IntoIterator<Item = &'a str>) -> Self {
         let events = data.into_iter().map(|data| format!("data: {data}\n\n").into_bytes());
         Self { raw: Some(events.collect()), ..Self::default() }
     }
 
-    /// Never sends headers.
+    /// Creates an answer that never sends headers.
     pub fn hang() -> Self {
         Self { hang: true, ..Self::default() }
     }
@@ -138,7 +138,7 @@ impl Reply {
         self
     }
 
-    /// Sets the text beside the tool calls, or the message of an error answer.
+    /// Sets the text that accompanies the tool calls, or the message of an error answer.
     pub fn saying(mut self, text: &str) -> Self {
         self.text = text.to_owned();
         self
@@ -168,7 +168,7 @@ impl Reply {
         self
     }
 
-    /// Sets the characters of text in one chunk of a stream; the default is 16.
+    /// Sets the number of characters of text in one chunk of a stream; the default is 16.
     pub fn chunk_chars(mut self, chars: usize) -> Self {
         self.chunk_chars = Some(chars);
         self
@@ -192,7 +192,7 @@ impl Reply {
         self
     }
 
-    /// Finally repeats `bytes`, one every `pace`, until the caller disconnects.
+    /// After the answer, repeats `bytes`, one every `pace`, until the caller disconnects.
     pub fn repeating_for_ever(mut self, bytes: impl Into<Vec<u8>>, pace: Duration) -> Self {
         self.for_ever = Some((bytes.into(), pace));
         self
@@ -210,7 +210,7 @@ impl Reply {
         self
     }
 
-    /// Interleaves the pieces of the tool calls, one of each call in turn.
+    /// Interleaves the pieces of the tool calls: one piece of each call at a time.
     pub fn interleaved(mut self) -> Self {
         self.interleaved = true;
         self
@@ -228,13 +228,13 @@ impl Reply {
         self
     }
 
-    /// Sets the tokens of the prompt and of the answer; the default is a guess from the lengths.
+    /// Sets the tokens of the prompt and of the answer; the default is an estimate from the lengths.
     pub fn usage(mut self, prompt: u64, completion: u64) -> Self {
         self.usage = Some((prompt, completion));
         self
     }
 
-    /// Sets reasoning tokens that are only part of the total.
+    /// Sets reasoning tokens that only the total includes.
     pub fn thinking_tokens(mut self, tokens: u64) -> Self {
         self.reasoning_tokens = tokens;
         self
@@ -252,13 +252,13 @@ impl Reply {
         self
     }
 
-    /// Sets the finish reason in the protocol's terms.
+    /// Sets the finish reason in the words of the protocol.
     pub fn finish(mut self, reason: &str) -> Self {
         self.finish = Some(reason.to_owned());
         self
     }
 
-    /// Sends the call in the form of servers before tools: `function_call`, without an id.
+    /// Sends the call in the format from before tools: `function_call`, without an id.
     pub fn in_function_call_form(mut self) -> Self {
         self.old_form = true;
         self
@@ -271,7 +271,7 @@ pub(super) fn pieces(text: &str, chars: usize) -> Vec<String> {
     all.chunks(chars.max(1)).map(|piece| piece.iter().collect()).collect()
 }
 
-/// An answer as the service writes it, for request number `n` of the model called `model`.
+/// An answer in the service's wire format, for request number `n` of the model `model`.
 pub(super) struct Rendered<'a> {
     pub reply: &'a Reply,
     pub n: usize,
@@ -304,7 +304,7 @@ impl Rendered<'_> {
         self.reply.finish.as_deref().unwrap_or(usual)
     }
 
-    /// Returns the body of a non-streaming answer.
+    /// Returns the body of an answer that is not streamed.
     pub fn plain(&self) -> Value {
         let mut message = json!({"role": "assistant", "content": self.reply.text});
         if !self.reply.reasoning.is_empty() {

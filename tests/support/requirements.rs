@@ -1,5 +1,5 @@
-//! What some stories require of the machine. A story that cannot run here says so and returns: `cargo xtask test`
-//! counts it by name, and under CI, where every requirement must be met but those that the runner could not, it fails.
+//! The requirements of some stories on the machine. A story that cannot run here reports that and returns; `cargo xtask
+//! test` lists it by name. Under CI it fails, unless the requirement is one that the runner could not meet.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -10,7 +10,7 @@ use daoyou::guard::{NamespaceSupport, namespace_support};
 
 use super::gateway::binary;
 
-/// A user that every machine has, for what must not run as root.
+/// A user that every machine has, for processes that must not run as root.
 pub const NOBODY: u32 = 65_534;
 
 /// Reports that this story, or a part of it, is skipped.
@@ -18,18 +18,18 @@ pub const NOBODY: u32 = 65_534;
 pub fn skip_story(why: &str) {
     let story = story();
     let is_ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty() && value != "false" && value != "0");
-    // Set by `cargo xtask test`: what it could not install, and what not every network offers.
+    // `cargo xtask test` sets this variable to the requirement that not every network offers.
     let is_optional = std::env::var("DAOYOU_OPTIONAL").is_ok_and(|name| !name.is_empty() && why.contains(&name));
     assert!(!is_ci || is_optional, "under CI no story is left out: {story}: {why}");
     println!("left out: {why}; see `cargo xtask test`");
-    // Set by `cargo xtask test`, which counts the files there.
+    // `cargo xtask test` sets this variable and counts the files in the folder.
     if let Some(folder) = std::env::var_os("DAOYOU_LEFT_OUT") {
         let file = PathBuf::from(folder).join(story.replace("::", "."));
         fs::write(&file, why).expect("the runner's folder can be written");
     }
 }
 
-/// Returns true if a system program is missing, and then skips the story.
+/// Returns true if a system program is missing; then it also skips the story.
 pub fn is_missing(program: &str, package: &str) -> bool {
     let is_missing = find(program).is_none();
     if is_missing {
@@ -38,7 +38,7 @@ pub fn is_missing(program: &str, package: &str) -> bool {
     is_missing
 }
 
-/// Returns true if this machine allows namespaces for commands; skips the story otherwise.
+/// Returns true if this machine permits namespaces for commands; otherwise it skips the story.
 pub fn has_namespaces() -> bool {
     match namespace_support(&binary()) {
         NamespaceSupport::Available { .. } => true,
@@ -49,7 +49,7 @@ pub fn has_namespaces() -> bool {
     }
 }
 
-/// Returns true if there is no sandbox for lack of bubblewrap, and then skips the story.
+/// Returns true if bubblewrap is missing, so that there is no sandbox; then it also skips the story.
 pub fn bubblewrap_is_missing() -> bool {
     is_missing("bwrap", "bubblewrap")
 }
@@ -66,13 +66,13 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Returns the name of the running story: nextest gives each a process, the default runner a thread of that name.
+/// Returns the name of the running story. nextest gives each story a process; the default runner gives it a thread of that name.
 fn story() -> String {
     let named = std::env::var("NEXTEST_TEST_NAME").ok();
     named.or_else(|| std::thread::current().name().map(str::to_owned)).unwrap_or_else(|| "a story".to_owned())
 }
 
-/// Returns a program that every user can start: the original, or else a copy.
+/// Returns a program that every user can start: the original, or a copy.
 pub fn executable_by_all(program: PathBuf) -> PathBuf {
     let starts = |program: &Path| {
         let nobody = NOBODY.to_string();
@@ -84,7 +84,7 @@ pub fn executable_by_all(program: PathBuf) -> PathBuf {
         return program;
     }
     let built = fs::metadata(&program).expect("it is there");
-    // One folder for all builds: the last one replaces the earlier ones.
+    // One folder serves all builds; the last build replaces earlier ones.
     let folder = std::env::temp_dir().join("daoyou-stories");
     let copy = folder.join(program.file_name().expect("a file"));
     let is_current = fs::metadata(&copy).is_ok_and(|copy| copy.len() == built.len() && copy.mtime() >= built.mtime());

@@ -1,10 +1,10 @@
-//! Standard Webhooks signatures, written from the specification and not shared with the gateway, so that both cannot
+//! Standard Webhooks signatures, written from the specification. The gateway does not share this code, so that both cannot
 //! be wrong in the same way.
 //! <https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md>
 
 use sha2::{Digest, Sha256};
 
-/// HMAC-SHA256 (RFC 2104).
+/// Computes HMAC-SHA256 (RFC 2104).
 pub fn hmac_sha256(key: &[u8], message: &[u8]) -> [u8; 32] {
     const BLOCK: usize = 64;
     let mut padded = [0_u8; BLOCK];
@@ -20,7 +20,7 @@ pub fn hmac_sha256(key: &[u8], message: &[u8]) -> [u8; 32] {
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Base64 with padding (RFC 4648, section 4).
+/// Encodes base64 with padding (RFC 4648, section 4).
 pub fn base64(bytes: &[u8]) -> String {
     let mut out = String::new();
     for chunk in bytes.chunks(3) {
@@ -33,7 +33,7 @@ pub fn base64(bytes: &[u8]) -> String {
     out
 }
 
-/// Decodes [`base64`]; returns `None` for anything that it would not have written.
+/// Decodes the output of [`base64`]; returns `None` for any other text.
 pub fn unbase64(text: &str) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let (mut word, mut bits) = (0_u32, 0);
@@ -49,12 +49,12 @@ pub fn unbase64(text: &str) -> Option<Vec<u8>> {
     (base64(&out) == text).then_some(out)
 }
 
-/// Lower-case hexadecimal.
+/// Encodes lower-case hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns a secret in the form of the configuration: `whsec_` and the base64 of `key`.
+/// Returns a secret in the format of the configuration: `whsec_` and the base64 of `key`.
 pub fn secret(key: &[u8]) -> String {
     format!("whsec_{}", base64(key))
 }

@@ -1,5 +1,4 @@
-//! The receiver of webhook callbacks: a small HTTP server of its own, so that it can misbehave: hang, cut, be
-//! unreachable.
+//! The receiver of webhook callbacks: a separate small HTTP server that can misbehave, e.g. hang, cut a connection, or be unreachable.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -14,45 +13,45 @@ use tokio_util::sync::CancellationToken;
 use super::config::callback_secret;
 use super::{deadline, signing};
 
-/// What the sink does with one post after reading it.
+/// The sink's reaction to one post after reading it.
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// Answers with a status and a value of Retry-After.
     Status(u16, Option<&'static str>),
     /// Never answers.
     Hang,
-    /// Closes the connection: the sender cannot know whether the post arrived.
+    /// Closes the connection, so that the sender cannot know whether the post arrived.
     Cut,
 }
 
 /// One received post.
 #[derive(Clone, Debug)]
 pub struct Post {
-    /// Lower-case names.
+    /// The headers, with names in lower case.
     pub headers: BTreeMap<String, String>,
     pub raw: Vec<u8>,
     pub body: Value,
-    /// The status of the answer; `None` without one.
+    /// The status of the answer; `None` if there was no answer.
     pub status: Option<u16>,
     /// Violations of the Standard Webhooks form; empty if valid.
     pub faults: Vec<String>,
-    /// When it was read.
+    /// The time when the post was read.
     pub at: std::time::Instant,
 }
 
 impl Post {
-    /// The `webhook-id`.
+    /// Returns the value of `webhook-id`.
     pub fn id(&self) -> &str {
         self.headers.get("webhook-id").map_or("", String::as_str)
     }
 
-    /// Returns a text in `data`, empty if there is none.
+    /// Returns a string field of `data`; empty if it is missing.
     pub fn data(&self, key: &str) -> &str {
         self.body["data"][key].as_str().unwrap_or_default()
     }
 }
 
-/// Returns the answer to a post, if the rule applies.
+/// A rule that returns the answer to a post if it applies.
 type Rule = Box<dyn Fn(&Post) -> Option<Answer> + Send>;
 
 #[derive(Default)]
@@ -90,7 +89,7 @@ impl Drop for Sink {
 }
 
 impl Sink {
-    /// Starts a sink that checks signatures of [`callback_secret`].
+    /// Starts a sink that checks signatures with [`callback_secret`].
     pub async fn signed() -> Self {
         Self::start(Some(&callback_secret())).await
     }
@@ -121,7 +120,7 @@ impl Sink {
         tokio::spawn(async move {
             while let Some(Ok((stream, _))) = token.run_until_cancelled(listener.accept()).await {
                 let (shared, token) = (Arc::clone(&shared), token.clone());
-                // A broken connection is the client's problem.
+                // A broken connection concerns only the client.
                 tokio::spawn(async move { token.run_until_cancelled(connection(stream, &shared)).await });
             }
         });
@@ -141,7 +140,7 @@ impl Sink {
             loop {
                 match TcpListener::bind(address).await {
                     Ok(listener) => break listener,
-                    // The old listener's task was told, but may not have closed yet.
+                    // The task of the old listener is ending, but may not have closed the port yet.
                     Err(_) => tokio::time::sleep(super::POLL).await,
                 }
             }
@@ -149,17 +148,17 @@ impl Sink {
         self.serve(deadline("the sink's old port", bound).await);
     }
 
-    /// Answers the next posts with these, one each; later ones with 200.
+    /// Sets the answers to the next posts, one each; later posts get 200.
     pub fn then(&self, answers: impl IntoIterator<Item = Answer>) {
         self.shared.record.lock().script.extend(answers);
     }
 
-    /// Answers posts to which `rule` applies with its result.
+    /// Answers the posts to which `rule` applies with the rule's result.
     pub fn when(&self, rule: impl Fn(&Post) -> Option<Answer> + Send + 'static) {
         self.shared.record.lock().rule = Some(Box::new(rule));
     }
 
-    /// Answers every post without another script with this; `None` restores 200.
+    /// Sets the answer to every post without another script; `None` restores 200.
     pub fn always(&self, answer: Option<Answer>) {
         self.shared.record.lock().always = answer;
     }
@@ -174,12 +173,12 @@ impl Sink {
         self.posts().into_iter().filter(|post| post.data("in_reply_to") == id).collect()
     }
 
-    /// Returns a counter of posts, for waiting on many.
+    /// Returns a counter of posts, for tests that wait for many.
     pub fn counter(&self) -> watch::Receiver<usize> {
         self.shared.count.subscribe()
     }
 
-    /// Returns when `count` posts have been read.
+    /// Waits until `count` posts have been read.
     pub async fn wait_posts(&self, count: usize) -> Vec<Post> {
         let mut seen = self.shared.count.subscribe();
         deadline(&format!("{count} callbacks"), seen.wait_for(|n| *n >= count)).await.expect("the sink lives");
@@ -233,7 +232,7 @@ async fn connection(stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
 
 type Raw = (BTreeMap<String, String>, Vec<u8>);
 
-/// Reads one request with a Content-Length; returns `None` when the client has closed.
+/// Reads one request with a Content-Length; returns `None` if the client has closed the connection.
 async fn read_post(stream: &mut BufReader<TcpStream>) -> std::io::Result<Option<Raw>> {
     let mut headers = BTreeMap::new();
     let mut line = String::new();
@@ -256,7 +255,7 @@ async fn read_post(stream: &mut BufReader<TcpStream>) -> std::io::Result<Option<
     Ok(Some((headers, raw)))
 }
 
-/// Returns violations of a callback's form: the headers, the signature, and the body's shape.
+/// Returns the violations of a callback's format: the headers, the signature, and the structure of the body.
 fn faults(secret: Option<&str>, headers: &BTreeMap<String, String>, raw: &[u8], body: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     let header = |name: &str| headers.get(name).map_or("", String::as_str);
@@ -281,7 +280,7 @@ fn faults(secret: Option<&str>, headers: &BTreeMap<String, String>, raw: &[u8], 
     for key in ["id", "session", "chat_id", "content"] {
         demand(body["data"][key].is_string(), &format!("data.{key} is a string"));
     }
-    // A message from a tool answers no message.
+    // A message from a tool does not answer any message.
     let answers = body["data"].get("in_reply_to");
     demand(answers.is_some_and(|id| id.is_string() || id.is_null()), "data.in_reply_to is a string or null");
     faults

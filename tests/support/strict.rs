@@ -1,10 +1,10 @@
-//! The checks that real chat-completion services make, so that a request that would fail there fails here too.
+//! The checks of real chat-completion services. A request that would fail at a real service therefore fails here too.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-/// The error of a request, in the words of the error body.
+/// The error of a request, as in the error body.
 pub type Fault = String;
 
 const TOP: &[&str] = &[
@@ -137,7 +137,7 @@ fn tools(body: &Map<String, Value>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The predecessor of tools.
+/// Checks `functions`, the predecessor of tools.
 fn functions(body: &Map<String, Value>) -> Result<(), Fault> {
     let Some(list) = body.get("functions") else { return Ok(()) };
     if body.contains_key("tools") {
@@ -207,7 +207,7 @@ pub fn schema(value: &Value, path: &str, depth: usize) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Checks the messages and that each call gets its result.
+/// Checks the messages, and that each call gets its result.
 fn conversation(messages: &[Value]) -> Result<(), Fault> {
     let mut asked: BTreeSet<&str> = BTreeSet::new();
     let mut open: BTreeSet<&str> = BTreeSet::new();
@@ -286,7 +286,7 @@ fn content(message: &Map<String, Value>, path: &str) -> Result<usize, Fault> {
     }
 }
 
-/// Checks a user's image, which must be complete in the message itself.
+/// Checks a user's image, which must be part of the message itself.
 fn image(part: &Map<String, Value>, message: &Map<String, Value>, path: &str) -> Result<(), Fault> {
     if message["role"] != "user" {
         return Err(format!("{path}.content: image_url is for users alone"));
@@ -302,7 +302,7 @@ fn image(part: &Map<String, Value>, message: &Map<String, Value>, path: &str) ->
     }
 }
 
-/// Checks that `data`, base64, is an image of this kind.
+/// Checks that `data` is an image of this kind in base64.
 pub fn picture(kind: &str, data: &str, path: &str) -> Result<(), Fault> {
     let begins: &str = match kind {
         "png" => "iVBORw0KGg",

@@ -1,4 +1,4 @@
-//! The checks that Anthropic's Messages API makes, so that a request that would fail there fails here too.
+//! The checks of Anthropic's Messages API. A request that would fail at the real service therefore fails here too.
 
 use std::collections::BTreeSet;
 
@@ -72,7 +72,7 @@ pub fn check(body: &Value) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Returns true if the model is to think; checks its budget.
+/// Returns true if the request asks for thinking; checks the budget.
 fn thinking(body: &Map<String, Value>, max_tokens: u64) -> Result<bool, Fault> {
     let temperature = body.get("temperature").map(|value| value.as_f64().unwrap_or(-1.0));
     if temperature.is_some_and(|value| !(0.0..=1.0).contains(&value)) {
@@ -154,7 +154,7 @@ fn image_block(block: &Map<String, Value>, path: &str) -> Result<usize, Fault> {
     mark(block, path)
 }
 
-/// Checks the messages and that each call gets its result; returns the number of cache marks.
+/// Checks the messages, and that each call gets its result; returns the number of cache marks.
 fn conversation(messages: &[Value], has_tools: bool, thinks: bool) -> Result<usize, Fault> {
     let mut marks = 0;
     let mut used = BTreeSet::new();
@@ -209,7 +209,7 @@ fn conversation(messages: &[Value], has_tools: bool, thinks: bool) -> Result<usi
     if messages.len() % 2 == 1 { Ok(marks) } else { Err("the conversation must end with a user message".to_owned()) }
 }
 
-/// Returns the id of a call.
+/// Checks a call and returns its id.
 fn call<'a>(block: &'a Map<String, Value>, path: &str, used: &mut BTreeSet<&'a str>) -> Result<&'a str, Fault> {
     only(block, &["type", "id", "name", "input", "cache_control"], path)?;
     let id = text(block, "id", path)?;

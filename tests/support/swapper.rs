@@ -1,4 +1,4 @@
-//! Files and folders that change places while they are used.
+//! Files and folders that swap places while they are in use.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-/// Swaps two names again and again. Both exist at every moment, so that no write creates a folder in between.
+/// Swaps two names repeatedly. Both names exist at every moment, so that no write creates a folder in between.
 pub struct Swapper {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<usize>,
@@ -28,7 +28,7 @@ impl Swapper {
         Self { stop, thread }
     }
 
-    /// Stops, and returns how often the names were swapped.
+    /// Stops and returns the number of swaps.
     pub fn stop(self) -> usize {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().expect("the names can be swapped")

@@ -1,4 +1,4 @@
-//! A web server with pages for the tools that read the web.
+//! A web server with pages, for the tools that read the web.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
-/// One answer.
+/// One answer of the server.
 #[derive(Clone)]
 pub struct Page {
     status: u16,
@@ -54,7 +54,7 @@ pub struct WebRequest {
 
 #[derive(Default)]
 struct Shared {
-    /// The answers of each path, in order; the last one stays.
+    /// The answers for each path, in order; the last one repeats.
     pages: Mutex<HashMap<String, Vec<Page>>>,
     requests: Mutex<Vec<WebRequest>>,
 }
@@ -95,12 +95,12 @@ impl Web {
         drop(self.server.await);
     }
 
-    /// Answers the path, without its query, with a page.
+    /// Answers a path, given without its query, with a page.
     pub fn put(&self, path: &str, page: Page) {
         self.put_each(path, vec![page]);
     }
 
-    /// Answers the path with each of the pages once, and then always with the last.
+    /// Answers the path with each of the pages once, and then always with the last one.
     pub fn put_each(&self, path: &str, pages: Vec<Page>) {
         self.shared.pages.lock().insert(path.to_owned(), pages);
     }

@@ -1,12 +1,11 @@
-//! Which file uses which: `use` trees and inline paths, resolved through modules and re-exports to the file that defines
-//! the item.
+//! Finds which file uses which: resolves `use` trees and inline paths through modules and re-exports to the file that defines the item.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// The most re-exports that a path is followed through.
+/// The maximum number of re-exports to follow for one path.
 const MAX_REEXPORTS: usize = 12;
 
-/// Keywords before the name of an item.
+/// The keywords before the name of an item.
 const ITEM_KEYWORDS: &[&str] =
     &["fn", "struct", "enum", "union", "trait", "type", "const", "static", "mut", "macro_rules"];
 
@@ -33,29 +32,29 @@ struct InlinePath {
     line: usize,
 }
 
-/// What one file declares and names. All paths are absolute, from the root of its crate, where they can be made so.
+/// The declarations and paths of one file. Paths are absolute, from the root of the crate, where that is possible.
 #[derive(Default)]
 struct Unit {
     file: String,
     module: Vec<String>,
     items: BTreeSet<String>,
-    /// Names in the code outside of `use`, to tell a re-export that the file needs itself.
+    /// The names in the code outside of `use`. They show whether the file itself needs a re-export.
     names: BTreeSet<String>,
     imports: Vec<Import>,
     paths: Vec<InlinePath>,
 }
 
-/// The files of one crate, and which of them use which others.
+/// The files of one crate, and the uses between them.
 pub struct Graph {
     units: Vec<Unit>,
     modules: BTreeMap<Vec<String>, usize>,
-    /// For each file the files that it uses, with the line of the first use.
+    /// For each file, the files that it uses, with the line of the first use.
     edges: Vec<BTreeMap<usize, usize>>,
 }
 
 impl Graph {
-    /// Reads a crate from its files: path, module path, and code without comments, literals and tests. `crate_names` are
-    /// the names, beside `crate`, by which the crate calls itself.
+    /// Builds the graph of a crate from its files: path, module path, and code without comments, literals and tests.
+    /// `crate_names` are the names, besides `crate`, by which the crate refers to itself.
     pub fn new(files: impl IntoIterator<Item = (String, Vec<String>, String)>, crate_names: &[&str]) -> Self {
         let units: Vec<Unit> =
             files.into_iter().map(|(file, module, code)| read_unit(file, module, &code, crate_names)).collect();
@@ -72,7 +71,7 @@ impl Graph {
         graph
     }
 
-    /// Returns the files that a file uses, with lines.
+    /// Returns the files that a file uses, with the lines.
     fn uses(&self, from: usize) -> Vec<(usize, usize)> {
         let unit = &self.units[from];
         let mut used = Vec::new();
@@ -86,8 +85,7 @@ impl Graph {
         used
     }
 
-    /// Returns the file that defines what `path` names as seen from the file `from`; `None` for a module and for an
-    /// item of another crate.
+    /// Returns the file that defines the item `path`, seen from the file `from`; `None` for a module and for an item of another crate.
     fn definition(&self, from: usize, path: &[String], depth: usize) -> Option<usize> {
         if depth > MAX_REEXPORTS {
             return None;
@@ -105,7 +103,7 @@ impl Graph {
         self.definition(from, &[&import.path, rest].concat(), depth + 1)
     }
 
-    /// Returns the file that defines what an absolute path names.
+    /// Returns the file that defines the item with this absolute path.
     fn member(&self, path: &[String], depth: usize) -> Option<usize> {
         let (module, rest) = (0..=path.len()).rev().find_map(|n| Some((*self.modules.get(&path[..n])?, &path[n..])))?;
         let unit = &self.units[module];
@@ -129,7 +127,7 @@ impl Graph {
         Some(defined_by_glob.unwrap_or(module))
     }
 
-    /// Returns the shortest path from one file to another, both ends included.
+    /// Returns the shortest path from one file to another, including both ends.
     fn way(&self, from: usize, to: usize) -> Option<Vec<usize>> {
         let mut previous = BTreeMap::from([(from, from)]);
         let mut queue = VecDeque::from([from]);
@@ -174,7 +172,7 @@ impl Graph {
         faults
     }
 
-    /// Returns the files that exactly one file uses, with that file.
+    /// Returns the files that exactly one other file uses, each with that file.
     pub fn single_importers(&self) -> Vec<(&str, &str)> {
         let used_by = |to: usize| (0..self.units.len()).filter(move |from| self.edges[*from].contains_key(&to));
         (0..self.units.len())
@@ -213,7 +211,7 @@ fn tokens(code: &str) -> Vec<(Token, usize)> {
 fn read_unit(file: String, module: Vec<String>, code: &str, crate_names: &[&str]) -> Unit {
     let tokens = tokens(code);
     let mut unit = Unit { file, module, ..Unit::default() };
-    // The inline modules around the current token, with the depth of braces at which each ends.
+    // The inline modules around the current token, each with the brace depth at which it ends.
     let mut inline: Vec<(String, usize)> = Vec::new();
     let mut depth = 0;
     let mut i = 0;
@@ -276,7 +274,7 @@ fn read_unit(file: String, module: Vec<String>, code: &str, crate_names: &[&str]
     unit
 }
 
-/// Returns the leaves of a `use` tree: the name that each has in this file, and its path.
+/// Returns the leaves of a `use` tree, each as its name in this file and its path.
 fn leaves(tree: &[Token]) -> Vec<(String, Vec<String>)> {
     let mut prefix = Vec::new();
     for (i, token) in tree.iter().enumerate() {
@@ -330,7 +328,7 @@ fn branches(group: &[Token]) -> Vec<&[Token]> {
     found
 }
 
-/// Returns `path` as seen from `module`, from the root of the crate if it names one of its parts.
+/// Returns `path`, seen from `module`, as an absolute path if its first name belongs to the crate.
 fn absolute(path: Vec<String>, module: &[String], crate_names: &[&str]) -> Vec<String> {
     let root = || vec!["crate".to_owned()];
     match path[0].as_str() {
@@ -349,7 +347,7 @@ fn absolute(path: Vec<String>, module: &[String], crate_names: &[&str]) -> Vec<S
 mod tests {
     use super::*;
 
-    /// Returns the cycles among small sources, given as file and code; module paths follow from the file names.
+    /// Returns the cycles in small sources, given as file and code. The module paths follow from the file names.
     fn cycles(files: &[(&str, &str)]) -> Vec<String> {
         graph(files).cycles()
     }

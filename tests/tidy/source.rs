@@ -1,9 +1,9 @@
-//! Rust sources as the rules see them: which files there are, and their code without comments, literals and tests.
+//! Rust sources as the rules need them: the list of files, and their code without comments, literals and tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Returns `code` with comments, strings and characters replaced by spaces; lines stay.
+/// Returns `code` with comments, strings and characters replaced by spaces. The line structure stays.
 pub fn strip(code: &str) -> String {
     let chars: Vec<char> = code.chars().collect();
     let at = |i: usize| chars.get(i).copied().unwrap_or('\0');
@@ -31,7 +31,7 @@ pub fn strip(code: &str) -> String {
     out
 }
 
-/// Returns true if an `r` that follows `text` ends a name rather than begins a raw string.
+/// Returns true if an `r` after `text` is the end of a name and not the start of a raw string.
 fn ends_in_word(text: &str) -> bool {
     let word = text.rsplit(|c: char| !c.is_alphanumeric() && c != '_').next();
     !matches!(word, None | Some("" | "b" | "c"))
@@ -61,7 +61,7 @@ fn end_of_string(chars: &[char], start: usize) -> usize {
     (i + 1).min(chars.len())
 }
 
-/// Returns the end of the raw string that begins at `start`; `None` when none does.
+/// Returns the end of the raw string that begins at `start`; `None` if none begins there.
 fn end_of_raw_string(chars: &[char], start: usize) -> Option<usize> {
     let hashes = chars[start + 1..].iter().take_while(|c| **c == '#').count();
     let open = start + 1 + hashes;
@@ -72,7 +72,7 @@ fn end_of_raw_string(chars: &[char], start: usize) -> Option<usize> {
     Some((open + 1..chars.len()).find(closes).map_or(chars.len(), |i| i + 1 + hashes))
 }
 
-/// Returns stripped code without the items under `#[cfg(test)]`; their lines stay, empty.
+/// Returns stripped code without the items under `#[cfg(test)]`. Their lines stay, but empty.
 pub fn without_tests(stripped: &str) -> String {
     const MARK: &str = "#[cfg(test)]";
     let mut out = String::new();
@@ -103,7 +103,7 @@ pub fn rust_files(folder: &Path) -> Vec<PathBuf> {
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).unwrap_or_else(|fault| panic!("{}: {fault}", folder.display())) {
             let path = entry.expect("an entry of a folder that is there").path();
-            // The corpus of a bench holds the sources of others.
+            // The corpus of a benchmark contains the sources of other projects.
             if path.is_dir() && !path.ends_with("target") && !path.ends_with("corpus") {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
@@ -123,7 +123,7 @@ pub fn shown(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
 
-/// Returns true for a file of test code: by its name or folder, or by a `#[cfg(test)] mod NAME;` of a file beside it.
+/// Returns true for a file of test code, detected by its name or folder, or by a `#[cfg(test)] mod NAME;` in a neighbouring file.
 pub fn is_test_file(path: &Path) -> bool {
     let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     let folder = path.parent().unwrap_or(path);
@@ -140,7 +140,7 @@ pub fn is_test_file(path: &Path) -> bool {
             .any(|file| declares_test_module(&fs::read_to_string(file).expect("a file that was listed"), stem))
 }
 
-/// Returns true if `code` holds `#[cfg(test)] mod NAME;`.
+/// Returns true if `code` contains `#[cfg(test)] mod NAME;`.
 pub fn declares_test_module(code: &str, name: &str) -> bool {
     let declared = |item: &str| item.split_once(';').is_some_and(|(head, _)| head.ends_with(&format!("mod {name}")));
     code.split("#[cfg(test)]").skip(1).any(declared)

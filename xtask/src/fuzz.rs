@@ -1,4 +1,4 @@
-//! Runs the fuzz targets, each for a while, two side by side.
+//! Runs the fuzz targets for a limited time each, two at once.
 
 use std::collections::VecDeque;
 use std::env;
@@ -12,18 +12,18 @@ use anyhow::{Context, Result, bail};
 
 use crate::{cargo, root, run, say, succeeds};
 
-/// Sets how long each target runs in `ci`, in seconds; 0 leaves the targets out.
+/// The environment variable with the time for each target in `ci`, in seconds. 0 skips the targets.
 const SECONDS: &str = "DAOYOU_FUZZ_SECONDS";
 const USUAL_SECONDS: u64 = 60;
 const AT_ONCE: usize = 2;
-/// No sanitizer, so that the stable compiler will do: our code has no `unsafe`. Overflows are checked.
+/// No sanitizer, so that the stable compiler suffices: our code has no `unsafe`. Overflows are checked.
 const BUILD: [&str; 5] = ["--sanitizer", "none", "--debug-assertions", "--codegen-units", "16"];
-/// The interval of checks whether a target has ended.
+/// The interval between checks whether a target has ended.
 const POLL: Duration = Duration::from_millis(200);
-/// The lines shown of a failed target's output.
+/// The number of output lines shown for a failed target.
 const SHOWN_LINES: usize = 60;
 
-/// Like [`fuzz`], if cargo-fuzz is installed.
+/// Runs [`fuzz`] if cargo-fuzz is installed.
 pub fn in_ci() -> Result<()> {
     let seconds = match env::var(SECONDS) {
         Ok(text) => parse(&text).with_context(|| SECONDS)?,
@@ -41,7 +41,7 @@ pub fn in_ci() -> Result<()> {
     fuzz_all(&targets()?, seconds)
 }
 
-/// Runs the targets that `args` name, or all, for `--seconds N` each.
+/// Runs the targets in `args`, or all targets, for `--seconds N` each.
 pub fn fuzz(args: &[&str]) -> Result<()> {
     let (seconds, named) = match args {
         ["--seconds", seconds, named @ ..] => (parse(seconds)?, named),
@@ -84,7 +84,7 @@ struct Running {
 }
 
 fn fuzz_all(targets: &[String], seconds: u64) -> Result<()> {
-    // The same versions as the program's: the lock file of the fuzz targets only adds their own.
+    // The fuzz targets use the same dependency versions as the program; their own lock file only adds to them.
     fs::copy(root().join("Cargo.lock"), root().join("fuzz/Cargo.lock")).context("fuzz/Cargo.lock")?;
     let mut build = cargo(&["fuzz", "build"]);
     build.args(BUILD);
@@ -129,7 +129,7 @@ fn start(name: &str, seconds: u64) -> Result<Running> {
     let mut command: Command = cargo(&["fuzz", "run"]);
     command.args(BUILD).arg(name).arg(corpus).arg(root().join("fuzz/seeds").join(name)).arg("--");
     command.args([&format!("-max_total_time={seconds}"), "-timeout=60", "-max_len=4096", "-print_final_stats=1"]);
-    // Temporary databases are discarded: in memory where that is possible.
+    // Temporary databases are discarded, so they are kept in memory where possible.
     if env::var_os("TMPDIR").is_none() && Path::new("/dev/shm").is_dir() {
         command.env("TMPDIR", "/dev/shm");
     }

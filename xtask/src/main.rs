@@ -48,7 +48,7 @@ usage: cargo xtask CHORE
 
 const TRUST_STORY: &str = "attack::trust_page::the_trust_page_matches_the_program";
 
-/// A program that some tests need, its Debian package, and what is skipped without it.
+/// A program that some tests need, its Debian package, and the tests that are skipped without it.
 struct Need {
     program: &'static str,
     package: &'static str,
@@ -97,7 +97,7 @@ const NEEDS: &[Need] = &[
     Need { program: "gopls", package: "gopls", without: "the story of the language server gopls" },
 ];
 
-/// Programs that npm installs, with the packages that they need.
+/// The programs that npm installs, with their packages.
 const NPM_NEEDS: &[Need] = &[
     Need { program: "pyright-langserver", package: "pyright", without: "the story of the language server pyright" },
     Need {
@@ -122,17 +122,17 @@ const NPM_NEEDS: &[Need] = &[
     },
 ];
 
-/// The folder of what pip installs, and of npm's libraries. Commands in the sandbox can read it.
+/// The folder for programs of pip and libraries of npm. Sandboxed commands can read it.
 const PROGRAMS_FOLDER: &str = "/usr/local/lib/daoyou-test-programs";
 
-/// Libraries that npm installs.
+/// The libraries that npm installs.
 const NPM_LIBRARIES: &[Need] = &[Need {
     program: "/usr/local/lib/daoyou-test-programs/lib/node_modules/openai/index.mjs",
     package: "openai",
     without: "the story of OpenAI's client for Node",
 }];
 
-/// Programs that pip installs, with their packages.
+/// The programs that pip installs, with their packages.
 const PIP_NEEDS: &[Need] = &[
     Need {
         program: "mcp-server-time",
@@ -198,14 +198,14 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf)
 }
 
-/// Returns the cargo that runs this task.
+/// Returns a command for the cargo that runs this task.
 fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args).current_dir(root());
     command
 }
 
-/// Runs `command` to its end; returns an error if it fails.
+/// Runs `command` to its end; fails if `command` fails.
 fn run(mut command: Command) -> Result<()> {
     let line = shown(&command);
     say(&format!("xtask: {line}"));
@@ -240,7 +240,7 @@ fn is_root() -> bool {
     id.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
 }
 
-/// Installs what the tests need where that is possible; reports what is skipped otherwise.
+/// Installs the programs that the tests need where that is possible, and reports which tests are skipped otherwise.
 fn provide() {
     type Installer = fn(&str) -> bool;
     let by_apt = NEEDS.iter().map(|need| (need, "apt-get", install as Installer));
@@ -261,8 +261,8 @@ fn provide() {
     }
 }
 
-/// Adds the language server of Rust to the toolchain. Returns false if there is none: it comes from a server of its own,
-/// which not every network reaches, so its story may be skipped everywhere.
+/// Adds the language server of Rust to the toolchain; returns false if that fails. It comes from a separate server that not
+/// every network reaches, so its test may be skipped everywhere.
 fn provide_rust_analyzer() -> bool {
     let starts = || succeeds("rust-analyzer", &["--version"]);
     if starts() || (succeeds("rustup", &["component", "add", "rust-analyzer"]) && starts()) {
@@ -280,12 +280,12 @@ fn install_by_npm(packages: &str) -> bool {
     succeeds("npm", &install.into_iter().chain(packages.split(' ')).collect::<Vec<_>>())
 }
 
-/// Installs a package of npm that has no program.
+/// Installs an npm package that is a library without a program.
 fn install_npm_library(package: &str) -> bool {
     succeeds("npm", &["install", "--global", "--prefix", PROGRAMS_FOLDER, "--no-audit", "--no-fund", package])
 }
 
-/// Installs a package of PyPI, whose program has the same name, for all users.
+/// Installs a PyPI package for all users. Its program has the same name.
 fn install_by_pip(package: &str) -> bool {
     let python = format!("{PROGRAMS_FOLDER}/bin/python3");
     let create = || succeeds("/usr/bin/python3", &["-m", "venv", PROGRAMS_FOLDER]);
@@ -295,16 +295,16 @@ fn install_by_pip(package: &str) -> bool {
         && succeeds("ln", &["-sf", &format!("{PROGRAMS_FOLDER}/bin/{package}"), &format!("/usr/local/bin/{package}")])
 }
 
-/// Installs a Debian package without questions, and without starting its server: the tests start their own.
+/// Installs a Debian package without questions and without starting its server: the tests start their own servers.
 fn install(package: &str) -> bool {
     const POLICY: &str = "/usr/sbin/policy-rc.d";
-    // invoke-rc.d asks this program before it starts anything; 101 means no.
+    // invoke-rc.d calls this script before it starts anything; the exit code 101 forbids the start.
     let is_ours = !Path::new(POLICY).exists() && fs::write(POLICY, "#!/bin/sh\nexit 101\n").is_ok();
     if is_ours {
         succeeds("chmod", &["755", POLICY]);
     }
     if package == "postfix" {
-        // Without a preset answer it would configure itself as this machine's mail server.
+        // Without a preset answer, the package would configure itself as this machine's mail server.
         let answer = "echo postfix postfix/main_mailer_type select No configuration | debconf-set-selections";
         succeeds("sh", &["-c", answer]);
     }
@@ -326,7 +326,7 @@ fn test(args: &[&str]) -> Result<()> {
     run_tests(args)
 }
 
-/// Runs the tests, and lists at the end which stories were skipped on this machine.
+/// Runs the tests, and lists at the end which tests were skipped on this machine.
 fn run_tests(args: &[&str]) -> Result<()> {
     provide();
     let optional = if provide_rust_analyzer() { "" } else { "rust-analyzer" };
@@ -340,21 +340,21 @@ fn run_tests(args: &[&str]) -> Result<()> {
     } else {
         cargo(&["test", "--workspace", "--locked", "--tests"])
     };
-    // A test that fails must not hide the others.
+    // A failing test must not hide the others.
     command.arg("--no-fail-fast").args(args).env("DAOYOU_LEFT_OUT", &left_out).env("DAOYOU_OPTIONAL", optional);
     let outcome = run(command);
     say_left_out(&left_out)?;
     outcome
 }
 
-/// Runs the crash stories again, with the optimisations of a release and fail points.
+/// Runs the crash tests again with release optimisations and fail points.
 fn die_as_released() -> Result<()> {
     let profile = ["--config", "profile.release.debug-assertions=true", "--target-dir", "target/release-with-points"];
     let stories = ["test", "--release", "--locked", "--test", "stories", "--", "crash::"];
     run(cargo(&[&stories[..1], &profile, &stories[1..]].concat()))
 }
 
-/// Prints which stories were skipped, with their reasons.
+/// Prints which tests were skipped, and why.
 fn say_left_out(folder: &Path) -> Result<()> {
     let mut stories = Vec::new();
     for file in fs::read_dir(folder).context("target/left-out")? {
@@ -369,14 +369,14 @@ fn say_left_out(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Lets the story of the trust page write the page that it otherwise compares.
+/// Makes the test of the trust page write the page instead of comparing it.
 fn trust() -> Result<()> {
     let mut command = cargo(&["test", "--locked", "--test", "stories", "--", "--exact", TRUST_STORY]);
     command.env("DAOYOU_WRITE_TRUST", "1");
     run(command)
 }
 
-/// Runs the checks before the tests.
+/// Runs the checks that precede the tests.
 fn checks() -> Result<()> {
     run(cargo(&["fmt", "--all", "--check"]))?;
     run(cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))?;
@@ -385,7 +385,7 @@ fn checks() -> Result<()> {
     fuzz::in_ci()
 }
 
-/// Two TLS providers in one program make the TLS library panic at its first use, so a second one must never be added.
+/// Checks that there is only one TLS provider, because the TLS library panics at its first use if a program has two.
 fn one_tls_provider() -> Result<()> {
     const SECOND: &str = "aws-lc-rs";
     let command = ["tree", "--workspace", "--locked", "--edges", "normal,build,dev", "--prefix", "none"];
@@ -413,7 +413,7 @@ fn bench(args: &[&str]) -> Result<()> {
         Some(commit) => Some(build_of(commit)?),
         None => None,
     };
-    // `cargo bench` builds the program in release form too and tells the driver where it is.
+    // `cargo bench` also builds the program in release mode and tells the driver its path.
     let mut command = cargo(&["bench", "--locked", "--bench", "gateway", "--"]);
     if is_quick {
         command.arg("--quick");
@@ -436,14 +436,14 @@ fn bench(args: &[&str]) -> Result<()> {
 /// Returns the last sections of the page, which other tasks write.
 fn kept_sections() -> Result<String> {
     let page = fs::read_to_string(root().join("docs/benchmarks.md")).context("docs/benchmarks.md")?;
-    Ok([MEMORY, GROWTH, TOOLS]
+    Ok([MEMORY, GROWTH, TOOLS, RESULTS, SKILLS, PAGE]
         .iter()
         .filter_map(|heading| page.find(heading))
         .min()
         .map_or_else(String::new, |at| format!("\n{}", &page[at..])))
 }
 
-/// Builds the program of a commit; returns its path.
+/// Builds the program at a commit and returns the program's path.
 fn build_of(commit: &str) -> Result<PathBuf> {
     let (source, target) = (root().join("target/against/source"), root().join("target/against/target"));
     let git = |args: &[&str]| {
@@ -462,10 +462,10 @@ fn build_of(commit: &str) -> Result<PathBuf> {
     Ok(target.join("release/daoyou"))
 }
 
-/// The heading of the section that [`bench_memory`] writes; it ends at the next heading.
+/// The heading of the section that [`bench_memory`] writes. The section ends at the next heading.
 const MEMORY: &str = "## Memory\n";
 
-/// Measures memory, and replaces its section of the page.
+/// Measures memory and replaces its section of the page.
 fn bench_memory(args: &[&str]) -> Result<()> {
     let mut command = cargo(&["bench", "--locked", "--bench", "memory", "--"]);
     command.args(args);
@@ -479,7 +479,7 @@ fn bench_memory(args: &[&str]) -> Result<()> {
 /// The heading of the section that [`bench_growth`] writes.
 const GROWTH: &str = "## Growth\n";
 
-/// Measures turns as messages accumulate, and replaces that section of the page if there are enough of them.
+/// Measures turns as messages accumulate. Replaces that section of the page if there were enough messages.
 fn bench_growth(args: &[&str]) -> Result<()> {
     let messages = match args {
         [] => 1_000_000,
@@ -500,7 +500,7 @@ const TOOLS: &str = "## Tools\n";
 const SKILLS: &str = "## Skills and MCP servers\n";
 const PAGE: &str = "## The page\n";
 
-/// Measures one part of the gateway, and replaces its section of the page.
+/// Measures one part of the gateway and replaces its section of the page.
 fn bench_section(heading: &str, part: &str, args: &[&str]) -> Result<()> {
     let mut command = cargo(&["bench", "--locked", "--bench", "gateway", "--", part]);
     command.args(args);
@@ -521,7 +521,7 @@ fn bench_results(args: &[&str]) -> Result<()> {
     replace_section(RESULTS, &section)
 }
 
-/// Puts this section into the page in place of the one of the same heading, or at its end.
+/// Replaces the section with the same heading in the page, or appends the section.
 fn replace_section(heading: &str, section: &str) -> Result<()> {
     let path = root().join("docs/benchmarks.md");
     let page = fs::read_to_string(&path).context("docs/benchmarks.md")?;
@@ -536,7 +536,7 @@ fn replace_section(heading: &str, section: &str) -> Result<()> {
     fs::write(&path, before + &section + after).context("docs/benchmarks.md")
 }
 
-/// Runs the micro-benchmarks of the model side; prints their table and returns it.
+/// Runs the micro-benchmarks of the model code; prints their table and returns it.
 fn micro_bench(is_quick: bool) -> Result<String> {
     let mut command = cargo(&["bench", "--locked", "--bench", "llm", "--", "--color", "never"]);
     if is_quick {
@@ -545,7 +545,7 @@ fn micro_bench(is_quick: bool) -> Result<String> {
     output_of(command)
 }
 
-/// Runs a command; prints its output and returns it.
+/// Runs a command; prints its output and returns the output.
 #[expect(clippy::print_stdout, reason = "the bench's output")]
 fn output_of(mut command: Command) -> Result<String> {
     let line = shown(&command);
@@ -562,7 +562,7 @@ fn output_of(mut command: Command) -> Result<String> {
 fn soak(args: &[&str]) -> Result<()> {
     let mut command =
         cargo(&["test", "--locked", "--test", "stories", "--", "soak::soak", "--nocapture", "--test-threads=1"]);
-    // Without limits it ends after this many kills.
+    // Without limits, the test ends after this many kills.
     let limits = ["--minutes", "--kills"];
     if !args.iter().any(|arg| limits.contains(arg)) {
         command.env("DAOYOU_SOAK_KILLS", "200");

@@ -1,4 +1,4 @@
-//! Packages: the program as released, with manual pages, completions and units, as an archive and as a Debian package.
+//! Builds packages: the released program with manual pages, completions and units, as an archive and as a Debian package.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,13 +7,13 @@ use anyhow::{Context, Result, bail};
 
 use super::{Command, cargo, run, say, succeeds, supply};
 
-/// The shells with completions, each with the name of its file.
+/// The shells that get completions, each with the name of its file.
 const SHELLS: [(&str, &str); 3] = [("bash", "daoyou"), ("zsh", "_daoyou"), ("fish", "daoyou.fish")];
 
-/// Files of the repository that go along.
+/// The files of the repository that are part of the packages.
 const ALONG: [&str; 5] = ["README.md", "README.zh-CN.md", "LICENSE-MIT", "LICENSE-APACHE", "config.example.toml"];
 
-/// Builds the packages into `target/package`; for another target, with its name.
+/// Builds the packages into `target/package`. For another target, the file names contain its name.
 pub fn package(target: Option<&str>) -> Result<()> {
     let root = super::root();
     let folder = root.join("target/package");
@@ -50,14 +50,14 @@ pub fn package(target: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the folder of all builds, wherever the environment has it.
+/// Returns the target folder of all builds, wherever the environment sets it.
 fn target_folder() -> Result<PathBuf> {
     let metadata = super::output_of(cargo(&["metadata", "--format-version", "1", "--no-deps", "--offline"]))?;
     let metadata: serde_json::Value = serde_json::from_str(&metadata).context("cargo metadata")?;
     Ok(PathBuf::from(metadata["target_directory"].as_str().context("cargo metadata names no target folder")?))
 }
 
-/// Writes manual pages, completions and the unit of packages.
+/// Writes the manual pages, the completions and the unit for packages.
 fn parts(program: &Path, folder: &Path) -> Result<()> {
     let mut man = Command::new(program);
     man.arg("man").arg(folder.join("man"));
@@ -77,7 +77,7 @@ fn parts(program: &Path, folder: &Path) -> Result<()> {
     fs::write(folder.join("daoyou.service"), packaged).context("daoyou.service")
 }
 
-/// Writes the archive, and returns its name.
+/// Writes the archive and returns its name.
 fn archive(program: &Path, folder: &Path, target: Option<&str>) -> Result<String> {
     let usual = format!("{}-linux", std::env::consts::ARCH);
     let name = format!("daoyou-{}-{}", env!("CARGO_PKG_VERSION"), target.unwrap_or(&usual));
@@ -104,7 +104,7 @@ fn archive(program: &Path, folder: &Path, target: Option<&str>) -> Result<String
     Ok(archive)
 }
 
-/// Writes SHA256SUMS over the files of the folder.
+/// Writes SHA256SUMS for the files of the folder.
 fn checksums(folder: &Path) -> Result<()> {
     let entries = fs::read_dir(folder).context("target/package")?.collect::<std::io::Result<Vec<_>>>()?;
     let files = entries.iter().filter(|entry| entry.path().is_file()).map(fs::DirEntry::file_name);

@@ -1,4 +1,4 @@
-//! Dependencies of the program: checks by cargo-deny, the audit page, the bill of materials.
+//! Checks the dependencies of the program: checks by cargo-deny, the audit page, the bill of materials.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -18,7 +18,7 @@ const NO_DENY: &str = "cargo-deny is not there (cargo install cargo-deny --locke
 const NO_DATABASE: &str = "there is no advisory database (cargo deny fetch db)";
 
 /// Checks licences, bans, duplicates and sources by `deny.toml`, and advisories if their database is on this machine.
-/// cargo-deny takes minutes to build, so it is used if present, and not installed here.
+/// cargo-deny takes minutes to build, so it runs only if present and is not installed here.
 pub fn check() -> Result<()> {
     if !has_deny() {
         say(&format!(
@@ -43,12 +43,12 @@ fn has_deny() -> bool {
     succeeds("cargo-deny", &["--version"])
 }
 
-/// cargo-deny over all packages, without the network: the same code gives the same result tomorrow.
+/// Returns a cargo-deny command for all packages. It does not use the network, so that the same code always gives the same result.
 fn deny() -> Command {
     cargo(&["deny", "--locked", "--offline", "--workspace"])
 }
 
-/// Returns the folder of cargo-deny's advisory database, if there is one.
+/// Returns the folder of cargo-deny's advisory database, if it exists.
 fn advisory_database() -> Option<PathBuf> {
     let home = env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cargo")))?;
@@ -85,7 +85,7 @@ pub fn audit() -> Result<()> {
     Ok(())
 }
 
-/// External crates, as `NAME VERSION`, and the licences that each offers.
+/// The external crates, as `NAME VERSION`, each with the licences that it offers.
 type Crates = BTreeMap<String, Vec<String>>;
 
 fn crates() -> Result<Crates> {
@@ -102,7 +102,7 @@ fn crates() -> Result<Crates> {
     Ok(listed.iter().filter_map(read).collect())
 }
 
-/// Returns the table of date, commit, tools and number of crates.
+/// Returns the table with date, commit, tools and number of crates.
 fn head(crates: &Crates) -> Result<String> {
     let line = |program: &str, args: &[&str]| -> Result<String> {
         let mut command = Command::new(program);
@@ -150,7 +150,7 @@ fn list(items: &BTreeSet<String>) -> String {
     items.iter().map(|item| format!("- {item}\n")).collect()
 }
 
-/// Returns the row about advisories, and whether the check failed.
+/// Returns the table row about advisories, and whether the check failed.
 fn advisories() -> Result<(String, bool)> {
     let Some(database) = advisory_database() else {
         return Ok((format!("| advisories | not checked: {NO_DATABASE} |\n"), false));
@@ -227,7 +227,7 @@ impl Checked {
     }
 }
 
-/// Returns the output of a command; returns an error if it fails.
+/// Returns the output of a command; fails if the command fails.
 fn output(mut command: Command) -> Result<Vec<u8>> {
     let line = shown(&command);
     let output = command.stderr(Stdio::inherit()).output().with_context(|| format!("cannot start {line}"))?;
@@ -260,7 +260,7 @@ pub fn sbom() -> Result<()> {
     Ok(())
 }
 
-/// Moves a bill of materials, without this machine's folder in its references.
+/// Moves a bill of materials and removes this machine's folder from its references.
 fn take_over(from: &Path, to: &Path) -> Result<()> {
     let text = fs::read_to_string(from)?;
     let here = format!("file://{}", root().display());

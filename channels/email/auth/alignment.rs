@@ -1,27 +1,27 @@
-//! The alignment of domains: whether two of them belong to the same owner.
+//! Decides whether two domains are aligned, i.e. belong to the same owner.
 
-/// Labels below which names are registered in country domains: the first of two labels, the second of which has two
-/// letters, as in `co.uk` and `com.cn`.
+/// Labels of shared suffixes in country domains, such as `co` in `co.uk` and `com` in `com.cn`: the first of two labels,
+/// the second of which has two letters.
 const SECOND_LEVEL: &[&str] = &[
     "ac", "co", "com", "edu", "gen", "go", "gob", "gouv", "gov", "gv", "id", "info", "ltd", "me", "mil", "name", "ne",
     "net", "nhs", "nom", "or", "org", "plc", "sch",
 ];
-/// Other suffixes below which strangers register names.
+/// Other suffixes below which unrelated owners register names.
 const OTHER_SUFFIXES: &[&str] = &["br.com", "cn.com", "de.com", "eu.com", "eu.org", "gb.net", "uk.com", "us.com"];
 
-/// Returns true if a proof for the domain `proven` is valid for mail from `from`, both in the form of
+/// Returns true if a proof for the domain `proven` is valid for mail from `from`. Both domains are in the form of
 /// [`ascii_domain`](crate::email::address::ascii_domain).
 ///
-/// RFC 7489, section 3.1.1 calls two domains of one organisation aligned. Deciding that needs a list of all public
-/// suffixes, so this rule is narrower: the domains are equal, or one is a subdomain of the other, which is not a shared
-/// suffix. Siblings such as `news.example.org` and `mail.example.org` are not aligned by this rule.
+/// RFC 7489, section 3.1.1 calls two domains of one organisation aligned, which requires a list of all public suffixes.
+/// This rule is narrower: the domains are equal, or one is a subdomain of the other and the other is not a shared suffix.
+/// Siblings such as `news.example.org` and `mail.example.org` are not aligned by this rule.
 pub fn aligned(from: &str, proven: &str) -> bool {
     let below =
         |low: &str, high: &str| low.strip_suffix(high).is_some_and(|rest| rest.ends_with('.')) && !is_shared(high);
     !from.is_empty() && (from == proven || below(from, proven) || below(proven, from))
 }
 
-/// Returns true if two domains can belong to one organisation at all: their registered names are equal.
+/// Returns true if two domains can belong to one organisation at all, i.e. if their registered names are equal.
 pub fn related(one: &str, other: &str) -> bool {
     registered(one) == registered(other)
 }

@@ -1,5 +1,5 @@
-//! Parses `Authentication-Results` (RFC 8601, section 2.2). mail-auth only writes this field, and a tolerant parser
-//! would not be safe.
+//! Parses `Authentication-Results` (RFC 8601, section 2.2). Own code because mail-auth only writes this field, and a
+//! tolerant parser would not be safe.
 
 /// The longest value, in bytes.
 const MAX_LENGTH: usize = 16_384;
@@ -19,10 +19,10 @@ pub struct AuthenticationResults {
 /// The result of one method, e.g. `dkim=pass header.d=example.org`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MethodResult {
-    /// In lower case, like the result and the names of the properties.
+    /// The method in lower case, like the result and the names of the properties.
     pub method: String,
     pub result: String,
-    /// `type.property` and its value.
+    /// Pairs of `type.property` and its value.
     pub properties: Vec<(String, String)>,
 }
 
@@ -33,9 +33,9 @@ impl MethodResult {
     }
 }
 
-/// Parses the value of one field. Returns `None` for anything that differs from the RFC, because an ambiguous value
-/// must not be believed. Two deviations are accepted: an empty part between two semicolons, and properties without a
-/// type (`action=none`).
+/// Parses the value of one field. Returns `None` for any deviation from the RFC, because an ambiguous value must not count
+/// as proof. Two deviations are accepted: an empty part between two semicolons, and properties without a type
+/// (`action=none`).
 pub fn parse(value: &str) -> Option<AuthenticationResults> {
     if value.len() > MAX_LENGTH {
         return None;
@@ -62,7 +62,7 @@ pub fn parse(value: &str) -> Option<AuthenticationResults> {
     (rest.0.is_empty() && !authserv_id.is_empty()).then_some(AuthenticationResults { authserv_id, results })
 }
 
-/// The rest of the value.
+/// The unparsed rest of the value.
 struct Rest<'a>(&'a str);
 
 impl Rest<'_> {
@@ -145,7 +145,7 @@ impl Rest<'_> {
         }
     }
 
-    /// Reads `dkim/1 = pass reason="…" header.d = example.org`; nothing for a lone `none`.
+    /// Reads `dkim/1 = pass reason="…" header.d = example.org`; returns no result for a lone `none`.
     fn method_result(&mut self) -> Option<Option<MethodResult>> {
         let method = self.name()?;
         if self.ends_part() && method == "none" {
@@ -221,7 +221,7 @@ mod tests {
                  policy (A dot can go here) . (like that) expired\r\n (this surprised me) = (as I wasn't expecting it) 1362471462",
                 "foo.example.net: dkim=fail policy.expired=1362471462",
             ),
-            // As services write them.
+            // Values as services write them.
             (
                 "mx.google.com; dkim=pass header.i=@example.org header.s=k1 header.b=d2/h+iQ=; spf=pass (google.com: \
                  domain of a@example.org designates 1.2.3.4 as permitted sender) smtp.mailfrom=a@example.org; dmarc=pass \
@@ -243,7 +243,7 @@ mod tests {
                 "mx: spf=pass smtp.mailfrom=x; dmarc=pass header.from=bank.test@evil.test",
             ),
             ("mx; spf=fail (domain of \\) ; dmarc=pass (x) )", "mx: spf=fail"),
-            // Ambiguous.
+            // Ambiguous values.
             ("mx; spf=fail (domain of x) y) ; dmarc=pass", "unreadable"),
             ("mx; spf=pass (open", "unreadable"),
             ("mx; spf=pass smtp.mailfrom=\"open", "unreadable"),

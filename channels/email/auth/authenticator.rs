@@ -1,4 +1,4 @@
-//! The decision about the sender of a mail.
+//! Decides whether the sender of a mail is accepted.
 
 use jiff::Timestamp;
 
@@ -12,21 +12,21 @@ use crate::email::presets::preset_for_address;
 use crate::message::Trust;
 use crate::trust::{Author, SenderListing, TrustLists, trust_of};
 
-/// What to do with a mail.
+/// The decision about the sender of a mail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SenderDecision {
     /// The sender may talk to the agent.
     Accept { trust: Trust },
-    /// Do nothing; log the reason.
+    /// Ignore the mail and log the reason.
     Ignore { reason: String },
-    /// Tell the sender, whose address is proven, that the mail is not read.
+    /// Tell the sender, whose address is proven, that the gateway does not read the mail.
     Refuse { reason: String },
     /// The sender cannot be checked now.
     Defer { sender: String, reason: String },
 }
 
-/// Decides whose mail is accepted. A domain proves its mails, not its people: that Ann wrote a mail of
-/// `ann@example.org` is the statement of `example.org`.
+/// Decides whose mail is accepted. A proof concerns a domain and not a person: that Ann wrote a mail of `ann@example.org`
+/// is the claim of `example.org`.
 pub struct SenderAuthenticator {
     own: Option<EmailAddress>,
     allowed: AddressList,
@@ -38,7 +38,7 @@ pub struct SenderAuthenticator {
 }
 
 impl SenderAuthenticator {
-    /// `lists` name the trusted senders. The owner, too, is accepted only through `allow_from`.
+    /// Creates the authenticator. `lists` name the trusted senders. Even the owner's mail is accepted only through `allow_from`.
     pub fn new(config: &EmailConfig, lists: TrustLists) -> Self {
         let authserv = TrustedAuthserv::of(config);
         Self {
@@ -57,8 +57,7 @@ impl SenderAuthenticator {
         Self { verifier, ..self }
     }
 
-    /// Decides about a mail; `raw` is the whole mail. Automatic mail and mail of unknown senders is ignored before any
-    /// query.
+    /// Decides about a mail; `raw` is the whole mail. Automatic mail and mail of unknown senders are ignored before any DNS query.
     pub async fn authenticate(&self, raw: &[u8], mail: &ParsedMail, received_at: Timestamp) -> SenderDecision {
         let (sender, is_allowed) = match self.candidate(mail) {
             Ok(found) => found,
@@ -72,13 +71,13 @@ impl SenderAuthenticator {
                 proof
             }
             TrustBy::None if is_allowed => return self.accept(mail, &sender),
-            // The named person may never have written, so nothing is sent to the address.
+            // The named person may not have written the mail, so the gateway sends nothing to that address.
             TrustBy::None => return SenderDecision::Ignore { reason: stranger_reason(&sender) },
         };
         self.decide(mail, &sender, is_allowed, proof)
     }
 
-    /// Decides about a mail by its header. Without a body only the receiving server's results count, because a
+    /// Decides about a mail by its header alone. Without the body only the receiving server's results count, because a DKIM
     /// signature covers the body too.
     pub fn authenticate_header(&self, mail: &ParsedMail) -> SenderDecision {
         let (sender, is_allowed) = match self.candidate(mail) {
@@ -98,7 +97,7 @@ impl SenderAuthenticator {
         }
     }
 
-    /// Returns the one address in From, in the form in which it is compared.
+    /// Returns the single address in From, in the form in which addresses are compared.
     pub fn sender(mail: &ParsedMail) -> Option<EmailAddress> {
         match (&mail.from[..], mail.header("from").count()) {
             ([from], 1) => EmailAddress::parse(&from.address),
@@ -106,29 +105,29 @@ impl SenderAuthenticator {
         }
     }
 
-    /// Returns true if the addresses of accepted senders are proven.
+    /// Returns true if the configured check proves the addresses of accepted senders.
     pub fn proves(&self) -> bool {
         self.trust != TrustBy::None
     }
 
-    /// Returns true if the reply to `sender` may go to `other`, which only the mail's Reply-To names. No server proves
-    /// that field: it may have been added to a proven mail. Addresses in `allow_from` may get the reply, and, if the
-    /// sender is proven, addresses of the sender's domain, unless it is a provider's domain, where anybody can have an
-    /// address.
+    /// Returns true if the reply to `sender` may go to `other`, an address that only the mail's Reply-To names. No server
+    /// proves that field; anybody may have added it to a proven mail. Addresses in `allow_from` may get the reply. If the
+    /// sender is proven, addresses of the sender's domain may get it too, unless the domain is a provider's, where anybody
+    /// can have an address.
     pub fn may_answer_to(&self, sender: &EmailAddress, other: &EmailAddress) -> bool {
         let is_of_one_house = sender.domain() == other.domain() && preset_for_address(sender.as_str()).is_none();
         self.allowed.names(other) || (self.proves() && is_of_one_house)
     }
 
-    /// Returns the sender of a mail that a person may have written, and whether the sender is allowed; else why the
-    /// mail is ignored.
+    /// Returns the sender of a mail that a person may have written, and whether the sender is allowed. The error is the
+    /// reason to ignore the mail.
     fn candidate(&self, mail: &ParsedMail) -> Result<(EmailAddress, bool), String> {
         let sender = Self::sender(mail);
         if let Some(reason) = automatic_reason(mail, sender.as_ref(), self.own.as_ref()) {
             return Err(reason);
         }
         let Some(sender) = sender else {
-            // RFC 5322, section 3.6.2 permits several addresses, but then the author is unknown.
+            // RFC 5322, section 3.6.2 permits several addresses, but the author is then unknown.
             return Err("it has not exactly one From with one usable address".to_owned());
         };
         let is_allowed = self.allowed.contains(&sender);
@@ -157,12 +156,12 @@ impl SenderAuthenticator {
     }
 
     fn accept(&self, mail: &ParsedMail, sender: &EmailAddress) -> SenderDecision {
-        // A forwarded mail holds the words of somebody else, whoever forwards it.
+        // A forwarded mail contains another person's text, whoever forwards it.
         let author = if mail.is_forward { Author::Unproven } else { self.trust.author() };
         SenderDecision::Accept { trust: trust_of(author, self.standing(sender)) }
     }
 
-    /// Returns what the configuration says of an address; its lists may hold whole domains.
+    /// Returns the configured standing of an address. The lists may contain whole domains.
     fn standing(&self, sender: &EmailAddress) -> SenderListing {
         let lists = self.lists.of(NAME);
         if lists.owners.iter().filter_map(|owner| EmailAddress::parse(owner)).any(|owner| owner == *sender) {

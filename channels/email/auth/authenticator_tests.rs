@@ -1,4 +1,4 @@
-//! Whole mails, and the verdict over each.
+//! Tests of the decision about whole mails.
 
 use super::authenticator::{SenderAuthenticator, SenderDecision};
 use super::verifier::DnsVerifier;
@@ -12,7 +12,7 @@ use crate::trust::{SenderLists, TrustLists};
 
 const PROVEN: &str = "Authentication-Results: mx.here; dmarc=pass header.from=example.org\r\n";
 
-/// What the receiving server writes below its results.
+/// The `Received` that the receiving server writes below its results.
 const RECEIVED: &str =
     "Received: from mail.example.org ([192.0.2.1]) by mx.here with ESMTP; Mon, 2 Nov 2026 10:00:00 +0000\r\n";
 
@@ -46,7 +46,7 @@ fn mail(header: &str) -> (Vec<u8>, ParsedMail) {
     (raw, letter)
 }
 
-/// In one word: who is listened to how, or what else becomes of him.
+/// Returns the decision in one word; for an accepted sender, the level of trust.
 async fn verdict(authenticator: &SenderAuthenticator, header: &str) -> &'static str {
     let (raw, letter) = mail(header);
     match authenticator.authenticate(&raw, &letter, jiff::Timestamp::now()).await {
@@ -109,7 +109,7 @@ async fn the_header_decides_whether_a_sender_is_accepted() {
         ("spam", &format!("{PROVEN}From: ann@example.org\r\nX-Spam-Flag: YES\r\n"), "ignored"),
     ];
     for (what, header, expected) in table {
-        // The one that a mail has on its own would be the second.
+        // A mail that brings its own Message-ID must not get a second one.
         let header = header.to_string();
         let found = if header.contains("Message-ID") {
             let raw = format!("{header}{RECEIVED}\r\nHello").into_bytes();

@@ -1,19 +1,19 @@
-//! The receiving server's statement about a sender.
+//! Evaluates the receiving server's statement about a sender (`Authentication-Results`).
 //!
 //! Anybody can write `Authentication-Results` into a mail, so the position of a field decides. Each server puts its own
-//! fields above everything that it received, and each `Received` marks a server. Hence:
+//! fields above everything that it received, and each `Received` marks one server. The rules:
 //!
 //! - At most as many `Received` precede a valid field as the receiving server itself puts there
 //!   ([`TrustedAuthserv::depth`]); at least one `Received` is in the header. Local delivery at the very top does not
 //!   count.
 //! - The topmost of these fields must have the configured authserv-id. If it has another id or cannot be parsed,
-//!   nothing is believed.
+//!   no field counts.
 //! - Only that field can prove a sender. A `dmarc=fail` in the fields directly below it with the same id, up to the
 //!   next `Received`, revokes the proof, since some servers write one field for each method.
 //!
-//! The fields of a forger are below all `Received` of our own servers. A server that writes its results above its last
-//! `Received` is therefore safe. With a server that writes its results directly below it, a forger's fields follow
-//! directly: the server must remove them, as RFC 8601, section 5 demands, or at least write its own results into each
+//! A forger's fields are below all `Received` of our own servers. A server that writes its results above its last
+//! `Received` is therefore safe. If a server writes its results directly below that `Received`, a forger's fields follow
+//! immediately. Such a server must remove them, as RFC 8601, section 5 demands, or at least write its own results into each
 //! mail. `daoyou channels test` finds out which case applies.
 
 use super::alignment::aligned;
@@ -25,12 +25,12 @@ use crate::email::config::EmailConfig;
 const RESULTS: &str = "authentication-results";
 const RECEIVED: &str = "received";
 
-/// The server whose results are believed, and their position.
+/// The server whose results count, and the position of these results.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrustedAuthserv {
-    /// The names under which the receiving server writes, in lower case.
+    /// The authserv-ids of the receiving server, in lower case.
     pub ids: Vec<String>,
-    /// How many `Received` may precede the results.
+    /// The maximum number of `Received` above the results.
     pub depth: u32,
 }
 
@@ -46,11 +46,11 @@ impl TrustedAuthserv {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopmostResults {
     pub id: String,
-    /// How many `Received` precede them.
+    /// The number of `Received` above the results.
     pub depth: u32,
 }
 
-/// Checks that the trusted server confirms mail from `domain`; the error says why it does not. The names of the headers
+/// Checks that the trusted server confirms mail from `domain`; the error is the reason why it does not. The header names
 /// are in lower case, topmost first.
 pub fn check_authserv(headers: &[(String, String)], authserv: &TrustedAuthserv, domain: &str) -> Result<(), String> {
     if authserv.ids.is_empty() {
@@ -93,9 +93,9 @@ fn positioned_results(headers: &[(String, String)]) -> impl Iterator<Item = (u32
     })
 }
 
-/// Returns the valid fields.
+/// Returns the fields that count by the rules of this module.
 fn trusted_results(headers: &[(String, String)], authserv: &TrustedAuthserv) -> Vec<AuthenticationResults> {
-    // A mail that passed no server may be forged as a whole.
+    // A mail that passed no server may be forged entirely.
     if !headers.iter().any(|(name, value)| name == RECEIVED && !is_local_delivery(value.trim_start())) {
         return Vec::new();
     }
@@ -106,7 +106,7 @@ fn trusted_results(headers: &[(String, String)], authserv: &TrustedAuthserv) -> 
     parsed.take_while(|results| authserv.ids.contains(&results.authserv_id)).collect()
 }
 
-/// Describes why no field is valid.
+/// Describes why no field counts.
 fn describe_absence(headers: &[(String, String)], authserv: &TrustedAuthserv) -> String {
     let ids = authserv.ids.join(", ");
     match topmost_results(headers) {
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn only_the_topmost_results_are_believed() {
         for (what, headers, expected) in TABLE {
-            // The fields of other servers follow, as in each mail.
+            // Fields of other servers follow, as in every real mail.
             let headers = owned(headers.iter().chain([&BY_MX]));
             let checked = check_authserv(&headers, &authserv(&["mx.here"], 1), "example.org");
             assert_eq!(checked.is_ok(), *expected, "{what}: {checked:?}");
@@ -254,7 +254,7 @@ mod tests {
         }
     }
 
-    /// The position of the results, and the depth from which they are believed.
+    /// The position of the results, and the depth from which on they count.
     #[test]
     fn results_below_the_configured_depth_are_not_believed() {
         const PASS: (&str, &str) = (AR, "mx.here; dmarc=pass header.from=example.org");

@@ -1,14 +1,13 @@
-//! Automatic mail. It is never answered, so that two machines never write to each other (RFC 3834, section 2).
+//! Detects automatic mail. The gateway never answers it, so that two machines never write to each other (RFC 3834, section 2).
 
 use crate::email::address::EmailAddress;
 use crate::email::mail::ParsedMail;
 use crate::email::message_id::own_message_id;
 use crate::text::{one_line, truncate};
 
-/// More servers than a mail passes that does not loop. RFC 5321, section 6.3 asks for at least 100; real mails pass
-/// about ten.
+/// The number of `Received` above which a mail loops. RFC 5321, section 6.3 asks for at least 100; real mails pass about ten servers.
 const MAX_HOPS: usize = 50;
-/// A header with more fields hides something: the parser reads at most a thousand.
+/// The number of fields above which a header may hide something: the parser reads at most a thousand fields.
 const MAX_FIELDS: usize = 900;
 
 /// Local parts of automatic senders, without separators.
@@ -24,13 +23,13 @@ const MACHINE_NAMES: &[&str] = &[
     "listserv",
     "majordomo",
 ];
-/// Prefixes of local parts of automatic senders: `noreply-7f3a`.
+/// Prefixes of local parts of automatic senders, as in `noreply-7f3a`.
 const MACHINE_PREFIXES: &[&str] = &["noreply", "donotreply", "mailerdaemon"];
 
-/// Returns why a mail is not answered, whoever wrote it; `None` for a mail that a person may have written. `own` is the
-/// account's address, `sender` the address in From, if there is one.
+/// Returns the reason why a mail is not answered, whoever wrote it; `None` for a mail that a person may have written. `own`
+/// is the account's address; `sender` is the address in From, if there is one.
 ///
-/// `Feedback-ID` is not a sign: some services put it into every mail that they forward, also into a person's.
+/// `Feedback-ID` is not a sign: some services put it into every mail that they forward, even into personal mail.
 pub fn automatic_reason(
     mail: &ParsedMail,
     sender: Option<&EmailAddress>,
@@ -53,14 +52,14 @@ fn by_sender(sender: Option<&EmailAddress>, own: Option<&EmailAddress>) -> Optio
     is_machine.then(|| format!("{sender} is a machine's address"))
 }
 
-/// The gateway's own mail, or that of another daoyou, whose marks a server on the way may have removed. No mail program
-/// of a person makes such an id.
+/// Detects mail of this or another daoyou gateway by its Message-ID, since a server on the way may have removed its other
+/// marks. No mail program of a person makes such an id.
 fn by_id(mail: &ParsedMail) -> Option<String> {
     let id = mail.message_id.as_deref()?;
     own_message_id(id).map(|_| format!("a daoyou wrote it: Message-ID {id}"))
 }
 
-/// Reports about other mail (RFC 6522), delivery status (RFC 3464), receipts (RFC 8098).
+/// Detects reports about other mail (RFC 6522), delivery status notifications (RFC 3464) and receipts (RFC 8098).
 fn by_kind(mail: &ParsedMail) -> Option<String> {
     const REPORTS: [&str; 4] =
         ["multipart/report", "message/delivery-status", "message/disposition-notification", "message/feedback-report"];
@@ -76,7 +75,7 @@ fn by_headers(mail: &ParsedMail) -> Option<String> {
     if mail.headers.len() > MAX_FIELDS {
         return Some(format!("its header has {} fields", mail.headers.len()));
     }
-    // Exchange also marks its automatic mail by Auto-Submitted, and Outlook may set this field for people.
+    // Exchange also marks its automatic mail with Auto-Submitted, and Outlook may set the suppress field in personal mail.
     let from_outlook = mail.header("thread-index").next().is_some();
     mail.headers.iter().find_map(|(name, value)| {
         is_mark(name, value, from_outlook)

@@ -1,11 +1,11 @@
-//! Reports of bounced mails of the gateway (RFC 3464). Neither mail-parser nor mail-auth reads these.
+//! Parses reports of bounced mails of the gateway (RFC 3464). Own code because neither mail-parser nor mail-auth reads these.
 
 use uuid::Uuid;
 
 use crate::email::mail::ParsedMail;
 use crate::email::message_id::own_message_id;
 
-/// How much of a report is read, in bytes. The status precedes the returned mail, and the header of that mail its text.
+/// How much of a report is read, in bytes. The status precedes the returned mail, whose header precedes its text.
 const MAX_READ: usize = 256 << 10;
 /// The longest value of a field, in bytes.
 const MAX_FIELD: usize = 1_000;
@@ -13,11 +13,11 @@ const MAX_FIELD: usize = 1_000;
 /// A report that a mail of the gateway did not reach a recipient.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bounce {
-    /// The message in the outbox that the mail delivered.
+    /// The outbox message that the bounced mail carried.
     pub outbox: Uuid,
     /// The recipient; empty if the report does not name one.
     pub recipient: String,
-    /// The reason as a server gave it; may be empty.
+    /// The reason that a server gave; may be empty.
     pub reason: String,
 }
 
@@ -30,8 +30,8 @@ struct ReportBlock {
     diagnosis: String,
 }
 
-/// Parses a report of failed delivery that names one of the gateway's own Message-IDs. Returns `None` for every other
-/// mail, and for a report of a delay. Nothing proves such a report: whoever got the mail can forge it.
+/// Parses a report of failed delivery that names one of the gateway's own Message-IDs. Returns `None` for every other mail
+/// and for a report of a delay. Nothing proves such a report: anybody who received the mail can forge one.
 pub fn classify_bounce(mail: &ParsedMail, raw: &[u8]) -> Option<Bounce> {
     let is_report = |kind: &str| kind.trim_start().to_ascii_lowercase().starts_with("multipart/report");
     if !mail.header("content-type").next().is_some_and(is_report) {
@@ -67,8 +67,7 @@ impl ReportBlock {
     }
 }
 
-/// Returns all lines that look like fields, with the name in lower case and the value unfolded; an empty line gives an
-/// empty name.
+/// Returns all lines that look like fields, with the name in lower case and the value unfolded. An empty line gives an empty name.
 fn fields(text: &str) -> Vec<(String, String)> {
     let mut fields: Vec<(String, String)> = Vec::new();
     for line in text.lines() {

@@ -1,5 +1,5 @@
-//! Decides whose mail is accepted. In reading order: domain alignment, the receiving server's results, the check by
-//! DNS, automatic mail, bounces, and the decision.
+//! Decides whose mail is accepted. In reading order: domain alignment, the receiving server's results, the check by DNS,
+//! automatic mail, bounces, and the decision.
 
 mod alignment;
 

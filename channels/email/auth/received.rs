@@ -1,5 +1,5 @@
-//! The peer that delivered a mail to the receiving server, by its `Received` (RFC 5321, section 4.4). mail-parser also
-//! parses this field, but does not report ambiguous values, with which a client could pose as another.
+//! Finds the peer that delivered a mail to the receiving server, by its `Received` (RFC 5321, section 4.4). Own code
+//! because mail-parser does not report ambiguous values of this field, with which a client could impersonate another.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,19 +7,19 @@ use std::net::{IpAddr, SocketAddr};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SmtpPeer {
     pub ip: IpAddr,
-    /// The name that the client gave.
+    /// The name that the client gave in its greeting.
     pub helo: String,
 }
 
 /// The longest field, in bytes.
 const MAX_LENGTH: usize = 4_096;
 
-/// Returns the client named in the topmost `Received` written by one of `servers`. Returns `None` if there is no such
-/// field, or if it names no client on the public net: the mail passed a filter first, or was written nearby. Fields
-/// further down are ignored, because a sender may have written them.
+/// Returns the client named in the topmost `Received` that one of `servers` wrote. Returns `None` if there is no such
+/// field, or if the field names no client on the public internet: the mail then passed a filter first, or comes from the
+/// local network. Fields further down are ignored, because a sender may have written them.
 ///
-/// The name that a client gives is part of the field, and may look like an address. So the clause counts only if it has
-/// one single address, and none within the name.
+/// The name that a client gives is part of the field and may look like an address. Therefore the clause counts only if it
+/// has exactly one address, and none within the name.
 pub fn smtp_peer(headers: &[(String, String)], servers: &[String]) -> Option<SmtpPeer> {
     let fields = headers.iter().filter(|(name, _)| name == "received").map(|(_, value)| value.trim_start());
     for field in fields {
@@ -50,7 +50,7 @@ fn addresses(text: &str) -> impl Iterator<Item = IpAddr> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '.' | ':' | '%' | '-' | '_'));
     words.filter_map(|word| {
         let word = word.strip_prefix("IPv6:").or_else(|| word.strip_prefix("ipv6:")).unwrap_or(word);
-        // The zone names the interface of the receiving server.
+        // The zone names an interface of the receiving server.
         let word = word.split('%').next().unwrap_or_default().trim_end_matches('.');
         let with_port = || word.parse::<SocketAddr>().map(|address| address.ip());
         word.parse::<IpAddr>().or_else(|_| with_port()).ok().map(|ip| ip.to_canonical())
@@ -77,11 +77,11 @@ fn writing_server(field: &str) -> Option<String> {
     Some(name.trim_end_matches(';').to_ascii_lowercase())
 }
 
-/// Returns true for a field of local delivery (RFC 2033, RFC 3848), by which no mail comes from outside.
+/// Returns true for a field of local delivery (RFC 2033, RFC 3848). Mail from outside never arrives by local delivery.
 pub fn is_local_delivery(field: &str) -> bool {
     let Some(at) = by_position(field).filter(|_| field.len() <= MAX_LENGTH) else { return false };
     let is_with = |word: &str| word.eq_ignore_ascii_case("with");
-    // The name of a client may hold such words, which makes the field ambiguous.
+    // A client's name may contain such words, which makes the field ambiguous.
     if field.split_ascii_whitespace().filter(|word| is_with(word)).count() != 1 {
         return false;
     }
@@ -90,8 +90,8 @@ pub fn is_local_delivery(field: &str) -> bool {
     ["LMTP", "LMTPA", "LMTPS", "LMTPSA"].iter().any(|local| protocol.eq_ignore_ascii_case(local))
 }
 
-/// Returns the position of the `by` clause, outside comments and behind the client's name, which the client chooses
-/// freely. Returns `None` also if there are two such clauses.
+/// Returns the position of the `by` clause, outside comments and after the client's name, which the client chooses freely.
+/// Returns `None` if there is more than one such clause.
 fn by_position(field: &str) -> Option<usize> {
     let mut depth = 0_usize;
     let mut words = 0_usize;
@@ -177,7 +177,7 @@ mod tests {
             (&["from a (192.0.2.7) by mx.here with Microsoft SMTP"], Some(("192.0.2.7", "a"))),
             (&["from unknown (HELO a) (192.0.2.7) by mx.here with SMTP"], Some(("192.0.2.7", "unknown"))),
             (&["from a (b [192.0.2.7] (may be forged)) by mx.here; x"], Some(("192.0.2.7", "a"))),
-            // A client gives the address of another as its name.
+            // A client gives the address of another client as its name.
             (&["from [192.0.2.9] (unknown [192.0.2.7]) by mx.here with ESMTP"], None),
             (&["from [192.0.2.9] ([192.0.2.7]) by mx.here with ESMTP"], None),
             (&["from [192.0.2.9] (192.0.2.7) by mx.here with Microsoft SMTP"], None),
@@ -188,7 +188,7 @@ mod tests {
             (&["from [192.0.2.7] (helo=[192.0.2.9]) by mx.here with esmtp"], None),
             (&["from [192.0.2.9] by mx.here with ESMTP"], None),
             (&["from [192.0.2.9] (unknown [fe80::1%eth0]) by mx.here with ESMTP"], None),
-            // A name that hides who wrote the field, above a forged field.
+            // A name that hides the writing server, above a forged field.
             (
                 &["from x( (unknown [192.0.2.7]) by mx.here with ESMTP", "from a ([192.0.2.9]) by mx.here with ESMTP"],
                 None,

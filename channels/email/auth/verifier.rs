@@ -14,27 +14,27 @@ use super::received::smtp_peer;
 use crate::email::address::{EmailAddress, ascii_domain};
 use crate::email::mail::ParsedMail;
 
-/// The time limit of all queries about one mail.
+/// The time limit for all DNS queries about one mail.
 const TIME_LIMIT: Duration = Duration::from_secs(20);
-/// How many signatures of one mail are checked.
+/// The maximum number of signatures checked in one mail.
 const MAX_SIGNATURES: usize = 5;
 
-/// What is known about a mail's From.
+/// The result of checking a mail's From.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SenderProof {
     Proven,
-    /// With the reason.
+    /// The check failed for the given reason.
     Unproven(String),
-    /// The check failed for now, with the reason; it may succeed later.
+    /// The check was not possible for the given reason; it may succeed later.
     Unknown(String),
 }
 
 /// Checks senders by DNS.
 #[derive(Default)]
 pub struct DnsVerifier {
-    /// Created when first needed, and again after a failure, because the system's settings may have changed.
+    /// Created on first use, and again after a failure, because the system's settings may have changed.
     authenticator: Mutex<Option<MessageAuthenticator>>,
-    /// The names under which the receiving server writes `Received`.
+    /// The names that the receiving server uses in `Received`.
     servers: Vec<String>,
 }
 
@@ -48,8 +48,8 @@ impl DnsVerifier {
         Self { authenticator: Mutex::new(Some(authenticator)), servers }
     }
 
-    /// Checks whether the domain of `from` authorized the mail. SPF counts only if the header names the client without
-    /// doubt (see [`smtp_peer`]), else DKIM alone.
+    /// Checks whether the domain of `from` authorized the mail. SPF counts only if the header names the client
+    /// unambiguously (see [`smtp_peer`]); otherwise only DKIM counts.
     pub async fn verify(&self, raw: &[u8], mail: &ParsedMail, from: &EmailAddress) -> SenderProof {
         let authenticator = match self.authenticator() {
             Ok(authenticator) => authenticator,
@@ -65,13 +65,13 @@ impl DnsVerifier {
         proof
     }
 
-    /// Returns the authenticator to use after a failure.
+    /// Returns `None` after a failure, so that the next check creates a new authenticator.
     #[cfg(not(test))]
     fn authenticator_after_failure(&self) -> Option<MessageAuthenticator> {
         None
     }
 
-    /// A scripted authenticator stays.
+    /// In tests, keeps the scripted authenticator.
     #[cfg(test)]
     fn authenticator_after_failure(&self) -> Option<MessageAuthenticator> {
         self.authenticator().ok()
@@ -104,8 +104,8 @@ impl DnsVerifier {
         if known.rsplit_once('@').and_then(|(_, domain)| ascii_domain(domain)).as_deref() != Some(domain) {
             return SenderProof::Unproven("its From can be read in two ways".to_owned());
         }
-        // Only what can prove something is queried, so that no sender makes the gateway query its server, or wait for
-        // it.
+        // Query only domains that can prove something, so that no sender can make the gateway query the sender's name
+        // server or wait for it.
         message.errors.clear();
         message
             .dkim_headers
@@ -132,7 +132,7 @@ impl DnsVerifier {
     }
 }
 
-/// Decides by the domain's DMARC record, if it has one, else by [`aligned`].
+/// Decides by the domain's DMARC record if it has one, otherwise by [`aligned`].
 fn conclude(
     domain: &str,
     dkim: &[DkimOutput<'_>],

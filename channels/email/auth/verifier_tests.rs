@@ -1,4 +1,4 @@
-//! Our own check against a name server that follows a script.
+//! Tests of the DNS check against a scripted name server.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -26,14 +26,14 @@ const PUBLIC: &str = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f7
 const KEY: &str = "v=DKIM1; k=ed25519; p=11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=";
 const BROKEN: &str = "SERVFAIL";
 
-/// What it is, the mail, what the name server knows, and what comes of it.
+/// The case, the mail, the records of the name server, and the expected result.
 type Row<'a> = (&'a str, &'a [u8], &'a [(&'a str, &'a str)], &'a str);
 
 fn bytes(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
 }
 
-/// Answers questions for TXT by `records`, all others with NXDOMAIN; what is `BROKEN` fails.
+/// Starts a name server that answers TXT queries from `records` and all others with NXDOMAIN. A `BROKEN` record fails.
 async fn name_server(records: HashMap<String, String>) -> u16 {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let port = socket.local_addr().unwrap().port();

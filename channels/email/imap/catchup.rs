@@ -1,4 +1,4 @@
-//! Where reading starts: at the first start, after a restart, and after the server renumbered its mails.
+//! Finds the position where reading starts: at the first start, after a restart, and after the server renumbered its mails.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use crate::email::config::DoneAction;
 use crate::email::mail::IntakeOutcome;
 use crate::inbox::{AcceptExtras, Note, Refusal};
 
-/// Mails just below the cursor that are checked after a restart. Mails are accepted and marked one at a time, so a
-/// crash can keep only the last from being marked; the others cover mails that the server refused to mark.
+/// The number of mails just below the cursor that are checked after a restart. Mails are accepted and marked one at a time,
+/// so a crash leaves at most the last one unmarked. The others cover mails that the server refused to mark.
 const LOOK_BACK: u32 = 50;
 
-/// Note, by mailbox: the time since which mails are answered.
+/// The kind of the note, by mailbox, with the time since which mails are answered.
 const NOTE_SINCE: &str = "since";
-/// Note, by mailbox: the last position of an unfinished scan.
+/// The kind of the note, by mailbox, with the last position of an unfinished scan.
 const NOTE_AGAIN: &str = "again";
 
 impl MailboxReader {
-    /// Finds the position where reading goes on. Returns the scan that must run first, if any.
+    /// Finds the position where reading continues. Returns the scan that must run first, if any.
     pub fn resume(
         &mut self,
         session: &mut ImapSession,
@@ -56,8 +56,8 @@ impl MailboxReader {
         }
     }
 
-    /// Stores the time of the first start if the mailbox could not be opened then: mails that arrive until it is opened
-    /// are answered.
+    /// Stores the time of the first start if the mailbox could not be opened then. Mails that arrive before it is opened
+    /// are then answered.
     pub fn note_first_start(&mut self, began: Timestamp) {
         let note = || -> Result<(), ImapError> {
             if self.load_cursor()?.is_none() && self.load_note(NOTE_SINCE)?.is_none() {
@@ -103,7 +103,7 @@ impl MailboxReader {
         Ok(Some(BacklogScan { since: self.answered_since()?, last_uid: end.uid }))
     }
 
-    /// Scans the mailbox: marks the mails that were accepted before, and hands over the others.
+    /// Scans the mailbox: marks the mails that were accepted earlier and hands over the others.
     pub fn catch_up(&mut self, session: &mut ImapSession, scan: &BacklogScan) -> Result<(), ImapError> {
         if self.position.uid < scan.last_uid {
             for uid in session.search(&scan.query(self.position.uid))? {
@@ -120,7 +120,7 @@ impl MailboxReader {
         self.save_position(end, notes, "the remaining mails are older, or were accepted before")
     }
 
-    /// Marks mails that were accepted just before the process ended.
+    /// Marks the mails that were accepted just before the process ended.
     pub fn recover_marks(&mut self, session: &mut ImapSession) -> Result<(), ImapError> {
         let unmarked = match self.settings.done {
             DoneAction::Seen => "UNSEEN",
@@ -155,7 +155,7 @@ impl MailboxReader {
 
     fn answered_since(&self) -> Result<Timestamp, ImapError> {
         let since = self.load_note(NOTE_SINCE)?.and_then(|note| note.parse().ok());
-        // Without the note, existing mails are not answered.
+        // Without the note, mails that already exist are not answered.
         Ok(since.unwrap_or_else(Timestamp::now))
     }
 

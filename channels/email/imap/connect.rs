@@ -1,4 +1,4 @@
-//! Connects to an IMAP server, and makes the connection private before any command.
+//! Connects to an IMAP server and encrypts the connection before any command.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -17,13 +17,13 @@ use crate::email::config::Tls;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest silence of a server before its greeting and during the TLS handshake.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(20);
-/// Addresses of a host that are tried.
+/// The maximum number of a host's addresses to try.
 const MAX_ADDRESSES: usize = 4;
 
 /// Connects to `server` and reads its greeting.
 ///
 /// # Errors
-/// The server cannot be reached, the connection cannot be made private, or the greeting refuses it.
+/// The server cannot be reached, the connection cannot be encrypted, or the server's greeting refuses it.
 pub fn connect(
     server: &MailServer,
     config: Arc<ClientConfig>,

@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Longest text of a server that is shown, in characters.
+/// The longest server text in an error, in characters.
 const MAX_DISPLAYED: usize = 200;
 
 /// An error of an IMAP connection, as a sentence without the server's name.
@@ -17,7 +17,7 @@ pub enum ImapError {
     /// The server refused a command; the connection stays usable.
     #[error("{0}")]
     Rejected(String),
-    /// The server refused the credentials, or there are none.
+    /// The server refused the credentials, or no credentials are configured.
     #[error("{0}")]
     Login(String),
 }

@@ -1,5 +1,5 @@
-//! Reads a part of a mail directly into its buffer. The crate would check after each line whether the response is
-//! complete, and hold everything twice.
+//! Reads a part of a mail directly into its buffer. Own code because the `imap` crate would check after each line whether
+//! the response is complete, and would hold everything twice.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Login by password or access token.
+//! Logs in by password or access token.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl ImapAccess {
         Ok(Self { server: account.imap.clone(), tls: account.tls_config(), credential })
     }
 
-    /// Logs in by a mechanism that `capabilities` allow.
+    /// Logs in by a mechanism that `capabilities` lists.
     ///
     /// # Errors
     /// [`ImapError::Login`] if the refusal is final.
@@ -102,7 +102,7 @@ impl ImapAccess {
         }
     }
 
-    /// Removes the secret from `text`: some servers repeat what they did not understand.
+    /// Removes the secret from `text`, because some servers repeat a command that they reject.
     fn redact(&self, text: &str) -> String {
         match &self.credential {
             Credential::Password(secret) | Credential::Token(secret) if !secret.expose().is_empty() => {
@@ -140,7 +140,7 @@ impl Authenticator for Xoauth2Auth<'_> {
         if challenge.is_empty() {
             return format!("user={}\u{1}auth=Bearer {}\u{1}\u{1}", self.username, self.token.expose());
         }
-        // The challenge holds the error as JSON; the server sends NO after an empty response.
+        // The challenge contains the error as JSON. The server sends NO after an empty response.
         let status = serde_json::from_slice::<serde_json::Value>(challenge)
             .ok()
             .and_then(|reason| Some(format!("status {}", reason.get("status")?.as_str()?)));

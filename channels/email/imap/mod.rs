@@ -1,5 +1,4 @@
-//! Reading mailboxes by IMAP. In reading order: errors, the bounded stream, a connection and its commands, then the
-//! mails of a mailbox.
+//! Reads mailboxes by IMAP. In reading order: errors, the bounded stream, a connection and its commands, then the mails of a mailbox.
 
 mod error;
 

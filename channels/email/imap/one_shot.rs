@@ -1,4 +1,4 @@
-//! Operations that use a connection of their own: finding a mail, storing a copy, probing the account.
+//! Operations with a separate connection: finding a mail, storing a copy, probing the account.
 
 use std::sync::Arc;
 
@@ -13,8 +13,7 @@ use crate::email::account::Account;
 use crate::email::config::Tls;
 use crate::finding::Finding;
 
-/// Returns the header of the mail with this Message-ID if one of `mailboxes` contains it. Changes nothing on the
-/// server.
+/// Returns the header of the mail with this Message-ID if one of `mailboxes` contains it. Changes nothing on the server.
 ///
 /// # Errors
 /// The mailboxes cannot be searched; the error is a sentence.
@@ -40,7 +39,7 @@ pub async fn find(account: &Arc<Account>, mailboxes: &[String], message_id: &str
 /// Stores `mail` in `mailbox`, marked as read. Creates the mailbox if it is missing.
 ///
 /// # Errors
-/// The mail was not stored, or that is unknown; the error is a sentence.
+/// The mail was not stored, or the outcome is unknown; the error is a sentence.
 pub async fn append(account: &Arc<Account>, mailbox: &str, mail: Vec<u8>) -> Result<(), String> {
     let name = mailbox.to_owned();
     let store = move |account: &Account, handle: &Handle| connect(account, handle)?.append(&name, &mail);
@@ -56,7 +55,7 @@ pub async fn probe(account: &Arc<Account>, mailboxes: &[String]) -> Vec<Finding>
         .unwrap_or_else(|| vec![Finding::fail("imap", "the check was stopped by a fault", "look into the log")])
 }
 
-/// Runs `work` on a thread that may block. Returns `None` if it panicked.
+/// Runs `work` on a thread that may block. Returns `None` if `work` panicked.
 async fn run_blocking<A: Send + 'static>(
     account: &Arc<Account>,
     work: impl FnOnce(&Account, &Handle) -> A + Send + 'static,

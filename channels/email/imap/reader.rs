@@ -19,11 +19,11 @@ use crate::email::mail::{FetchedContent, FetchedMail, Intake, IntakeOutcome};
 use crate::inbox::{AcceptExtras, Cursor, Inbox, Refusal};
 use crate::text::fill;
 
-/// Failures after which a mail that the server does not deliver is skipped.
+/// The number of failures after which the reader skips a mail that the server does not deliver.
 const MAX_FAILURES: u32 = 3;
-/// Lost connections that count as the fault of one mail: a large mail over a bad line deserves patience.
+/// The number of lost connections that count as the fault of one mail. It is high, since a large mail over a bad line deserves patience.
 pub const MAX_LOSSES: u32 = 10;
-/// Accepted mails that could not be marked yet; older ones are dropped from the list and stay unmarked.
+/// The maximum number of accepted mails that wait to be marked. Older ones are dropped from the list and stay unmarked.
 const MAX_UNMARKED: usize = 100;
 
 /// A position in a mailbox (RFC 3501, section 2.3.1.1), written `UIDVALIDITY:UID`.
@@ -48,7 +48,7 @@ impl FromStr for MailPosition {
     }
 }
 
-/// A scan of mails that may have been read before: those received since `since`, with UIDs up to `last_uid`.
+/// A scan of mails that may have been read before: those received since `since` with UIDs up to `last_uid`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BacklogScan {
     pub since: Timestamp,
@@ -56,14 +56,14 @@ pub struct BacklogScan {
 }
 
 impl BacklogScan {
-    /// Returns true if the mail was received in time.
+    /// Returns true if the mail was received since `since`.
     pub fn covers(&self, summary: &MailSummary) -> bool {
         // INTERNALDATE has no fractions of a second.
         summary.received_at.is_some_and(|received_at| received_at.as_second() >= self.since.as_second())
     }
 
-    /// The search query for mails after `uid`. SEARCH compares only the day, in the zone in which it was written (RFC
-    /// 3501, section 6.4.4).
+    /// Returns the search query for mails after `uid`. SEARCH compares only the day, in the time zone of the mail's date
+    /// (RFC 3501, section 6.4.4).
     pub fn query(&self, uid: u32) -> String {
         const DAY: SignedDuration = SignedDuration::from_hours(24);
         let day = self.since.checked_sub(DAY).unwrap_or(self.since);
@@ -78,7 +78,7 @@ pub struct BlockingContext {
 }
 
 impl BlockingContext {
-    /// Sleeps until `wait` is over or the stop signal comes.
+    /// Sleeps for `wait`, or until the stop signal.
     pub fn pause(&self, wait: Duration) {
         self.handle.block_on(async {
             tokio::select! {
@@ -89,23 +89,23 @@ impl BlockingContext {
     }
 }
 
-/// Reads a mailbox, over one connection after the other.
+/// Reads a mailbox over successive connections.
 pub struct MailboxReader {
     pub settings: WatchSettings,
     pub intake: Arc<dyn Intake>,
     pub inbox: Arc<dyn Inbox>,
     pub context: BlockingContext,
-    /// Where reading goes on. Mails that were passed over may lie between it and the stored cursor.
+    /// The position where reading continues. Skipped mails may lie between it and the stored cursor.
     pub position: MailPosition,
     /// Accepted mails that are not marked yet.
     unmarked: VecDeque<MailPosition>,
-    /// [`MailboxReader::recover_marks`] ran.
+    /// True after [`MailboxReader::recover_marks`] has run.
     pub marks_recovered: bool,
     pub supports_idle: bool,
     failing: FetchFailures,
 }
 
-/// Failures and lost connections of one mail.
+/// The failures and lost connections of one mail.
 #[derive(Default)]
 struct FetchFailures {
     uid: u32,
@@ -143,8 +143,8 @@ impl MailboxReader {
         self.context.stop.is_cancelled()
     }
 
-    /// Hands over one mail, and tries again until it is taken. During a `scan`, skips a mail that is too old, and only
-    /// marks a mail that was accepted before.
+    /// Hands over one mail and retries until it is accepted. During a `scan`, skips a mail that is too old, and only marks
+    /// a mail that was accepted before.
     pub fn offer(&mut self, session: &mut ImapSession, uid: u32, scan: Option<&BacklogScan>) -> Result<(), ImapError> {
         let (first, longest) = self.settings.timings.retry;
         let mut backoff = Backoff::new(first, longest);
@@ -190,7 +190,7 @@ impl MailboxReader {
             received_at: summary.received_at.unwrap_or_else(Timestamp::now),
             content,
         };
-        // The server delivered the mail.
+        // The server delivered the mail, so its failures no longer count.
         self.failing = FetchFailures::default();
         match self.context.handle.block_on(self.intake.take(mail)) {
             Ok(IntakeOutcome::Accepted) => self.mark(session, uid).map(|()| OfferStep::Done),
@@ -216,12 +216,12 @@ impl MailboxReader {
         Ok(session.fetch_header(uid)?.map(|header| FetchedContent::TooLarge { size, header }))
     }
 
-    /// Returns how a mail with this header was taken before; `None` if it is new.
+    /// Returns the earlier outcome of a mail with this header; `None` if the mail is new.
     pub fn known(&self, header: &[u8]) -> Result<Option<IntakeOutcome>, Refusal> {
         self.context.handle.block_on(self.intake.known(header))
     }
 
-    /// Waits after a refusal of the gateway, so that the mail is offered again later.
+    /// Waits after the gateway refused a mail, so that the mail is offered again later.
     fn retry_later(&self, refusal: &Refusal, backoff: &mut Backoff) -> OfferStep {
         let wait = wait_after(refusal, backoff.next_wait()).min(self.settings.timings.retry.1);
         tracing::warn!(mailbox = %self.settings.mailbox, seconds = wait.as_secs(), "a mail was refused and is offered again: {refusal}");
@@ -229,7 +229,7 @@ impl MailboxReader {
         OfferStep::Again
     }
 
-    /// Decides after a failure of the server whether to try again, skip the mail, or end the connection.
+    /// Decides after a server failure whether to retry, skip the mail, or end the connection.
     fn handle_fetch_failure(
         &mut self,
         uid: u32,
@@ -269,7 +269,7 @@ impl MailboxReader {
         self.context.handle.block_on(self.inbox.skip(extras, &format!("it cannot be fetched: {error}")))
     }
 
-    /// Marks or moves an accepted mail. The mail is stored already, so a failure here must not make it be taken again.
+    /// Marks or moves an accepted mail. The mail is stored already, so a failure here must not cause a second acceptance.
     pub fn mark(&mut self, session: &mut ImapSession, uid: u32) -> Result<(), ImapError> {
         let result = match self.settings.done {
             DoneAction::Keep => Ok(()),
@@ -295,8 +295,7 @@ impl MailboxReader {
 
     /// Marks the accepted mails that earlier connections could not mark.
     pub fn mark_pending(&mut self, session: &mut ImapSession) -> Result<(), ImapError> {
-        // One at a time: a mail that cannot be marked goes to the end, and the others stay in the list whatever
-        // happens.
+        // One at a time: a mail that cannot be marked goes to the end, and the others stay in the list even after an error.
         for _ in 0..self.unmarked.len() {
             let Some(position) = self.unmarked.pop_front() else { break };
             if position.uid_validity == self.position.uid_validity {
@@ -306,7 +305,7 @@ impl MailboxReader {
         Ok(())
     }
 
-    /// The cursor at `uid` of the current numbering.
+    /// Returns the cursor at `uid` in the current numbering.
     pub fn cursor(&self, uid: u32) -> Cursor {
         Cursor {
             channel: self.settings.channel.clone(),
@@ -316,7 +315,7 @@ impl MailboxReader {
     }
 }
 
-/// Checks that a mail without content is really gone.
+/// Checks that a mail without content no longer exists.
 fn check_vanished(session: &mut ImapSession, uid: u32) -> Result<OfferStep, ImapError> {
     match session.fetch_summary(uid)? {
         None => Ok(OfferStep::Done),
@@ -324,7 +323,7 @@ fn check_vanished(session: &mut ImapSession, uid: u32) -> Result<OfferStep, Imap
     }
 }
 
-/// The wait that the refusal asks for, at least `least`.
+/// Returns the wait that the refusal asks for, but at least `least`.
 fn wait_after(refusal: &Refusal, least: Duration) -> Duration {
     match refusal {
         Refusal::SessionFull { retry_after, .. }

@@ -1,4 +1,4 @@
-//! A logged-in connection and its commands.
+//! A logged-in IMAP connection and its commands.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -16,17 +16,17 @@ use super::mailbox_name::{encode, escape, quote};
 use super::stream::{ConnectionCloser, ImapStream, ResponseLimit};
 use crate::email::account::{Account, Login};
 
-/// Bytes of a mail requested at once. They bound the response and the parser's memory.
+/// The number of bytes of a mail per request. It bounds the response and the parser's memory.
 const PART_SIZE: u32 = 512 * 1_024;
 /// Longest header that is read, in bytes.
 const MAX_HEADER: u32 = 64 * 1_024;
-/// Bytes of a response beside the requested data.
+/// The maximum number of bytes of a response besides the requested data.
 const OVERHEAD: u64 = 256 * 1_024;
-/// Bytes of a list of UIDs: about two million.
+/// The maximum number of bytes of a list of UIDs: about two million UIDs.
 const MAX_SEARCH: u64 = 16 * 1_024 * 1_024;
 /// Longest total time of a response.
 const TOTAL: Duration = Duration::from_secs(120);
-/// Longest total time of a response that may need a search on the server.
+/// The longest total time of a response that may need a search on the server.
 const TOTAL_SEARCH: Duration = Duration::from_secs(300);
 
 /// A logged-in connection.
@@ -37,7 +37,7 @@ pub struct ImapSession {
     pub capabilities: ServerCapabilities,
 }
 
-/// Extensions that the server supports.
+/// The extensions that the server supports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerCapabilities {
     /// RFC 2177.
@@ -50,11 +50,11 @@ pub struct ServerCapabilities {
     pub id: bool,
 }
 
-/// State of a mailbox as reported by SELECT or EXAMINE.
+/// The state of a mailbox as reported by SELECT or EXAMINE.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SelectedMailbox {
     pub uid_validity: Option<u32>,
-    /// UID of the next mail.
+    /// The UID of the next mail.
     pub uid_next: Option<u32>,
     pub read_only: bool,
 }
@@ -81,10 +81,10 @@ impl SelectedMailbox {
     }
 }
 
-/// Size and date of a mail, known before it is fetched.
+/// The size and date of a mail, known before the mail is fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MailSummary {
-    /// As reported by the server; not always correct.
+    /// The size that the server reports; not always correct.
     pub size: u64,
     /// `None` if the server reports no valid date.
     pub received_at: Option<Timestamp>,
@@ -94,15 +94,15 @@ pub struct MailSummary {
 #[derive(Debug, PartialEq, Eq)]
 pub enum FetchOutcome {
     Whole(Vec<u8>),
-    /// The mail is larger than the bound, whatever size was reported.
+    /// The mail is larger than the limit, whatever size was reported.
     TooLarge,
     /// The mail no longer exists.
     Vanished,
 }
 
 impl ImapSession {
-    /// Connects and logs in; blocks the thread. `silence` is the longest time without a byte of a response. After a
-    /// refused token, fetches a new one and tries again once, because a token can expire at any time.
+    /// Connects and logs in; blocks the thread. `silence` is the longest time without a byte of a response. After a refused
+    /// token, fetches a new one and retries once, because a token can expire at any time.
     ///
     /// # Errors
     /// The connection or the login failed.
@@ -131,7 +131,7 @@ impl ImapSession {
         stream.set_limit(limit);
         let inner = access.log_in(client, &capabilities, &stream)?;
         let mut session = Self { inner, stream, silence, capabilities: ServerCapabilities::default() };
-        // Many servers announce more after the login.
+        // Many servers announce more capabilities after the login.
         let capabilities = session.request(OVERHEAD, Session::capabilities)?;
         session.capabilities = ServerCapabilities {
             idle: capabilities.has_str("IDLE"),
@@ -143,7 +143,7 @@ impl ImapSession {
         Ok(session)
     }
 
-    /// Sends ID: 163.com and 126.com open no mailbox for a client without it.
+    /// Sends ID, because 163.com and 126.com open no mailbox for a client without it.
     fn send_id(&mut self) -> Result<(), ImapError> {
         if !self.capabilities.id {
             return Ok(());
@@ -151,7 +151,7 @@ impl ImapSession {
         let id =
             format!("ID (\"name\" \"daoyou\" \"version\" \"{}\" \"vendor\" \"daoyou\")", env!("CARGO_PKG_VERSION"));
         match self.request(OVERHEAD, |inner| inner.run_command_and_read_response(&id)) {
-            // Other servers do not depend on it.
+            // Other servers do not require ID.
             Err(ImapError::Rejected(_)) => Ok(()),
             result => result.map(|_| ()),
         }
@@ -168,14 +168,14 @@ impl ImapSession {
     /// Opens a mailbox read-only.
     ///
     /// # Errors
-    /// As [`ImapSession::select`].
+    /// The errors of [`ImapSession::select`].
     pub fn examine(&mut self, mailbox: &str) -> Result<SelectedMailbox, ImapError> {
         self.open_mailbox("EXAMINE", mailbox)
     }
 
     fn open_mailbox(&mut self, verb: &str, mailbox: &str) -> Result<SelectedMailbox, ImapError> {
         let command = format!("{verb} {}", quote(mailbox));
-        // The crate's own parser blocks the thread after an untagged NO, which is a mere warning.
+        // The parser of the `imap` crate blocks the thread after an untagged NO, which is only a warning.
         let (response, _) = self.request(OVERHEAD, |inner| inner.run(&command))?;
         Ok(SelectedMailbox::parse(&response))
     }
@@ -205,10 +205,10 @@ impl ImapSession {
         self.fetch(uid, &query, MAX_HEADER, |fetch| fetch.header().unwrap_or_default().to_vec())
     }
 
-    /// Fetches a mail in parts. `size` is the reported size, only a hint; `max` is the bound in bytes.
+    /// Fetches a mail in parts. `size` is the reported size, which is only a hint; `max` is the limit in bytes.
     pub fn fetch_mail(&mut self, uid: u32, size: u64, max: u64) -> Result<FetchOutcome, ImapError> {
         let mut mail = Vec::with_capacity(usize::try_from(size.min(max)).unwrap_or(0));
-        // A server may send less than requested, but the number of parts is bounded.
+        // A server may send less than requested, so the number of parts is limited too.
         for _ in 0..max / u64::from(PART_SIZE) * 2 + 16 {
             let before = mail.len();
             match self.fetch_part(uid, &mut mail)? {
@@ -220,7 +220,7 @@ impl ImapSession {
             if mail.len() as u64 > max {
                 return Ok(FetchOutcome::TooLarge);
             }
-            // More than requested: the server ignores ranges and sent everything.
+            // More bytes than requested: the server ignored the range and sent the whole mail.
             if got == 0 || got > u64::from(PART_SIZE) || (got < u64::from(PART_SIZE) && mail.len() as u64 >= size) {
                 return Ok(FetchOutcome::Whole(mail));
             }
@@ -242,8 +242,8 @@ impl ImapSession {
         self.run(&format!("UID STORE {uid} +FLAGS.SILENT (\\Seen)"))
     }
 
-    /// Moves a mail to another mailbox and creates that if it is missing. Without MOVE and UIDPLUS, the original stays,
-    /// marked as deleted: EXPUNGE would also remove mails that other clients marked.
+    /// Moves a mail to another mailbox, which is created if it is missing. Without MOVE and UIDPLUS, the original stays,
+    /// marked as deleted: EXPUNGE would also remove mails that other clients have marked.
     pub fn move_to(&mut self, uid: u32, mailbox: &str) -> Result<(), ImapError> {
         match self.try_move(uid, mailbox) {
             Err(ImapError::Rejected(_)) if self.create(mailbox).is_ok() => self.try_move(uid, mailbox),
@@ -282,21 +282,20 @@ impl ImapSession {
         self.request_within(limit, |inner| inner.append(&name, mail).flag(Flag::Seen).finish()).map(|_| ())
     }
 
-    /// Checks that the server still answers.
+    /// Checks that the server still responds.
     pub fn noop(&mut self) -> Result<(), ImapError> {
         self.run("NOOP")
     }
 
-    /// Returns true if the server announced a mail since the last call. A search during which it arrived does not list
-    /// it.
+    /// Returns true if the server announced a mail since the last call. A search does not list a mail that arrives while it runs.
     pub fn take_new_mail(&self) -> bool {
         self.stream.take_new_mail()
     }
 
-    /// Waits until a mail arrives (RFC 2177), the server was silent for `silence`, or `longest` is over. `answer` is
-    /// the time for the server to confirm begin and end.
+    /// Waits until a mail arrives (RFC 2177), the server was silent for `silence`, or `longest` has passed. `answer` is the
+    /// time limit for the server to confirm the start and the end.
     ///
-    /// The IDLE of the crate does not serve: it takes any response before the continuation for the end of the command.
+    /// Own code because the `imap` crate takes any response before the continuation as the end of the command.
     ///
     /// # Errors
     /// [`ImapError::Rejected`] if the server refuses IDLE.
@@ -364,7 +363,7 @@ impl ImapSession {
         })
     }
 
-    /// Fetches `query` and converts it by `read`; `None` if the mail no longer exists.
+    /// Fetches `query` and converts the response with `read`; returns `None` if the mail no longer exists.
     fn fetch<A>(
         &mut self,
         uid: u32,
@@ -376,7 +375,7 @@ impl ImapSession {
         Ok(fetches.iter().find(|fetch| fetch.uid == Some(uid)).map(read))
     }
 
-    /// Runs a command whose response holds nothing of interest.
+    /// Runs a command whose response is not needed.
     fn run(&mut self, command: &str) -> Result<(), ImapError> {
         self.request(OVERHEAD, |inner| inner.run_command_and_check_ok(command))
     }
@@ -396,7 +395,7 @@ impl ImapSession {
     ) -> Result<A, ImapError> {
         self.stream.set_limit(limit);
         let result = command(&mut self.inner);
-        // What unsolicited responses report is requested when it is needed.
+        // The data in unsolicited responses is not needed: it is requested on demand.
         drop(self.inner.take_all_unsolicited());
         result.map_err(|error| self.stream.imap_error(&error))
     }

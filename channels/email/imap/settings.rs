@@ -1,20 +1,20 @@
-//! Settings and timings of reading one mailbox.
+//! The settings and time limits for reading one mailbox.
 
 use std::time::Duration;
 
 use crate::email::config::{DoneAction, EmailConfig};
 
-/// How one mailbox is read.
+/// The settings for reading one mailbox.
 #[derive(Clone, Debug)]
 pub struct WatchSettings {
-    /// Name of the channel that owns the cursors and notes.
+    /// The name of the channel that owns the cursors and notes.
     pub channel: String,
     pub mailbox: String,
     pub poll_interval: Duration,
     pub backlog: Duration,
     pub done: DoneAction,
     pub move_to: String,
-    /// In bytes.
+    /// The largest mail that is fetched, in bytes.
     pub max_size: u64,
     /// [`NoticeTexts::unfetched_notice`](crate::email::texts::NoticeTexts::unfetched_notice).
     pub unfetched_notice: &'static str,
@@ -37,21 +37,21 @@ impl WatchSettings {
     }
 }
 
-/// Timeouts and intervals. A dead connection must be noticed within a minute even if a proxy or NAT keeps its own side
-/// alive and TCP keepalive notices nothing; therefore the server itself is asked.
+/// Timeouts and intervals. The reader must notice a dead connection within a minute. A proxy or NAT may keep its own side
+/// alive, so that TCP keepalive notices nothing; therefore the reader asks the server itself.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ImapTimings {
     /// Longest silence within a response.
     pub silence: Duration,
-    /// Longest silence during IDLE before the server is asked for a sign of life.
+    /// The longest silence during IDLE before the reader asks the server for a sign of life.
     pub idle_silence: Duration,
-    /// Time for the server to answer then.
+    /// The time limit for the server's answer to that.
     pub idle_answer: Duration,
-    /// Longest IDLE before it is renewed: RFC 2177 wants less than 29 minutes, and NATs less than that.
+    /// The longest IDLE before it is renewed. RFC 2177 asks for less than 29 minutes, and NATs need a shorter time.
     pub longest_idle: Duration,
-    /// First and longest wait between connections.
+    /// The first and the longest wait between connections.
     pub reconnect: (Duration, Duration),
-    /// First and longest wait between attempts to hand over one mail.
+    /// The first and the longest wait between attempts to hand over one mail.
     pub retry: (Duration, Duration),
 }
 

@@ -1,5 +1,4 @@
-//! The byte stream of a connection. Every wait and the size of every response are bounded, so that a server cannot
-//! exhaust memory.
+//! The byte stream of a connection. Every wait and the size of every response are limited, so that a server cannot exhaust memory.
 
 use std::cell::{RefCell, RefMut};
 use std::io::{self, Read, Write};
@@ -14,12 +13,12 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use super::error::{ImapError, display_line};
 
-/// Bytes read at once.
+/// The number of bytes per read.
 const BUFFER: usize = 16 * 1_024;
 /// Longest unsolicited line, in bytes.
 const MAX_LINE: usize = 64 * 1_024;
 
-/// Bounds of one response.
+/// The limits of one response.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseLimit {
     /// Largest size.
@@ -48,7 +47,7 @@ impl ConnectionCloser {
         shutdown(state.socket.take());
     }
 
-    /// Makes `socket` the one to close.
+    /// Sets `socket` as the connection to close.
     pub fn attach(&self, socket: TcpStream) {
         let mut state = self.0.lock();
         if state.closed {
@@ -61,7 +60,7 @@ impl ConnectionCloser {
 
 fn shutdown(socket: Option<TcpStream>) {
     if let Some(socket) = socket {
-        // It fails if the other side closed first.
+        // The call fails if the other side closed first.
         let _ = socket.shutdown(Shutdown::Both);
     }
 }
@@ -102,7 +101,7 @@ fn timed_out() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "the server did not answer in time")
 }
 
-/// Converts the timeout of a socket, which is `WouldBlock` on Linux.
+/// Converts the error of a socket timeout, which is `WouldBlock` on Linux.
 fn normalize_timeout(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::WouldBlock { timed_out() } else { error }
 }
@@ -121,30 +120,30 @@ impl Transport {
     }
 }
 
-/// A connection that the protocol crate and our own readers share.
+/// A connection that the `imap` crate and our own readers share.
 ///
-/// A read returns at most the rest of a line. So a reader of whole lines keeps nothing in its own buffer, and the next
-/// reader can go on here.
+/// A read returns at most the rest of a line. A reader of whole lines therefore keeps nothing in its own buffer, and the
+/// next reader can continue at the right byte.
 #[derive(Clone)]
 pub struct ImapStream(Rc<RefCell<StreamState>>);
 
 struct StreamState {
     transport: Transport,
     buffer: Vec<u8>,
-    /// Bytes of the buffer that were read.
+    /// The number of buffered bytes that were read.
     consumed: usize,
-    /// Bytes that the response may still have.
+    /// The number of bytes that the response may still have.
     bytes_left: u64,
     /// The beginning of the current line, for error messages.
     line: Vec<u8>,
     line_ended: bool,
     /// The text of an untagged BYE.
     bye: Option<String>,
-    /// Remaining bytes of a literal, which are not protocol lines.
+    /// The number of remaining bytes of a literal. These bytes are not protocol lines.
     literal_left: u64,
-    /// The server announced a mail.
+    /// True if the server announced a mail.
     has_new_mail: bool,
-    /// An incomplete line of [`ImapStream::read_line`].
+    /// The incomplete line of [`ImapStream::read_line`].
     partial_line: Vec<u8>,
 }
 
@@ -168,8 +167,8 @@ impl ImapStream {
     /// Starts TLS and checks the certificate.
     ///
     /// # Errors
-    /// The host name is invalid, the other side speaks no TLS, or its certificate is not trusted. `InvalidData` if
-    /// plain text was received before the handshake: an attacker may have injected it (CVE-2011-0411).
+    /// The host name is invalid, the other side does not speak TLS, or its certificate is not trusted. `InvalidData` if
+    /// plain text arrived before the handshake, since an attacker may have injected it (CVE-2011-0411).
     pub fn start_tls(&self, host: &str, config: Arc<ClientConfig>) -> io::Result<()> {
         let mut state = self.state();
         if state.consumed < state.buffer.len() {
@@ -193,7 +192,7 @@ impl ImapStream {
         Ok(())
     }
 
-    /// Sets the bounds of the next response.
+    /// Sets the limits of the next response.
     pub fn set_limit(&self, limit: ResponseLimit) {
         let mut state = self.state();
         (state.bytes_left, state.bye) = (limit.bytes, None);
@@ -254,7 +253,7 @@ impl ImapStream {
         state.flush()
     }
 
-    /// Returns the last line of the server for display.
+    /// Returns the server's last line for display.
     pub fn last_line(&self) -> String {
         display_line(&self.state().line)
     }
@@ -266,12 +265,12 @@ impl ImapStream {
         if text.is_empty() { "without an explanation".to_owned() } else { text }
     }
 
-    /// Returns true if the server announced a mail since the last call, in whatever response.
+    /// Returns true if the server announced a mail since the last call, in any response.
     pub fn take_new_mail(&self) -> bool {
         std::mem::take(&mut self.state().has_new_mail)
     }
 
-    /// Converts an error of the protocol crate.
+    /// Converts an error of the `imap` crate.
     pub fn imap_error(&self, error: &imap::Error) -> ImapError {
         match error {
             imap::Error::No(_) | imap::Error::Bad(_) | imap::Error::Append => ImapError::Rejected(self.explanation()),
@@ -279,17 +278,17 @@ impl ImapStream {
             imap::Error::Io(error) => self.io_error(error),
             imap::Error::ConnectionLost => self.disconnected(),
             _ if self.state().bye.is_some() => self.disconnected(),
-            // This includes `Bye` without a BYE: the crate reports a line that it cannot parse so.
+            // This includes `Bye` without a BYE, by which the crate reports a line that it cannot parse.
             _ => ImapError::Protocol(format!("the server's answer cannot be understood, at: {}", self.last_line())),
         }
     }
 
-    /// Converts an error of reading or writing; prefers the text of a BYE.
+    /// Converts an I/O error; prefers the text of a BYE.
     pub fn io_error(&self, error: &io::Error) -> ImapError {
         if self.state().bye.is_some() { self.disconnected() } else { ImapError::from(error) }
     }
 
-    /// The error of a connection that the server closed.
+    /// Returns the error for a connection that the server closed.
     pub fn disconnected(&self) -> ImapError {
         ImapError::Disconnected(match &self.state().bye {
             Some(bye) => format!("the server hung up: {bye}"),
@@ -335,7 +334,7 @@ impl StreamState {
             self.literal_left -= count as u64;
         } else {
             self.track_line(&into[..count]);
-            // Servers send explanations in any language, but the crate's parser accepts only ASCII, like RFC 3501.
+            // Servers send explanations in any language, but the crate's parser accepts only ASCII, as RFC 3501 does.
             into[..count].iter_mut().filter(|byte| !byte.is_ascii()).for_each(|byte| *byte = b'?');
         }
         Ok(count)
@@ -365,7 +364,7 @@ impl StreamState {
         read.map(|_| ())
     }
 
-    /// Follows the protocol lines: literals, announced mails, BYE.
+    /// Follows the protocol lines to detect literals, announced mails and BYE.
     fn track_line(&mut self, piece: &[u8]) {
         const MAX_TRACKED: usize = 512;
         if std::mem::replace(&mut self.line_ended, piece.ends_with(b"\n")) {

@@ -22,7 +22,7 @@ use crate::email::texts::NoticeTexts;
 use crate::inbox::{AcceptExtras, Inbox, Refusal};
 use crate::settings::Secret;
 
-/// Events in order: commands to the server, and results of mails.
+/// The events in order: the commands to the server, and the outcomes of mails.
 pub struct EventLog {
     lines: Mutex<Vec<String>>,
     changed: watch::Sender<()>,
@@ -38,7 +38,7 @@ impl EventLog {
         self.lines.lock().unwrap().clone()
     }
 
-    /// The lines that begin with one of `words`.
+    /// Returns the lines that begin with one of `words`.
     pub fn of(&self, words: &[&str]) -> Vec<String> {
         self.lines().into_iter().filter(|line| words.iter().any(|word| line.starts_with(word))).collect()
     }
@@ -60,7 +60,7 @@ impl EventLog {
 #[derive(Clone)]
 pub struct StoredMail {
     pub uid: u32,
-    /// As INTERNALDATE is written.
+    /// The date in the format of INTERNALDATE.
     pub date: String,
     pub text: Vec<u8>,
     pub seen: bool,
@@ -76,11 +76,11 @@ pub struct MailboxState {
 /// The server's reaction to a command.
 pub enum ServerReply {
     Normal,
-    /// This text; `{}` is the command's tag.
+    /// This text; `{}` stands for the command's tag.
     Text(String),
     /// No reply; the connection stays open.
     Hang,
-    /// This text, then the server closes the connection.
+    /// This text; then the server closes the connection.
     Close(&'static str),
 }
 
@@ -145,7 +145,7 @@ impl ScriptedImapServer {
         let mut lines = BufReader::new(socket.try_clone()?).lines();
         let mut out = socket;
         out.write_all(self.greeting.as_bytes())?;
-        // Mails that the client knows of.
+        // The number of mails that the client knows of.
         let mut announced = 0;
         while let Some(line) = lines.next().transpose()? {
             let (tag, command) = line.split_once(' ').unwrap_or((&line, ""));
@@ -249,12 +249,12 @@ fn fetch_response(mail: &StoredMail, command: &str) -> Vec<u8> {
     out
 }
 
-/// Takes mails and logs their sizes.
+/// An intake that accepts mails and logs their sizes.
 pub struct RecordingIntake {
     log: Arc<EventLog>,
     inbox: Arc<ScriptedInbox>,
     known: Mutex<HashSet<Vec<u8>>>,
-    /// Mails that are refused first.
+    /// The number of mails that are refused first.
     pub refusals: AtomicU32,
 }
 
@@ -296,7 +296,7 @@ impl Intake for RecordingIntake {
     }
 }
 
-/// A watch of the server's mailbox.
+/// A watch of the scripted server's mailbox.
 pub struct WatchFixture {
     pub log: Arc<EventLog>,
     pub inbox: Arc<ScriptedInbox>,
@@ -330,7 +330,7 @@ impl WatchFixture {
         Self { log, inbox, intake: Arc::new(intake), config, timings }
     }
 
-    /// Watches until it fails.
+    /// Watches until the watch fails.
     pub async fn run(&self, shutdown: CancellationToken) -> Result<(), StartError> {
         let account = Account::new(&self.config).map_err(StartError)?;
         let mut settings = WatchSettings::new(&self.config, "email", "INBOX", NoticeTexts::ENGLISH.unfetched_notice);
@@ -353,7 +353,7 @@ impl WatchFixture {
         self.inbox.cursor("email", "INBOX").await.unwrap().map(|cursor| cursor.position).unwrap_or_default()
     }
 
-    /// Stores a cursor of an earlier run.
+    /// Stores the cursor of an earlier run.
     pub async fn store_cursor(&self, position: &str) {
         let cursor = crate::inbox::Cursor {
             channel: "email".to_owned(),

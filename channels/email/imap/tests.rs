@@ -1,4 +1,4 @@
-//! Reading a mailbox from a scripted server with faults.
+//! Tests that read a mailbox from a scripted, faulty server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -100,7 +100,7 @@ async fn a_refused_mail_is_offered_again_and_stays_unread() {
     fixture.log.until(1, "take 1:2").await;
     let order: Vec<_> =
         fixture.log.of(&["take", "UID STORE"]).iter().map(|line| line.chars().take(11).collect::<String>()).collect();
-    // The second may be marked already or not.
+    // The second mail may be marked by now or not.
     assert_eq!(order[..5], ["take 1:1: 4", "take 1:1: 4", "take 1:1: 4", "UID STORE 1", "take 1:2: 4"]);
 }
 
@@ -195,7 +195,7 @@ async fn unmarked_mails_are_marked_later_even_if_the_first_fails_again() {
 
 #[tokio::test]
 async fn a_half_dead_server_is_noticed() {
-    // It starts IDLE and never sends anything again, not even after DONE.
+    // The server starts IDLE and never sends anything again, not even after DONE.
     let silent = || ServerReply::Text("+ idling\r\n* OK Still here\r\n".to_owned());
     for (start, answer) in
         [("IDLE", silent as fn() -> ServerReply), ("IDLE", || ServerReply::Hang), ("UID SEARCH", || ServerReply::Hang)]
@@ -276,7 +276,7 @@ async fn a_vanished_mail_is_no_error() {
 
 #[tokio::test]
 async fn a_mail_that_cannot_be_fetched_is_skipped_with_a_notice() {
-    // A refusal; more bytes than requested; a useless response; an unparsable line.
+    // Covers a refusal, more bytes than requested, a useless response, and an unparsable line.
     let flood = || ServerReply::Text(format!("* 1 FETCH (UID 1 BODY[]<0> {{900000000}}\r\n{}", "x".repeat(2_000_000)));
     let cases: [Case<usize>; 4] = [
         (|| ServerReply::Text("{} NO broken on disk\r\n".to_owned()), 1),

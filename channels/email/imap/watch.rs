@@ -1,4 +1,4 @@
-//! Watches one mailbox on a thread of its own while the channel runs.
+//! Watches one mailbox on a separate thread while the channel runs.
 
 use std::sync::Arc;
 use std::thread;
@@ -21,24 +21,24 @@ use crate::email::config::DoneAction;
 use crate::email::mail::Intake;
 use crate::inbox::Inbox;
 
-/// Time for the thread to stop: it finishes the mail that is being taken.
+/// The time limit for the thread to stop, in which it finishes the current mail.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
-/// Lifetime of a stable connection: after it, failures are counted anew.
+/// The lifetime from which a connection counts as stable, which resets the failure counts.
 const STABLE: Duration = Duration::from_secs(60);
-/// Connections in a row that did not open the mailbox, after which the watch fails visibly.
+/// The number of consecutive connections that do not open the mailbox, after which the watch fails visibly.
 const MAX_CLOSED: u32 = 5;
-/// Connections in a row that opened the mailbox and were lost soon, after which the watch fails visibly. It exceeds the
-/// losses of one mail, because only the reader that counted them skips that mail.
+/// The number of consecutive connections that open the mailbox and are lost soon, after which the watch fails visibly. It
+/// exceeds the losses of one mail, because only the reader that counted them skips that mail.
 const MAX_SHORT: u32 = MAX_LOSSES + 5;
-/// Longest interval between checks of the connection if the server does not support IDLE.
+/// The longest interval between checks of the connection if the server does not support IDLE.
 const MAX_POLL_WAIT: Duration = Duration::from_secs(45);
 
-/// Reads a mailbox until `shutdown`, and reconnects if the connection is lost. Calls `started` when the mailbox was
-/// opened for the first time.
+/// Reads a mailbox until `shutdown` and reconnects if the connection is lost. Calls `started` when the mailbox is opened
+/// for the first time.
 ///
 /// # Errors
-/// The first connection failed, a login was refused, or too many connections in a row failed. The supervisor shows the
-/// error and tries again.
+/// The first connection failed, a login was refused, or too many consecutive connections failed. The supervisor shows the
+/// error and retries.
 pub async fn watch(
     account: Arc<Account>,
     settings: WatchSettings,
@@ -49,7 +49,7 @@ pub async fn watch(
 ) -> Result<(), StartError> {
     let closer = ConnectionCloser::default();
     let stop = shutdown.child_token();
-    // Stops the thread also if this future is dropped.
+    // Stops the thread even if this future is dropped.
     let _stop_on_drop = StopOnDrop { stop: stop.clone(), closer: closer.clone() };
     let mailbox = settings.mailbox.clone();
     let context = BlockingContext { handle: Handle::current(), stop: stop.clone() };
@@ -65,7 +65,7 @@ pub async fn watch(
         result = &mut end => result.unwrap_or_else(|_| Err(StartError(format!("the thread that reads {mailbox} panicked")))),
         () = stop.cancelled() => {
             closer.close();
-            // The next start finishes what the thread did not.
+            // If the thread does not stop in time, the next start completes its work.
             let _ = tokio::time::timeout(STOP_TIMEOUT, end).await;
             Ok(())
         }
@@ -89,16 +89,16 @@ struct MailboxWatcher {
     reader: MailboxReader,
     closer: ConnectionCloser,
     started: Arc<dyn Fn() + Send + Sync>,
-    /// Number of times that the mailbox was opened.
+    /// The number of times that the mailbox was opened.
     opened: u64,
 }
 
-/// Failed connections in a row.
+/// The consecutive failed connections.
 #[derive(Default)]
 struct FailedConnections {
-    /// They did not open the mailbox.
+    /// Connections that did not open the mailbox.
     closed: u32,
-    /// They were lost soon after.
+    /// Connections that opened the mailbox and were lost soon after.
     short: u32,
 }
 
@@ -168,7 +168,7 @@ impl MailboxWatcher {
 }
 
 impl MailboxReader {
-    /// Reads existing and arriving mails until the reader stops or the connection is lost.
+    /// Reads existing and arriving mails until the stop signal or the loss of the connection.
     ///
     /// # Errors
     /// The connection is unusable.

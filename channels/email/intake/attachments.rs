@@ -12,10 +12,10 @@ use crate::email::threads::hash;
 use crate::inbox::Refusal;
 use crate::message::SessionKey;
 
-/// The wait before a mail is tried again whose files the machine could not take.
+/// The wait before a retry of a mail whose files this machine could not store.
 const SAVE_AGAIN: Duration = Duration::from_secs(30);
 
-/// Saves what came with a mail.
+/// Saves the files and the removed text of a mail.
 pub async fn save_attachments(
     files: Arc<AttachmentFolder>,
     session: SessionKey,
@@ -34,8 +34,8 @@ pub async fn save_attachments(
     })
 }
 
-/// Returns true if this mail alone may cause the error: its names, its size, or the content of its own folder. The machine
-/// causes all other errors (no space, no rights, no handles, a failing disk), and no mail is given up for those.
+/// Returns true if this mail alone may cause the error: its names, its size, or the content of its folder. All other errors
+/// (no space, no rights, no handles, a failing disk) come from the machine, and never cause a mail to be skipped.
 fn is_caused_by_mail(error: &io::Error) -> bool {
     use io::ErrorKind as Kind;
     matches!(

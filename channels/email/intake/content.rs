@@ -1,4 +1,4 @@
-//! A mail as the text of a message, and what a mail without other text requests.
+//! Converts a mail into the text of a message, and detects subscription requests.
 
 use crate::email::mail::ParsedMail;
 use crate::text::{one_line, truncate};
@@ -6,18 +6,18 @@ use crate::text::{one_line, truncate};
 const MAX_SUBJECT: usize = 300;
 const MAX_REMARKS: usize = 20;
 
-/// What the model sees of a mail besides its text.
+/// The fields of a mail that the model sees besides the text.
 #[derive(Clone, Debug, Default)]
 pub struct ShownFields<'a> {
-    /// Whether the subject is shown: at the beginning of a thread, and when it changed.
+    /// Show the subject: at the beginning of a thread, and when it changed.
     pub subject: bool,
-    /// Whether the sender is shown: when it differs from the previous mail's.
+    /// Show the sender: when it differs from the previous mail's.
     pub sender: bool,
     /// The path of the removed part of the text.
     pub cut: Option<&'a str>,
 }
 
-/// Returns the text of the message, with nothing before it, so that a slash command can be its first line. The subject
+/// Returns the text of the message. Nothing precedes the text, so that a slash command can be its first line. The subject
 /// replaces a missing text.
 pub fn content(mail: &ParsedMail) -> String {
     let (text, subject) = (mail.text.trim(), truncate(&one_line(mail.subject.trim()), MAX_SUBJECT));
@@ -28,8 +28,8 @@ pub fn content(mail: &ParsedMail) -> String {
     }
 }
 
-/// Returns what else the model needs to know of the mail, one line each. Attachments are missing here: one place names
-/// those of every channel.
+/// Returns the other facts about the mail for the model, one line each. Attachments are not included: they are listed in
+/// one place for all channels.
 pub fn about(mail: &ParsedMail, shown: &ShownFields<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     if let (true, Some(from)) = (shown.sender, mail.from.first()) {
@@ -50,8 +50,7 @@ pub fn subject_line(mail: &ParsedMail) -> String {
     format!("Subject: {}", truncate(&one_line(&mail.subject), MAX_SUBJECT))
 }
 
-/// A mail that only asks to end or to resume the replies to its sender, as List-Unsubscribe offers (RFC 2369, section
-/// 3.2).
+/// A mail that only asks to end or resume the replies to its sender, as List-Unsubscribe offers (RFC 2369, section 3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubscriptionRequest {
     Unsubscribe,
@@ -59,7 +58,7 @@ pub enum SubscriptionRequest {
 }
 
 impl SubscriptionRequest {
-    /// Decides by the subject. A reply with that subject, or a mail with more text than the word, is an ordinary mail.
+    /// Decides by the subject. A reply with that subject, or a mail with further text, is an ordinary mail.
     pub fn of(mail: &ParsedMail) -> Option<Self> {
         let request = Self::parse(&mail.subject)?;
         let text = mail.text.trim();

@@ -1,4 +1,4 @@
-//! Failed mails. A mail that fails is tried again, and skipped in the end, so that it does not block the mails behind it.
+//! Counts failures of mails. A failed mail is retried and finally skipped, so that it does not block the mails after it.
 
 use std::time::Duration;
 
@@ -12,20 +12,20 @@ use crate::email::texts::NoticeTexts;
 use crate::inbox::{AcceptExtras, Refusal};
 use crate::text::fill;
 
-/// A mail that fails this often is skipped.
+/// The number of failures after which a mail is skipped.
 const MAX_FAILURES: u32 = 3;
-/// How long a mail whose sender cannot be checked is tried again, in seconds, and at least [`MAX_FAILURES`] times.
+/// How long a mail is retried whose sender cannot be checked, in seconds; it is retried at least [`MAX_FAILURES`] times.
 const MAX_UNCHECKED_SECS: i64 = 15 * 60;
 /// The wait before a sender is checked again.
 const CHECK_AGAIN: Duration = Duration::from_secs(60);
 
-/// Why a mail was not taken.
+/// The reason why a mail was not accepted.
 pub enum IntakeError {
-    /// The inbox, or the machine, takes nothing now.
+    /// The inbox or the machine accepts nothing at the moment.
     Refused(Refusal),
-    /// The mail, or this program, is at fault.
+    /// The mail or this program is at fault.
     Failed(String),
-    /// The sender cannot be checked now.
+    /// The sender cannot be checked at the moment.
     Unchecked { sender: String, reason: String },
 }
 
@@ -38,15 +38,15 @@ impl From<Refusal> for IntakeError {
     }
 }
 
-/// How often a mail failed.
+/// The failures of one mail.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct IntakeFailures {
     count: u32,
-    /// The first failure, in Unix seconds.
+    /// The time of the first failure, in Unix seconds.
     since: i64,
 }
 
-/// Counts a failure. After the last one, skips the mail and notifies the owner.
+/// Counts a failure. After the last permitted one, skips the mail and notifies the owner.
 pub async fn record_failure(
     notes: &MailNotes,
     texts: &NoticeTexts,

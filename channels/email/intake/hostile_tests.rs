@@ -1,4 +1,4 @@
-//! Mails that want what is not theirs, and mails of our own that came back.
+//! Tests with mails that try to reach foreign threads, and with our own mails that return.
 
 use uuid::Uuid;
 
@@ -18,7 +18,7 @@ fn believing(config: &mut EmailConfig) {
 }
 
 #[tokio::test]
-async fn an_answer_goes_nowhere_that_its_sender_could_not_have_meant() {
+async fn a_reply_goes_only_to_addresses_that_its_sender_controls() {
     let proven: fn(&mut EmailConfig) = |_| {};
     for (what, change, reply_to, to, joins) in [
         ("proven", proven, "", ANN, true),
@@ -43,14 +43,14 @@ async fn an_answer_goes_nowhere_that_its_sender_could_not_have_meant() {
         let noted = post.inbox.note_of("email", "thread", "<1@x>");
         assert!(!noted.contains("eve@evil.test") && noted.contains(if joins { to } else { ANN }), "{what}: {noted}");
     }
-    // Who lets everybody in has named nobody.
+    // A list that allows everybody names nobody.
     let post = Post::new(|config| config.allow_from = crate::allow::AllowList::new(["*"]));
     post.take(ANN, "Message-ID: <1@x>\r\nReply-To: eve@evil.test, desk@example.org\r\n", "Hello").await.unwrap();
     assert_eq!(ReplyContext::of(&post.inbox.accepted()[0].metadata).unwrap().to, ["desk@example.org"]);
 }
 
 #[tokio::test]
-async fn a_thread_that_was_silent_for_years_is_still_its_peoples() {
+async fn an_old_thread_still_belongs_to_its_participants() {
     let post = Post::new(|_| {});
     post.take(ANN, "Message-ID: <1@x>\r\nSubject: Lunch\r\n", "Hello").await.unwrap();
     let kinds: Vec<_> = NOTE_AGES.iter().map(|(kind, _)| *kind).collect();
@@ -62,7 +62,7 @@ async fn a_thread_that_was_silent_for_years_is_still_its_peoples() {
         post.take(from, lines, "Hello").await.unwrap();
         assert_eq!(post.sessions().last().unwrap(), expected, "{from}");
     }
-    // A mail that bears the root's own id takes the thread from nobody either.
+    // Even a mail that bears the root's own id does not take the thread from its participants.
     post.inbox.forget_notes(&kinds);
     post.take("eve@example.org", "Message-ID: <1@x>\r\nSubject: Mine\r\n", "Hello").await.unwrap();
     let made = post.sessions().pop().unwrap();
@@ -71,7 +71,7 @@ async fn a_thread_that_was_silent_for_years_is_still_its_peoples() {
     assert_eq!(post.sessions().last().unwrap(), "email:<1@x>");
 }
 
-/// A report of failed delivery that sends back the mail of the message `outbox`.
+/// Returns a report of failed delivery that contains the mail of the message `outbox`.
 fn report(number: u32, outbox: Uuid) -> String {
     let id = message_id(outbox, Some("<root@x>"), "here.test");
     format!(
@@ -84,7 +84,7 @@ fn report(number: u32, outbox: Uuid) -> String {
 }
 
 #[tokio::test]
-async fn the_owner_is_told_once_of_each_mail_that_came_back() {
+async fn the_owner_is_notified_once_of_each_bounced_mail() {
     let post = Post::new(|_| {});
     let [unsent, notice, elsewhere] = [1, 2, 3].map(|n| Uuid::from_u128(OUTBOX.as_u128() + n));
     post.inbox.mark_sent("email", OUTBOX, SentMessage { is_notice: false });

@@ -8,15 +8,15 @@ use crate::email::threads::{hash, own_id};
 use crate::inbox::Cursor;
 use crate::text::{one_line, truncate};
 
-/// A mail on its way through the intake.
+/// A mail that the intake is processing.
 pub struct ArrivedMail {
     pub cursor: Cursor,
     pub received_at: Timestamp,
-    /// The hash of its header, which identifies it when nothing else can be read.
+    /// The hash of the mail's header, which identifies the mail when nothing else can be read.
     pub key: String,
 }
 
-/// The author of a mail and its ids.
+/// The author and the ids of a mail.
 pub struct MailIdentity {
     pub sender: String,
     pub message_id: String,
@@ -24,7 +24,7 @@ pub struct MailIdentity {
 }
 
 impl MailIdentity {
-    /// Returns `None` for a mail without one usable sender, which is never accepted.
+    /// Returns the identity of a mail, or `None` if it has no single usable sender; such a mail is never accepted.
     pub fn of(mail: &ParsedMail, key: &str) -> Option<Self> {
         let sender = SenderAuthenticator::sender(mail)?.as_str().to_owned();
         let message_id = own_id(mail, key);
@@ -33,7 +33,7 @@ impl MailIdentity {
     }
 }
 
-/// Returns the header of a mail without the empty line behind it, whatever its line ends are.
+/// Returns the header of a mail without the empty line after it, for any line endings.
 pub fn header_of(raw: &[u8]) -> &[u8] {
     let end = |within: &[u8], mark: &[u8]| within.windows(mark.len()).position(|window| window == mark);
     let crlf_end = end(raw, b"\r\n\r\n").unwrap_or(raw.len());
@@ -46,7 +46,7 @@ pub fn header_key(header: &[u8]) -> String {
     hash(&[&String::from_utf8_lossy(header)])
 }
 
-/// Returns the values of From and Subject as they are written, for a notice about a mail that may be unreadable.
+/// Returns the raw values of From and Subject, for a notice about a mail that may be unreadable.
 pub fn from_and_subject(header: &[u8]) -> (String, String) {
     let text = String::from_utf8_lossy(header);
     let value = |name: &str| {
@@ -59,7 +59,7 @@ pub fn from_and_subject(header: &[u8]) -> (String, String) {
     (value("from"), value("subject"))
 }
 
-/// Writes text of a sender as inline code, so that Markdown in it has no effect in a notice.
+/// Writes a sender's text as inline code, so that Markdown in it has no effect in a notice.
 pub fn inline_code(text: &str) -> String {
     format!("`{}`", truncate(&one_line(&text.replace('`', "'")), 200))
 }

@@ -1,5 +1,5 @@
-//! Takes mails: parses, authenticates, finds the thread, and hands over to the inbox. A failing mail does not block the
-//! mails behind it.
+//! Accepts mails: parses and authenticates each, finds its thread, and hands it over to the inbox. A failing mail does not
+//! block the mails after it.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -32,12 +32,12 @@ use crate::text::{fill, format_size, panic_message};
 use crate::trust::TrustLists;
 
 const DAY: i64 = 24 * 3_600;
-/// The most refusals to unknown senders in a day, all senders together.
+/// The maximum number of refusals to unknown senders in a day, for all senders together.
 const MAX_REFUSALS: u32 = 100;
-/// The key under which the refusals of a day are counted; no address looks like it.
+/// The note key of the day's refusal count; it cannot be an address.
 const ALL_STRANGERS: &str = "all";
 
-/// The intake of one account.
+/// The intake of the account's mails.
 pub struct MailIntake {
     authenticator: SenderAuthenticator,
     own: Option<EmailAddress>,
@@ -47,7 +47,7 @@ pub struct MailIntake {
     notes: MailNotes,
     files: Arc<AttachmentFolder>,
     texts: NoticeTexts,
-    /// Serializes the mailboxes, so that two of them do not use up the last mail of a limit together.
+    /// Serializes the mailboxes, so that two of them cannot both use the last mail of a quota.
     lock: Mutex<()>,
     clock: fn() -> Timestamp,
 }
@@ -56,12 +56,12 @@ pub struct MailIntake {
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct RefusalCount {
     count: u32,
-    /// The beginning of the day, in Unix seconds.
+    /// The start of the day, in Unix seconds.
     since: i64,
 }
 
 impl MailIntake {
-    /// `lists` name the trusted senders; `texts` are in the owner's language.
+    /// Creates the intake. `lists` name the trusted senders; `texts` are in the owner's language.
     pub fn new(
         config: &EmailConfig,
         lists: TrustLists,
@@ -118,12 +118,12 @@ impl MailIntake {
             (SenderDecision::Refuse { reason }, Some(identity)) => self.refuse(arrived, &mail, identity, &reason).await,
             (SenderDecision::Defer { sender, reason }, _) => Err(IntakeError::Unchecked { sender, reason }),
             (SenderDecision::Ignore { reason }, _) => self.skip(arrived, &reason).await,
-            // The authenticator accepts nobody without a sender.
+            // The authenticator accepts no mail without a sender.
             (_, None) => self.skip(arrived, "it has no sender").await,
         }
     }
 
-    /// Takes a mail that was not fetched because of its size.
+    /// Handles a mail that was not fetched because of its size.
     async fn take_header(
         &self,
         arrived: &ArrivedMail,
@@ -233,7 +233,7 @@ impl MailIntake {
         Ok(Some(notes))
     }
 
-    /// Notifies the sender and the owner once that a limit is reached; later mails are skipped.
+    /// Notifies the sender and the owner once that a limit is reached; further mails are skipped.
     async fn exceed_quota(
         &self,
         arrived: &ArrivedMail,
@@ -260,7 +260,7 @@ impl MailIntake {
         self.answer(arrived, mail, identity, (root, trust), reply, extras).await
     }
 
-    /// Tells a sender whose address is proven, once a day, that the mail is not read.
+    /// Tells a sender whose address is proven, once a day, that the gateway does not read the mail.
     async fn refuse(
         &self,
         arrived: &ArrivedMail,
@@ -287,14 +287,14 @@ impl MailIntake {
             self.notes.write(REFUSED, &identity.sender, &now.as_second()),
             self.notes.write(REFUSED, ALL_STRANGERS, &all),
         ];
-        // The mail of an unknown sender begins a thread of its own, whatever it references.
+        // The mail of an unknown sender begins a new thread, whatever it references.
         let thread = match_thread(&identity.sender, &self.own_reference(&identity).await?, &[], None);
         let extras = AcceptExtras { cursor: None, notes, notice: None };
         let reply = self.texts.refused.to_owned();
         self.answer(arrived, mail, identity, (thread.root, Trust::Untrusted), reply, extras).await
     }
 
-    /// Answers without a turn. The mail itself is skipped: it stays unread for people who read the mailbox.
+    /// Answers without a turn. The mail itself is skipped and stays unread for people who read the mailbox.
     async fn answer(
         &self,
         arrived: &ArrivedMail,
@@ -312,8 +312,8 @@ impl MailIntake {
         Ok(IntakeOutcome::Skipped)
     }
 
-    /// Notifies the owner once of each sent message that bounced. Whoever got the mail can forge a report, so nothing else
-    /// follows from it. A bounced notice is only logged, since the next notice might bounce too.
+    /// Notifies the owner once for each sent message that bounced. Anybody who received the mail can forge a report, so a
+    /// report has no other effect. A bounced notice is only logged, since the next notice might bounce too.
     async fn report_bounce(
         &self,
         arrived: &ArrivedMail,
@@ -354,7 +354,7 @@ impl MailIntake {
         let own = self.own_reference(identity).await?;
         let referenced = self.notes.referenced(mail).await?;
         let subject = BaseSubject::of(&mail.subject);
-        // A subject is no secret: a mail with a forged sender and a foreign Reply-To must not reach a thread by it.
+        // A subject is not a secret, so a mail with a forged sender and a foreign Reply-To must not reach a thread by its subject.
         let by_subject = if self.authenticator.proves() || !replies_elsewhere(mail, &identity.sender) {
             self.notes.thread_by_subject(&identity.sender, &subject, (self.clock)()).await?
         } else {
@@ -381,14 +381,14 @@ impl MailIntake {
         Ok(self.notes.read(kind, key).await?.map(|(quota, _)| quota).unwrap_or_default())
     }
 
-    /// Returns the recipients of a mail without the account itself.
+    /// Returns the recipients of a mail, without the account itself.
     fn other_recipients(&self, mail: &ParsedMail) -> Vec<String> {
         let all = mail.to.iter().chain(&mail.cc).filter_map(|mailbox| EmailAddress::parse(&mailbox.address));
         let is_own = |address: &EmailAddress| self.own.as_ref().is_some_and(|own| own.untagged() == address.untagged());
         all.filter(|address| !is_own(address)).map(|address| address.as_str().to_owned()).take(50).collect()
     }
 
-    /// Returns what became of a mail, `None` for a new one. A mail that was answered without a turn stays unchanged.
+    /// Returns the earlier outcome of a mail; `None` for a new mail. A mail that was answered without a turn stays unchanged.
     async fn earlier_outcome(&self, identity: &MailIdentity) -> Result<Option<IntakeOutcome>, Refusal> {
         let id = &identity.external_id;
         if self.inbox().state(&self.notes.channel, id).await?.is_none() {

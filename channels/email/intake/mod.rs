@@ -1,4 +1,4 @@
-//! From a mail in a mailbox to a message in the inbox. In reading order: the whole way, then its parts.
+//! Turns a mail in a mailbox into a message in the inbox. In reading order: the whole process, then its steps.
 
 mod mail_intake;
 

@@ -1,4 +1,4 @@
-//! The notes of the channel, which survive a restart, as JSON.
+//! The notes of the channel. They are JSON and survive a restart.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::email::subject::BaseSubject;
 use crate::email::threads::{KnownThread, ReferencedId, ThreadState, hash, referenced_ids};
 use crate::inbox::{Inbox, Note, Refusal};
 
-/// Message-ID (its hash) -> the root of its thread.
+/// Hash of a Message-ID -> the root of its thread.
 const MID: &str = "mid";
 /// [`root_hash`] -> the root.
 pub const ROOT: &str = "root";
@@ -21,30 +21,30 @@ pub const ROOT: &str = "root";
 pub const THREAD: &str = "thread";
 /// Root -> `ThreadState`.
 const PEOPLE: &str = "people";
-/// Sender and subject (their hash) -> the root of their latest thread.
+/// Hash of sender and subject -> the root of their latest thread.
 pub const SUBJECT: &str = "subject";
 /// Sender -> `HourlyQuota`.
 pub const SENDER: &str = "sender";
 /// Root -> `HourlyQuota`.
 pub const HOURLY: &str = "hourly";
-/// Sender -> when the sender was refused.
+/// Sender -> the time of the last refusal.
 pub const REFUSED: &str = "refused";
 /// Sender -> true if the sender has unsubscribed.
 pub const SILENT: &str = "silent";
-/// A mail (the hash of its id in the inbox) that was answered directly.
+/// Hash of a mail's id in the inbox -> exists if the mail was answered without a turn.
 pub const SPOT: &str = "spot";
-/// A message in the outbox whose mail bounced.
+/// Outbox message -> exists if its mail bounced.
 pub const BOUNCED: &str = "bounced";
-/// A mail (the hash of its header) -> how often it failed.
+/// Hash of a mail's header -> its failures.
 pub const FAILED: &str = "failed";
 
 const DAY: Duration = Duration::from_secs(86_400);
 const THREAD_AGE: Duration = DAY.saturating_mul(400);
 
-/// The kinds of notes and how long each is kept after its last change. Kinds that are missing here are kept for ever:
-/// `since`, `again`, `silent`, `thread` and `people`. A thread's session stays for ever too, and must stay closed to
-/// other people when all other traces of the thread are gone. Known mails are recognized by their rows in the inbox,
-/// which are never deleted.
+/// The kinds of notes, each with the time that it is kept after its last change. Other kinds never expire: `since`,
+/// `again`, `silent`, `thread` and `people`. A thread's session never expires either, and must stay closed to other people
+/// when all other traces of the thread are gone. Known mails are recognized by their rows in the inbox, which are never
+/// deleted.
 pub const NOTE_AGES: &[(&str, Duration)] = &[
     (MID, THREAD_AGE),
     (ROOT, THREAD_AGE),
@@ -52,7 +52,7 @@ pub const NOTE_AGES: &[(&str, Duration)] = &[
     (SPOT, THREAD_AGE),
     // One day more than `SUBJECT_AGE`.
     (SUBJECT, DAY.saturating_mul(31)),
-    // These count by the hour and by the day.
+    // These count within an hour or a day.
     (SENDER, DAY.saturating_mul(2)),
     (HOURLY, DAY.saturating_mul(2)),
     (REFUSED, DAY.saturating_mul(2)),
@@ -70,19 +70,18 @@ pub struct MailNotes {
 
 impl MailNotes {
     pub fn write(&self, kind: &'static str, key: impl Into<String>, value: &impl Serialize) -> Note {
-        // Plain data (strings, numbers and lists) always converts to JSON.
+        // Conversion to JSON cannot fail for plain data (strings, numbers and lists).
         let value = serde_json::json!(value).to_string();
         Note { channel: self.channel.clone(), kind, key: key.into(), value }
     }
 
-    /// Returns a note and the time of its last change. A note that cannot be read counts as missing, and is
-    /// overwritten.
+    /// Returns a note and the time of its last change. An unreadable note counts as missing and is overwritten.
     pub async fn read<T: DeserializeOwned>(&self, kind: &str, key: &str) -> Result<Option<(T, Timestamp)>, Refusal> {
         let note = self.inbox.note(&self.channel, kind, key).await?;
         Ok(note.and_then(|note| Some((serde_json::from_str(&note.value).ok()?, note.at))))
     }
 
-    /// Returns the thread that `id` is known to belong to.
+    /// Returns the known thread of the Message-ID `id`.
     pub async fn thread_of(&self, id: &str) -> Result<Option<KnownThread>, Refusal> {
         let mut root: Option<(String, _)> = self.read(MID, &hash(&[id])).await?;
         if let (None, Some(own)) = (&root, own_message_id(id)) {
@@ -91,7 +90,7 @@ impl MailNotes {
         if let Some((root, _)) = root {
             return Ok(Some(self.thread(root).await?));
         }
-        // The id itself may name the thread, even when it leads nowhere any more.
+        // The id itself may be the root of a thread, even if no note leads from it any more.
         let state: Option<(ThreadState, _)> = self.read(PEOPLE, id).await?;
         Ok(state.map(|(state, _)| KnownThread { root: id.to_owned(), state }))
     }
@@ -105,7 +104,7 @@ impl MailNotes {
         Ok(referenced)
     }
 
-    /// Returns the latest thread of this subject in which `sender` wrote or got a mail.
+    /// Returns the latest thread with this subject in which `sender` wrote or received a mail.
     pub async fn thread_by_subject(
         &self,
         sender: &str,
@@ -121,8 +120,7 @@ impl MailNotes {
         }
     }
 
-    /// Returns the notes that let replies to the mail `own_id` find the thread `root`. Ids that belong to another
-    /// thread stay unchanged.
+    /// Returns the notes by which replies to the mail `own_id` find the thread `root`. Ids that belong to another thread stay unchanged.
     pub async fn thread_notes(&self, root: &str, own_id: &str, state: &ThreadState) -> Result<Vec<Note>, Refusal> {
         let mut notes = vec![self.write(ROOT, root_hash(root), &root), self.write(PEOPLE, root, state)];
         for id in [root, own_id] {
@@ -131,7 +129,7 @@ impl MailNotes {
             }
         }
         if !state.subject.is_empty() {
-            // Most threads have few people; in the others, mail programs write References.
+            // Most threads have few people. In larger ones, mail programs write References, so the subject is not needed.
             let people = state.people.iter().take(5);
             notes.extend(people.map(|person| self.write(SUBJECT, hash(&[person, &state.subject]), &root)));
         }

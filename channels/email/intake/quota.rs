@@ -1,29 +1,29 @@
-//! The limit on answered mails within an hour. It is stored in notes, so no in-memory rate limiter serves.
+//! Limits the answered mails within an hour. The counts are stored in notes, which no in-memory rate limiter supports.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 const HOUR: i64 = 3_600;
 const DAY: i64 = 24 * HOUR;
-/// The highest limit, which bounds the size of a note.
+/// The highest permitted limit, which bounds the size of a note.
 pub const MAX_LIMIT: u32 = 1_000;
 
-/// The answered mails of one sender, or of one thread, within an hour. A mail counts at its arrival at the server, so that
-/// mails that piled up unread are not taken for a flood.
+/// The answered mails of one sender or one thread within an hour. A mail counts at the time of its arrival at the server,
+/// so that mails that piled up unread do not look like a flood.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HourlyQuota {
-    /// Unix seconds.
+    /// The arrival times, in Unix seconds.
     times: Vec<i64>,
-    /// When the sender was last notified of the limit, in Unix seconds.
+    /// The time of the last notice to the sender about the limit, in Unix seconds.
     told: Option<i64>,
 }
 
-/// Whether one more mail may be answered.
+/// The state of a quota: whether one more mail may be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuotaState {
     Free,
-    /// The limit is reached, and the sender was not notified yet.
+    /// The limit is reached, and the sender has not been notified yet.
     UsedUpUnnotified,
     UsedUp,
 }
@@ -36,7 +36,7 @@ impl HourlyQuota {
         if self.times.iter().filter(|time| is_near(**time, at, HOUR)).count() < limit {
             return QuotaState::Free;
         }
-        // One notice a day: a steady flood must not get one every hour.
+        // At most one notice a day: a steady flood must not cause one every hour.
         match self.told {
             Some(told) if is_near(told, at, DAY) => QuotaState::UsedUp,
             _ => QuotaState::UsedUpUnnotified,
@@ -58,7 +58,8 @@ impl HourlyQuota {
     }
 }
 
-/// Several mailboxes are not read in the order of arrival, so both directions count.
+/// Returns true if the two times are within `span` seconds, in either order, since several mailboxes are not read in the
+/// order of arrival.
 fn is_near(time: i64, at: i64, span: i64) -> bool {
     time.abs_diff(at) < span.unsigned_abs()
 }

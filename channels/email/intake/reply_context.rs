@@ -1,21 +1,21 @@
-//! Makes the context of a reply from the mail that it answers.
+//! Builds the context of a reply from the answered mail.
 
 use crate::email::address::EmailAddress;
 use crate::email::mail::{NamedAddress, ParsedMail, ReplyContext, ReplyQuote};
 use crate::text::{one_line, truncate};
 
-/// The most recipients of a reply: a mail must not make the gateway write to crowds.
+/// The maximum number of recipients of a reply. A mail must not make the gateway write to many people.
 const MAX_TO: usize = 5;
 const MAX_CC: usize = 50;
-/// How many ids of References are kept: the oldest, and the newest ones.
+/// The maximum number of ids of References: the oldest, and the newest ones.
 const MAX_REFERENCES: usize = 100;
 const MAX_SUBJECT: usize = 500;
 /// The longest quotation, in characters.
 const MAX_QUOTE: usize = 600;
 const MAX_QUOTE_LINES: usize = 8;
 
-/// Returns the reply context of `mail`. `own` is the account's address, which gets no copies. The reply goes to those in
-/// Reply-To who `may_get` it, else to From.
+/// Returns the reply context of `mail`. `own` is the account's address, which gets no copy. The reply goes to the addresses
+/// in Reply-To that `may_get` permits, or else to From.
 pub fn reply_context(
     mail: &ParsedMail,
     own: Option<&EmailAddress>,
@@ -49,14 +49,14 @@ pub fn reply_context(
     }
 }
 
-/// Returns true if a mail requests its reply at another address than its sender's.
+/// Returns true if a mail requests its reply at an address other than its sender's.
 pub fn replies_elsewhere(mail: &ParsedMail, sender: &str) -> bool {
     mail.reply_to
         .iter()
         .any(|mailbox| EmailAddress::parse(&mailbox.address).is_none_or(|address| address.as_str() != sender))
 }
 
-/// Returns the whole chain (RFC 5322, section 3.6.4). Without References, a single In-Reply-To replaces it.
+/// Returns the whole chain of references (RFC 5322, section 3.6.4). Without References, a single In-Reply-To replaces it.
 fn references(mail: &ParsedMail) -> Vec<String> {
     let chain = match (&mail.references[..], &mail.in_reply_to[..]) {
         ([], [one]) => std::slice::from_ref(one),
@@ -66,7 +66,7 @@ fn references(mail: &ParsedMail) -> Vec<String> {
     chain.iter().take(1).chain(chain.iter().skip(newest)).cloned().collect()
 }
 
-/// Formats a mailbox for a header; a name that has more than words is quoted (RFC 5322, section 3.4).
+/// Formats a mailbox for a header. A name with special characters is quoted (RFC 5322, section 3.4).
 fn format_mailbox(mailbox: &NamedAddress) -> String {
     let name = truncate(&one_line(&mailbox.name), 100);
     if name.is_empty() {

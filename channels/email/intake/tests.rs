@@ -1,4 +1,4 @@
-//! Mails against an inbox in memory.
+//! Tests of the intake with an inbox in memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -20,7 +20,7 @@ use crate::inbox::{Cursor, Inbox, Refusal};
 use crate::message::{InboundMessage, Trust};
 use crate::trust::TrustLists;
 
-// Seconds by which the clock of these tests is ahead; each test has its own.
+// The number of seconds by which the clock of these tests is ahead; each test has its own.
 thread_local!(static AHEAD: AtomicI64 = const { AtomicI64::new(0) });
 
 fn clock() -> Timestamp {
@@ -32,7 +32,7 @@ fn later(seconds: i64) {
     AHEAD.with(|ahead| ahead.fetch_add(seconds, Ordering::Relaxed));
 }
 
-/// The header fields by which the receiving server proves a sender of `domain`.
+/// Returns the header fields by which the receiving server proves a sender of `domain`.
 fn proven(domain: &str) -> String {
     format!(
         "Authentication-Results: mx.here; dmarc=pass header.from={domain}\r\nReceived: by mx.here with ESMTP; x\r\n"
@@ -73,7 +73,7 @@ impl Post {
         Self { inbox, intake, workspace, uid: AtomicI64::new(1) }
     }
 
-    /// A mail whose address is proven, with further header lines and a text.
+    /// Hands over a mail whose address is proven, with further header lines and a text.
     pub async fn take(&self, from: &str, lines: &str, text: &str) -> Result<IntakeOutcome, Refusal> {
         let proven = proven(from.rsplit_once('@').unwrap().1);
         self.take_raw(&format!("{proven}From: {from}\r\nTo: dao@here.test\r\n{lines}\r\n{text}\r\n")).await
@@ -89,7 +89,7 @@ impl Post {
         self.intake.take(FetchedMail { cursor, received_at: clock(), content }).await
     }
 
-    /// The sessions of the accepted mails, in order.
+    /// Returns the sessions of the accepted mails, in order.
     pub fn sessions(&self) -> Vec<String> {
         self.inbox.accepted().iter().map(|m| m.session_key().to_string()).collect()
     }
@@ -115,10 +115,10 @@ async fn three_turns_are_one_thread() {
         "Message-ID: <2@example.org>\r\nSubject: Re: Lunch\r\nIn-Reply-To: {reply}\r\nReferences: <1@example.org> {reply}\r\n"
     );
     assert_eq!(post.take(ann, &second, "When?").await, Ok(IntakeOutcome::Accepted));
-    // Its References are gone, but our own id leads back; the subject is another.
+    // The References are gone and the subject differs, but our own id identifies the thread.
     let third = format!("Message-ID: <3@example.org>\r\nSubject: Dinner\r\nIn-Reply-To: {reply}\r\n");
     assert_eq!(post.take(ann, &third, "Or so?").await, Ok(IntakeOutcome::Accepted));
-    // No ids at all: the subject is the last resort.
+    // Without any ids, the subject identifies the thread.
     let fourth = "Message-ID: <4@example.org>\r\nSubject: AW: Dinner\r\n";
     assert_eq!(post.take(ann, fourth, "And now?").await, Ok(IntakeOutcome::Accepted));
     assert_eq!(post.sessions(), vec!["email:<1@example.org>"; 4]);
@@ -141,7 +141,7 @@ async fn three_turns_are_one_thread() {
     assert!(noted.value.contains("<4@example.org>"), "{}", noted.value);
     assert_eq!(post.cursor().await, "1:4");
 
-    // Too old to be meant; not an answer; another sender.
+    // The subject does not count: too old, not a reply, another sender.
     later(31 * 24 * 3_600);
     for (from, lines) in [
         (ann, "Message-ID: <5@example.org>\r\nSubject: Re: Dinner\r\n"),
@@ -154,7 +154,7 @@ async fn three_turns_are_one_thread() {
 }
 
 #[tokio::test]
-async fn threads_are_open_to_those_who_take_part() {
+async fn threads_are_open_to_their_participants_only() {
     let post = Post::new(|_| {});
     post.take("ann@example.org", "Cc: bob@example.org\r\nMessage-ID: <1@x>\r\nSubject: Lunch\r\n", "Hello")
         .await
@@ -169,7 +169,7 @@ async fn threads_are_open_to_those_who_take_part() {
         assert_eq!(post.sessions().last().unwrap(), expected, "{from}");
     }
     assert_eq!(about(&post.inbox.accepted()[1]), ["From: <bob@example.org>"]);
-    // Somebody else's id takes nothing from its owner.
+    // A mail with another person's id takes nothing from that person.
     post.take("eve@example.org", "Message-ID: <1@x>\r\nSubject: Mine\r\n", "Hello").await.unwrap();
     let made = post.sessions().pop().unwrap();
     assert!(made.ends_with("@daoyou.invalid>"), "{made}");
@@ -232,7 +232,7 @@ async fn unsubscribed_senders_get_no_mail_until_they_subscribe() {
         ("bob@example.org", "Lunch", "Hello", IntakeOutcome::Accepted, None),
         (ann, "subscribe", "", IntakeOutcome::Skipped, Some(subscribed)),
         (ann, "Re: Lunch", "And?", IntakeOutcome::Accepted, None),
-        // Nothing to take back: a mail as any other.
+        // Nothing to resume: an ordinary mail.
         (ann, "subscribe", "", IntakeOutcome::Accepted, None),
     ] {
         id += 1;
@@ -240,7 +240,7 @@ async fn unsubscribed_senders_get_no_mail_until_they_subscribe() {
         assert_eq!(post.take(from, &lines, text).await, Ok(taken), "{subject} {text}");
         assert_eq!(post.replies(), said.map(str::to_owned).into_iter().collect::<Vec<_>>(), "{subject} {text}");
         if taken == IntakeOutcome::Accepted || said.is_some() {
-            // It stays as it was marked, or not marked.
+            // The mail keeps its outcome.
             let header = format!("From: {from}\r\nTo: dao@here.test\r\n{lines}\r\n");
             assert_eq!(post.intake.known(header.as_bytes()).await, Ok(Some(taken)), "{subject} {text}");
         }
@@ -265,7 +265,7 @@ async fn strangers_are_refused_once_a_day() {
         (kept.content.as_str(), kept.trust, kept.chat_id.as_str()),
         ("Subject: Hello", Trust::Untrusted, "<1@x>")
     );
-    // Not a hundred times a hundred.
+    // Refusals to all senders together are limited to 100 a day.
     for n in 0..150 {
         post.take(&format!("p{n}@evil.test"), &format!("Message-ID: <p{n}@x>\r\n"), "Hello").await.unwrap();
     }
@@ -283,10 +283,10 @@ async fn a_flood_ends_in_silence() {
     for (from, n, thread, expected, said) in [
         ("ann@example.org", 1, "a", IntakeOutcome::Accepted, 0),
         ("ann@example.org", 2, "b", IntakeOutcome::Accepted, 0),
-        // By sender.
+        // The limit of the sender.
         ("ann@example.org", 3, "c", IntakeOutcome::Skipped, 1),
         ("ann@example.org", 4, "d", IntakeOutcome::Skipped, 0),
-        // Others are not meant, until the thread is.
+        // The limit does not affect other senders until the thread reaches its own.
         ("bob@example.org", 5, "a", IntakeOutcome::Accepted, 0),
         ("bob@example.org", 6, "a", IntakeOutcome::Skipped, 1),
     ] {
@@ -299,7 +299,7 @@ async fn a_flood_ends_in_silence() {
 }
 
 #[tokio::test]
-async fn a_mail_that_fails_three_times_is_passed_over() {
+async fn a_mail_that_fails_three_times_is_skipped() {
     let inbox = ScriptedInbox::new(|message| match message.content.contains("broken") {
         true => ScriptedAnswer::Refuse(Refusal::Invalid("cannot be kept".to_owned())),
         false => ScriptedAnswer::Hold,
@@ -320,7 +320,7 @@ async fn a_mail_that_fails_three_times_is_passed_over() {
     assert_eq!(post.take("ann@example.org", "Message-ID: <2@x>\r\n", "good").await, Ok(IntakeOutcome::Accepted));
 }
 
-/// What the model is told beside the words.
+/// Returns the facts that the model gets besides the text.
 fn about(message: &InboundMessage) -> Vec<String> {
     message.settings.about.clone()
 }
@@ -365,7 +365,7 @@ async fn a_temporary_authentication_failure_is_retried_for_a_limited_time() {
 }
 
 #[tokio::test]
-async fn a_refusal_for_now_counts_as_no_failure() {
+async fn a_temporary_refusal_does_not_count_as_a_failure() {
     let retry_after = std::time::Duration::from_secs(1);
     let full = Refusal::InboxFull { waiting: 9, retry_after };
     let refusal = full.clone();

@@ -1,8 +1,8 @@
-//! Address lists (RFC 5322, section 3.4).
+//! Parses address lists (RFC 5322, section 3.4).
 //!
-//! Only the text in angle brackets is the address, whatever a name looks like. Names are decoded after the list was
-//! split, so that an encoded word cannot bring a bracket or comma into it. mail-parser does not serve: it joins two
-//! addresses in brackets to one, reads addresses from comments and broken quotes, and drops quoted local parts.
+//! Only the text in angle brackets is the address, whatever a name looks like. Names are decoded after the list is split,
+//! so that an encoded word cannot add a bracket or comma. Own code because mail-parser joins two addresses in brackets into
+//! one, reads addresses from comments and broken quotes, and drops quoted local parts.
 
 use super::encoded_words::{self, encoded_word_len};
 use crate::email::mail::NamedAddress;
@@ -36,13 +36,13 @@ pub fn parse_address_list(value: &str, max: usize) -> Vec<NamedAddress> {
                 length = end;
             }
             '<' => {
-                // A second bracket in one entry is a second address: the sender check must see that the author is
-                // ambiguous.
+                // A second bracket in one entry is a second address. It must stay visible to the sender check, because the
+                // author is then ambiguous.
                 if entry.angle.is_some() {
                     found.extend(std::mem::take(&mut entry).finish());
                 }
                 let (address, end) = parse_angle_address(rest);
-                // An unclosed bracket holds no address.
+                // An unclosed bracket contains no address.
                 entry.angle = Some(address.unwrap_or_default());
                 entry.spec.clear();
                 length = end;
@@ -59,7 +59,7 @@ pub fn parse_address_list(value: &str, max: usize) -> Vec<NamedAddress> {
                 entry.spec.push(c);
             }
         }
-        // An address after a closed bracket is another one.
+        // An address after a closed bracket is another address.
         if entry.angle.is_some() && c == '@' {
             found.extend(AddressEntry { angle: entry.angle.take(), ..AddressEntry::default() }.finish());
         }
@@ -73,9 +73,9 @@ pub fn parse_address_list(value: &str, max: usize) -> Vec<NamedAddress> {
 /// An entry of the list that is being parsed.
 #[derive(Default)]
 struct AddressEntry {
-    /// The text that is the name if an address in brackets follows.
+    /// The text that becomes the name if an address in brackets follows.
     phrase: String,
-    /// The text that is the address without brackets.
+    /// The text that becomes the address if there are no brackets.
     spec: String,
     angle: Option<String>,
     comment: String,
@@ -113,8 +113,8 @@ fn normalize_address(spec: &str) -> Option<String> {
     (is_local_valid && is_domain_valid && address.len() <= MAX_ADDRESS).then_some(address)
 }
 
-/// Parses a comment at the beginning of `text`: its content and length. Comments can be nested (RFC 5322, section
-/// 3.2.2); an unclosed one ends with the text.
+/// Parses a comment at the beginning of `text`; returns its content and length. Comments can be nested (RFC 5322, section
+/// 3.2.2); an unclosed comment ends with the text.
 fn parse_comment(text: &str) -> (String, usize) {
     let mut depth = 0_usize;
     let mut content = String::new();
@@ -141,7 +141,7 @@ fn parse_comment(text: &str) -> (String, usize) {
     (content, text.len())
 }
 
-/// Parses a quoted string at the beginning of `text`: its content and length.
+/// Parses a quoted string at the beginning of `text`; returns its content and length.
 fn parse_quoted_string(text: &str) -> (String, usize) {
     let mut content = String::new();
     let mut chars = text.char_indices().skip(1);
@@ -155,8 +155,8 @@ fn parse_quoted_string(text: &str) -> (String, usize) {
     (content, text.len())
 }
 
-/// Parses an address in angle brackets at the beginning of `text`, without comments and route (RFC 5322, section 4.4),
-/// and its length. The address is `None` if the bracket is unclosed.
+/// Parses an address in angle brackets at the beginning of `text`, without comments and route (RFC 5322, section 4.4);
+/// returns the address and the length. The address is `None` if the bracket is unclosed.
 fn parse_angle_address(text: &str) -> (Option<String>, usize) {
     let mut spec = String::new();
     let mut at = 1;

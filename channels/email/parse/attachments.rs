@@ -6,14 +6,14 @@ use crate::attachment_folder::IncomingFile;
 use crate::sanitize::{sanitize_line, truncate};
 use crate::text::format_size;
 
-/// Smaller images that only the HTML displays count as decoration, in bytes.
+/// The size in bytes below which an image that only the HTML displays counts as decoration.
 const MAX_LOGO: usize = 10_000;
 /// Largest number of remarks.
 const MAX_REMARKS: usize = 30;
 /// Longest file name in bytes; the rest is cut.
 const MAX_NAME: usize = 300;
 
-/// Attachments and remarks of a mail and the mails in it.
+/// Collects the attachments and remarks of a mail and of the mails inside it.
 pub struct AttachmentCollector<'l> {
     limits: &'l ParseLimits,
     files: Vec<IncomingFile>,
@@ -38,7 +38,7 @@ impl<'l> AttachmentCollector<'l> {
         }
     }
 
-    /// Adds a part as an attachment, unless it exceeds a limit, which is checked before decoding.
+    /// Adds a part as an attachment, unless the part exceeds a limit. The limits are checked before decoding.
     pub fn add(&mut self, part: &MimePart<'_>, is_related: bool) {
         let transfer_encoding = part.transfer_encoding();
         let size = transfer_encoding.decoded_size(part.body);
@@ -70,7 +70,7 @@ impl<'l> AttachmentCollector<'l> {
         }
     }
 
-    /// Returns the name of the attachment, or one made of its media type.
+    /// Returns the name of the attachment, or a name derived from its media type.
     fn file_name(&self, part: &MimePart<'_>, media_type: &str) -> String {
         let mut name = part.file_name().map(sanitize_line).unwrap_or_default();
         truncate(&mut name, MAX_NAME);

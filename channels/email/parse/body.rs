@@ -1,4 +1,4 @@
-//! Finds the text among the parts of a mail, and collects the attachments.
+//! Finds the text among the parts of a mail and collects the attachments.
 
 use super::attachments::AttachmentCollector;
 use super::header_fields::decode_unstructured;
@@ -21,23 +21,23 @@ const TNEF: &str =
 const UNSEPARABLE: &str = "Parts of this mail could not be separated and were left out.";
 const LONG: &str = "The text of this mail is very long; only its beginning was read.";
 
-/// A piece of text.
+/// A piece of the mail's text.
 enum TextBlock {
     Plain(String),
     Html(String),
-    /// A text of its own after the body: an invitation, or a mail in the mail.
+    /// A separate text after the body: an invitation, or a mail inside the mail.
     Separate(String),
 }
 
-/// Reads the parts of a mail and of the mails in it.
+/// Reads the parts of a mail and of the mails inside it.
 pub struct BodyReader<'l> {
     limits: &'l ParseLimits,
     pub attachments: AttachmentCollector<'l>,
-    /// Remaining bytes of text, for all parts together.
+    /// The remaining bytes of text, for all parts together.
     text_room: usize,
-    /// Remaining number of parts.
+    /// The remaining number of parts.
     parts_room: usize,
-    /// Nesting of mails, and of multiparts without a boundary; each level holds a copy.
+    /// The nesting depth of mails and of multiparts without a boundary. Each level holds a copy.
     level: usize,
     has_mail: bool,
 }
@@ -80,7 +80,7 @@ impl<'l> BodyReader<'l> {
             match block {
                 TextBlock::Plain(plain) => append(&mut text, &plain),
                 TextBlock::Html(page) => append(&mut text, &self.markdown(&page)),
-                // The same invitation often comes as a text and as an attachment.
+                // The same invitation often occurs both as text and as an attachment.
                 TextBlock::Separate(piece) if !separate.contains(&piece) => append(&mut separate, &piece),
                 TextBlock::Separate(_) => {}
             }
@@ -114,7 +114,7 @@ impl<'l> BodyReader<'l> {
         self.leaf(part, is_related, number == 0)
     }
 
-    /// Reads a part without children; `is_whole` if it is the mail itself.
+    /// Reads a part without children. `is_whole` is true if the part is the mail itself.
     fn leaf(&mut self, part: &MimePart<'_>, is_related: bool, is_whole: bool) -> Vec<TextBlock> {
         let is_attached = part.disposition.is("attachment");
         let is_named = part.file_name().is_some();
@@ -143,7 +143,7 @@ impl<'l> BodyReader<'l> {
             }
             "text/html" if is_whole || !(is_attached || is_named) => vec![TextBlock::Html(self.decode_text(part))],
             "text/plain" if is_whole || !(is_attached || is_named) => self.plain(part),
-            // A multipart whose boundary never comes (RFC 2046, section 5.1), or nested too deeply.
+            // A multipart whose boundary never occurs (RFC 2046, section 5.1) or that is nested too deeply.
             kind if kind.starts_with("multipart/") && self.level < self.limits.mails => {
                 self.level += 1;
                 let blocks = self.multipart_without_boundary(part, is_related);
@@ -161,8 +161,8 @@ impl<'l> BodyReader<'l> {
         }
     }
 
-    /// Reads a multipart whose header names no usable boundary: takes the first line that looks like one. Without one,
-    /// anything that looks like parts is no text.
+    /// Reads a multipart whose header names no usable boundary: the first line that looks like a boundary is used. Without
+    /// such a line, content that looks like parts does not count as text.
     fn multipart_without_boundary(&mut self, part: &MimePart<'_>, is_related: bool) -> Vec<TextBlock> {
         let is_field = |line: &[u8]| line.get(..8).is_some_and(|start| start.eq_ignore_ascii_case(b"content-"));
         let mut lines = part.body.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end).peekable();
@@ -215,8 +215,7 @@ impl<'l> BodyReader<'l> {
         })]
     }
 
-    /// Chooses among alternative forms of one text (RFC 2046, section 5.1.4): the plain one, unless it only refers to
-    /// another.
+    /// Chooses among alternative forms of one text (RFC 2046, section 5.1.4). The plain form wins, unless it only refers to another form.
     fn alternative(&mut self, tree: &MimeTree<'_>, part: &MimePart<'_>, is_related: bool) -> Vec<TextBlock> {
         let mut forms: Vec<Vec<TextBlock>> =
             part.children.iter().map(|child| self.part(tree, *child, is_related)).collect();
@@ -240,7 +239,7 @@ impl<'l> BodyReader<'l> {
         blocks
     }
 
-    /// Reads a mail in the mail, which is forwarded.
+    /// Reads a mail inside the mail, which is forwarded.
     fn mail(&mut self, part: &MimePart<'_>) -> String {
         let transfer_encoding = part.transfer_encoding();
         let decoded;
@@ -273,7 +272,7 @@ impl<'l> BodyReader<'l> {
         out.trim_end().to_owned()
     }
 
-    /// Decodes a text part within the remaining limit.
+    /// Decodes a text part within the remaining size limit.
     fn decode_text(&mut self, part: &MimePart<'_>) -> String {
         let bytes = part.transfer_encoding().decode(part.body, self.text_room);
         if !bytes.is_empty() && bytes.len() >= self.text_room {
@@ -297,9 +296,9 @@ impl<'l> BodyReader<'l> {
 /// The role of an encrypted or signed part (RFC 1847, 8551, 3156).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PartProtection {
-    /// The part cannot be read; the remark says why.
+    /// The part cannot be read; the remark gives the reason.
     Unreadable(&'static str),
-    /// A signature of other parts.
+    /// The part is a signature of other parts.
     Signature,
 }
 

@@ -18,7 +18,7 @@ pub fn decode(bytes: &[u8], label: Option<&str>) -> String {
     }
     match Encoding::for_label(label.as_bytes()) {
         Some(utf8) if utf8 == UTF_8 => guess(bytes),
-        // Valid UTF-8 is not accidental: some programs label it wrongly.
+        // Text is never valid UTF-8 by accident; some programs label UTF-8 wrongly.
         Some(western) if western == WINDOWS_1252 && !bytes.is_ascii() && std::str::from_utf8(bytes).is_ok() => {
             guess(bytes)
         }
@@ -31,8 +31,8 @@ pub fn decode(bytes: &[u8], label: Option<&str>) -> String {
     }
 }
 
-/// Guesses the charset: UTF-8, ISO-2022-JP by its escapes, GB18030 if that yields Chinese, or windows-1252. chardetng
-/// does not serve: it needs a country to recognize short Chinese texts, and with one takes German for Chinese.
+/// Guesses the charset: UTF-8, ISO-2022-JP by its escapes, GB18030 if the result is Chinese, or windows-1252. Own code
+/// because chardetng needs a country to recognize short Chinese texts, and with a country takes German for Chinese.
 pub fn guess(bytes: &[u8]) -> String {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     match String::from_utf8_lossy(bytes) {
@@ -51,7 +51,7 @@ fn has_escape(bytes: &[u8]) -> bool {
     bytes.windows(3).any(|at| matches!(at, b"\x1b$B" | b"\x1b$@"))
 }
 
-/// Returns true for UTF-8 with a few errors, such as a cut inside a character.
+/// Returns true for UTF-8 with few errors, such as a cut inside a character.
 fn is_mostly_utf8(bytes: &[u8]) -> bool {
     let (mut good, mut bad) = (0_usize, 0_usize);
     for chunk in bytes.utf8_chunks() {
@@ -61,8 +61,8 @@ fn is_mostly_utf8(bytes: &[u8]) -> bool {
     good > bad * 4
 }
 
-/// Returns true if 8-bit bytes are GB18030: they decode, mostly to pairs of common characters. Bytes of a western
-/// charset are isolated among ASCII letters, and decode to rare characters.
+/// Returns true if 8-bit bytes are GB18030, i.e. if they decode mostly to pairs of common characters. Bytes of a western
+/// charset are isolated among ASCII letters and decode to rare characters.
 fn reads_as_chinese(bytes: &[u8]) -> bool {
     if GB18030.decode_without_bom_handling_and_without_replacement(bytes).is_none() {
         return false;

@@ -1,12 +1,13 @@
-//! Encoded words in header fields (RFC 2047).
+//! Decodes encoded words in header fields (RFC 2047).
 
 use super::charset;
 
-/// Longest encoded word. RFC 2047, section 2 allows 75 characters, but some programs write more.
+/// The longest encoded word. RFC 2047, section 2 allows 75 characters, but some programs write more.
 const MAX_WORD: usize = 4_000;
 
-/// Decodes all encoded words of a field's value and removes white space between them. Adjacent words of one charset are
-/// decoded together, because many programs split them inside a character; mail-parser decodes each word separately.
+/// Decodes all encoded words of a field's value and removes the white space between them. Adjacent words of one charset are
+/// decoded together, because many programs split a text inside a character. Own code because mail-parser decodes each word
+/// separately.
 pub fn decode(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut open: Option<(String, Vec<u8>)> = None;
@@ -75,7 +76,7 @@ impl<'a> EncodedWord<'a> {
         };
         let end = rest.find("?=")?;
         let text = &rest[..end];
-        // Unencoded bytes of the word were decoded with the whole field.
+        // Unencoded bytes of the word were already decoded with the whole field.
         let charset = if text.is_ascii() { charset } else { "utf-8".to_owned() };
         Some(Self { charset, is_base64, text, length: window.len() - rest.len() + end + 2 })
     }
@@ -99,7 +100,7 @@ mod tests {
             ("plain", "plain"),
             ("=?utf-8?Q?caf=C3=A9_au_lait?=", "café au lait"),
             ("Re: =?GB2312?B?u+HS6bjEtb3PwM7nyP215A==?= ok", "Re: 会议改到侠午三典 ok"),
-            // Split inside a character.
+            // A text split inside a character.
             ("=?UTF-8?Q?=E4=BC?= =?utf-8?Q?=9A=E8=AE=AE?=", "会议"),
             ("=?gb18030?B?u+E=?= =?gb18030?B?0uk=?=", "会议"),
             ("=?gb18030?B?uw==?= =?gb18030?B?4Q==?=", "会"),
@@ -114,7 +115,7 @@ mod tests {
         for (text, expected) in table {
             assert_eq!(decode(text), expected, "{text}");
         }
-        // Many unterminated words take linear time.
+        // Many unterminated words take only linear time.
         assert_eq!(decode(&"=?a?q? ".repeat(10_000)).len(), 70_000);
     }
 }

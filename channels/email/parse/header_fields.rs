@@ -1,10 +1,10 @@
-//! Header fields (RFC 5322, section 2.2) and values that are no address lists.
+//! Header fields (RFC 5322, section 2.2), and values that are not address lists.
 
 use super::charset;
 use super::limits::ParseLimits;
 use crate::sanitize::sanitize_line;
 
-/// Fields that are read even beyond the limit: many other fields must not hide a second From.
+/// Fields that are read even beyond the limit, so that many other fields cannot hide a second From.
 const ALWAYS: &[&str] = &["from", "sender", "reply-to"];
 
 /// The header fields of a mail or part, topmost first.
@@ -12,8 +12,8 @@ const ALWAYS: &[&str] = &["from", "sender", "reply-to"];
 pub struct HeaderFields(pub Vec<(String, String)>);
 
 impl HeaderFields {
-    /// Parses fields up to the empty line and returns where the body begins. `is_end` returns true for a line that ends
-    /// the part without an empty line.
+    /// Parses fields up to the empty line; returns the fields and the position where the body begins. `is_end` returns true
+    /// for a line that ends the part without an empty line.
     pub fn parse(raw: &[u8], start: usize, limits: &ParseLimits, is_end: impl Fn(&[u8]) -> bool) -> (Self, usize) {
         let mut parser = FieldParser { fields: Vec::new(), open: None, limits };
         let mut at = start;
@@ -34,7 +34,7 @@ impl HeaderFields {
         (Self(parser.fields), at)
     }
 
-    /// Returns the values of a field, topmost first; `name` in lower case.
+    /// Returns the values of a field, topmost first. `name` is in lower case.
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_str())
     }
@@ -83,13 +83,13 @@ impl FieldParser<'_> {
     }
 }
 
-/// Decodes an unstructured value to one line of text.
+/// Decodes an unstructured value into one line of text.
 pub fn decode_unstructured(value: &str) -> String {
     sanitize_line(&super::encoded_words::decode(value))
 }
 
-/// Parses the Message-IDs of a value (RFC 5322, section 3.6.4); each keeps its angle brackets but no white space. Some
-/// programs write ids without an `@`.
+/// Parses the Message-IDs of a value (RFC 5322, section 3.6.4). Each keeps its angle brackets but no white space. An id may
+/// lack an `@`, as some programs write it.
 pub fn parse_message_ids(value: &str) -> Vec<String> {
     /// Longest id in bytes; RFC 5322, section 2.1.1 limits lines to 998.
     const MAX_ID: usize = 900;

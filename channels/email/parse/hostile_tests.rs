@@ -1,4 +1,4 @@
-//! Hostile mail: any input yields a letter within the limits, in a short time.
+//! Tests with hostile mail: any input gives a mail within the limits, in a short time.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::{ParseLimits, parse_mail};
 use crate::email::mail::ParsedMail;
 
-/// Small limits that small mails reach.
+/// Returns small limits that even small mails reach.
 fn limits() -> ParseLimits {
     ParseLimits {
         text: 500,
@@ -25,7 +25,7 @@ fn limits() -> ParseLimits {
     }
 }
 
-/// Checks that a letter is within the limits and contains no control characters.
+/// Asserts that a parsed mail is within the limits and contains no control characters.
 fn check(letter: &ParsedMail, limits: &ParseLimits) {
     let plain = |text: &str| assert!(!text.contains(char::is_control), "{text:?}");
     let lines = |text: &str| assert!(!text.contains(|c: char| c.is_control() && c != '\n' && c != '\t'), "{text:?}");
@@ -63,7 +63,7 @@ fn check(letter: &ParsedMail, limits: &ParseLimits) {
     letter.remarks.iter().for_each(|remark| plain(remark));
 }
 
-/// Rich mails that are mutated.
+/// Mails with many features, which the tests mutate.
 const VALID: &[&str] = &[
     "From: =?utf-8?B?5byg5LiJ?= <a@x.org>\r\nTo: G: b@x.org, \"C, D\" <c@x.org>;\r\nSubject: =?gbk?Q?=BB=E1=D2=E9?=\r\nDate: Tue, 3 Mar 2026 10:00:00 +0800\r\n\
      Message-ID: <1@x>\r\nReferences: <a@x> <b@x>\r\nContent-Type: multipart/mixed; boundary=\"o\"\r\n\r\n--o\r\nContent-Type: multipart/alternative; boundary=i\r\n\r\n\

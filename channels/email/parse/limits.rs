@@ -1,6 +1,6 @@
-//! Limits of parsing a mail.
+//! The limits of parsing a mail.
 
-/// Limits of parsing; the letter's remarks report what exceeds them. Sizes are in bytes.
+/// The limits of parsing. The remarks of the mail report what exceeds them. Sizes are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseLimits {
     /// Size of the text, and of the text removed from it.
@@ -25,7 +25,7 @@ pub struct ParseLimits {
     pub field_size: usize,
     /// Number of addresses of one field, such as To.
     pub addresses: usize,
-    /// Number of Message-IDs in References; the first and the last half are kept.
+    /// The number of Message-IDs in References. The first and the last half of a longer list are kept.
     pub references: usize,
 }
 

@@ -14,8 +14,8 @@ use crate::sanitize::{sanitize_line, truncate};
 /// Longest subject in bytes; the rest is cut.
 const MAX_SUBJECT: usize = 1_000;
 
-/// Parses a mail, or a header alone. Any bytes yield a letter within the limits; its remarks say what is left out.
-/// Meanwhile the attachments are in memory twice: raw and decoded.
+/// Parses a mail or only a header. Any input gives a mail within the limits, whose remarks report the parts left out.
+/// During parsing, the attachments are in memory twice: raw and decoded.
 pub fn parse_mail(raw: &[u8], limits: &ParseLimits) -> ParsedMail {
     let mut reader = BodyReader::new(limits);
     let mut tree = reader.tree(raw);
@@ -65,7 +65,7 @@ fn parse_header(fields: HeaderFields, limits: &ParseLimits) -> ParsedMail {
     }
 }
 
-/// Returns the mail's own Message-ID; some programs omit the brackets.
+/// Returns the mail's own Message-ID. Some programs omit the angle brackets.
 fn message_id(fields: &HeaderFields) -> Option<String> {
     let value = fields.first("message-id")?;
     parse_message_ids(value)
@@ -74,7 +74,7 @@ fn message_id(fields: &HeaderFields) -> Option<String> {
         .or_else(|| parse_message_ids(&format!("<{}>", sanitize_line(value))).into_iter().next())
 }
 
-/// Keeps the first and the last half of a list that is too long: the root of the thread, and the newest mails.
+/// Keeps the first and the last half of a list that is too long, i.e. the root of the thread and the newest mails.
 fn keep_ends(mut ids: Vec<String>, max: usize) -> Vec<String> {
     if ids.len() > max {
         let half = max / 2;

@@ -1,4 +1,4 @@
-//! Whole mails, as programs write them.
+//! Tests with whole mails as programs write them.
 
 use super::{ParseLimits, parse_mail};
 use crate::email::mail::ParsedMail;
@@ -7,7 +7,7 @@ fn letter(raw: &str) -> ParsedMail {
     parse_mail(raw.as_bytes(), &ParseLimits::default())
 }
 
-/// A multipart of these parts, each with its own header.
+/// Builds a multipart from these parts, each with its own header.
 fn multipart(kind: &str, parts: &[&str]) -> String {
     let body: String = parts.iter().map(|part| format!("--b\r\n{part}\r\n")).collect();
     format!("Content-Type: multipart/{kind}; boundary=\"b\"\r\n\r\n{body}--b--\r\n")

@@ -1,8 +1,8 @@
 //! The MIME parts of a mail as a tree (RFC 2045 and 2046), built in one pass without copying.
 //!
-//! The tree of mail-parser does not serve for hostile mail: it decodes all attachments at once, accepts `--boundary`
-//! inside a line and before other text, rescans for each boundary that never comes, and nests mails without a bound,
-//! which overflows the stack when they are dropped.
+//! Own code because mail-parser is unsuitable for hostile mail: it decodes all attachments at once, accepts `--boundary`
+//! inside a line and before other text, rescans for each boundary that never occurs, and nests mails without a limit, which
+//! overflows the stack when they are dropped.
 
 use super::header_fields::HeaderFields;
 use super::limits::ParseLimits;
@@ -18,9 +18,9 @@ pub struct MimePart<'a> {
     pub fields: HeaderFields,
     pub content: ParameterizedValue,
     pub disposition: ParameterizedValue,
-    /// Not decoded.
+    /// The body before decoding.
     pub body: &'a [u8],
-    /// Children of a multipart, as indices into [`MimeTree::parts`].
+    /// The children of a multipart, as indices into [`MimeTree::parts`].
     pub children: Vec<usize>,
 }
 
@@ -40,9 +40,9 @@ impl MimePart<'_> {
 #[derive(Clone, Debug, Default)]
 pub struct MimeTree<'a> {
     pub parts: Vec<MimePart<'a>>,
-    /// There are more parts than allowed.
+    /// True if the mail has more parts than permitted.
     pub has_too_many_parts: bool,
-    /// Some parts are nested deeper than allowed.
+    /// True if some parts are nested deeper than permitted.
     pub is_too_deep: bool,
 }
 
@@ -79,12 +79,12 @@ struct MimeParser<'a, 'l> {
     max_parts: usize,
     tree: MimeTree<'a>,
     open: Vec<OpenMultipart>,
-    /// The current part without children, and where its body begins.
+    /// The current part without children, and the position where its body begins.
     leaf: Option<(usize, usize)>,
 }
 
 impl MimeParser<'_, '_> {
-    /// Parses the header of a part that begins at `at`. Returns where its body begins.
+    /// Parses the header of a part that begins at `at`. Returns the position where its body begins.
     fn begin_part(&mut self, at: usize) -> usize {
         if self.tree.parts.len() >= self.max_parts {
             self.tree.has_too_many_parts = true;
@@ -122,7 +122,7 @@ impl MimeParser<'_, '_> {
         body
     }
 
-    /// Ends the parts inside the open multipart `level` at its delimiter at `at`.
+    /// Ends the parts inside the open multipart `level`, whose delimiter is at `at`.
     fn end_part(&mut self, level: usize, is_last: bool, at: usize) {
         // RFC 2046, section 5.1.1: the line break before a delimiter belongs to it.
         let before = &self.raw[..at];
@@ -142,7 +142,7 @@ impl MimeParser<'_, '_> {
     }
 }
 
-/// Returns the innermost open multipart that a line delimits, and whether the line ends it.
+/// Returns the innermost open multipart that a line delimits, and whether the line ends that multipart.
 fn find_delimiter(open: &[OpenMultipart], line: &[u8]) -> Option<(usize, bool)> {
     let line = line.strip_prefix(b"--")?.trim_ascii_end();
     open.iter().enumerate().rev().find_map(|(level, open)| {
@@ -159,7 +159,7 @@ fn find_delimiter(open: &[OpenMultipart], line: &[u8]) -> Option<(usize, bool)> 
 mod tests {
     use super::*;
 
-    /// Each part as its type, its children and its body.
+    /// Returns each part as its type, its children and its body.
     fn part_rows(raw: &str) -> Vec<(String, Vec<usize>, String)> {
         let tree = MimeTree::parse(raw.as_bytes(), 10, &ParseLimits { depth: 3, ..ParseLimits::default() });
         let body = |part: &MimePart<'_>| {

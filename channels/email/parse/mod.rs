@@ -1,4 +1,4 @@
-//! Parses mail: decoded, bounded, and without active content. In reading order: the limits, the whole mail, its text
+//! Parses mail into a decoded, bounded form without active content. In reading order: the limits, the whole mail, its text
 //! and attachments, its header fields and MIME parts, then decoding and conversion.
 
 mod limits;

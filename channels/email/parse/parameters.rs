@@ -1,6 +1,6 @@
-//! Parameterized values: Content-Type and Content-Disposition (RFC 2045, section 5.1; RFC 2183), with the continuations
-//! and encodings of RFC 2231. mail-parser does not serve: it decodes each continuation separately, and loses names with
-//! spaces, line breaks or backslashes.
+//! Parses parameterized values: Content-Type and Content-Disposition (RFC 2045, section 5.1; RFC 2183), with the
+//! continuations and encodings of RFC 2231. Own code because mail-parser decodes each continuation separately and loses
+//! names with spaces, line breaks or backslashes.
 
 use super::transfer_encoding::decode_hex_escapes;
 use super::{charset, encoded_words};
@@ -9,12 +9,12 @@ use crate::sanitize::sanitize_line;
 /// Largest number of parameters and continuations.
 const MAX_PARAMS: usize = 100;
 
-/// `value; name=value; …`
+/// A value of the form `value; name=value; …`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParameterizedValue {
-    /// In lower case.
+    /// The value in lower case.
     pub value: String,
-    /// Names in lower case; values decoded.
+    /// The parameters: names in lower case, values decoded.
     params: Vec<(String, String)>,
 }
 
@@ -37,13 +37,13 @@ impl ParameterizedValue {
         }
         segments.sort_by(|a, b| (&a.name, a.number).cmp(&(&b.name, b.number)));
         for segments in segments.chunk_by(|a, b| a.name == b.name) {
-            // RFC 2231 takes precedence over the plain form, which is there for old programs.
+            // RFC 2231 takes precedence over the plain form, which serves old programs.
             params.insert(0, (segments[0].name.clone(), decode_segments(segments)));
         }
         Self { value, params }
     }
 
-    /// Returns the value of a parameter; `name` in lower case.
+    /// Returns the value of a parameter. `name` is in lower case.
     pub fn param(&self, name: &str) -> Option<&str> {
         self.params.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
@@ -54,7 +54,7 @@ impl ParameterizedValue {
     }
 }
 
-/// A segment of a parameter (`name*0=…`, `name*1*=…`), or the whole: `name*=…`.
+/// A segment of a parameter (`name*0=…`, `name*1*=…`), or a whole parameter (`name*=…`).
 struct ParamSegment {
     name: String,
     number: u32,
@@ -74,7 +74,7 @@ impl ParamSegment {
     }
 }
 
-/// Decodes all segments together, because a segment can end inside a character. The first one names the charset.
+/// Decodes all segments together, because a segment can end inside a character. The first segment names the charset.
 fn decode_segments(segments: &[ParamSegment]) -> String {
     let mut label = None;
     let mut bytes = Vec::new();
@@ -96,7 +96,7 @@ fn decode_segments(segments: &[ParamSegment]) -> String {
     sanitize_line(&encoded_words::decode(&charset::decode(&bytes, label)))
 }
 
-/// Splits the value at semicolons outside of quotes and drops comments in parentheses.
+/// Splits the value at semicolons outside quotes, and drops comments in parentheses.
 fn split_parameters(text: &str) -> Vec<String> {
     let mut pieces = vec![String::new()];
     let (mut is_quoted, mut comments) = (false, 0_usize);

@@ -1,10 +1,9 @@
-//! Plain text bodies: `format=flowed` (RFC 3676) and PGP armor (RFC 9580).
+//! Decodes plain text bodies: `format=flowed` (RFC 3676) and PGP armor (RFC 9580).
 
-/// Joins the lines of flowed paragraphs. With `delsp` the space before a soft break is not part of the text (RFC 3676,
-/// section 4.1).
+/// Joins the lines of flowed paragraphs. With `delsp`, the space before a soft break is not part of the text (RFC 3676, section 4.1).
 pub fn unflow(text: &str, delsp: bool) -> String {
     let mut out = String::with_capacity(text.len());
-    // Quotation depth of a paragraph that continues on the next line.
+    // The quotation depth of the paragraph that continues on the next line.
     let mut open: Option<usize> = None;
     for line in text.lines() {
         let content = line.trim_start_matches('>');
@@ -31,8 +30,7 @@ pub fn unflow(text: &str, delsp: bool) -> String {
     out
 }
 
-/// Removes PGP armor: keeps signed text, replaces encrypted text by a note. The second value is true if something was
-/// encrypted.
+/// Removes PGP armor: keeps signed text and replaces encrypted text with a note. The second value is true if something was encrypted.
 pub fn strip_pgp_armor(text: &str) -> (String, bool) {
     if !text.contains("-----BEGIN PGP ") {
         return (text.to_owned(), false);

@@ -1,5 +1,5 @@
-//! Content-Transfer-Encodings (RFC 2045, section 6). Invalid characters are skipped: mail-parser refuses the whole text
-//! then, so it decodes only base64.
+//! Decodes Content-Transfer-Encodings (RFC 2045, section 6) and skips invalid characters. Own code for all but base64,
+//! because mail-parser rejects the whole text at an invalid character.
 
 use mail_parser::decoders::base64::base64_decode;
 
@@ -42,7 +42,7 @@ impl TransferEncoding {
     }
 }
 
-/// Decodes base64 to at most `max` bytes. A `=` ends a group, and another may follow.
+/// Decodes base64 to at most `max` bytes. A `=` ends a group; another group may follow.
 pub fn decode_base64(bytes: &[u8], max: usize) -> Vec<u8> {
     // Each group of four characters yields at least one byte.
     let bytes = &bytes[..bytes.len().min(max.saturating_mul(4))];
@@ -81,7 +81,7 @@ fn decode_quoted_printable(bytes: &[u8], max: usize) -> Vec<u8> {
     out
 }
 
-/// Replaces `escape` and two hexadecimal digits by their byte; keeps anything else.
+/// Replaces `escape` and two hexadecimal digits with their byte; keeps everything else.
 pub fn decode_hex_escapes(text: &[u8], escape: u8) -> Vec<u8> {
     let digit = |at: usize| text.get(at).and_then(|byte| char::from(*byte).to_digit(16));
     let mut out = Vec::with_capacity(text.len());

@@ -1,4 +1,4 @@
-//! Addresses in the form of mail headers and SMTP.
+//! Converts addresses between the forms of mail headers and SMTP.
 
 use lettre::Address;
 use lettre::message::Mailbox;
@@ -9,13 +9,13 @@ use crate::text::{one_line, truncate};
 /// The longest display name, in characters.
 const MAX_NAME: usize = 100;
 
-/// Parses one address in the form of a header: `Name <local@domain>`, `"Name" <local@domain>` or `local@domain`. A
-/// domain beyond ASCII gets its ASCII form (RFC 5891), so that only the local part can require SMTPUTF8. lettre's own
-/// parser does neither.
+/// Parses one address in header form: `Name <local@domain>`, `"Name" <local@domain>` or `local@domain`. A domain beyond
+/// ASCII gets its ASCII form (RFC 5891), so that only the local part can require SMTPUTF8. Own code because lettre's parser
+/// does neither.
 ///
 /// # Errors
 ///
-/// One line that says what is wrong.
+/// One line that describes the problem.
 pub fn mailbox(text: &str) -> Result<Mailbox, String> {
     let text = one_line(text);
     let (name, address) = match text.rsplit_once('<') {

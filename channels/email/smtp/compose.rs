@@ -1,4 +1,4 @@
-//! Makes a whole mail from a message. The same message always makes the same bytes.
+//! Composes a whole mail from a message. The same message always gives the same bytes.
 
 use std::io;
 use std::time::SystemTime;
@@ -18,13 +18,13 @@ use crate::email::texts::MailTexts;
 use crate::message::{Attachment, OutboundMessage};
 use crate::text::{fill, format_size, one_line};
 
-/// The largest mail, encoded, in bytes; the large providers take no more.
+/// The largest mail after encoding, in bytes. The large providers accept no more.
 pub const MAX_MAIL: u64 = 25_000_000;
 /// The longest text of a mail, in bytes.
 const MAX_TEXT: usize = 1 << 20;
 const MAX_FILES: usize = 50;
 const MAX_QUOTE: usize = 4_000;
-/// The most recipients in each of To and Cc.
+/// The maximum number of recipients in each of To and Cc.
 const MAX_RECIPIENTS: usize = 50;
 
 /// Reads an attachment, up to a number of bytes; blocks.
@@ -51,7 +51,7 @@ pub struct MailComposer {
     texts: MailTexts,
 }
 
-/// Whether a mail is a reply within a thread, or begins a thread.
+/// The target of a mail: an existing thread or a new one.
 enum MailTarget<'a> {
     Thread { root: &'a str, context: &'a ReplyContext },
     New { to: &'a str },
@@ -64,20 +64,22 @@ struct MailBody {
 }
 
 impl MailComposer {
+    /// Creates the composer of the account `address`.
+    ///
     /// # Errors
     ///
-    /// `address` is not an address; one line.
+    /// One line: `address` is not an address.
     pub fn new(address: &str, name: &str, reply_all: bool, texts: MailTexts) -> Result<Self, String> {
         let name = one_line(name);
         let from = Mailbox::new((!name.is_empty()).then_some(name), mailbox(address)?.email);
         Ok(Self { from, reply_all, texts })
     }
 
-    /// Composes the mail; attachments are added up to a total of `room` bytes.
+    /// Composes the mail; adds attachments up to a total of `room` bytes.
     ///
     /// # Errors
     ///
-    /// The mail has no recipient; one line.
+    /// One line: the mail has no recipient.
     pub fn compose(
         &self,
         message: &OutboundMessage,
@@ -90,7 +92,7 @@ impl MailComposer {
         let content = normalize_text(&message.content);
         let (content, is_cut) = cut_text(&content, MAX_TEXT);
         let text_room = u64::try_from(content.len()).unwrap_or(u64::MAX).saturating_mul(6).saturating_add(20_000);
-        // Base64 makes four bytes of three, and adds line breaks.
+        // Base64 turns three bytes into four and adds line breaks.
         let (files, mut remarks) = self.files(&message.attachments, load, room.saturating_sub(text_room) / 7 * 5);
         if is_cut {
             remarks.insert(0, self.texts.cut.to_owned());
@@ -102,7 +104,7 @@ impl MailComposer {
         };
         let id = message_id::message_id(message.id, root, self.from.email.domain());
         let has_files = !files.is_empty();
-        // The mail builder panics for a date before 1970, which a wrong clock gives.
+        // The mail builder panics for a date before 1970, which a wrong clock may give.
         let date = SystemTime::from(message.created_at.max(Timestamp::UNIX_EPOCH));
         let mut builder = Message::builder().date(date).from(self.from.clone());
         for recipient in &to {
@@ -163,7 +165,7 @@ impl MailComposer {
         }
     }
 
-    /// Returns the header fields that name the thread, and that mark the mail as automatic (RFC 3834, section 5).
+    /// Returns the header fields that name the thread and mark the mail as automatic (RFC 3834, section 5).
     fn fields(&self, target: &MailTarget<'_>) -> Vec<(&'static str, String)> {
         let mut fields = Vec::new();
         match target {
@@ -212,7 +214,7 @@ impl MailComposer {
         MailBody { plain: lines.into_text(), html: html::document(&html), first_line }
     }
 
-    /// Loads the attachments as far as there is room, and returns a remark for each of the others.
+    /// Loads the attachments that fit, and returns a remark for each of the others.
     fn files(&self, attachments: &[Attachment], load: &AttachmentLoader, room: u64) -> (Vec<SinglePart>, Vec<String>) {
         let mut parts = Vec::new();
         let mut remarks = Vec::new();
@@ -270,7 +272,7 @@ fn add(mailboxes: &mut Vec<Mailbox>, one: Mailbox) {
 }
 
 fn body_parts(text: MailBody, files: Vec<SinglePart>, message: &OutboundMessage) -> MultiPart {
-    // `=_` occurs in no encoded text (RFC 2045, section 6.7), and the id in no other mail.
+    // `=_` occurs in no encoded text (RFC 2045, section 6.7), and the id occurs in no other mail.
     let boundary = |level: &str| format!("=_daoyou.{}.{level}", message.id.simple());
     let part = |media_type: &str, text: String| {
         let media_type = ContentType::parse(media_type).unwrap_or(ContentType::TEXT_PLAIN);
@@ -294,7 +296,8 @@ fn attachment_part(name: &str, media_type: &str, bytes: Vec<u8>) -> SinglePart {
     SinglePart::builder().header(attachment_type(media_type)).header(ContentDisposition::attachment(name)).body(body)
 }
 
-/// Returns a media type that may be encoded, unlike `multipart` and `message` (RFC 2045, section 6.4).
+/// Returns the attachment's media type, replacing types that must not be encoded, such as `multipart` and `message` (RFC
+/// 2045, section 6.4).
 fn attachment_type(media_type: &str) -> ContentType {
     const MAX: usize = 120;
     let essence = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -307,12 +310,12 @@ fn file_name(name: &str) -> String {
     const MAX: usize = 150;
     let name: String = one_line(name).chars().map(|c| if matches!(c, '/' | '\\') { '_' } else { c }).collect();
     let length = name.chars().count();
-    // The end of a name says what it is.
+    // The end of a name shows the file type, so the beginning is cut.
     let name: String = name.chars().skip(length.saturating_sub(MAX)).collect();
     if name.trim_matches(['.', ' ']).is_empty() { "file".to_owned() } else { name }
 }
 
-/// Normalizes line ends to `\n`, and removes other controls.
+/// Normalizes line ends to line feeds and removes other control characters.
 fn normalize_text(text: &str) -> String {
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     text.chars().filter(|c| matches!(c, '\n' | '\t') || !c.is_control()).collect()

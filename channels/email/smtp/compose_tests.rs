@@ -1,4 +1,4 @@
-//! Mails as they are made, read back.
+//! Tests that parse composed mails.
 
 use std::io;
 
@@ -52,7 +52,7 @@ fn parsed(mail: &ComposedMail) -> Message<'_> {
     MessageParser::default().parse(&mail.bytes).unwrap()
 }
 
-/// ASCII, CRLF everywhere, no line over 998 octets, no empty line within the header.
+/// Asserts that a mail is ASCII with CRLF everywhere, no line over 998 octets, and no empty line within the header.
 fn assert_well_formed(bytes: &[u8]) {
     let text = std::str::from_utf8(bytes).unwrap();
     assert!(text.is_ascii());
@@ -95,12 +95,12 @@ fn a_reply_has_the_headers_of_its_thread() {
     assert!(parsed.body_html(0).unwrap().contains("<p>At <strong>noon</strong>.</p>"));
     assert_eq!(parsed.parts.len(), 3);
     assert_eq!((mail.to.len(), mail.cc.len()), (1, 0));
-    // Again, later, elsewhere: the same mail.
+    // Composing the message again gives the same mail.
     assert_eq!(made(&message, Some(&answering())).bytes, mail.bytes);
 }
 
 #[test]
-fn a_mail_of_its_own_begins_a_thread() {
+fn a_mail_that_is_no_reply_begins_a_thread() {
     let mut message = message("Wáng <wang@example.org>", "# The *weekly* report\n\nAll is well.");
     let mail = made(&message, Some(&answering()));
     for (name, expected) in [
@@ -238,7 +238,7 @@ fn attachments_are_sent_and_missing_ones_are_named() {
             assert!(text.replace(" \r\n", "").contains(said), "{text}");
         }
     }
-    // No room, no files; but the text arrives.
+    // Without room the mail has no files, but it has the text.
     let short = composer().compose(&message, Some(&answering()), &load, 1_000).unwrap();
     assert!(!short.has_files && short.bytes.len() < 20_000);
 }

@@ -1,5 +1,5 @@
-//! Opens a session: TCP, TLS, greeting, login. lettre's own connection would use TLS settings of its own, and would not
-//! tell how much of a mail was written.
+//! Opens a session: TCP, TLS, greeting, login. Own code because lettre's connection would use its own TLS settings and
+//! would not report how much of a mail was written.
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -25,18 +25,18 @@ use crate::email::account::{Login, MailServer};
 use crate::email::config::Tls;
 use crate::settings::Secret;
 
-/// The time limits of each step. RFC 5321, section 4.5.3.2 grants minutes, for slower servers than today's.
+/// The time limits of each step. RFC 5321, section 4.5.3.2 grants minutes, for servers slower than today's.
 #[derive(Clone, Copy, Debug)]
 pub struct SmtpTimeouts {
-    /// For connecting, and for TLS.
+    /// The limit for connecting and for the TLS handshake.
     pub connect: Duration,
-    /// For each command, and for the greeting, which some servers delay against spammers.
+    /// The limit for each command, and for the greeting, which some servers delay against spammers.
     pub command: Duration,
-    /// For the login, which does not depend on the size of a mail.
+    /// The limit for the login, which does not depend on the size of a mail.
     pub login: Duration,
-    /// From the end of the mail to the reply to it.
+    /// The limit between the end of the mail and the reply to it.
     pub reply: Duration,
-    /// How long a connection is kept for the next mail.
+    /// How long an idle connection is kept for the next mail.
     pub idle: Duration,
 }
 
@@ -51,16 +51,16 @@ impl Default for SmtpTimeouts {
 pub struct SmtpSession {
     pub smtp: AsyncSmtpConnection,
     pub data_end: DataEnd,
-    /// The largest mail that the server takes, in bytes (RFC 1870); absent if it states none.
+    /// The largest mail that the server accepts, in bytes (RFC 1870); absent if the server states none.
     pub size_limit: Option<u64>,
 }
 
-/// Names a server in messages.
+/// Returns the name of a server for messages.
 pub fn server_label(server: &MailServer) -> String {
     format!("SMTP server {}:{}", server.host, server.port)
 }
 
-/// Connects and logs in. After a refused token, tries once more with a new one.
+/// Connects and logs in. After a refused token, retries once with a new token.
 pub async fn open(
     server: &MailServer,
     tls: &Arc<ClientConfig>,
@@ -125,14 +125,13 @@ async fn open_session(
     let data_end = wire.data_end();
     let greeted = AsyncSmtpConnection::connect_with_transport(Box::new(wire), &hello);
     let mut smtp = run_step(SmtpStage::Hello, limits.command, &data_end, greeted).await?;
-    // lettre does not keep SIZE of the server's reply.
+    // lettre does not keep the SIZE value of the server's reply.
     let offers = run_step(SmtpStage::Hello, limits.command, &data_end, smtp.command(Ehlo::new(hello))).await?;
     let size_limit = offers.message().find_map(size_of);
     Ok(SmtpSession { smtp, data_end, size_limit })
 }
 
-/// Tries the addresses of the host in turn, each for a limited time, because one that drops packets must not hide the
-/// next.
+/// Tries the addresses of the host in turn, each for a limited time, because an unresponsive address must not hide the next.
 async fn connect_tcp(host: &str, port: u16, each: Duration) -> std::io::Result<TcpStream> {
     let mut failed = std::io::Error::other("the name has no address");
     for address in tokio::net::lookup_host((host, port)).await? {
@@ -145,8 +144,8 @@ async fn connect_tcp(host: &str, port: u16, each: Duration) -> std::io::Result<T
     Err(failed)
 }
 
-/// Starts TLS by a plain command (RFC 3207). Text that a server sent before TLS would count as sent within it, so none
-/// may be left.
+/// Starts TLS by a command in plain text (RFC 3207). Text that arrives before TLS would later count as encrypted, so the
+/// function fails if any is left.
 async fn request_starttls(tcp: &mut TcpStream, hello: &ClientId) -> std::io::Result<()> {
     let wrong = |words: String| Err(std::io::Error::other(words));
     let mut stream = BufReader::new(tcp);
@@ -169,7 +168,7 @@ async fn request_starttls(tcp: &mut TcpStream, hello: &ClientId) -> std::io::Res
     }
 }
 
-/// Reads a whole reply (RFC 5321, section 4.2): all its lines but the last begin with `250-`.
+/// Reads a whole reply (RFC 5321, section 4.2). All its lines but the last begin with a code and a hyphen, e.g. `250-`.
 async fn reply(stream: &mut BufReader<&mut TcpStream>) -> std::io::Result<String> {
     const MAX_BYTES: usize = 64 << 10;
     let mut whole = String::new();
@@ -240,8 +239,8 @@ fn no_mechanism(wanted: &str) -> SmtpFailure {
     SmtpFailure::new(SmtpStage::Login, SmtpOutcome::Retry, format!("the server does not offer the login {wanted}"))
 }
 
-/// Logs in by XOAUTH2. A refusal comes as a challenge, which needs an empty answer before the server refuses; lettre's
-/// `auth` stops at the challenge.
+/// Logs in by XOAUTH2. A refusal comes as a challenge, which needs an empty answer before the server refuses. Own code
+/// because lettre's `auth` stops at the challenge.
 async fn log_in_xoauth2(smtp: &mut AsyncSmtpConnection, username: &str, token: &Secret) -> Result<(), Error> {
     let answer = STANDARD.encode(format!("user={username}\x01auth=Bearer {}\x01\x01", token.expose()));
     let reply = smtp.command(format!("AUTH XOAUTH2 {answer}\r\n")).await?;
@@ -251,8 +250,7 @@ async fn log_in_xoauth2(smtp: &mut AsyncSmtpConnection, username: &str, token: &
     Ok(())
 }
 
-/// Returns the client's name: the name of this machine if it is fully qualified, else its address (RFC 5321, section
-/// 4.1.4).
+/// Returns the client's name: the name of this machine if it is fully qualified, otherwise its address (RFC 5321, section 4.1.4).
 fn hello_name(local: IpAddr) -> ClientId {
     match ClientId::default() {
         ClientId::Domain(name) if is_whole_name(&name) => ClientId::Domain(name),
@@ -270,7 +268,7 @@ fn is_whole_name(name: &str) -> bool {
     name.len() < 254 && name.contains('.') && name.split('.').all(is_label) && !name.ends_with(".local")
 }
 
-/// Parses `SIZE 35882577`; without a number, or with 0, there is no fixed limit (RFC 1870, section 4).
+/// Parses `SIZE 35882577`. Without a number, or with 0, there is no fixed limit (RFC 1870, section 4).
 fn size_of(line: &str) -> Option<u64> {
     let (word, number) = line.trim().split_once(' ')?;
     let size = number.trim().parse().ok()?;

@@ -1,4 +1,4 @@
-//! Failed deliveries: what went wrong, and what follows.
+//! Failed deliveries: their cause, and what the channel does next.
 
 use std::error::Error as _;
 use std::io;
@@ -9,10 +9,10 @@ use crate::channel::SendError;
 use crate::email::certificate::describe_certificate_error;
 use crate::text::one_line;
 
-/// How much of a server's reply is kept, in characters.
+/// The maximum length of a server's reply in a reason, in characters.
 const MAX_REPLY: usize = 300;
 
-/// The step that failed.
+/// The step of the delivery that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SmtpStage {
     Connect,
@@ -22,18 +22,18 @@ pub enum SmtpStage {
     Sender,
     Recipient,
     Data,
-    /// The mail itself, and the reply to it.
+    /// The mail itself, and the server's reply to it.
     Content,
 }
 
-/// What follows from a failure.
+/// The consequence of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SmtpOutcome {
     /// Not delivered; another attempt may succeed.
     Retry,
     /// Not delivered; no attempt will succeed.
     Permanent,
-    /// The server may have taken the mail.
+    /// Unknown: the server may have accepted the mail.
     Unknown,
 }
 
@@ -42,24 +42,24 @@ pub enum SmtpOutcome {
 pub struct SmtpFailure {
     pub stage: SmtpStage,
     pub outcome: SmtpOutcome,
-    /// One line, with the server's reply; never a secret.
+    /// The reason in one line, with the server's reply; never contains a secret.
     pub reason: String,
     /// The server's reply code, if it gave one.
     pub code: Option<u16>,
     /// For a mail that is too large: the number of bytes that would fit.
     pub room: Option<u64>,
-    /// The server did not answer in time.
+    /// True if the server did not answer in time.
     pub is_silence: bool,
 }
 
 impl SmtpFailure {
-    /// A failure without a reply of the server.
+    /// Creates a failure without a reply of the server.
     pub fn new(stage: SmtpStage, outcome: SmtpOutcome, reason: impl AsRef<str>) -> Self {
         let reason: String = one_line(reason.as_ref()).chars().take(MAX_REPLY + 200).collect();
         Self { stage, outcome, reason, code: None, room: None, is_silence: false }
     }
 
-    /// A failed connection, or a refusal of the server. `is_data_ended`: the whole mail was written.
+    /// Creates the failure of a lost connection or of a refusal by the server. `is_data_ended` is true if the whole mail was written.
     pub fn of(stage: SmtpStage, error: &Error, is_data_ended: bool) -> Self {
         let code = error.status().map(u16::from);
         let outcome = match code {
@@ -81,7 +81,7 @@ impl SmtpFailure {
         Self::new(stage, SmtpOutcome::Retry, format!("{}: {text}", describe_stage(stage)))
     }
 
-    /// No answer came in time. `is_data_ended`: the whole mail was written.
+    /// Creates the failure of a missing answer. `is_data_ended` is true if the whole mail was written.
     pub fn of_silence(stage: SmtpStage, seconds: f64, is_data_ended: bool) -> Self {
         let outcome = if is_data_ended { SmtpOutcome::Unknown } else { SmtpOutcome::Retry };
         let stage_text =
@@ -89,12 +89,12 @@ impl SmtpFailure {
         Self { is_silence: true, ..Self::new(stage, outcome, format!("{stage_text}: nothing came for {seconds} s")) }
     }
 
-    /// Returns true if a kept connection may just have ended, which says nothing about the mail.
+    /// Returns true if a kept connection may have ended, which says nothing about the mail.
     pub fn is_of_connection(&self) -> bool {
         self.outcome == SmtpOutcome::Retry && matches!(self.code, None | Some(421))
     }
 
-    /// Returns true if no mail can be sent: the login was refused, or got no answer.
+    /// Returns true if no mail can be sent, because the server refused the login or did not answer it.
     pub fn is_of_every_mail(&self) -> bool {
         self.is_refused_login() || (self.stage == SmtpStage::Login && self.is_silence)
     }
@@ -104,7 +104,7 @@ impl SmtpFailure {
         self.stage == SmtpStage::Login && self.code.is_some_and(|code| code >= 500)
     }
 
-    /// Puts the name of the server before the reason.
+    /// Adds the name of the server before the reason.
     #[must_use]
     pub fn at(mut self, place: &str) -> Self {
         self.reason = format!("{place}: {}", self.reason);
@@ -123,9 +123,9 @@ impl From<SmtpFailure> for SendError {
     }
 }
 
-/// Classifies a reply code. By RFC 5321, section 4.2.1, 4yz may succeed later and 5yz will not. But faults between the
-/// account and its server are for the owner to fix, and no mail is lost for them: a server that refuses the connection,
-/// TLS, the login (530, 534, 535, 538, RFC 4954, section 6).
+/// Classifies a reply code. By RFC 5321, section 4.2.1, 4yz may succeed later and 5yz will not. Faults between the account
+/// and its server are an exception: the owner must fix them, and no mail may be lost because of them. These are refusals of
+/// the connection, of TLS and of the login (530, 534, 535, 538, RFC 4954, section 6).
 fn outcome_of(stage: SmtpStage, code: u16) -> SmtpOutcome {
     let is_about_us = matches!(stage, SmtpStage::Connect | SmtpStage::Tls | SmtpStage::Hello | SmtpStage::Login);
     let is_login = matches!(code, 530 | 534 | 535 | 538);
@@ -144,7 +144,7 @@ fn describe_stage(stage: SmtpStage) -> &'static str {
     }
 }
 
-/// Returns the innermost cause; the outer ones only name a layer.
+/// Returns the innermost cause, since the outer ones only name a layer.
 fn innermost_cause(error: &Error) -> String {
     let mut text = None;
     let mut source = error.source();
@@ -157,11 +157,11 @@ fn innermost_cause(error: &Error) -> String {
     text.chars().take(MAX_REPLY).collect()
 }
 
-/// Describes the fault of the server's certificate, if that is the cause.
+/// Describes the fault of the server's certificate if that is the cause.
 fn certificate_error(cause: &(dyn std::error::Error + 'static)) -> Option<String> {
     if let Some(rustls::Error::InvalidCertificate(fault)) = cause.downcast_ref::<rustls::Error>() {
         return Some(describe_certificate_error(fault, "that it was reached by"));
     }
-    // An IO error hides its inner error from the chain of sources.
+    // An I/O error hides its inner error from the chain of sources.
     certificate_error(cause.downcast_ref::<io::Error>()?.get_ref()?)
 }

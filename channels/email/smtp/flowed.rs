@@ -1,14 +1,14 @@
-//! Lines of text/plain with `format=flowed; delsp=yes` (RFC 3676): a line that ends in a space continues in the next
-//! one, and that space is not part of the text. So Chinese text, which has no spaces, can be wrapped, and narrow
-//! windows can rewrap. textwrap would also break URLs.
+//! Lines of text/plain with `format=flowed; delsp=yes` (RFC 3676). A line that ends in a space continues in the next line,
+//! and that space is not part of the text. Therefore even Chinese text, which has no spaces, can be wrapped, and narrow
+//! windows can rewrap it. Own code because textwrap would also break URLs.
 
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
-/// The width of lines, in columns. RFC 3676, section 4.2 asks for at most 78 characters; a line of this width with its
-/// mark needs no encoding.
+/// The width of lines, in columns. RFC 3676, section 4.2 asks for at most 78 characters. A line of this width with its
+/// quotation mark needs no encoding.
 const WIDTH: usize = 72;
-/// Characters that must not begin, and that must not end, a line of Chinese or Japanese.
+/// Characters that must not begin a line of Chinese or Japanese, and characters that must not end one.
 const NEVER_FIRST: &str = "，。、；：？！）】》」』”’…—·,.;:?!)]}";
 const NEVER_LAST: &str = "（【《「『“‘([{";
 
@@ -23,8 +23,7 @@ impl FlowedText {
         self.text
     }
 
-    /// Appends `line` below `depth` quotation marks, wrapped if it is too long; a reader that knows the format joins it
-    /// again.
+    /// Appends `line` below `depth` quotation marks. A line that is too long is wrapped; a reader that knows the format joins it again.
     pub fn push_wrapped(&mut self, line: &str, depth: usize) {
         let width = WIDTH.saturating_sub(depth + 2).max(20);
         let line = line.trim_end();
@@ -56,7 +55,7 @@ impl FlowedText {
     }
 }
 
-/// Returns where to break a line that is wider than `width`: behind a space, or beside a wide character.
+/// Returns the position at which to break a line wider than `width`: after a space, or beside a wide character.
 fn break_at(line: &str, width: usize) -> Option<usize> {
     if line.len() <= width || line.width() <= width {
         return None;
@@ -66,7 +65,7 @@ fn break_at(line: &str, width: usize) -> Option<usize> {
     let mut before = "";
     for (at, grapheme) in line.grapheme_indices(true) {
         if at > 0 && may_break(before, grapheme) {
-            // A break beyond the width is better than none; a long word stays whole.
+            // A break beyond the width is better than none; a long word is not broken.
             if columns > width && best.is_some() {
                 return best;
             }
@@ -90,7 +89,7 @@ fn may_break(before: &str, after: &str) -> bool {
     (wide(before) || wide(after)) && after != " " && !NEVER_FIRST.contains(after) && !NEVER_LAST.contains(before)
 }
 
-/// Joins the lines, as a reader that knows the format does.
+/// Joins the lines as a reader that knows the format does.
 #[cfg(test)]
 pub fn unflow(text: &str) -> String {
     let mut lines: Vec<String> = Vec::new();

@@ -1,4 +1,4 @@
-//! The HTML form of a text.
+//! Renders the HTML form of a text.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
@@ -35,8 +35,8 @@ const TAGS: [&str; 25] = [
     "th",
     "td",
 ];
-/// Attributes of tags, because mail programs drop style sheets. In a fixed order, because a mail that is sent again
-/// must be the same.
+/// The attributes of tags, because mail programs drop style sheets. The order is fixed, because a mail that is sent again
+/// must have the same bytes.
 const STYLES: [(&str, &str); 5] = [
     ("pre", "style=\"background:#f4f4f4;padding:8px;white-space:pre-wrap;font-family:monospace\""),
     ("code", "style=\"background:#f4f4f4;font-family:monospace\""),
@@ -56,7 +56,7 @@ fn render_events<'a>(events: impl Iterator<Item = Event<'a>>) -> String {
     styled(CLEANER.clean(&html).to_string())
 }
 
-/// Makes a link of each URL in a text.
+/// Turns each URL in a text into a link.
 fn link_urls<'a>(events: impl Iterator<Item = Event<'a>>) -> Vec<Event<'a>> {
     let (mut all, mut depth) = (Vec::new(), 0_usize);
     for event in events {
@@ -83,7 +83,7 @@ fn link_urls<'a>(events: impl Iterator<Item = Event<'a>>) -> Vec<Event<'a>> {
     all
 }
 
-/// Returns the position of the first URL in a text, without the punctuation that ends its sentence.
+/// Returns the range of the first URL in a text, without the punctuation that ends its sentence.
 fn find_url(text: &str) -> Option<(usize, usize)> {
     let start = ["https://", "http://"].iter().filter_map(|scheme| text.find(scheme)).min()?;
     let is_part = |c: char| c.is_ascii_graphic() && !matches!(c, '<' | '>' | '"' | '`');
@@ -114,7 +114,7 @@ pub fn quotation(head: &str, text: &str) -> String {
     paragraph(head) + &render_events(quote.chain([Event::InlineHtml("</blockquote>\n".into())]))
 }
 
-/// Wraps a body in a whole document.
+/// Wraps a body into a complete document.
 pub fn document(body: &str) -> String {
     format!("<!DOCTYPE html>\n<html>\n<head><meta charset=\"utf-8\"></head>\n<body>\n{body}</body>\n</html>\n")
 }
@@ -138,7 +138,7 @@ static CLEANER: LazyLock<Builder<'static>> = LazyLock::new(|| {
     builder
 });
 
-/// Adds the attributes. In clean HTML, every `<` begins a tag, and these tags have no attributes yet.
+/// Adds the style attributes. In clean HTML every `<` begins a tag, and these tags have no attributes yet.
 fn styled(html: String) -> String {
     let style = |html: String, (tag, attributes): &(&str, &str)| {
         html.replace(&format!("<{tag}>"), &format!("<{tag} {attributes}>"))
@@ -218,7 +218,7 @@ mod tests {
             "[x](/relative \"onmouseover=alert(1)\")",
         ] {
             let html = html(markdown);
-            // Everything else must have become text.
+            // All other tags must be escaped as text.
             for tag in html.split('<').skip(1).filter_map(|tag| tag.split('>').next()) {
                 let name = tag.trim_start_matches('/').split([' ', '/']).next().unwrap_or_default();
                 assert!(TAGS.contains(&name), "{markdown} -> {html}");

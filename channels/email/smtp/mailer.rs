@@ -18,24 +18,26 @@ use crate::finding::Finding;
 use crate::message::{Attachment, OutboundMessage};
 use crate::outgoing::OutgoingFiles;
 
-/// How many copies are stored in the folder of sent mail at the same time.
+/// The maximum number of sent-mail copies that are stored at the same time.
 const MAX_COPIES: usize = 8;
 const NAME: &str = "smtp";
 
-/// Stores a copy of a sent mail.
+/// A store for copies of sent mails.
 #[async_trait]
 pub trait SentCopy: Send + Sync {
+    /// Stores one mail.
+    ///
     /// # Errors
     ///
-    /// The copy could not be stored; one line.
+    /// One line: the copy could not be stored.
     async fn store(&self, mail: Vec<u8>) -> Result<(), String>;
 }
 
-/// A sent mail.
+/// The result of sending a mail.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SentMail {
     pub receipt: Receipt,
-    /// The recipients that the server refused, each with its reply, in one line.
+    /// The refused recipients, each with the server's reply, in one line.
     pub refused: Vec<String>,
 }
 
@@ -50,9 +52,11 @@ pub struct Mailer {
 }
 
 impl Mailer {
+    /// Creates the mailer of `account`.
+    ///
     /// # Errors
     ///
-    /// The account's address is invalid; one line.
+    /// One line: the account's address is invalid.
     pub fn new(
         account: Arc<Account>,
         config: &EmailConfig,
@@ -83,12 +87,13 @@ impl Mailer {
         self
     }
 
-    /// Sends a message: into the thread that its `chat_id` names in angle brackets, as a reply with `context`, or as a
-    /// mail that begins a thread, to the address in `chat_id`. A notice is not sent: one turn gives one mail.
+    /// Sends a message. A `chat_id` in angle brackets names the thread that the mail belongs to; with `context`, the mail
+    /// is a reply; otherwise `chat_id` is the address to which a new thread begins. A notice is not sent: one turn gives
+    /// one mail.
     ///
     /// # Errors
     ///
-    /// The kind of the error says what follows; its text has the server's reply.
+    /// The variant of the error says what the channel manager does next; its text contains the server's reply.
     pub async fn send(
         &self,
         message: &OutboundMessage,
@@ -117,12 +122,12 @@ impl Mailer {
         Ok(SentMail { receipt, refused })
     }
 
-    /// Lets the next mail log in, although the last login was refused.
+    /// Allows the next mail to log in although the last login was refused.
     pub fn release(&self) {
         self.pool.release();
     }
 
-    /// A refused login is not the fault of a mail, and holds all mails.
+    /// Converts a failure. A refused login is not the fault of one mail, so it holds all mails.
     fn failed(&self, failure: SmtpFailure) -> SendError {
         match self.pool.hold_left().filter(|_| failure.is_of_every_mail()) {
             Some(after) => SendError::Held { after, reason: failure.reason },
@@ -130,11 +135,11 @@ impl Mailer {
         }
     }
 
-    /// Sends a message as a mail that begins a thread, with a raw header field above all others. No copy is stored.
+    /// Sends a message as a mail that begins a thread, with a raw header field above all others. Stores no copy.
     ///
     /// # Errors
     ///
-    /// See [`Mailer::send`].
+    /// The errors of [`Mailer::send`].
     pub async fn send_below(&self, field: &str, message: &OutboundMessage) -> Result<Receipt, SendError> {
         let mut mail = self.compose(message, None, MAX_MAIL).await?;
         mail.bytes.splice(..0, format!("{field}\r\n").into_bytes());
@@ -179,7 +184,7 @@ impl Mailer {
         }
     }
 
-    /// A copy that fails is only logged, because the mail is sent.
+    /// Stores a copy. A failure is only logged, because the mail is sent already.
     fn store_copy(&self, mail: ComposedMail) {
         let Some(sent_copy) = self.sent_copy.clone() else { return };
         let Ok(permit) = Arc::clone(&self.copying).try_acquire_owned() else {

@@ -1,4 +1,4 @@
-//! What becomes of a mail, by what its server does.
+//! Tests of the outcome of a mail for each behaviour of its server.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -48,7 +48,7 @@ fn config(server: &ScriptedServer, change: impl FnOnce(&mut EmailConfig)) -> Ema
 fn mailer(server: &ScriptedServer, limits: SmtpTimeouts, change: impl FnOnce(&mut EmailConfig)) -> Mailer {
     let config = config(server, change);
     let account = Arc::new(Account::new(&config).unwrap());
-    // A path is its file's size.
+    // The path gives the size of the file.
     let load = |file: &Attachment, limit: u64| -> io::Result<Vec<u8>> {
         Ok(vec![b'x'; file.path.parse::<usize>().unwrap().min(usize::try_from(limit).unwrap())])
     };
@@ -124,7 +124,7 @@ async fn the_server_reply_decides_the_outcome_of_a_mail() {
         let said = done.err().map(|error| error.to_string()).unwrap_or_default();
         assert!(said.contains(words) && !said.contains("canary") && said.lines().count() < 2, "{at} {act:?}: {said}");
     }
-    // Nobody is there.
+    // No server listens there.
     let gone = plain(Vec::new()).await;
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mailer = mailer(&gone, PATIENT, |config| config.smtp_port = Some(closed));
@@ -135,14 +135,14 @@ async fn the_server_reply_decides_the_outcome_of_a_mail() {
 
 #[tokio::test]
 async fn a_mail_that_was_cut_off_in_the_middle_is_surely_not_delivered() {
-    // More than the sockets hold between them, so that it cannot all have been written.
+    // The mail is larger than all socket buffers, so part of it cannot have been written.
     let server = plain(vec![vec![("EHLO", Say("250-scripted\r\n250 AUTH PLAIN")), ("body", Drop)]]).await;
     let done = send(&mailer(&server, PATIENT, |_| {}), &with_file(15_000_000)).await;
     assert_eq!(word(&done), "retry", "{done:?}");
 }
 
 #[tokio::test]
-async fn a_mail_arrives_as_it_was_made_and_again_the_same() {
+async fn a_mail_arrives_as_composed_and_a_repetition_is_identical() {
     let server = plain(vec![vec![("end", Drop)], vec![]]).await;
     let mailer = mailer(&server, PATIENT, |_| {});
     let message = OutboundMessage { content: ".\n..\nFrom a dot.".to_owned(), ..reply(7) };
@@ -160,7 +160,7 @@ async fn a_mail_arrives_as_it_was_made_and_again_the_same() {
 }
 
 #[tokio::test]
-async fn connections_are_kept_for_the_next_mail_and_a_dead_one_costs_nothing() {
+async fn connections_are_reused_and_a_dead_one_loses_no_mail() {
     for (second, connections) in
         [(vec![], 1), (vec![("NOOP", Drop)], 2), (vec![("NOOP", Say("421 idle for too long"))], 2)]
     {
@@ -172,7 +172,7 @@ async fn connections_are_kept_for_the_next_mail_and_a_dead_one_costs_nothing() {
         let last = server.look(|seen| seen.lines.last().unwrap().0);
         assert_eq!(last + 1, connections);
     }
-    // It ends just after it was asked.
+    // The server closes the connection just after the check.
     let server = ScriptedServer::start(vec![vec![]], Privacy::None).await;
     let mailer = mailer(&server, SmtpTimeouts { idle: SHORT, ..PATIENT }, |_| {});
     assert_eq!(word(&send(&mailer, &reply(1)).await), "sent");
@@ -228,7 +228,7 @@ async fn login_uses_an_offered_mechanism_and_renews_a_refused_token() {
     }
 }
 
-/// The script's last entry fits any command, so the first ones are to be answered before it.
+/// Adds entries for the greeting and EHLO before the script, whose last entry fits any command.
 fn with_ehlo(mut script: Script) -> Script {
     script.insert(0, ("EHLO", Say("250-scripted\r\n250 AUTH XOAUTH2")));
     script.insert(0, ("greeting", Say("220 scripted")));
@@ -245,7 +245,7 @@ async fn no_command_is_sent_in_plain_text_if_tls_is_required() {
     assert!(done.unwrap_err().to_string().contains("offers no STARTTLS"));
     assert!(!server.has("AUTH") && !server.has("MAIL"));
 
-    // Somebody between puts words of his own behind the reply, to be read as the server's within TLS.
+    // An attacker adds text after the reply, for the client to read it as the server's within TLS.
     for words in [Say("220 go on\r\n250 AUTH PLAIN"), Say("454 not now")] {
         let server = ScriptedServer::start(vec![vec![("STARTTLS", words)]], Privacy::Starttls(acceptor.clone())).await;
         let done = send(&mailer(&server, PATIENT, starttls), &reply(1)).await;
@@ -295,11 +295,11 @@ async fn only_a_server_with_the_right_certificate_gets_the_mail() {
 async fn a_mail_is_sent_to_the_accepted_recipients() {
     let full = Say("452 4.2.2 mailbox full");
     let gone = Say("550 5.1.1 no such user");
-    // What becomes of it, and the last time.
+    // The outcome, and the outcome of the last attempt.
     for (script, expected, at_last, left_out) in [
         (vec![], "sent", "sent", 0),
         (vec![("RCPT TO:<bob", gone)], "sent", "sent", 1),
-        // Greylisting: it goes out once, so all wait.
+        // Greylisting: the mail is sent only once, so all recipients wait.
         (vec![("RCPT TO:<bob", full)], "retry", "sent", 1),
         (vec![("RCPT TO:<ann", gone)], "permanent", "permanent", 0),
         (vec![("RCPT TO:<ann", full)], "retry", "retry", 0),
@@ -337,7 +337,7 @@ async fn the_final_attempt_reports_rejected_recipients_to_the_owner() {
     let channel = EmailChannel::new(config, around).unwrap();
     let inbox = ScriptedInbox::new(|_| ScriptedAnswer::Hold);
     let (context, _) = conformance::started(&inbox);
-    // There is nothing to receive; the inbox is known from then on.
+    // No mailbox can be read, but from here on the channel knows the inbox.
     channel.start(context).await.unwrap_err();
     let mut message = reply(1);
     answering().put(&mut message.metadata);
@@ -351,7 +351,7 @@ async fn the_final_attempt_reports_rejected_recipients_to_the_owner() {
 }
 
 #[tokio::test]
-async fn files_that_are_too_large_for_the_server_stay_behind_and_the_words_go() {
+async fn files_too_large_for_the_server_are_left_out_and_the_text_is_sent() {
     let message = with_file(90_000);
     let file_refused = vec![("EHLO", Say("250-scripted\r\n250 AUTH PLAIN")), ("end", Say("552 5.3.4 too large"))];
     for scripts in [vec![vec![]], vec![file_refused, vec![]]] {
@@ -387,7 +387,7 @@ impl SentCopy for Kept {
 }
 
 #[tokio::test]
-async fn sent_mails_are_kept_and_notices_are_not() {
+async fn sent_mails_are_copied_and_notices_are_not_sent() {
     let server = plain(vec![vec![("RCPT TO:<eve", Say("550 no"))]]).await;
     let kept = Arc::new(Kept::default());
     let mailer = mailer(&server, PATIENT, |_| {}).with_sent_copy(Arc::clone(&kept) as Arc<dyn SentCopy>);

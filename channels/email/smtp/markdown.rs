@@ -1,4 +1,4 @@
-//! The Markdown of a mail, from which both forms of its text are made.
+//! Parses the Markdown of a mail, from which both forms of its text are rendered.
 
 use std::ops::Range;
 
@@ -8,8 +8,8 @@ use pulldown_cmark::{CowStr, Event, LinkType, Options, Parser, Tag, TagEnd};
 pub const SCHEMES: [&str; 5] = ["http", "https", "mailto", "tel", "ftp"];
 
 /// Parses Markdown for a mail. Line breaks are kept. HTML is shown as text, because `<name>` in a model's text is more
-/// often a word than a tag. An image becomes a link, because a mail program would fetch it and so send whatever its URL
-/// says. `image` is the text of an image without a description.
+/// often a word than a tag. An image becomes a link, because a mail program would fetch the image and thereby send out
+/// whatever its URL contains. `image` is the text of an image without a description.
 pub fn events<'a>(markdown: &'a str, image: &'a str) -> Vec<Event<'a>> {
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
     let mut rewriter = EventRewriter { image, ..EventRewriter::default() };
@@ -19,7 +19,7 @@ pub fn events<'a>(markdown: &'a str, image: &'a str) -> Vec<Event<'a>> {
     rewriter.events
 }
 
-/// Undoes emphasis by stars between letters or digits: `2*3*4`, `x**2 + y**2`.
+/// Reverts emphasis by stars between letters or digits, as in `2*3*4` and `x**2 + y**2`.
 fn undo_arithmetic_emphasis<'a>(event: Event<'a>, markdown: &str, range: Range<usize>) -> Event<'a> {
     let marks = match &event {
         Event::Start(Tag::Emphasis) | Event::End(TagEnd::Emphasis) => "*",
@@ -48,7 +48,7 @@ pub fn first_line(events: &[Event<'_>]) -> String {
     line.trim().lines().next().unwrap_or_default().to_owned()
 }
 
-/// Returns true if a mail may link to `url`; `javascript:`, `data:`, `file:` and relative links are unsafe or useless.
+/// Returns true if a mail may link to `url`. `javascript:`, `data:`, `file:` and relative links are unsafe or useless.
 pub fn is_link(url: &str) -> bool {
     let scheme = url.split_once(':').map(|(scheme, _)| scheme);
     scheme.is_some_and(|scheme| SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme)))
@@ -57,7 +57,7 @@ pub fn is_link(url: &str) -> bool {
 #[derive(Default)]
 struct EventRewriter<'a> {
     events: Vec<Event<'a>>,
-    /// The open images: the URL of the link that replaces each, and where its description begins.
+    /// The open images: the URL of the link that replaces each, and the position where its description begins.
     images: Vec<(Option<CowStr<'a>>, usize)>,
     /// The number of open links in the source.
     links: usize,
@@ -108,7 +108,7 @@ impl<'a> EventRewriter<'a> {
     }
 
     fn begin_image(&mut self, url: CowStr<'a>) {
-        // Links cannot be nested; the outer one wins.
+        // Links cannot be nested; the outer link counts.
         let is_linked = self.links == 0 && self.images.is_empty() && is_link(&url);
         if is_linked {
             self.events.push(Event::Start(link(url.clone())));

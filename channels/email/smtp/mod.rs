@@ -1,5 +1,5 @@
-//! The way of a mail out. In reading order: the two forms of its text, its header, the whole mail; then the connection
-//! to the server, and its failures.
+//! Sends mails. In reading order: the two forms of the text, the header, the whole mail; then the connection to the server,
+//! and its failures.
 
 mod flowed;
 mod html;

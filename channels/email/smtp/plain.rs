@@ -1,5 +1,5 @@
-//! The plain form of a text: Markdown as a person would type it. html2text and others write neither `format=flowed` nor
-//! this form.
+//! Renders the plain form of a text: Markdown as a person would type it. Own code because html2text and similar crates
+//! write neither `format=flowed` nor this form.
 
 use pulldown_cmark::{Event, HeadingLevel, Tag, TagEnd};
 use unicode_width::UnicodeWidthStr;
@@ -7,9 +7,9 @@ use unicode_width::UnicodeWidthStr;
 use super::flowed::FlowedText;
 use super::markdown::is_link;
 
-/// The greatest indentation of lists and quotations that is shown.
+/// The greatest displayed indentation of lists and quotations.
 const MAX_DEPTH: usize = 8;
-/// A wider table is not padded, because its lines would be wrapped anywhere.
+/// The widest table that is padded. The lines of a wider table would be wrapped anyway.
 const MAX_TABLE: usize = 100;
 const RULE: &str = "----------------------------------------";
 
@@ -37,7 +37,7 @@ struct PlainRenderer {
     lines: FlowedText,
     /// The text of the open block.
     inline: String,
-    /// A block has ended: an empty line precedes the next one.
+    /// True after the end of a block: an empty line precedes the next block.
     needs_gap: bool,
     quotes: usize,
     lists: Vec<OpenList>,
@@ -51,9 +51,9 @@ struct PlainRenderer {
 struct OpenList {
     /// The next number; `None` for bullets.
     number: Option<u64>,
-    /// The indentation of the marks.
+    /// The indentation of the list marks.
     outer: usize,
-    /// The indentation of the text behind the last mark.
+    /// The indentation of the text after the last mark.
     inner: usize,
 }
 
@@ -70,7 +70,7 @@ impl PlainRenderer {
             }
             Event::HardBreak | Event::SoftBreak => self.inline.push('\n'),
             Event::Rule => self.block(&[RULE.to_owned()]),
-            // The other events come from extensions that are off.
+            // All other events come from extensions that are off.
             _ => {}
         }
     }

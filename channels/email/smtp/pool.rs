@@ -1,5 +1,5 @@
-//! Delivers mails over a few connections, which are kept for a while. lettre's own pool does not tell a failure before
-//! the end of the data from one behind it.
+//! Delivers mails over a few connections, which are kept for a while. Own code because lettre's pool does not distinguish a
+//! failure before the end of the data from a failure after it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,25 +16,24 @@ use super::failure::{SmtpFailure, SmtpOutcome, SmtpStage};
 use crate::backoff::Backoff;
 use crate::email::account::Account;
 
-/// The most connections at the same time; providers allow few.
+/// The maximum number of simultaneous connections; providers allow few.
 const MAX_CONNECTIONS: usize = 4;
-/// The most kept connections.
+/// The maximum number of idle connections that are kept.
 const MAX_IDLE: usize = 2;
-/// The first pause after a refused login; it doubles with each refusal up to the longest, because providers lock
-/// accounts.
+/// The first pause after a refused login. The pause doubles with each refusal up to the longest one, because providers lock accounts.
 const FIRST_HOLD: Duration = Duration::from_secs(30);
 const LONGEST_HOLD: Duration = Duration::from_secs(600);
-/// The slowest transmission of a mail, in bytes a second.
+/// The slowest acceptable transmission of a mail, in bytes per second.
 const MIN_SPEED: usize = 8 << 10;
-/// How long a server may take to answer QUIT or NOOP.
+/// The time limit for the server's answer to QUIT or NOOP.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Which recipients must be accepted.
+/// The recipients that the server must accept before the mail is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecipientPolicy {
-    /// All that are not refused for good.
+    /// All recipients that are not refused for good.
     All,
-    /// Only those that are accepted now.
+    /// Only the recipients that the server accepts now.
     AcceptedOnly,
 }
 
@@ -47,7 +46,7 @@ pub struct SmtpPool {
     hold: parking_lot::Mutex<Option<LoginHold>>,
 }
 
-/// A pause of all logins, after the server refused one or did not answer it.
+/// A pause of all logins after the server refused one or did not answer it.
 struct LoginHold {
     until: Instant,
     backoff: Backoff,
@@ -72,9 +71,9 @@ impl SmtpPool {
         })
     }
 
-    /// Delivers a mail, and returns the recipients that the server refused. The mail is delivered if the server accepts
-    /// any recipient in To; recipients refused for good are only returned. If a recipient may be accepted later,
-    /// nothing is sent, unless `which` permits it, because a mail is sent only once.
+    /// Delivers a mail and returns the recipients that the server refused. The mail is delivered if the server accepts at
+    /// least one recipient in To; recipients refused for good are only reported. If a recipient may be accepted later,
+    /// nothing is sent unless `which` permits it, because a mail is sent only once.
     pub async fn deliver(
         self: &Arc<Self>,
         mail: &ComposedMail,
@@ -84,7 +83,7 @@ impl SmtpPool {
         self.try_deliver(mail, which).await.map_err(|failure| failure.at(&label))
     }
 
-    /// Connects, logs in and disconnects. Returns the size limit of the server.
+    /// Connects, logs in and disconnects. Returns the server's size limit.
     pub async fn probe(&self) -> Result<Option<u64>, SmtpFailure> {
         let mut session = self.open().await?;
         let size_limit = session.size_limit;
@@ -114,13 +113,13 @@ impl SmtpPool {
         self.send_mail(session, mail, which).await
     }
 
-    /// Returns how long logins are paused.
+    /// Returns the remaining pause of logins.
     pub fn hold_left(&self) -> Option<Duration> {
         let hold = self.hold.lock();
         hold.as_ref().map(|hold| hold.until.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
     }
 
-    /// Lets the next mail log in, whatever became of the last login.
+    /// Allows the next mail to log in, whatever the outcome of the last login.
     pub fn release(&self) {
         if let Some(hold) = &mut *self.hold.lock() {
             hold.until = Instant::now();
@@ -132,7 +131,7 @@ impl SmtpPool {
         let mut hold = self.hold.lock();
         match &opened {
             Ok(_) => *hold = None,
-            // Mails that failed at the same time count as one refusal.
+            // Mails that fail at the same time count as one refusal.
             Err(failure) if failure.is_of_every_mail() && hold.as_ref().is_some_and(LoginHold::is_active) => {
                 tracing::debug!(reason = failure.reason, "another login failed at the same time");
             }
@@ -163,7 +162,7 @@ impl SmtpPool {
         done
     }
 
-    /// Takes a kept connection whose server still answers.
+    /// Takes an idle connection whose server still answers.
     async fn take_idle(&self) -> Option<SmtpSession> {
         loop {
             let (mut session, since) = self.idle.lock().pop()?;
@@ -231,13 +230,13 @@ async fn run_transaction(
     }
     let seconds = u64::try_from(mail.bytes.len() / MIN_SPEED).unwrap_or(0);
     let limit = limits.reply.saturating_add(Duration::from_secs(seconds));
-    // The end of data begins with a line end, and lettre would add an empty line.
+    // The end-of-data mark begins with a line end, and lettre would add an empty line.
     let content = mail.bytes.strip_suffix(b"\r\n").unwrap_or(&mail.bytes);
     run_step(SmtpStage::Content, limit, data_end, smtp.message(content)).await?;
     Ok(refused)
 }
 
-/// Sends the recipients, and returns those that the server refused.
+/// Sends the recipients and returns those that the server refused.
 async fn send_recipients(
     session: &mut SmtpSession,
     mail: &ComposedMail,
@@ -257,13 +256,13 @@ async fn send_recipients(
         match run_step(SmtpStage::Recipient, limits.command, data_end, asked).await {
             Ok(_) => taken += 1,
             Err(failure) if failure.is_of_connection() => return Err(failure),
-            // Nothing was delivered yet.
+            // Nothing is delivered at this point.
             Err(failure) if failure.outcome == SmtpOutcome::Retry && which == RecipientPolicy::All => {
                 return Err(failure);
             }
             Err(failure) => {
                 refused.push(format!("{recipient}: {}", failure.reason));
-                // A recipient that may be accepted later decides for all.
+                // A recipient in To that may be accepted later decides the outcome for all.
                 if is_main && verdict.as_ref().is_none_or(|known| known.outcome == SmtpOutcome::Permanent) {
                     verdict = Some(failure);
                 }
@@ -277,7 +276,7 @@ async fn send_recipients(
     Ok(refused)
 }
 
-/// Returns the parameters of MAIL FROM; fails for a mail that the server cannot take.
+/// Returns the parameters of MAIL FROM; fails for a mail that the server cannot accept.
 fn mail_parameters(session: &SmtpSession, mail: &ComposedMail) -> Result<Vec<MailParameter>, SmtpFailure> {
     let mut parameters = Vec::new();
     if let Some(limit) = session.size_limit {
@@ -292,7 +291,7 @@ fn mail_parameters(session: &SmtpSession, mail: &ComposedMail) -> Result<Vec<Mai
         parameters.push(MailParameter::Size(mail.bytes.len()));
     }
     let is_plain = |address: &Address| AsRef::<str>::as_ref(address).is_ascii();
-    // RFC 6531, section 3.4: only mails that need it request it.
+    // RFC 6531, section 3.4: only mails that need SMTPUTF8 request it.
     if !mail.to.iter().chain(&mail.cc).chain([&mail.from]).all(is_plain) {
         if !session.smtp.server_info().supports_feature(Extension::SmtpUtfEight) {
             let reason = "recipient refused: an address beyond ASCII, and the server does not take those (SMTPUTF8)";

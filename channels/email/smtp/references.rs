@@ -1,12 +1,12 @@
-//! The References of a reply (RFC 5322, section 3.6.4).
+//! Builds the References of a reply (RFC 5322, section 3.6.4).
 
 use crate::email::mail::ReplyContext;
 
-/// How many of the newest ids are kept besides the first, which names the thread. As many are read of a mail.
+/// How many of the newest ids are kept besides the first, which names the thread. The intake reads the same number.
 const MAX_NEWEST: usize = 100;
 /// The longest field, in bytes. Servers refuse headers that are much longer (Postfix: 102,400).
 const MAX_CHAIN: usize = 48_000;
-/// The longest Message-ID. Each is on a line of its own, and the length of lines is limited (section 2.1.1).
+/// The longest Message-ID. Each id is on a separate line, and the length of lines is limited (section 2.1.1).
 const MAX_ID: usize = 400;
 
 /// Returns the Message-ID of the answered mail, for In-Reply-To.
@@ -14,12 +14,12 @@ pub fn in_reply_to(context: &ReplyContext) -> Option<String> {
     message_id(&context.message_id).map(str::to_owned)
 }
 
-/// Returns References: those of the answered mail, and its own id.
+/// Returns References: the ids of the answered mail's References, followed by its own id.
 pub fn chain(context: &ReplyContext) -> Option<String> {
     let mut ids: Vec<&str> = Vec::new();
     for id in context.references.iter().map(String::as_str).chain([context.message_id.as_str()]) {
         let Some(id) = message_id(id) else { continue };
-        // Some programs repeat the whole chain. The last occurrence counts, except for the first id.
+        // Some programs repeat the whole chain. Then the last occurrence of an id counts, except for the first id.
         if let Some(at) = ids.iter().position(|known| *known == id) {
             if at == 0 {
                 continue;

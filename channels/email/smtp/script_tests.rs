@@ -1,4 +1,4 @@
-//! A server that follows a script.
+//! A scripted SMTP server.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-/// What the server does instead of what it usually does.
+/// A reaction of the server that differs from its default.
 #[derive(Clone, Copy, Debug)]
 pub enum Act {
     Say(&'static str),
@@ -17,18 +17,18 @@ pub enum Act {
     Hang,
 }
 
-/// At which command, by its beginning, it does what; the first that fits. `greeting`, `body` (the first line of a mail)
-/// and `end` (its last) stand for what is no command.
+/// The server's reactions by the beginning of a command; the first match counts. `greeting`, `body` (the first line of a
+/// mail) and `end` (its last line) stand for events that are not commands.
 pub type Script = Vec<(&'static str, Act)>;
 
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// Each line with the number of its connection.
+    /// Each received line with the number of its connection.
     pub lines: Vec<(usize, String)>,
     pub mails: Vec<String>,
 }
 
-/// When the connection becomes private.
+/// The kind of encryption.
 #[derive(Clone)]
 pub enum Privacy {
     None,
@@ -47,7 +47,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 type Stream = BufReader<Box<dyn Duplex>>;
 
 impl ScriptedServer {
-    /// Each connection follows the next script, and those after the last one follow that.
+    /// Starts a server. Each connection follows the next script; connections after the last script follow the last one.
     pub async fn start(scripts: Vec<Script>, privacy: Privacy) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = Self { port: listener.local_addr().unwrap().port(), seen: Arc::default() };
@@ -58,7 +58,7 @@ impl ScriptedServer {
                 let script = scripts.get(number).or(scripts.last()).cloned().unwrap_or_default();
                 let talk = Talk { number, script, privacy: privacy.clone(), seen: Arc::clone(&seen) };
                 tokio::spawn(async move {
-                    // A client that goes away is part of the script.
+                    // A client that disconnects is part of the script.
                     talk.run(Box::new(tcp)).await.ok();
                 });
             }
@@ -136,7 +136,7 @@ impl Talk {
         self.act(stream, "end", "250 taken").await.map(|_| ())
     }
 
-    /// Does what the script says, or says what is usual; whether that was said.
+    /// Performs the scripted reaction, or else writes `usual`. Returns true if it wrote `usual`.
     async fn act(&self, stream: &mut Stream, at: &str, usual: &str) -> std::io::Result<bool> {
         let act = self.script.iter().find(|(begin, _)| at.starts_with(begin)).map(|(_, act)| *act);
         let words = match act {
@@ -167,7 +167,7 @@ async fn read(stream: &mut Stream) -> std::io::Result<String> {
     Ok(line.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-/// A certificate authority, as PEM, and a server with a certificate of it for `name`.
+/// Returns a certificate authority as PEM, and a TLS acceptor with a certificate of that authority for `name`.
 pub fn authority(name: &str) -> (String, TlsAcceptor) {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

@@ -1,4 +1,4 @@
-//! The stream under lettre, with the gateway's own TLS. It tells whether the whole mail was written.
+//! The stream below lettre, with the gateway's own TLS. It reports whether the whole mail was written.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use tokio_rustls::client::TlsStream;
 /// The end of a mail's data (RFC 5321, section 4.1.1.4).
 const END_OF_DATA: &[u8; 5] = b"\r\n.\r\n";
 
-/// Whether the last written bytes are the end of a mail's data. From then on the server may have taken the mail.
+/// Tells whether the last written bytes are the end of a mail's data. From then on, the server may have accepted the mail.
 #[derive(Clone, Debug, Default)]
 pub struct DataEnd(Arc<AtomicBool>);
 
@@ -41,7 +41,7 @@ impl SmtpTransport {
     }
 }
 
-/// A stream that begins with an artificial greeting if the server's was read before.
+/// A stream that begins with an artificial greeting if the server's greeting was read before.
 #[derive(Debug)]
 pub struct SmtpStream {
     transport: SmtpTransport,

@@ -1,4 +1,4 @@
-//! The rows of a sub-agent: its own, and the message that is its task.
+//! The rows of a sub-agent: its own row, and the message that contains its task.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -28,15 +28,15 @@ pub(super) const SENDER: &str = "subagent";
 pub(super) struct SubAgentTask {
     pub task: String,
     pub label: String,
-    /// The own name of its agent; `None` is the agent of the asking turn.
+    /// The canonical name of its agent; `None` is the agent of the asking turn.
     pub agent: Option<String>,
     pub model: Option<String>,
-    /// Names of its tools; `None` is all tools of the asking turn.
+    /// The names of its tools; `None` means all tools of the asking turn.
     pub tools: Option<Vec<String>>,
     pub waits: bool,
 }
 
-/// Returns the id of the sub-agent of a call, the same each time the call runs. It has the form and the time of the
+/// Returns the id of the sub-agent of a call. The id is the same each time the call runs, and has the form and the time of the
 /// turn's id.
 pub(super) fn id_of(turn: Uuid, call_id: &str) -> Uuid {
     let named = Uuid::new_v5(&turn, format!("spawn:{call_id}").as_bytes());
@@ -71,12 +71,12 @@ impl NewSubAgent {
             "You are the sub-agent {label:?}: another agent, in session {session}, gave you this task. Nobody else reads it, and \
              nobody can answer questions. Your last answer is all that this agent gets, so put everything it needs there."
         );
-        // A model that the asking turn was given is not that of another agent.
+        // A model of the asking turn does not apply to another agent.
         let model = model.or(asking.model.filter(|_| agent.is_none()));
         let mut settings = TurnSettings {
             model,
             about: vec![about],
-            // A turn with limited tools cannot get others through a sub-agent.
+            // A turn with limited tools must not get other tools through a sub-agent.
             tools: tools.or(asking.tools),
             bounds: Some(bounds(config, asking.bounds)),
             ..TurnSettings::default()
@@ -97,7 +97,7 @@ impl NewSubAgent {
             settings,
             follow_ups: context.origin.follow_ups,
             taint: context.taint.as_ref().clone(),
-            // What its maker has told is known to it, and what it learns is known to its maker.
+            // The sub-agent uses the memory of the person who started it, and adds to that memory.
             on_behalf_of: (context.trust == Trust::Known).then(|| context.sender.clone()),
             ..TurnOrigin::default()
         };
@@ -133,7 +133,7 @@ impl fmt::Debug for NewSubAgent {
 
 impl WriteRows for NewSubAgent {
     fn write(&self, connection: &Connection) -> Result<(), StoreError> {
-        // A turn that was stopped meanwhile begins nothing.
+        // A turn that was stopped meanwhile starts no sub-agent.
         if inbox::of_turn(connection, self.spawn.turn)?.iter().any(|row| row.cancel) {
             return Ok(());
         }
@@ -153,7 +153,7 @@ impl WriteRows for NewSubAgent {
     }
 }
 
-/// Returns the smaller of the configured bounds and those of the asking turn.
+/// Returns the smaller of the configured limits and the limits of the asking turn.
 fn bounds(config: &SpawnConfig, asking: Option<TurnBounds>) -> TurnBounds {
     let own = TurnBounds {
         iterations: config.max_iterations,
@@ -170,11 +170,11 @@ fn bounds(config: &SpawnConfig, asking: Option<TurnBounds>) -> TurnBounds {
     }
 }
 
-/// Counts the sub-agents of each session that are about to be written, since calls of one plan run at the same time.
+/// Counts the sub-agents of each session that are about to be written, because parallel calls of one plan may start several.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ChildSlots(Arc<Mutex<HashMap<SessionKey, usize>>>);
 
-/// One counted sub-agent.
+/// The slot of one counted sub-agent.
 #[derive(Debug)]
 pub(super) struct ChildSlot {
     places: ChildSlots,
@@ -182,7 +182,7 @@ pub(super) struct ChildSlot {
 }
 
 impl ChildSlots {
-    /// Takes a slot beside the `unfinished` ones, if one is free.
+    /// Takes a slot in addition to the `unfinished` ones, if one is free.
     pub fn take(&self, session: &SessionKey, unfinished: usize, most: usize) -> Option<ChildSlot> {
         let mut taken = self.0.lock();
         let count = taken.get(session).copied().unwrap_or_default();

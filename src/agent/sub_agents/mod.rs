@@ -1,4 +1,4 @@
-//! Sub-agents: turns of their own sessions that work on a task which another turn gave them.
+//! Sub-agents: turns in sessions of their own that work on a task from another turn.
 
 mod child;
 mod config;

@@ -15,21 +15,21 @@ use crate::store::usage::{self, UsageScope};
 use crate::store::{Connection, StoreError, spawns};
 use crate::tools::{OutputLimit, truncate_middle};
 
-/// The limit of an answer for the asking turn.
+/// The limit of an answer that goes to the asking turn.
 pub(super) const ANSWER: OutputLimit = OutputLimit { chars: 11_000, lines: 600 };
 
 const ABOUT: &str = "The words above are the report of a sub-agent that you started in this conversation; none of them are the \
 user's. Tell the user what matters of it.";
 
-/// A turn that waits for a sub-agent which has just ended.
+/// A turn that waits for a sub-agent, which has just ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AwaitingTurn {
     pub turn: Uuid,
     pub session: SessionKey,
 }
 
-/// Returns what follows from the end of a sub-agent. Nothing is delivered to the chat: a turn that waits for the end
-/// resumes with it; otherwise the asking session gets a message.
+/// Returns the follow-ups of a sub-agent's end. Nothing is delivered to the chat: a turn that waits for the end resumes with the
+/// answer; otherwise the asking session gets a message.
 pub fn follow_ups_of(
     connection: &Connection,
     task: &SubAgentTurn,
@@ -46,7 +46,7 @@ pub fn follow_ups_of(
     }
     let head = head(connection, task, end, phrases)?;
     let is_stopped = error == Some("stopped");
-    // The asking turn ran on an errand and has ended, so the report is only noted.
+    // The asking turn ran for a job or a sub-agent and has ended, so the report only becomes a note.
     let ran_errand = asking.iter().any(|row| TurnOrigin::parse(&row.origin).runs_for_job_or_agent());
     let draft = if is_stopped || ran_errand {
         InboundDraft::of_note(&SessionNote { note: head, said: answer }, task.session.clone())
@@ -56,7 +56,7 @@ pub fn follow_ups_of(
     Ok((FollowUps { messages: vec![draft], ..FollowUps::default() }, None))
 }
 
-/// Describes which sub-agent ended, how, and what it used.
+/// Describes the sub-agent that ended, its outcome, and its usage.
 fn head(
     connection: &Connection,
     task: &SubAgentTurn,
@@ -74,7 +74,7 @@ fn head(
     })
 }
 
-/// Returns the message for the asking session, which is answered in its chat with the trust of the task.
+/// Returns the message for the asking session. Its reply goes to that session's chat, and it has the trust of the task.
 fn report(task: &SubAgentTurn, row: &InboxRow, content: String) -> InboundDraft {
     let mut origin =
         TurnOrigin { follow_ups: TurnOrigin::parse(&row.origin).follow_ups.next(), ..*task.report.clone() };

@@ -44,8 +44,8 @@ struct SpawnArgs {
     wait: Option<bool>,
 }
 
-/// Starts sub-agents, and returns the answers of those that are waited for. A repeated call finds the sub-agent that
-/// it has started.
+/// Starts sub-agents, and returns the answers of those that the call waits for. A repeated call finds the sub-agent that the first
+/// call started.
 pub struct SpawnTool {
     definition: ToolDefinition,
     config: SpawnConfig,
@@ -55,13 +55,13 @@ pub struct SpawnTool {
 }
 
 impl SpawnTool {
-    /// Creates the tool. `bus` may be set later; without it nothing can be started.
+    /// Creates the tool. `bus` may be set later; without a bus no sub-agent can start.
     pub fn new(config: SpawnConfig, bus: WeakBus, agents: Arc<AgentDirectory>) -> Self {
         let description = "Give a task to a sub-agent, which works beside you with a context of its own. It knows nothing of this \
              conversation: say all it needs.";
         let definition = ToolDefinition {
             output_limit: OutputLimit { chars: ANSWER.chars + 1_000, lines: ANSWER.lines + 50 },
-            // Content that is read must not choose the tools of a sub-agent.
+            // Content from others must not choose the tools of a sub-agent.
             literal_arguments: &["agent", "model", "tools", "wait"],
             // The same call yields the same sub-agent.
             ..ToolDefinition::changing::<SpawnArgs>(SPAWN, description, ReplayPolicy::Idempotent)
@@ -89,7 +89,7 @@ impl SpawnTool {
         let (known, unfinished, taint) = bus.store().read(look).await.map_err(|error| error.to_string())?;
         match known {
             Some(known) => {
-                let mut outcome = look_again(&known, waits, &bus);
+                let mut outcome = resumed_outcome(&known, waits, &bus);
                 outcome.result.add_sources(taint);
                 Ok(outcome)
             }
@@ -118,7 +118,7 @@ impl SpawnTool {
         Ok(SubAgentTask { label, agent, model: text(args.model), tools: named, waits, task: args.task })
     }
 
-    /// Returns the own name of the agent `name`.
+    /// Returns the canonical name of the agent `name`.
     fn agent(&self, name: &str, context: &ToolContext) -> Result<String, String> {
         let unknown = || format!("Nothing was started: {}", self.agents.unknown(name));
         let agent = self.agents.find(name).ok_or_else(unknown)?;
@@ -167,7 +167,7 @@ fn begun(label: &str, id: Uuid) -> String {
 }
 
 /// Returns the outcome of a call whose sub-agent was started before.
-fn look_again(known: &SpawnRow, waits: bool, bus: &MessageBus) -> ToolOutcome {
+fn resumed_outcome(known: &SpawnRow, waits: bool, bus: &MessageBus) -> ToolOutcome {
     let SpawnRow { id, label, .. } = known;
     if !waits {
         return ToolResult::ok(begun(label, *id)).into();
@@ -181,14 +181,14 @@ fn look_again(known: &SpawnRow, waits: bool, bus: &MessageBus) -> ToolOutcome {
             ToolResult::failed(format!("Sub-agent {label:?} is over, and what it answered is lost")).into()
         }
         None => {
-            // A process that runs chosen sessions alone may not know this one.
+            // A process that runs only chosen sessions may not run this one yet.
             bus.wake_session(spawns::session_of(*id).into());
             ToolOutcome::pending(*id, Vec::new())
         }
     }
 }
 
-/// Returns the tool's own name.
+/// Returns the tool's canonical name.
 fn known(name: &str, runner: &dyn CallRunner) -> Result<String, String> {
     let found = runner.tool(name).map(|tool| tool.spec().name.clone());
     found.ok_or_else(|| {
@@ -206,7 +206,7 @@ impl Tool for SpawnTool {
         &self.definition
     }
 
-    /// A sub-agent is bound by what the asking turn has read, like that turn itself.
+    /// Returns false: the taint of the asking turn restricts its sub-agents as well.
     fn is_restricted(&self, _: &Value, _: &ToolContext) -> bool {
         false
     }
@@ -216,9 +216,9 @@ impl Tool for SpawnTool {
         has_command.then_some("spawn runs no commands; for one in the background use exec with background = true")
     }
 
-    /// Somebody waits for the end of a turn on an errand, so its sub-agents end before it.
+    /// Returns true if the call may wait. The reply of a job's or sub-agent's turn is awaited, so its sub-agents end before it.
     fn may_wait(&self, arguments: &Value, context: &ToolContext) -> bool {
-        // A lead gathers the answers in its own turn.
+        // A lead collects the answers of its team in its own turn.
         let is_lead = !context.agent.team.is_empty();
         let asks = arguments.get("wait").and_then(Value::as_bool).unwrap_or(false);
         asks || is_lead || context.origin.runs_for_job_or_agent()

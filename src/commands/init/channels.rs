@@ -28,7 +28,7 @@ const VERIFY: Comment = Comment(
     "调用方如何证明身份；此处为 Authorization: Bearer 密钥。",
 );
 
-/// What to do after the test of a channel.
+/// The step after the test of a channel.
 enum AfterTest {
     Keep,
     AskAgain,
@@ -36,7 +36,7 @@ enum AfterTest {
 }
 
 impl Setup<'_> {
-    /// Offers e-mail, and tests it with a mail of the account to itself.
+    /// Offers e-mail, and tests it with a mail that the account sends to itself.
     pub(super) async fn ask_email(&mut self, prompts: &Prompts) -> anyhow::Result<()> {
         let question = tr("Set up e-mail?", "设置邮件渠道？");
         if self.loaded.config.channels.email.enabled || !prompts.confirm(question, false)? {
@@ -103,7 +103,7 @@ impl Setup<'_> {
         Ok(())
     }
 
-    /// Offers a webhook with a secret of its own.
+    /// Offers a webhook with its own secret.
     pub(super) async fn ask_webhook(&mut self, prompts: &Prompts) -> anyhow::Result<()> {
         if !prompts
             .confirm(tr("Set up a webhook for scripts and other programs?", "为脚本和其他程序设置 webhook？"), false)?
@@ -144,7 +144,7 @@ impl Setup<'_> {
         }
     }
 
-    /// Tests a channel, and asks what to do if that fails.
+    /// Tests a channel, and asks for the next step if the test fails.
     async fn test_channel(&mut self, prompts: &Prompts, name: &str) -> anyhow::Result<AfterTest> {
         loop {
             let is_good = match self.candidate() {

@@ -13,25 +13,25 @@ use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 
 use crate::commands::output::{Colour, Stdout, tr};
 
-/// The unchanged lines that are shown around a change.
+/// The number of unchanged lines around a change that are shown.
 const CONTEXT_LINES: usize = 2;
 
-/// Where the value of a secret comes from.
+/// The source of a secret's value.
 #[derive(Clone)]
 pub enum SecretValue {
-    /// An environment variable, by its name.
+    /// The name of an environment variable.
     Variable(String),
     /// A secret that is written to a file of this name beside config.toml.
     File { name: String, value: Secret },
 }
 
 impl SecretValue {
-    /// A secret for a file of this name.
+    /// Creates a secret for a file of this name.
     pub fn file(name: impl Into<String>, value: Secret) -> Self {
         Self::File { name: name.into(), value }
     }
 
-    /// What a person entered: a secret for a file of this name, or `env:NAME`.
+    /// Returns the secret that a person entered: a value for a file of this name, or `env:NAME`.
     pub fn typed(name: impl Into<String>, value: Secret) -> Self {
         match value.expose().strip_prefix("env:") {
             Some(variable) => Self::Variable(variable.to_owned()),
@@ -40,15 +40,15 @@ impl SecretValue {
     }
 }
 
-/// A configuration file with changes that are not written yet.
+/// A configuration file with pending changes.
 #[derive(Clone)]
 pub struct ConfigEdit {
     /// The file, with links resolved.
     path: PathBuf,
-    /// The text of the file; `None` if there is none.
+    /// The text of the file; `None` if the file does not exist.
     before: Option<String>,
     document: DocumentMut,
-    /// Files of secrets to write: the key path, the file's name, and the secret.
+    /// The secret files to write: the key path, the file's name, and the secret.
     files: Vec<(Vec<String>, String, Secret)>,
     /// New references to environment variables: the key path, and the variable's name.
     variables: Vec<(Vec<String>, String)>,
@@ -71,11 +71,11 @@ impl ConfigEdit {
         &self.path
     }
 
-    /// Sets a value. The comment explains a new key; an existing one keeps its own, also behind the value.
+    /// Sets a value. The comment explains a new key; an existing key keeps its own comments, including one after the value.
     pub fn set(&mut self, path: &[&str], value: impl Into<Value>, comment: &str) {
         let Some((key, tables)) = path.split_last() else { return };
         let mut table: &mut dyn TableLike = self.document.as_table_mut();
-        // Only tables of this kind have lines of their own for comments.
+        // Only such tables have separate lines for comments.
         let mut has_lines = true;
         for name in tables {
             let entry = table.entry(name).or_insert_with(|| {
@@ -125,7 +125,7 @@ impl ConfigEdit {
         self.variables.clone()
     }
 
-    /// Adds an entry to a list, unless it is there.
+    /// Adds an entry to a list, unless the list contains it.
     pub fn add_to_list(&mut self, path: &[&str], entry: &str, comment: &str) {
         let list = path.iter().try_fold(self.document.as_item(), |item, name| item.get(name));
         let mut list = list.and_then(Item::as_array).cloned().unwrap_or_default();
@@ -141,7 +141,7 @@ impl ConfigEdit {
         format!("{header}{}", self.document)
     }
 
-    /// Returns the text with the secrets that are still to be written to their files, to be tested.
+    /// Returns the text for a test, with the values of secrets whose files are not written yet.
     pub fn trial_text(&self) -> String {
         let mut trial = self.clone();
         for (path, _, secret) in &self.files {
@@ -151,12 +151,12 @@ impl ConfigEdit {
         trial.text()
     }
 
-    /// Returns true if nothing was changed.
+    /// Returns true if there are no changes.
     pub fn is_unchanged(&self) -> bool {
         self.files.is_empty() && self.before.as_ref().is_some_and(|before| *before == self.text())
     }
 
-    /// Writes the lines that change, with `secrets` replaced.
+    /// Writes the changed lines, with `secrets` hidden.
     pub fn show(&self, secrets: &[Secret], out: &mut Stdout) -> io::Result<()> {
         let hide = |text: &str| secrets.iter().fold(text.to_owned(), |text, secret| hide(&text, secret.expose()));
         let (before, after) = (hide(self.before.as_deref().unwrap_or_default()), hide(&self.text()));
@@ -205,7 +205,7 @@ impl ConfigEdit {
         if let Ok(before) = fs::metadata(&self.path) {
             config.as_file().set_permissions(before.permissions()).with_context(|| unwritable(&self.path))?;
         }
-        // The configuration is the last: before it, nothing refers to the secrets.
+        // The configuration comes last: until then, nothing refers to the secrets.
         drafts.push((self.path.clone(), config));
         for (path, draft) in drafts {
             draft.persist(&path).map_err(|error| error.error).with_context(|| unwritable(&path))?;
@@ -219,7 +219,7 @@ impl ConfigEdit {
     }
 }
 
-/// Returns the beginning of a new file.
+/// Returns the first lines of a new file.
 fn header() -> &'static str {
     tr(
         "# The configuration of daoyou. `daoyou config show` lists every setting, and config.example.toml explains them.\n\
@@ -237,12 +237,12 @@ fn read(path: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// Writes a file beside `path`, readable by the owner of the folder alone.
+/// Writes a file beside `path` that only the owner of the folder can read.
 fn draft(path: &Path, text: &str) -> io::Result<NamedTempFile> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let mut draft = tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o600)).tempfile_in(folder)?;
     let owner = fs::metadata(folder)?;
-    // Root sets up a home of the service's user.
+    // Root sets up a home for the service's user.
     if rustix::process::geteuid().is_root() {
         chown(draft.path(), Some(owner.uid()), Some(owner.gid()))?;
     }
@@ -251,7 +251,7 @@ fn draft(path: &Path, text: &str) -> io::Result<NamedTempFile> {
     Ok(draft)
 }
 
-/// Replaces a secret, as it is and as TOML writes it.
+/// Hides a secret, both as it is and as TOML writes it.
 fn hide(text: &str, secret: &str) -> String {
     const HIDDEN: &str = "(hidden)";
     if secret.is_empty() {
@@ -324,7 +324,7 @@ mod tests {
             assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
         }
         assert!(fs::read_to_string(edit.path()).unwrap().contains("api_key = \"file:a.key\""));
-        // The file is another one now.
+        // Another program has replaced the file.
         assert!(edit.save().unwrap_err().to_string().contains("changed in the meantime"));
         let names = fs::read_dir(folder.path()).unwrap().count();
         assert_eq!(names, 2, "no draft is left");

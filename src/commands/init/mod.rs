@@ -67,7 +67,7 @@ pub async fn run(args: &InitArgs, globals: &Globals) -> anyhow::Result<CommandEx
     }
 }
 
-/// How long a running gateway may take to answer.
+/// The time limit for a running gateway's answer.
 const HEALTH_LIMIT: std::time::Duration = std::time::Duration::from_secs(2);
 
 const NO_TERMINAL: [&str; 2] = [
@@ -77,13 +77,13 @@ const NO_TERMINAL: [&str; 2] = [
      也可以直接指定：--provider openai --api-key-env OPENAI_API_KEY --model 模型",
 ];
 
-/// What is set up, and with what.
+/// The setup in progress, with its inputs.
 struct Setup<'a> {
     home: Home,
     env: BTreeMap<String, String>,
     globals: &'a Globals,
     args: &'a InitArgs,
-    /// The configuration before.
+    /// The previous configuration.
     loaded: LoadedConfig,
     edit: ConfigEdit,
     /// SIGINT.
@@ -91,7 +91,7 @@ struct Setup<'a> {
 }
 
 impl Setup<'_> {
-    /// Asks for everything.
+    /// Asks all questions.
     async fn ask(mut self, prompts: &Prompts) -> anyhow::Result<CommandExit> {
         self.ask_language(prompts)?;
         self.ask_model(prompts).await?;
@@ -100,7 +100,7 @@ impl Setup<'_> {
         self.ask_timezone(prompts)?;
         let scope = self.ask_service(prompts)?;
         if !self.show(tr("nothing has changed", "没有改动"))? {
-            // A service can be wanted for an existing configuration.
+            // An existing configuration may still need a service.
         } else if prompts.confirm(tr("Write this?", "写入以上内容？"), true)? {
             self.save()?;
         } else {
@@ -117,7 +117,7 @@ impl Setup<'_> {
         Ok(exit)
     }
 
-    /// Takes the options, and for the rest what is found.
+    /// Uses the options, and chooses everything else from what the machine offers.
     async fn take(mut self) -> anyhow::Result<CommandExit> {
         if let Some(locale) = &self.args.locale {
             self.edit.set(&["agent", "locale"], locale.as_str(), LOCALE.text());
@@ -135,16 +135,16 @@ impl Setup<'_> {
         Ok(CommandExit::Ok)
     }
 
-    /// Returns the configuration as it would be.
+    /// Returns the configuration that the changes would result in.
     fn candidate(&self) -> Result<LoadedConfig, ConfigFaults> {
         let text = self.edit.trial_text();
         let draft = config::read(ConfigSource::Draft { path: self.edit.path(), text: &text }, &self.env);
         let checked = draft.checked(|loaded| gateway::check(loaded, &self.home, &self.env));
-        // A secret that is missing now may be there when the gateway starts.
+        // A secret that is missing now may exist when the gateway starts.
         checked.without_secrets().map_err(ConfigFaults)
     }
 
-    /// Waits for a test, until Ctrl-C.
+    /// Waits for a test until Ctrl-C.
     async fn until_interrupted<T>(interrupt: &mut Signal, test: impl Future<Output = T>) -> anyhow::Result<T> {
         tokio::select! {
             done = test => Ok(done),
@@ -195,7 +195,7 @@ impl Setup<'_> {
         Ok(())
     }
 
-    /// Returns the systemd instance of a wanted service.
+    /// Returns the systemd instance for the service, if the user wants one.
     fn ask_service(&mut self, prompts: &Prompts) -> anyhow::Result<Option<ServiceScope>> {
         let Some(scope) = service::scope_for(&self.home) else { return Ok(None) };
         let question = tr(
@@ -223,7 +223,7 @@ impl Setup<'_> {
         Ok(Some(scope))
     }
 
-    /// Shows the change. Returns false if there is none, after a note.
+    /// Shows the change. If there is none, prints the note `unchanged` and returns false.
     fn show(&self, unchanged: &str) -> anyhow::Result<bool> {
         if self.edit.is_unchanged() {
             print_note(format_args!("{}: {unchanged}", self.edit.path().display()));
@@ -236,7 +236,7 @@ impl Setup<'_> {
     }
 
     fn save(&self) -> anyhow::Result<()> {
-        // The folder is private from its beginning.
+        // The folder is private from its creation.
         Home::open(self.globals.home.clone())?;
         self.edit.save()?;
         print_note(format_args!("{}: {}", tr("written", "已写入"), self.edit.path().display()));
@@ -258,7 +258,7 @@ impl Setup<'_> {
             return;
         }
         let runs = match ControlClient::new(&self.home.socket()) {
-            // One that does not answer holds the home nevertheless.
+            // A gateway that does not answer holds the home nevertheless.
             Ok(client) => !matches!(tokio::time::timeout(HEALTH_LIMIT, client.get("/healthz")).await, Ok(Err(_))),
             Err(_) => false,
         };
@@ -299,7 +299,7 @@ fn report(findings: &[Finding]) -> anyhow::Result<bool> {
     Ok(findings.iter().all(|finding| finding.state != Severity::Fail))
 }
 
-/// Prints the faults of an answer.
+/// Prints configuration faults.
 fn print_faults(faults: &ConfigFaults) {
     for fault in &faults.0 {
         let (wrong, allowed) =

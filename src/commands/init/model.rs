@@ -1,4 +1,4 @@
-//! The model of `daoyou init`: which service, with which key, and a real call.
+//! The model step of `daoyou init`: the service, its key, and a test call.
 
 use anyhow::bail;
 use daoyou_channels::{Finding, Severity};
@@ -22,7 +22,7 @@ const ADDRESS: Comment = Comment("The address of the service.", "服务的地址
 const KIND: Comment =
     Comment("What it speaks: \"openai\" or \"anthropic\".", "服务的协议：\"openai\" 或 \"anthropic\"。");
 
-/// A model service, as it is to be written.
+/// The answers about a model service, as they will be written.
 #[derive(Clone, Default)]
 struct ServiceAnswer {
     name: String,
@@ -32,14 +32,14 @@ struct ServiceAnswer {
     kind: Option<&'static str>,
     /// `None` leaves the key as it is.
     key: Option<SecretValue>,
-    /// A known service that refuses calls without a key.
+    /// The service is known and rejects calls without a key.
     needs_key: bool,
-    /// The variables that usually hold its key.
+    /// The variables that usually contain its key.
     key_variables: &'static [&'static str],
-    /// The model that is suggested; empty if none is known.
+    /// The suggested model; empty if none is known.
     model: String,
-    /// The service at another address need not have the suggested model.
-    is_moved: bool,
+    /// The service has another address, and may not have the suggested model.
+    has_custom_address: bool,
 }
 
 impl ServiceAnswer {
@@ -47,17 +47,17 @@ impl ServiceAnswer {
         let first = || offer.installed.as_ref().and_then(|models| models.first().cloned()).unwrap_or_default();
         Self {
             name: offer.name.to_owned(),
-            base_url: offer.is_moved.then(|| offer.base_url.clone()),
+            base_url: offer.has_custom_address.then(|| offer.base_url.clone()),
             kind: None,
             key: offer.key_variable.map(|variable| SecretValue::Variable(variable.to_owned())),
             needs_key: !offer.is_local(),
             key_variables: offer.key_variables,
             model: if offer.usual_model.is_empty() { first() } else { offer.usual_model.to_owned() },
-            is_moved: offer.is_moved,
+            has_custom_address: offer.has_custom_address,
         }
     }
 
-    /// A service that is not known.
+    /// Returns the answer for a service that is not known.
     fn other(name: &str, base_url: &str) -> Self {
         Self { name: name.to_owned(), base_url: Some(base_url.to_owned()), ..Self::default() }
     }
@@ -94,7 +94,7 @@ enum ModelStep {
 }
 
 impl Setup<'_> {
-    /// Asks for service, key and model, until a real call succeeds or the user goes on without.
+    /// Asks for service, key and model until a test call succeeds or the user continues without one.
     pub(super) async fn ask_model(&mut self, prompts: &Prompts) -> anyhow::Result<()> {
         let before = self.loaded.config.agent.model.clone();
         if !self.names_model() && !matches!(before.as_str(), "" | "auto") {
@@ -117,7 +117,7 @@ impl Setup<'_> {
                     ModelStep::Key
                 }
                 ModelStep::Key => {
-                    // Nothing of a refused key stays.
+                    // Removes all traces of a rejected key.
                     self.edit = original.clone();
                     self.ask_key(prompts, &mut answer)?;
                     ModelStep::Model
@@ -134,7 +134,7 @@ impl Setup<'_> {
         [provider, api_key_env, model, base_url].into_iter().any(Option::is_some)
     }
 
-    /// Returns the service; `None` to go on without a model.
+    /// Returns the service; `None` to continue without a model.
     fn ask_service_name(&self, prompts: &Prompts, offers: &[ServiceOffer]) -> anyhow::Result<Option<ServiceAnswer>> {
         if self.names_model() {
             return Ok(Some(self.named_service(offers)?));
@@ -240,7 +240,7 @@ impl Setup<'_> {
         Ok(ModelStep::Test)
     }
 
-    /// Makes a real call, and asks what to do after a failure.
+    /// Makes a test call, and asks for the next step after a failure.
     async fn ask_after_test(&mut self, prompts: &Prompts, answer: &ServiceAnswer) -> anyhow::Result<ModelStep> {
         print_note(format_args!("{} {} …", tr("Asking", "正在测试"), answer.wanted()));
         let inspector = Inspector::offline(self.home.clone(), &self.candidate()?)?;
@@ -260,7 +260,7 @@ impl Setup<'_> {
         choose(prompts, &choices)
     }
 
-    /// Takes the model of the options, or the first that is found.
+    /// Uses the model of the options, or the first that is found.
     pub(super) async fn take_model(&mut self) -> anyhow::Result<()> {
         let before = &self.loaded.config;
         let is_set = !matches!(before.agent.model.as_str(), "" | "auto") || !before.providers.is_empty();
@@ -293,7 +293,7 @@ impl Setup<'_> {
         let mut inspector = Inspector::offline(self.home.clone(), &self.candidate()?)?;
         if let Some(model) = self.args.model.as_deref().filter(|_| self.args.provider.is_some()) {
             model.clone_into(&mut answer.model);
-        } else if self.args.model.is_none() && (answer.model.is_empty() || answer.is_moved) {
+        } else if self.args.model.is_none() && (answer.model.is_empty() || answer.has_custom_address) {
             match Self::until_interrupted(&mut self.interrupt, inspector.listed_models(&answer.name)).await? {
                 Ok(listed) if listed.contains(&answer.model) => {}
                 Ok(listed) if !listed.is_empty() => listed[0].clone_into(&mut answer.model),
@@ -324,7 +324,7 @@ impl Setup<'_> {
     /// Returns the service that the options name.
     ///
     /// # Errors
-    /// The options name none, or a variable that is not set.
+    /// The options name no service, or a variable that is not set.
     fn named_service(&self, offers: &[ServiceOffer]) -> anyhow::Result<ServiceAnswer> {
         let (provider, model) = match (self.args.provider.as_deref(), self.args.model.as_deref()) {
             (Some(provider), model) => (provider, model),
@@ -364,7 +364,7 @@ impl Setup<'_> {
         };
         if let Some(base_url) = &self.args.base_url {
             answer.base_url = Some(base_url.clone());
-            answer.is_moved = true;
+            answer.has_custom_address = true;
             // The key in the environment is for the usual address.
             answer.needs_key = false;
             answer.key = None;
@@ -385,7 +385,7 @@ impl Setup<'_> {
     }
 }
 
-/// Asks for one of the listed models, or for a name.
+/// Asks for one of the listed models, or for another name.
 fn ask_listed(prompts: &Prompts, mut listed: Vec<String>, usual: &str) -> anyhow::Result<String> {
     let question = tr("Model:", "模型：");
     let named = |text: &str| {
@@ -420,7 +420,7 @@ fn choose(prompts: &Prompts, choices: &[(&str, ModelStep)]) -> anyhow::Result<Mo
     choices.get(chosen).map(|(_, step)| *step).ok_or_else(|| Cancelled.into())
 }
 
-/// Prints a failed test, with the address that was asked.
+/// Prints a failed test, with the address of the call.
 fn print_failure(finding: &Finding, asked: Option<String>) -> anyhow::Result<()> {
     report(std::slice::from_ref(finding))?;
     if let Some(address) = asked {

@@ -9,21 +9,21 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 
 use crate::commands::output::{field_line, print_note, stderr_is_terminal, tr};
 
-/// The entries of a list that are shown at the same time.
+/// The number of list entries that are visible at the same time.
 const PAGE: usize = 12;
 
-/// The user has ended the questions with Ctrl-C or Esc.
+/// The error of a user who ended the questions with Ctrl-C or Esc.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("cancelled")]
 pub struct Cancelled;
 
-/// The terminal while questions are asked. Dropped, it is as before.
+/// The terminal while questions are asked. Dropping it restores the terminal.
 pub struct Prompts {
     before: Termios,
 }
 
 impl Prompts {
-    /// Takes the terminal of this process; `None` if there is none.
+    /// Sets up the terminal of this process; `None` if there is none.
     ///
     /// # Errors
     /// The terminal cannot be set.
@@ -33,7 +33,7 @@ impl Prompts {
         }
         let before = tcgetattr(io::stdin())?;
         let mut quiet = before.clone();
-        // The library sets the terminal for one key after the other: what is pasted between two must not appear.
+        // The library sets the terminal mode for each key separately: text that is pasted in between must not be visible.
         quiet.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
         tcsetattr(io::stdin(), OptionalActions::Now, &quiet)?;
         Ok(Some(Self { before }))
@@ -75,7 +75,7 @@ impl Prompts {
         }
     }
 
-    /// Returns a text that does not appear on the screen; `None` if nothing was entered.
+    /// Returns a text that is not visible on the screen; `None` if nothing was entered.
     ///
     /// # Errors
     /// [`Cancelled`], or the terminal is gone.
@@ -86,7 +86,7 @@ impl Prompts {
         Ok(Some(text.trim()).filter(|text| !text.is_empty()).map(Secret::new))
     }
 
-    /// Returns the answer to a question of yes or no.
+    /// Returns the answer to a yes-or-no question.
     ///
     /// # Errors
     /// [`Cancelled`], or the terminal is gone.
@@ -101,17 +101,17 @@ impl Prompts {
 
 impl Drop for Prompts {
     fn drop(&mut self) {
-        // The terminal may be gone; then it needs no mode.
+        // The terminal may be gone; it needs no mode then.
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.before);
     }
 }
 
-/// Returns an error in the language of the output if an answer is not good.
+/// Returns an error in the output language unless `is_good`.
 pub fn require(is_good: bool, en: &str, zh: &str) -> Result<(), String> {
     if is_good { Ok(()) } else { Err(tr(en, zh).to_owned()) }
 }
 
-/// Checks the name of a service or a webhook, which must be `is_allowed` too.
+/// Checks the name of a service or a webhook; `is_allowed` is a further condition.
 pub fn check_name(text: &str, is_allowed: bool) -> Result<(), String> {
     let is_name =
         is_allowed && !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');

@@ -58,7 +58,7 @@ impl ActiveHours {
     /// Reads `HH:MM-HH:MM`; returns `None` for an empty text.
     ///
     /// # Errors
-    /// Explains what is wrong.
+    /// The text is invalid; the error explains the fault.
     pub fn read(text: &str) -> Result<Option<Self>, String> {
         if text.trim().is_empty() {
             return Ok(None);
@@ -96,7 +96,7 @@ pub struct HeartbeatSettings {
     /// The chat that receives the answers.
     pub channel: String,
     pub chat_id: String,
-    /// The notice that the tokens of the day are used up; `{}` is their number.
+    /// The notice that the tokens of the day are used up. `{}` is replaced by their number.
     pub silent: &'static str,
 }
 
@@ -113,7 +113,7 @@ impl HeartbeatSettings {
         self.hours().is_none_or(|hours| hours.contains(clock))
     }
 
-    /// Returns when the active hours begin next.
+    /// Returns the time when the active hours begin next.
     fn next_start(&self, now: Timestamp) -> Option<Timestamp> {
         let from = self.hours()?.from;
         let today = now.to_zoned(self.zone.clone()).date();
@@ -121,7 +121,7 @@ impl HeartbeatSettings {
         days.into_iter().flatten().find_map(|day| instant_at(day.to_datetime(from), &self.zone).filter(|at| *at > now))
     }
 
-    /// The configuration was validated; an unreadable value cannot occur.
+    /// Returns the active hours. They are readable, since the configuration was validated.
     fn hours(&self) -> Option<ActiveHours> {
         ActiveHours::read(&self.config.active_hours).unwrap_or_default()
     }

@@ -10,28 +10,29 @@ use super::items::HeartbeatItem;
 use crate::cron::Schedule;
 use crate::store::{Connection, StoreError, notes};
 
-/// A single time that was missed by more, before its entry was first seen, does not run.
+/// The age from which a single time does not run if its entry is new.
 const STALE: SignedDuration = SignedDuration::from_hours(24);
 
-/// Failed turns in a row after which their entries wait until they are due again.
+/// The number of consecutive failed turns after which their entries wait until they are due again.
 pub(super) const TRIES: u32 = 3;
 
-/// The group of notes of the heartbeat.
+/// The group of the heartbeat's notes in the store.
 pub(super) const NOTES: &str = "heartbeat";
 
 /// The state between two checks, as JSON in a note.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct HeartbeatMemory {
-    /// By entry: the time of its last run, or the time it was first seen if it is not due yet; UTC milliseconds.
+    /// For each entry, the time of its last run, or the time when it was first seen if it has not been due yet; UTC
+    /// milliseconds.
     pub items: BTreeMap<String, i64>,
-    /// The previous values of the entries of the last turn, for a turn that fails.
+    /// The previous times of the last turn's entries, which a failed turn restores.
     pub before: BTreeMap<String, Option<i64>>,
-    /// Failed turns in a row.
+    /// The number of consecutive failed turns.
     pub failures: u32,
 }
 
-/// Returns the due entries of `items`, at most `limit`, and the memory after a turn with them.
+/// Returns the due entries of `items`, at most `limit`, and the memory that records their turn.
 pub(super) fn choose_due<'i>(
     items: &'i [HeartbeatItem],
     memory: &HeartbeatMemory,
@@ -71,7 +72,7 @@ fn is_due_when_new(item: &HeartbeatItem, now: Timestamp) -> bool {
 }
 
 fn is_due_again(item: &HeartbeatItem, last: Timestamp, now: Timestamp, zone: &TimeZone) -> bool {
-    // The clock was set back before the last run, which then says nothing about the next one.
+    // A last run in the future means that the clock was set back; it says nothing about the next run.
     let is_ahead = last > now;
     match &item.schedule {
         None => {

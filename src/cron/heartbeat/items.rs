@@ -17,13 +17,13 @@ const MAX_ITEM: usize = 2_000;
 /// The longest schedule in front of an entry, in bytes.
 const MAX_HEAD: usize = 80;
 
-/// The start of intervals with a day or a clock time, since the file does not say when an entry was written. A Monday.
+/// The anchor of intervals with a day or a clock time, since the file does not say when an entry was written. It is a Monday.
 const COUNTED_FROM: DateTime = date(2024, 1, 1).at(0, 0, 0, 0);
 
 /// An entry of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct HeartbeatItem {
-    /// The hash of its text: a changed text is another entry.
+    /// The hash of the text. An entry with a changed text counts as another entry.
     pub hash: String,
     /// The text as written, with its schedule.
     pub text: String,
@@ -55,10 +55,10 @@ fn without_comments(file: &str) -> String {
     text + rest
 }
 
-/// Returns list entries with the lines indented below them, and paragraphs, each in one line.
+/// Returns the list entries, each joined with the lines indented below it, and the paragraphs. Each text is on one line.
 fn texts(file: &str) -> Vec<String> {
     let mut texts: Vec<String> = Vec::new();
-    // How the next line may continue the last text; `None` after a heading, a rule or an empty entry.
+    // The state that decides whether the next line continues the last text. `None` after a heading, a rule or an empty entry.
     let mut open = None;
     for line in file.lines() {
         let (indented, line) = (line.starts_with([' ', '\t']), line.trim());
@@ -95,11 +95,11 @@ fn texts(file: &str) -> Vec<String> {
     texts
 }
 
-/// How the previous line affects the next.
+/// The previous line, as it affects the next one.
 #[derive(Clone, Copy)]
 enum PreviousLine {
     In,
-    /// An empty line lies between.
+    /// It was empty, after an entry.
     Behind,
     /// It was a completed entry.
     Done,

@@ -1,4 +1,4 @@
-//! The consequences of the end of a heartbeat's turn, within the commit of that end.
+//! Records the end of a heartbeat's turn, and determines the messages that follow from it, within the commit of that end.
 
 use super::due::{load, save};
 use crate::bus::{EndedTurn, FollowUps, InboundDraft, conversations};
@@ -8,8 +8,8 @@ use crate::store::{Connection, StoreError};
 /// The answer of a model that has nothing to report.
 pub(super) const OK: &str = "HEARTBEAT_OK";
 
-/// Returns what is delivered, with a note for the chat's session. A turn that failed is repeated at the next check; only the
-/// first of several failures is reported.
+/// Returns the message to deliver, with a note for the chat's session. A failed turn is repeated at the next check. Only the
+/// first of several consecutive failures is reported.
 pub fn follow_ups_of(connection: &Connection, run: &EndedTurn<'_>) -> Result<FollowUps, StoreError> {
     let mut memory = load(connection)?;
     let is_news = match run.error {
@@ -41,7 +41,7 @@ pub fn follow_ups_of(connection: &Connection, run: &EndedTurn<'_>) -> Result<Fol
     Ok(FollowUps { reply: Some(said.to_owned()), messages, notice: None })
 }
 
-/// Returns true for the marker alone: a text beside it may be important.
+/// Returns true if the reply is the marker alone. Any text next to it may be important.
 fn says_nothing(reply: &str) -> bool {
     let reply = reply.trim_matches(|c: char| c.is_whitespace() || c.is_ascii_punctuation() && c != '_' || c == '。');
     reply.is_empty() || reply == OK

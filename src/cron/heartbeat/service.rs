@@ -1,4 +1,4 @@
-//! Checks the file when it is time, and puts the due entries into the inbox.
+//! Checks HEARTBEAT.md at the configured times, and puts the due entries into the inbox.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::guard::{Jail, JailError};
 use crate::origin::{TurnCause, TurnOrigin};
 use crate::store::{Connection, Durability, StoreError, inbox, notes, usage};
 
-/// The session of its turns.
+/// The session of the heartbeat's turns.
 pub const SESSION: &str = "heartbeat";
 
 const FILE: &str = "HEARTBEAT.md";
@@ -36,7 +36,8 @@ const TURN_TIMEOUT: Duration = Duration::from_secs(600);
 /// The check of HEARTBEAT.md.
 pub struct Heartbeat {
     bus: Arc<MessageBus>,
-    /// The agent's commands can replace the file by a link or a pipe. The jail follows no link and reads nothing private.
+    /// The folder of HEARTBEAT.md. The agent's commands can replace the file by a link or a pipe; the jail follows no link and
+    /// reads nothing private.
     workspace: Jail,
     next: Mutex<Option<Timestamp>>,
 }
@@ -46,7 +47,7 @@ pub struct Heartbeat {
 enum HeartbeatOutcome {
     Nothing,
     Asked,
-    /// The day's tokens are used up, and the chat is informed.
+    /// The tokens of the day are used up, and the chat was informed.
     Silenced,
 }
 
@@ -69,7 +70,7 @@ impl Heartbeat {
             return;
         }
         match self.check(settings, now).await {
-            // The gateway stops.
+            // A closed store means that the gateway stops.
             Ok(()) | Err(StoreError::Closed) => {}
             Err(error) => tracing::warn!(%error, "the heartbeat check failed; the next check retries"),
         }
@@ -82,7 +83,7 @@ impl Heartbeat {
             return false;
         }
         let is_time = next.is_some_and(|next| next <= now) && settings.is_active(now);
-        // This also applies if the clock was set back or the settings changed.
+        // The next check is computed anew each time, so that a clock that was set back or changed settings take effect.
         *next = settings.next_check(now);
         is_time
     }
@@ -102,7 +103,7 @@ impl Heartbeat {
         }
         let (items, check_settings) = (Arc::new(items), settings.clone());
         let seen = items.clone();
-        // Nearly always nothing is due, and nothing is written.
+        // Usually no entry is due, so this read avoids a write.
         let changes = move |connection: &Connection| {
             let memory = load(connection)?;
             Ok(check_settings.choose(&seen, &memory, now).1 != memory)
@@ -132,7 +133,7 @@ impl HeartbeatSettings {
         choose_due(items, memory, now, &self.zone, limit)
     }
 
-    /// Returns the tokens that its turns have used since midnight.
+    /// Returns the tokens that the heartbeat's turns have used since midnight.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -168,7 +169,7 @@ fn take(
     Ok(HeartbeatOutcome::Asked)
 }
 
-/// Informs the chat once a day that no tokens are left.
+/// Informs the chat, once a day, that the tokens of the day are used up.
 fn report_budget_spent(
     connection: &Connection,
     settings: &HeartbeatSettings,

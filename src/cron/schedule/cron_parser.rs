@@ -1,5 +1,5 @@
-//! Parses cron expressions. This parser is our own, since croner's errors name neither the field nor the remedy, and croner
-//! accepts empty values such as `1,,2`.
+//! Parses cron expressions. This is own code, since croner's errors name neither the field nor the remedy, and croner accepts
+//! empty values such as `1,,2`.
 
 use std::str::FromStr;
 

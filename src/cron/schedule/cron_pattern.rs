@@ -1,12 +1,12 @@
-//! A cron expression as sets of values, and the matching dates and times. croner, against which tests compare this, cannot
-//! count the matches of a period without visiting each, reads `L,LW` as `LW`, and ends its search at the year 5000.
+//! A cron expression as sets of values, and the matching dates and times. This is own code, since croner visits each match of a
+//! period to count them, reads `L,LW` as `LW`, and ends its search at the year 5000. Tests compare the two.
 
 use jiff::civil::{Date, DateTime, Time};
 
 /// A day, in seconds.
 pub(super) const DAY: u32 = 86_400;
 
-/// The sets of a cron expression; bit `n` stands for the value `n`.
+/// The sets of a cron expression. Bit `n` of a set means the value `n`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CronPattern {
     pub seconds: u64,
@@ -15,7 +15,7 @@ pub(super) struct CronPattern {
     pub days: MonthDaySet,
     pub months: u64,
     pub weekdays: WeekdaySet,
-    /// One of the two day fields begins with a star: then a day must match both, else one of them.
+    /// One of the two day fields begins with a star: then a day must match both fields, otherwise one of them.
     pub both_days: bool,
     /// A time field begins with a star: the expression follows the clock, and has no fixed time that a clock change could
     /// skip or repeat.
@@ -101,13 +101,13 @@ fn nearest_working(date: Date, meant: i8) -> i8 {
 }
 
 impl CronPattern {
-    /// Returns true if any day matches. The calendar repeats after 400 years.
+    /// Returns true if any day matches. It checks 400 years, after which the calendar repeats.
     pub fn comes_true(&self) -> bool {
         let begin = jiff::civil::date(2000, 1, 1).at(0, 0, 0, 0);
         self.first(begin, jiff::civil::date(2400, 1, 1).at(0, 0, 0, 0)).is_some()
     }
 
-    /// Returns the first match from `from` on and before `before`, by a clock without changes.
+    /// Returns the first match from `from` on and before `before`, by a clock that never changes.
     pub fn first(&self, from: DateTime, before: DateTime) -> Option<DateTime> {
         let (mut date, mut time) = (from.date(), seconds_of(from.time()));
         while date <= before.date() {
@@ -172,7 +172,7 @@ impl CronPattern {
         }
     }
 
-    /// Returns the first time of a day from this second of it on.
+    /// Returns the first time of a day at or after this second of the day.
     fn time_from(&self, second: u32) -> Option<u32> {
         let (h, m, s) = split(second);
         if in_set(self.hours, h) {
@@ -189,7 +189,7 @@ impl CronPattern {
         Some(join(h, lowest(self.minutes, 0)?, lowest(self.seconds, 0)?))
     }
 
-    /// Returns the last time of a day before this second of it.
+    /// Returns the last time of a day before this second of the day.
     fn time_before(&self, second: u32) -> Option<u32> {
         let (h, m, s) = split(second.checked_sub(1)?);
         if in_set(self.hours, h) {
@@ -206,7 +206,7 @@ impl CronPattern {
         Some(join(h, highest(self.minutes, 60)?, highest(self.seconds, 60)?))
     }
 
-    /// Returns the number of times of a day before this second of it.
+    /// Returns the number of times of a day before this second of the day.
     fn times_before(&self, second: u32) -> u32 {
         let (h, m, s) = split(second);
         let below = |set: u64, value: u32| (set & ((1 << value) - 1)).count_ones();
@@ -221,7 +221,7 @@ fn in_set(set: u64, value: u32) -> bool {
     value < 64 && set & (1 << value) != 0
 }
 
-/// Returns the lowest value of a set from `value` on.
+/// Returns the lowest value of a set at or above `value`.
 fn lowest(set: u64, value: u32) -> Option<u32> {
     let rest = set.checked_shr(value)?;
     (rest != 0).then(|| value + rest.trailing_zeros())

@@ -3,7 +3,7 @@
 use jiff::Zoned;
 
 use super::outline::{
-    DaysOutline, IntervalUnit, MonthDaysOutline, TimesOutline, WeekdaysOutline, clock, place, ranges,
+    DaysOutline, IntervalUnit, MonthDaysOutline, TimesOutline, WeekdaysOutline, clock, ranges, word_at,
 };
 
 const UNITS: [&str; 5] = ["day", "hour", "minute", "second", "millisecond"];
@@ -147,16 +147,16 @@ fn in_months(said: &DaysOutline) -> String {
     if said.months.is_empty() {
         return String::new();
     }
-    let name = |month: u32| place(&MONTHS, month.wrapping_sub(1)).to_owned();
+    let name = |month: u32| word_at(&MONTHS, month.wrapping_sub(1)).to_owned();
     format!(" in {}", list(&ranges(&said.months, name, " to ")))
 }
 
 fn weekday(day: u32) -> &'static str {
-    place(&WEEKDAYS, day)
+    word_at(&WEEKDAYS, day)
 }
 
 fn nth_word(n: u32) -> &'static str {
-    place(&NTH, n.wrapping_sub(1))
+    word_at(&NTH, n.wrapping_sub(1))
 }
 
 /// `minute 5`, `minutes 5, 10 to 20 and 40`.

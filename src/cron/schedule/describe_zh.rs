@@ -3,7 +3,7 @@
 use jiff::Zoned;
 
 use super::outline::{
-    DaysOutline, IntervalUnit, MonthDaysOutline, TimesOutline, WeekdaysOutline, clock, place, ranges,
+    DaysOutline, IntervalUnit, MonthDaysOutline, TimesOutline, WeekdaysOutline, clock, ranges, word_at,
 };
 
 const UNITS: [&str; 5] = ["天", "小时", "分钟", "秒", "毫秒"];
@@ -136,11 +136,11 @@ fn months(values: &[u32]) -> String {
 }
 
 fn weekday(day: u32) -> &'static str {
-    place(&WEEKDAYS, day)
+    word_at(&WEEKDAYS, day)
 }
 
 fn nth_word(n: u32) -> &'static str {
-    place(&NTH, n.wrapping_sub(1))
+    word_at(&NTH, n.wrapping_sub(1))
 }
 
 fn numbers(values: &[u32]) -> String {

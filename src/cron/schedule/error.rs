@@ -1,6 +1,6 @@
 //! The error of a schedule that cannot be used.
 
-/// Explains what is wrong with a schedule, and what would be right.
+/// The fault of an unusable schedule, as a text that also names valid values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ScheduleError(pub String);

@@ -45,7 +45,7 @@ fn check(expr: &str, tz: &str, after: &str, expected: &[&str]) {
 #[test]
 fn schedules_when_the_clock_goes_forward() {
     let rows: &[(&str, &str, &str, &[&str])] = &[
-        // A skipped fixed time is due right after; one that is not skipped is due once.
+        // A fixed time that the clock skips is due right after the gap; any other fixed time is due once.
         ("30 2 * * *", "America/New_York", "2026-03-07T12:00-05:00", &["08T03:00-04:00", "09T02:30-04:00"]),
         ("30 1 * * *", "America/New_York", "2026-03-07T12:00-05:00", &["08T01:30-05:00", "09T01:30-04:00"]),
         ("0 3 * * *", "America/New_York", "2026-03-07T12:00-05:00", &["08T03:00-04:00", "09T03:00-04:00"]),
@@ -96,7 +96,7 @@ fn schedules_when_the_clock_goes_forward() {
 #[test]
 fn schedules_when_the_clock_goes_back() {
     let rows: &[(&str, &str, &str, &[&str])] = &[
-        // A fixed time is due the first time.
+        // A fixed time that the clock shows twice is due the first time.
         ("30 1 * * *", "America/New_York", "2026-10-31T12:00-04:00", &["2026-11-01T01:30-04:00", "02T01:30-05:00"]),
         ("30 1 * * *", "America/New_York", "2026-11-01T01:10-05:00", &["02T01:30-05:00"]),
         ("30 1 * * *", "America/New_York", "2026-11-01T01:00-05:00", &["02T01:30-05:00"]),
@@ -251,7 +251,7 @@ fn invalid_expressions_and_zones_fail_with_a_reason() {
     assert!(Schedule::cron(&"1,".repeat(2_000), "UTC").is_err());
     let spelled = Schedule::cron(" 0  9 * * * ", "asia/shanghai").unwrap();
     assert_eq!(spelled, Schedule::Cron { expr: "0 9 * * *".to_owned(), tz: "Asia/Shanghai".to_owned() });
-    // An offset is a zone as well, and stays one in the store.
+    // An offset is a valid zone, and stays an offset in the store.
     let fixed = Schedule::cron("0 9 * * *", "GMT+8").unwrap();
     assert_eq!(fixed, Schedule::Cron { expr: "0 9 * * *".to_owned(), tz: "+08:00".to_owned() });
     assert_eq!(fixed.next_after(stamp("2026-01-01T00:00:00Z")), Some(stamp("2026-01-01T01:00:00Z")));

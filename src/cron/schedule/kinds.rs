@@ -21,16 +21,16 @@ use crate::text::{Language, time_expression};
 pub enum Schedule {
     /// One time.
     At { at: Timestamp },
-    /// Every `every`, before and after `anchor`, and at `anchor`.
+    /// At `anchor`, and at all multiples of `every` before and after it.
     Every { every: Span, anchor: Timestamp },
-    /// By the clock of the zone `tz`: an IANA name, or an offset such as `+08:00`.
+    /// By a cron expression and the clock of the zone `tz`: an IANA name, or an offset such as `+08:00`.
     Cron { expr: String, tz: String },
 }
 
 impl Schedule {
     /// Reads a time: RFC 3339, or by the clock of `zone` `2026-03-08 9:00`, `in 20m`, `tomorrow 9:00`, `on the 1st at noon`,
-    /// `明天9点` and others, see [`time_expression::parse`]. A time that the clock skips becomes the moment right after; of a
-    /// time that it shows twice, the first one counts.
+    /// `明天9点` and others, see [`time_expression::parse`]. A time that the clock skips becomes the moment right after the gap.
+    /// Of a time that the clock shows twice, the first one counts.
     ///
     /// # Errors
     /// The text is no time, or the time is not after `now`, or more than 100 years later.
@@ -63,7 +63,7 @@ impl Schedule {
             return Err(ScheduleError(format!("the cron expression {expr:?} never comes true: there is no such day")));
         }
         let zone = zone::time_zone(tz)?;
-        // The name as the database spells it.
+        // The stored name is in the spelling of the time zone database.
         Ok(Self::Cron { expr: expr.split_whitespace().collect::<Vec<_>>().join(" "), tz: zone::zone_name(&zone) })
     }
 
@@ -78,7 +78,7 @@ impl Schedule {
 
     /// Returns the next `count` slots after `after`.
     pub fn upcoming(&self, after: Timestamp, count: usize) -> Vec<Timestamp> {
-        // The expression is parsed once.
+        // The expression is parsed only once for all slots.
         let line = match self {
             Self::Cron { expr, tz } => timeline(expr, tz),
             Self::At { .. } | Self::Every { .. } => None,
@@ -96,7 +96,7 @@ impl Schedule {
         slots.windows(2).filter_map(|pair| Duration::try_from(pair[1].duration_since(pair[0])).ok()).min()
     }
 
-    /// Returns the number of slots after `after` up to and including `until`, and the newest `limit` of them. The effort
+    /// Returns the number of slots after `after` up to and including `until`, and the newest `limit` of them. The running time
     /// does not grow with their number.
     pub fn slots(&self, after: Timestamp, until: Timestamp, limit: usize) -> PassedSlots {
         match self {
@@ -111,7 +111,7 @@ impl Schedule {
         }
     }
 
-    /// Describes the schedule: `every day at 09:00 (Asia/Shanghai)`. The clock of `zone` shows a single time.
+    /// Describes the schedule: `every day at 09:00 (Asia/Shanghai)`. A single time is shown by the clock of `zone`.
     pub fn describe(&self, language: Language, zone: &TimeZone) -> String {
         match (self, language) {
             (Self::At { at }, Language::En) => describe_en::once(&at.to_zoned(zone.clone())),

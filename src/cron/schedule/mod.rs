@@ -1,5 +1,5 @@
-//! When a job is due: pure, without a clock or a store. Schedules of the kinds `at`, `every` and `cron`, in IANA time zones,
-//! with Vixie cron's rules around clock changes.
+//! Computes when a job is due. Pure: without a clock or a store. A schedule is of the kind `at`, `every` or `cron`, in an IANA
+//! time zone, and follows the rules of Vixie cron around clock changes.
 
 mod cron_parser;
 mod cron_pattern;

@@ -1,4 +1,4 @@
-//! Properties of every schedule, and a comparison with croner where no clock changes.
+//! Property tests of all schedules, and a comparison with croner in zones without clock changes.
 
 use croner::parser::{CronParser, Seconds, Year};
 use jiff::tz::TimeZone;
@@ -52,7 +52,7 @@ fn expression() -> BoxedStrategy<String> {
         .boxed()
 }
 
-/// From 2000 to 2100, with the skipped day of Apia and many clock changes.
+/// Times from 2000 to 2100, which include the skipped day of Apia and many clock changes.
 fn instant() -> impl Strategy<Value = Timestamp> {
     (946_684_800_000_i64..4_102_444_800_000).prop_map(|at| Timestamp::from_millisecond(at).unwrap())
 }
@@ -78,7 +78,7 @@ proptest! {
             let clock = slot.to_zoned(zone.clone()).datetime();
             let is_shown = pattern.count(clock, clock.checked_add(SignedDuration::from_secs(1)).unwrap()) == 1;
             prop_assert!(is_shown || !pattern.follows_clock && follows_gap(slot, &zone), "{slot}");
-            // The next slot is the same from anywhere between two slots.
+            // The next slot is the same for every moment between two slots.
             let between = last + last.duration_until(slot) / 2;
             if between < slot {
                 prop_assert_eq!(schedule.next_after(between), Some(slot));

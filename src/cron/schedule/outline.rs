@@ -1,4 +1,4 @@
-//! The outline of a schedule, from which each language makes a description.
+//! The outline of a schedule, from which the description in each language is made.
 
 use daoyou_channels::settings::Span;
 
@@ -13,7 +13,7 @@ const MONDAY_TO_FRIDAY: u64 = 0b011_1110;
 const WEEKEND: u64 = 0b100_0001;
 const EACH_MONTH: u64 = 0x1ffe;
 
-/// The times of a day.
+/// The outline of the times of a day.
 #[derive(Debug)]
 pub(super) enum TimesOutline {
     /// Hours, minutes, seconds.
@@ -22,7 +22,7 @@ pub(super) enum TimesOutline {
     Every { count: u32, unit: IntervalUnit, hours: Option<(u32, u32)> },
     /// Each hour, or every few hours, at these minutes.
     Hourly { every: u32, minutes: Vec<u32>, hours: Option<(u32, u32)> },
-    /// At these seconds of these minutes of these hours; `None` for each one.
+    /// These seconds of these minutes of these hours; `None` for each one.
     Listed { seconds: Option<Vec<u32>>, minutes: Option<Vec<u32>>, hours: Option<Vec<u32>> },
 }
 
@@ -33,10 +33,10 @@ pub(super) enum IntervalUnit {
     Hour,
 }
 
-/// The days.
+/// The outline of the days.
 #[derive(Debug)]
 pub(super) struct DaysOutline {
-    /// Empty for each month.
+    /// The months; empty for all months.
     pub months: Vec<u32>,
     pub days: Option<MonthDaysOutline>,
     pub weekdays: Option<WeekdaysOutline>,
@@ -58,13 +58,14 @@ pub(super) enum WeekdaysOutline {
     Weekend,
     Listed {
         days: Vec<u32>,
-        /// Which one of the month, 1 to 5, and the day.
+        /// The number within the month, 1 to 5, and the day of the week.
         nth: Vec<(u32, u32)>,
         last: Vec<u32>,
     },
 }
 
-/// Splits a span into days, hours, minutes, seconds and milliseconds: the number and the index of the unit, without zeros.
+/// Splits a span into days, hours, minutes, seconds and milliseconds: each with its number and the index of its unit, without
+/// zeros.
 pub(super) fn parts(span: Span) -> Vec<(u128, usize)> {
     let mut rest = span.0.as_millis();
     let mut parts = Vec::new();
@@ -111,7 +112,7 @@ pub(super) fn times(pattern: &CronPattern) -> TimesOutline {
     }
 }
 
-/// Returns the step if the values go from 0 in equal steps and fill the range.
+/// Returns the step if the values go from 0 in equal steps up to the end of the range.
 fn even_step(values: &[u32], of: u32) -> Option<u32> {
     let count = u32::try_from(values.len()).ok().filter(|count| *count > 0 && of.is_multiple_of(*count))?;
     let step = of / count;
@@ -144,7 +145,7 @@ pub(super) fn days(pattern: &CronPattern) -> DaysOutline {
         },
     };
     let (all_days, all_weekdays) = (days.is_all(), pattern.weekdays.set == ALL_WEEKDAYS);
-    // One matching field is enough and one matches every day: the other has no effect.
+    // If one matching field is enough and one field matches every day, the other field has no effect.
     let free = !pattern.both_days && (all_days || all_weekdays);
     DaysOutline {
         months: if pattern.months == EACH_MONTH { Vec::new() } else { values(pattern.months) },
@@ -177,7 +178,7 @@ pub(super) fn ranges(values: &[u32], one: impl Fn(u32) -> String, to: &str) -> V
 }
 
 /// Returns the word at a position.
-pub(super) fn place(words: &[&'static str], at: u32) -> &'static str {
+pub(super) fn word_at(words: &[&'static str], at: u32) -> &'static str {
     usize::try_from(at).ok().and_then(|at| words.get(at)).copied().unwrap_or("?")
 }
 

@@ -12,10 +12,10 @@ use super::error::ScheduleError;
 use super::zone;
 use crate::text::time_expression::{self, DueTime, TimeExpression};
 
-/// Returns the moment of a time to come.
+/// Parses a time in the future.
 ///
 /// # Errors
-/// The text is no time or several, or the time is not after `now`, or more than 100 years later.
+/// The text is no time or more than one time, or the time is not after `now`, or more than 100 years later.
 pub(super) fn parse_time(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, ScheduleError> {
     let text = text.trim();
     let shown = |at: Timestamp| show(at, zone);
@@ -100,7 +100,7 @@ fn parse_wait(text: &str) -> Option<Duration> {
     span.map(|span| span.0).or_else(|| time_expression::parse_duration(length).map(Duration::from_secs))
 }
 
-/// Returns the latest possible moment if the wait goes beyond it.
+/// Adds a wait to `now`; returns the latest possible moment if the sum is beyond it.
 fn later(now: Timestamp, wait: Duration) -> Timestamp {
     let wait = SignedDuration::try_from(wait).unwrap_or(SignedDuration::MAX);
     now.saturating_add(wait).unwrap_or(Timestamp::MAX)

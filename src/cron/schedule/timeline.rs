@@ -1,6 +1,6 @@
-//! The slots of a cron expression by the clock of a zone. The clock runs evenly between two changes. At a change, Vixie
-//! cron's rules hold: an expression that follows the clock is due whenever the clock shows its time; a fixed time that the
-//! clock skips is due once, right after, and one that it shows twice is due the first time.
+//! The slots of a cron expression by the clock of a zone. The clock runs evenly between two changes. At a change, Vixie cron's
+//! rules hold: an expression that follows the clock is due whenever the clock shows its time; a fixed time that the clock skips
+//! is due once, right after the gap; a fixed time that the clock shows twice is due the first time.
 
 use jiff::civil::DateTime;
 use jiff::tz::{Offset, TimeZone};
@@ -27,7 +27,7 @@ pub(super) struct Timeline {
     pub zone: TimeZone,
 }
 
-/// A period in which the clock runs evenly, or a part of one.
+/// A period without a clock change, or a part of such a period.
 #[derive(Clone, Copy, Debug)]
 struct EvenPeriod {
     from: Timestamp,
@@ -63,7 +63,7 @@ impl Timeline {
         let mut next = (from < before).then(|| (from, self.offset(from), self.last_change(from)));
         std::iter::from_fn(move || {
             let (from, offset, change) = next?;
-            // Some changes affect the zone's name only.
+            // Some transitions of a zone change only its name, not its offset.
             let end = self.zone.following(from).find(|end| end.offset() != offset);
             let end = end.filter(|end| end.timestamp() < before).map(|end| (end.timestamp(), end.offset()));
             next = end.map(|(at, new)| (at, new, Some((at, offset))));
@@ -105,7 +105,8 @@ impl Timeline {
         self.pattern.backwards(from, before).filter_map(move |found| moment(found, period)).chain(made_up)
     }
 
-    /// Returns what the clock shows from the beginning to the end, without times that it showed before.
+    /// Returns the clock's readings at the beginning and at the end of the period. For fixed times, excludes readings that the
+    /// clock showed before the change.
     fn clock(&self, period: EvenPeriod) -> (DateTime, DateTime) {
         let EvenPeriod { from, before, offset, change } = period;
         let clock = (offset.to_datetime(from), offset.to_datetime(before));
@@ -115,7 +116,7 @@ impl Timeline {
         }
     }
 
-    /// Returns true if the period begins with a slot for fixed times that the clock has just skipped.
+    /// Returns true if the period begins with a slot that makes up for fixed times which the clock has just skipped.
     fn makes_up(&self, period: EvenPeriod) -> bool {
         match period.change {
             Some((at, old)) if at == period.from && !self.pattern.follows_clock => {

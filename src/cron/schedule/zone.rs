@@ -7,7 +7,7 @@ use jiff::{Timestamp, tz};
 use super::error::ScheduleError;
 use crate::text::nearest;
 
-/// Common names of zones that the database has under another name.
+/// Common names of zones, each with its name in the time zone database.
 const MEANT: &[(&str, &str)] = &[
     ("beijing", "Asia/Shanghai"),
     ("peking", "Asia/Shanghai"),
@@ -22,14 +22,14 @@ const MEANT: &[(&str, &str)] = &[
     ("cest", "Europe/Berlin"),
 ];
 
-/// How similar, from 0 to 1, a city must be to be suggested.
+/// The least similarity, from 0 to 1, of a city that is suggested.
 const SIMILAR: f64 = 0.7;
 
 /// The largest offset from UTC, in seconds: 14 hours.
 const FURTHEST: i32 = 14 * 3_600;
 
-/// Returns the IANA time zone of this name, or the zone of an offset: `UTC+8`, `GMT-3:30`, `+08:00`. `Etc/GMT+8` is a name,
-/// and is west of Greenwich.
+/// Returns the IANA time zone of this name, or the zone of an offset: `UTC+8`, `GMT-3:30`, `+08:00`. `Etc/GMT+8` is an IANA
+/// name, which means west of Greenwich.
 ///
 /// # Errors
 /// There is no such zone; the error suggests the nearest name. Offsets go from -14:00 to +14:00.
@@ -93,12 +93,12 @@ fn offset(name: &str) -> Option<Offset> {
         return None;
     }
     let minutes = minutes.parse().ok().filter(|minutes: &i32| *minutes < 60)?;
-    // An offset that is too large is distinguished from a text that is none.
+    // An offset that is too large must give another error than a text that is no offset.
     let seconds = (hours.parse::<i32>().ok()? * 3_600 + minutes * 60).min(Offset::MAX.seconds());
     Offset::from_seconds(sign * seconds).ok()
 }
 
-/// Returns the name that was probably meant, if one is similar enough.
+/// Returns the zone name that `name` probably means, if one is similar enough.
 fn suggestion(name: &str) -> Option<String> {
     let plain = |text: &str| text.to_lowercase().replace([' ', '-'], "_");
     let city = |text: &str| text.rsplit('/').next().unwrap_or(text).to_owned();
@@ -115,14 +115,15 @@ fn suggestion(name: &str) -> Option<String> {
     let all = cities.iter().map(|(city, known)| (city.as_str(), *known)).chain(meant);
     let area = name.split_once('/').map(|(area, _)| format!("{area}/"));
     let here = |zone: &str| area.as_ref().is_some_and(|area| plain(zone).starts_with(area.as_str()));
-    // The continent is rarely misspelled.
+    // The continent is rarely misspelled, so cities of the same continent come first.
     let (near, far): (Vec<_>, Vec<_>) = all.partition(|(_, zone)| here(zone));
     let city = city(&name);
     let most_similar = |zones| nearest::nearest(&city, zones, nearest::BY_EDITS, SIMILAR);
     [near, far].into_iter().find_map(most_similar).map(str::to_owned)
 }
 
-/// Returns the moment at which the clock of `zone` shows `clock`: the first of two, or the end of a gap.
+/// Returns the moment at which the clock of `zone` shows `clock`: the first of two such moments, or the end of a gap that skips
+/// `clock`.
 pub(in crate::cron) fn instant_at(clock: DateTime, zone: &TimeZone) -> Option<Timestamp> {
     let found = zone.to_ambiguous_timestamp(clock);
     match found.offset() {

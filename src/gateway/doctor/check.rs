@@ -16,7 +16,7 @@ use crate::store::{Connection, repair, write_alone};
 #[derive(Debug)]
 pub struct DoctorCheck {
     pub finding: Finding,
-    /// The repair of `--fix`, which never loses data.
+    /// The repair that `--fix` makes; it never loses data.
     pub fix: Option<Repair>,
 }
 
@@ -27,17 +27,17 @@ pub enum Repair {
         path: PathBuf,
         mode: u32,
     },
-    /// Removes files and folders that nobody needs.
+    /// Removes unused files and folders.
     Remove(Vec<PathBuf>),
-    /// Removes the socket of a dead gateway, while this process holds the home.
+    /// Removes the socket of a dead gateway, while this process holds the home's lock.
     RemoveSocket,
     CreateHome,
-    /// Creates a token; an unusable one is replaced.
+    /// Creates a token, which replaces an unusable one.
     CreateToken,
     FillWorkspace(PathBuf),
     /// Rebuilds the word index from the messages and memories.
     RebuildIndex(Identities),
-    /// Sets the damaged database aside and recovers what can be read; the text describes the damage.
+    /// Moves the damaged database aside and recovers its readable rows; the text describes the damage.
     SalvageDatabase(String),
 }
 
@@ -52,7 +52,7 @@ impl DoctorCheck {
         Self { finding, fix: Some(fix) }
     }
 
-    /// Returns the finding, after its repair if `repairs` is set and the repair succeeds.
+    /// Returns the finding, after the repair if `repairs` is set and the repair succeeds.
     pub fn resolve(self, home: &Home, repairs: bool) -> Finding {
         let mut finding = self.finding;
         let Some(fix) = self.fix.filter(|_| repairs && finding.state != Severity::Ok) else { return finding };
@@ -71,7 +71,7 @@ impl Repair {
     fn apply(&self, home: &Home) -> anyhow::Result<String> {
         match self {
             Self::Mode { path, mode } => {
-                // The owner may have made the path of the home a link.
+                // The owner may have replaced the path of the home by a link.
                 let real = if path == home.dir() { fs::canonicalize(path) } else { Ok(path.clone()) };
                 real.and_then(|real| modes::set_mode(&real, *mode))?;
                 Ok(format!("chmod {mode:o} {}", path.display()))
@@ -93,7 +93,7 @@ impl Repair {
                 Ok(format!("created {}", home.dir().display()))
             }
             Self::CreateToken => {
-                // An empty file prevents a new token.
+                // An empty file prevents the creation of a new token.
                 if home.token().is_err() {
                     fs::remove_file(home.token_file())?;
                 }

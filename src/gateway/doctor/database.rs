@@ -20,11 +20,11 @@ use crate::text::format_size;
 const NAME: &str = "database";
 /// The time limit of the search for damage.
 const SEARCH_LIMIT: Duration = Duration::from_secs(10);
-/// The size of a write-ahead log that was not checkpointed for too long, in bytes.
+/// The size in bytes from which on a write-ahead log counts as not checkpointed for too long.
 const LARGE_LOG: u64 = 256_000_000;
-/// The size of free pages that is reported if they are also half of the file, in bytes.
+/// The size of free pages, in bytes, from which on they are reported if they are also half of the file.
 const MUCH_FREE: u64 = 100_000_000;
-/// The waits that are reported, in milliseconds.
+/// The least waits that are reported, in milliseconds.
 const LONG_INBOUND: i64 = 15 * 60_000;
 const LONG_OUTBOUND: i64 = 60 * 60_000;
 /// The tolerated lead of a time in the store over the clock, in milliseconds.
@@ -70,13 +70,13 @@ fn unreadable(error: &StoreError) -> Finding {
         StoreError::Newer { .. } => {
             "update daoyou, or restore a backup of this version's: daoyou restore FILE".to_owned()
         }
-        _ => format!("{MENDING}; or, while it is stopped, daoyou restore FILE"),
+        _ => format!("{REPAIR_ADVICE}; or, while it is stopped, daoyou restore FILE"),
     };
     Finding::fail(NAME, error.to_string(), mend)
 }
 
 /// The repair of a damaged file.
-const MENDING: &str =
+const REPAIR_ADVICE: &str =
     "daoyou gateway: its start keeps the file aside, takes over what can be read, and says what is lost";
 
 fn soundness(inspection: &DatabaseInspection) -> DoctorCheck {
@@ -159,7 +159,7 @@ fn queues(overview: &StoreOverview, runs: bool, now: i64) -> Vec<Finding> {
     findings
 }
 
-/// Reports a store with times in the future, which show that the clock was set back.
+/// Reports a store with times in the future: the clock was set back.
 fn clock(overview: &StoreOverview, now: i64) -> Option<Finding> {
     let newest = overview.newest.filter(|newest| *newest > now.saturating_add(MAX_LEAD))?;
     let message =

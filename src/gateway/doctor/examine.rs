@@ -1,4 +1,4 @@
-//! Runs all checks, each after those that it depends on.
+//! Runs all checks, each after the checks that it depends on.
 
 use std::time::Duration;
 
@@ -25,14 +25,14 @@ pub struct DoctorInput {
     pub home: Home,
     /// The configuration, or its faults.
     pub loaded: Result<LoadedConfig, Vec<ConfigFault>>,
-    /// Make safe repairs.
+    /// True to make safe repairs.
     pub repairs: bool,
 }
 
 /// The report of an examination.
 #[derive(Clone, Debug, Serialize)]
 pub struct DoctorReport {
-    /// No check failed.
+    /// True if no check failed.
     pub ok: bool,
     /// The number of findings that `--fix` would repair.
     pub fixable: usize,
@@ -126,7 +126,7 @@ fn warning_check(name: &str, warning: &str, loaded: &LoadedConfig) -> DoctorChec
     }
 }
 
-/// Runs the checks of a gateway's process: in the running gateway, or in this process if none runs.
+/// Runs the checks of a gateway's process: in the running gateway, or else in this process.
 async fn gateway_checks(
     home: &Home,
     loaded: &Result<LoadedConfig, Vec<ConfigFault>>,

@@ -23,9 +23,9 @@ use crate::home::modes::{self, ModeFault, ModeFaultKind};
 use crate::skills::SkillProblem;
 use crate::turn::context::system_prompt::{PromptSkills, SystemPrompt};
 
-/// The most problems of skills that are reported.
+/// The most reported problems of skills.
 const MAX_SKILL_PROBLEMS: usize = 20;
-/// The age of an abandoned draft; a live one is written and moved within moments.
+/// The least age of an abandoned draft: a program writes and moves its draft within moments.
 const STALE_AGE: Duration = Duration::from_secs(60);
 
 /// Checks the folder of the home.
@@ -73,7 +73,7 @@ pub fn home(home: &Home) -> DoctorCheck {
     DoctorCheck::with(finding, private)
 }
 
-/// Returns true if this user may repair the home: the user owns it, or it does not exist yet.
+/// Returns true if this user may repair the home: this user owns it, or it does not exist yet.
 pub fn is_own(home: &Home) -> bool {
     fs::metadata(home.dir()).map_or(true, |found| found.uid() == geteuid().as_raw())
 }
@@ -113,7 +113,7 @@ pub fn token(home: &Home, config: &Config) -> DoctorCheck {
     if let Some(finding) = owner_finding(NAME, &path, &found) {
         return finding.into();
     }
-    // Reading creates a token only if there is none.
+    // Reading the token creates one only if there is none.
     if let Err(error) = home.token() {
         let mend = format!("rm {shown}, and the next start makes a new one");
         let finding = Finding::fail(NAME, error.to_string(), mend);
@@ -129,8 +129,8 @@ pub fn token(home: &Home, config: &Config) -> DoctorCheck {
     }
 }
 
-/// Checks which files of the home other users may access or own. The home, the token and the configuration have checks of their
-/// own, and so has the socket if no gateway runs.
+/// Checks which files of the home other users can access or own. The home, the token and the configuration have their own checks,
+/// and so has the socket if no gateway is running.
 pub fn foreign_access(home: &Home, runs: bool) -> Vec<DoctorCheck> {
     let check = |fault: ModeFault| {
         let name = fault.path.file_name()?.to_str()?.to_owned();
@@ -211,7 +211,7 @@ pub fn unreadable(workspace: &Path, home: &Home, config: &Config) -> Vec<Finding
     const NAME: &str = "workspace files";
     let closed = PRIVATE.default_visibility().hidden;
     let skills = PromptSkills { catalog: skill_catalog(config, workspace, home.dir()), tokens: 0 };
-    let problems = skills.catalog.look().problems.clone();
+    let problems = skills.catalog.scan().problems.clone();
     let skill = |problem: SkillProblem| Finding::warn("skills", problem.to_string(), "daoyou skills check");
     let prompt = SystemPrompt::new(workspace, "", &closed, skills).map(|prompt| prompt.faults());
     let left_out = prompt.into_iter().flatten().map(|error| {
@@ -229,7 +229,7 @@ pub fn unreadable(workspace: &Path, home: &Home, config: &Config) -> Vec<Finding
     left_out.chain(problems.into_iter().take(MAX_SKILL_PROBLEMS).map(skill)).chain(private).collect()
 }
 
-/// Reports the agents, and the profiles that are rejected.
+/// Reports the agents and the rejected profiles.
 pub fn agents(loaded: Option<&LoadedConfig>, home: &Home) -> Vec<Finding> {
     const NAME: &str = "agents";
     let Some(loaded) = loaded else { return Vec::new() };

@@ -12,7 +12,7 @@ use crate::text::format_size;
 
 /// The earliest plausible time: 2026-01-01, in seconds.
 const EARLIEST: i64 = 1_767_225_600;
-/// The free bytes that a start needs.
+/// The free bytes that a start of the gateway needs.
 const START_BYTES: u64 = 64 * 1024;
 /// The latest plausible time: 2100-01-01, in seconds.
 const LATEST: i64 = 4_102_444_800;
@@ -70,7 +70,7 @@ fn system() -> Finding {
     Finding::ok("system", format!("Linux {}, {}", kernel.trim(), std::env::consts::ARCH))
 }
 
-/// Reports whether a systemd unit is installed; both are fine.
+/// Reports whether a systemd unit is installed; either is fine.
 pub fn service() -> Finding {
     const NAME: &str = "service";
     const UNIT: &str = "daoyou.service";

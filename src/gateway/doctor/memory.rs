@@ -25,7 +25,7 @@ pub fn index(inspection: &DatabaseInspection, runs: bool, identities: &Identitie
         return Some(DoctorCheck::with(Finding::fail(NAME, message, mend), Repair::RebuildIndex(identities.clone())));
     }
     let messages = state.messages;
-    let message = match (state.is_made_anew, state.behind) {
+    let message = match (state.needs_rebuild, state.behind) {
         (true, _) if runs => format!("it is being rebuilt; {messages} messages so far"),
         (true, _) => "the next start builds it".to_owned(),
         (false, 0) => format!("{messages} messages can be found"),
@@ -34,7 +34,7 @@ pub fn index(inspection: &DatabaseInspection, runs: bool, identities: &Identitie
     Some(Finding::ok(NAME, message).into())
 }
 
-/// Checks that MEMORY.md can be read in the way of the gateway.
+/// Checks that MEMORY.md can be read as the gateway reads it.
 pub fn memory_file(workspace: &Path) -> Option<Finding> {
     const NAME: &str = "memory";
     let jail = Jail::open_strict(workspace, Vec::new(), MEMORY_FILE_LIMIT).ok()?;
@@ -46,7 +46,7 @@ pub fn memory_file(workspace: &Path) -> Option<Finding> {
             wrong("it is no text in UTF-8, so nothing is taken from it".to_owned(), format!("save {shown} as UTF-8"))
         }
         Ok(_) => Some(Finding::ok(NAME, shown.to_string())),
-        // The gateway creates it when there is something to write.
+        // The gateway creates the file when it has something to write.
         Err(JailError::Missing(_)) => None,
         Err(error) => {
             let mend = format!(
@@ -71,7 +71,7 @@ mod tests {
     use crate::store::search_index::{SearchCorpus, find};
     use crate::store::{Connection, write_alone};
 
-    /// The database file is sound although its index is damaged, and `--fix` rebuilds the index.
+    /// Asserts that a damaged index does not make the database file unsound, and that `--fix` rebuilds the index.
     #[test]
     fn a_damaged_index_is_rebuilt_and_the_file_stays() {
         let folder = tempfile::tempdir().unwrap();

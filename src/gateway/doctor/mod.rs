@@ -1,5 +1,5 @@
-//! `daoyou doctor`: checks a home, its gateway and the machine, and makes safe repairs. No check relies on anything being
-//! right.
+//! `daoyou doctor`: checks a home, its gateway and the machine, and makes safe repairs. A check assumes nothing about what it
+//! checks.
 
 mod check;
 mod database;

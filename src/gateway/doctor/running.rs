@@ -1,4 +1,4 @@
-//! The process that holds the home.
+//! The process that holds the home's lock.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::home::{Home, LockError};
 use crate::query::GatewayQuery;
 
 const NAME: &str = "gateway";
-/// The time limit of a gateway for its status.
+/// The time limit for a gateway's status.
 const STATUS_LIMIT: Duration = Duration::from_secs(5);
 
 /// The holder of the home's lock.
@@ -31,7 +31,7 @@ pub enum HomeHolder {
 }
 
 impl HomeHolder {
-    /// Finds the holder by the lock and the control socket. Creates no file.
+    /// Finds the holder by the lock and the control socket. It creates no file.
     pub async fn find(home: &Home) -> Self {
         // Locking would create the file.
         if !home.lock_file().exists() {
@@ -89,7 +89,7 @@ impl HomeHolder {
     }
 }
 
-/// Reports a model service that messages wait for.
+/// Reports a model service for which messages wait.
 fn service_finding(service: &Value) -> Finding {
     let text = |key: &str| service[key].as_str().unwrap_or("?");
     let provider = text("provider");

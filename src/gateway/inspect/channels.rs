@@ -18,22 +18,22 @@ use crate::store::cursors::SkippedPosition;
 use crate::store::{Connection, cursors, outbox};
 
 const EMAIL: &str = "email";
-/// How many skipped messages of a channel are shown.
-const PASSED_OVER: u32 = 5;
+/// The most skipped messages that are shown for a channel.
+const MAX_SKIPPED: u32 = 5;
 
 /// The time limit of a channel's test.
 const TEST_LIMIT: Duration = Duration::from_secs(40);
-/// The time limit of the test that `doctor` leaves out.
-const WHOLE_WAY_LIMIT: Duration = Duration::from_secs(120);
+/// The time limit of the long test, which `doctor` omits.
+const END_TO_END_LIMIT: Duration = Duration::from_secs(120);
 /// The time limit of a connection to this machine.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 
 impl Inspector {
-    /// Lists the channels with the messages that they skipped.
+    /// Lists the channels, each with the messages that it skipped.
     pub(super) async fn channel_rows(&self) -> Result<Value, InspectError> {
         let names: Vec<String> = self.names().collect();
         let read = move |connection: &Connection| {
-            let passed = |name: &String| cursors::skipped(connection, name, PASSED_OVER);
+            let passed = |name: &String| cursors::skipped(connection, name, MAX_SKIPPED);
             let passed = names.iter().map(passed).collect::<Result<Vec<_>, _>>()?;
             Ok((outbox::open_by_channel(connection)?, passed))
         };
@@ -64,9 +64,9 @@ impl Inspector {
         self.channels.keys().map(String::as_str).filter(move |name| self.running.is_some() && !is_known(name))
     }
 
-    /// Returns the note of a change that takes effect at the next start.
+    /// Returns a note if a change of the channel takes effect only at the next start.
     fn until_restart(&self, name: &str, enabled: bool) -> Option<&'static str> {
-        // The terminal needs no restart, and a gateway of a single conversation has no other channel.
+        // The terminal needs no restart, and a gateway of a single conversation has no other channels.
         let running = self.running.as_ref().filter(|running| running.serves.is_some() && name != "cli")?;
         match (self.channels.contains_key(name), enabled) {
             (true, false) if running.health.all().contains_key(name) => {
@@ -79,12 +79,12 @@ impl Inspector {
         }
     }
 
-    /// Returns true if e-mail has settings: like a webhook it is listed only then.
+    /// Returns true if e-mail has settings: like a webhook, it is listed only in that case.
     fn has_email(&self) -> bool {
         self.config.channels.email != EmailConfig::default()
     }
 
-    /// Returns why the enabled e-mail channel does not run. A running one keeps the settings that it started with.
+    /// Returns the reason why the enabled e-mail channel is not running. A running channel keeps the settings of its start.
     fn email_rests(&self) -> Option<&'static str> {
         self.config.channels.email.resting().filter(|_| !self.channels.contains_key(EMAIL))
     }
@@ -134,23 +134,23 @@ impl Inspector {
         Ok(json!({ "channel": name, "ok": worst(&checks) != Severity::Fail, "checks": checks }))
     }
 
-    /// Runs all tests of a channel, and returns its full name with the findings.
+    /// Runs all tests of a channel, and returns its full name together with the findings.
     ///
     /// # Errors
     /// There is no such channel.
     pub async fn try_channel(&self, wanted: &str) -> Result<(String, Vec<Finding>), InspectError> {
-        // The name of a webhook may come without its prefix.
+        // The name of a webhook may omit the prefix.
         let mut known = self.names().chain((wanted == EMAIL).then(|| EMAIL.to_owned()));
         let Some(name) = known.find(|name| name == wanted || *name == webhook_channel(wanted)) else {
             let known = self.names().collect::<Vec<_>>().join(", ");
             return Err(InspectError::Unknown(format!("there is no channel {wanted:?}; there are {known}")));
         };
         let mut checks = self.test(&name).await;
-        // The long test is left out if the short one failed.
+        // The long test is omitted if the short one failed.
         if let Some(Ok(channel)) = self.channels.get(&name)
             && worst(&checks) != Severity::Fail
         {
-            checks.extend(bounded(WHOLE_WAY_LIMIT, channel.test_whole_way()).await);
+            checks.extend(bounded(END_TO_END_LIMIT, channel.test_end_to_end()).await);
         }
         Ok((name, checks))
     }
@@ -192,7 +192,7 @@ impl Inspector {
         findings
     }
 
-    /// Checks that the server answers at `path`, by a method that the route does not have, so that no message arises.
+    /// Checks that the server answers at `path`. It uses a method that the route does not have, so that no message is created.
     async fn route(&self, path: &str) -> Finding {
         const NAME: &str = "route";
         let Some(listen) = self.running.as_ref().and_then(|running| running.serves) else {

@@ -1,4 +1,4 @@
-//! The checks of `doctor` that the gateway's process makes.
+//! The checks of `doctor` that run in the gateway's process.
 
 use daoyou_channels::Finding;
 use jiff::tz::TimeZone;
@@ -8,11 +8,11 @@ use super::Inspector;
 use super::sandbox::root_check;
 use crate::gateway::settings::timezone;
 
-/// The open files that a gateway may need: connections, the database, commands.
+/// The open files that a gateway may need for connections, the database and commands.
 const OPEN_FILES: u64 = 1_024;
 
 impl Inspector {
-    /// Runs all checks, concurrently where they wait.
+    /// Runs all checks, concurrently if they wait.
     pub async fn checks(&self) -> Vec<Finding> {
         let (mut findings, sandbox, port, channels) =
             tokio::join!(self.provider_checks(), self.sandbox_check(), self.port(), self.all_channels());
@@ -62,7 +62,7 @@ fn zone_name(zone: &TimeZone) -> String {
     format!("{}, now {}", zone.iana_name().unwrap_or("a zone of this machine's own"), now.strftime("%F %H:%M %z"))
 }
 
-/// `limit` is `None` if there is no limit.
+/// Checks the limit of open files; `None` means that there is no limit.
 fn files_check(limit: Option<u64>) -> Finding {
     const NAME: &str = "open files";
     match limit {

@@ -1,4 +1,4 @@
-//! The inspector: what it reads, and which part answers which query.
+//! The inspector: its inputs, and the part that answers each query.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ use crate::query::{GatewayQuery, Inspect, InspectError, ManualToolRun};
 use crate::store::overview::{StoreOverview, overview};
 use crate::store::{Connection, Store, StoreError};
 
-/// Answers queries about a gateway, or about the one that a home would have, with the settings of this moment.
+/// Answers queries about a gateway, or about the gateway that a home would have, with the current settings.
 pub struct Inspector {
     pub(super) home: Home,
     pub(super) config: Arc<Config>,
@@ -38,11 +38,11 @@ pub struct Inspector {
     pub(super) agents: Arc<AgentDirectory>,
     /// Every setting and its origin, as JSON.
     pub(super) settings: Value,
-    /// Missing secrets, without which no gateway starts.
+    /// Missing secrets, without which the gateway cannot start.
     pub(super) missing: Vec<ConfigFault>,
 }
 
-/// The enabled channels, or why one cannot be created.
+/// The enabled channels; an error is the reason why a channel cannot be created.
 type ChannelResults = BTreeMap<String, Result<Arc<dyn Channel>, String>>;
 
 /// The parts that only a running gateway has.
@@ -51,12 +51,12 @@ pub struct RunningParts {
     pub bus: Arc<MessageBus>,
     pub health: Arc<ChannelHealth>,
     pub started: Instant,
-    /// The address of the HTTP server, whatever the configuration says now; `None` for a gateway of a single conversation.
+    /// The address of the HTTP server, regardless of the current configuration; `None` for a gateway of a single conversation.
     pub serves: Option<SocketAddr>,
     pub runtime: Arc<Live<Runtime>>,
 }
 
-/// Answers queries about a running gateway, each with the settings of that moment.
+/// Answers queries about a running gateway, each with the settings at that time.
 pub struct RunningInspector {
     home: Home,
     channels: Arc<ChannelResults>,
@@ -66,14 +66,14 @@ pub struct RunningInspector {
 impl RunningInspector {
     /// Creates the inspector of a gateway that is being built, with its channels.
     pub fn new(home: Home, channels: &[Arc<dyn Channel>], running: RunningParts) -> Self {
-        // These channels have no settings, and nothing that could be tested.
+        // These channels have no settings and nothing to test.
         let without_settings = [api::NAME, MCP_CHANNEL, PAGE_CHANNEL];
         let channels = channels.iter().filter(|channel| !without_settings.contains(&channel.name()));
         let channels = channels.map(|channel| (channel.name().to_owned(), Ok(channel.clone()))).collect();
         Self { home, channels: Arc::new(channels), running }
     }
 
-    /// Returns the inspector with the settings of this moment.
+    /// Returns an inspector with the current settings.
     fn now(&self) -> Inspector {
         let runtime = self.running.runtime.get();
         Inspector {
@@ -108,7 +108,7 @@ impl Inspector {
     /// The configuration of the model services is invalid.
     pub fn offline(home: Home, loaded: &LoadedConfig) -> Result<Self, ConfigFaults> {
         crate::llm::install_crypto();
-        // A provider without its secret cannot be probed; the other answers do not depend on it.
+        // A provider without its secret cannot be probed; the other queries do not need the secret.
         let mut whole = loaded.clone();
         whole.config.providers.retain(|name, _| {
             let is_of =
@@ -141,7 +141,7 @@ impl Inspector {
         })
     }
 
-    /// Reads the store's part of an answer.
+    /// Reads the store's part of a result.
     pub(super) async fn overview(&self, since: i64, turns: u32) -> Result<StoreOverview, InspectError> {
         self.read(move |connection| overview(connection, since, turns)).await
     }

@@ -1,4 +1,4 @@
-//! The MCP servers: what is known of them, and tests.
+//! The MCP servers: their state, and tests of them.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,7 +15,7 @@ use crate::query::InspectError;
 use crate::store::now_ms;
 
 impl Inspector {
-    /// Returns the servers of the running gateway, or those that it would have.
+    /// Returns the servers of the running gateway, or those that a gateway would have.
     pub(super) fn mcp(&self) -> Result<Arc<McpServers>, String> {
         if let Some(runtime) = &self.runtime {
             return Ok(runtime.mcp.clone());
@@ -32,7 +32,7 @@ impl Inspector {
         self.mcp().map_err(InspectError::Failed)
     }
 
-    /// Returns each server of the configuration, in its order.
+    /// Returns each server in the configuration, in order.
     pub(super) fn mcp_rows(&self) -> Result<Value, InspectError> {
         let servers = self.servers()?;
         let row = |name: &String| match (servers.get(name), servers.disabled().get(name)) {
@@ -45,7 +45,7 @@ impl Inspector {
         Ok(self.config.mcp.keys().filter_map(row).collect())
     }
 
-    /// Returns the tools of a server, with the names that models use.
+    /// Returns the tools of a server, under the names that models use.
     pub(super) async fn mcp_tools(&self, name: &str) -> Result<Value, InspectError> {
         let server = self.mcp_server(name)?;
         let listing = match server.listing() {
@@ -64,7 +64,7 @@ impl Inspector {
         Ok(listing.tools.iter().map(row).collect())
     }
 
-    /// Starts a server if it does not run, and lists what it offers.
+    /// Starts a server if it is not running, and lists its tools, prompts and resources.
     pub(super) async fn test_mcp(&self, name: &str) -> Result<Value, InspectError> {
         let server = self.mcp_server(name)?;
         let begun = Instant::now();
@@ -107,7 +107,7 @@ impl Inspector {
         }))
     }
 
-    /// Reports the servers. None is started for it.
+    /// Reports the servers without starting any.
     pub(super) fn mcp_checks(&self) -> Vec<Finding> {
         let servers = match self.mcp() {
             Ok(servers) => servers,

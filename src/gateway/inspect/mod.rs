@@ -1,4 +1,4 @@
-//! Answers queries about the gateway itself, for a running gateway and offline.
+//! Answers queries about the gateway itself, both for a running gateway and offline.
 
 mod channels;
 mod checks;

@@ -16,14 +16,14 @@ use crate::llm::{
 use crate::query::{InspectError, ProbeScope};
 use crate::turn::token_budget::stated_limits;
 
-/// The time limit of a service for its list of models.
+/// The time limit for a service's list of models.
 const PROBE_LIMIT: Duration = Duration::from_secs(5);
-/// The time limit of a model for a short answer; a local server may have to load it first.
+/// The time limit for a model's short answer; a local server may have to load the model first.
 const CALL_LIMIT: Duration = Duration::from_secs(30);
 /// The tolerated clock skew, in seconds.
 const MAX_SKEW: i64 = 120;
 
-/// Returns the seconds until an open circuit breaker lets a call through.
+/// Returns the seconds until an open circuit breaker admits a call.
 pub(super) fn seconds_open(circuit: CircuitState) -> Option<u64> {
     match circuit {
         CircuitState::Open(left) => Some(left.as_secs() + 1),
@@ -94,12 +94,12 @@ impl Inspector {
         let (models, error) = match answer {
             None => (None, None),
             Some(Ok(ProviderProbe { models: Ok(models), .. })) => (Some(models), None),
-            Some(Ok(ProviderProbe { models: Err(error), .. }) | Err(error)) => (None, Some(error.owner_words())),
+            Some(Ok(ProviderProbe { models: Err(error), .. }) | Err(error)) => (None, Some(error.owner_message())),
         };
         let (answers, call_error) = match call {
             None => (None, None),
             Some((model, Ok(()))) => (Some(model), None),
-            Some((_, Err(error))) => (None, Some(error.owner_words())),
+            Some((_, Err(error))) => (None, Some(error.owner_message())),
         };
         let model = match self.models.usual_model(name) {
             "" if name == OFFLINE => OFFLINE,
@@ -151,7 +151,8 @@ impl Inspector {
         join_all(answers).await.into_iter().collect()
     }
 
-    /// Makes a trial call to each of these models, as a turn would: `PROVIDER/MODEL`, or a provider for its default model.
+    /// Makes a trial call to each of these models, as a turn would. A name is `PROVIDER/MODEL`, or a provider, which means its
+    /// default model.
     async fn call_models(&self, wanted: &[String]) -> TrialCalls {
         let called = wanted.iter().map(async |wanted| {
             let choice = self.models.resolve(wanted).await.ok()?;
@@ -189,7 +190,7 @@ impl Inspector {
         }
     }
 
-    /// Returns the address at which a service is asked.
+    /// Returns the address of a service's API.
     pub fn asked_address(&self, name: &str) -> Option<String> {
         self.provider(name).map(|provider| display_address(provider.chat_url()))
     }
@@ -199,7 +200,7 @@ impl Inspector {
         let resolved = self.models.resolve(&self.config.agent.model).await;
         let in_use = resolved.as_ref().map(|choice| choice.provider.name().to_owned()).unwrap_or_default();
         let is_set_up = |name: &str| self.config.providers.contains_key(name) || self.has_key(name) || name == in_use;
-        // The model in use is the first, so that its call decides about its service.
+        // The model in use comes first, so that its call decides about its service.
         let called: Vec<String> =
             [&self.config.agent.model].into_iter().chain(&self.config.agent.fallback).cloned().collect();
         let (answers, calls) = tokio::join!(self.probe_services(is_set_up), self.call_models(&called));
@@ -235,7 +236,7 @@ impl Inspector {
                 Finding::warn(
                     NAME,
                     format!("{lack}; until then auto takes the built-in offline responder"),
-                    lack.mend(),
+                    lack.install_command(),
                 )
             } else if is_auto && !self.config.providers.contains_key(OFFLINE) {
                 Finding::warn(
@@ -291,7 +292,7 @@ fn service_check(name: &str, answer: &Result<ProviderProbe, LlmError>, call: Opt
         }
         (None, Ok(ProviderProbe { models: Err(error), .. }) | Err(error)) => error,
     };
-    let words = error.owner_words();
+    let words = error.owner_message();
     match error.kind {
         LlmErrorKind::Quota => Finding::fail(
             check,
@@ -305,7 +306,7 @@ fn service_check(name: &str, answer: &Result<ProviderProbe, LlmError>, call: Opt
             Finding::fail(check, format!("it refuses the key: {words}"), mend)
         }
         LlmErrorKind::RateLimit => Finding::warn(check, format!("it answers, but not now: {words}"), "try again later"),
-        // A turn waits longer.
+        // A turn would wait longer than this call.
         LlmErrorKind::Timeout if !error.is_outage() => Finding::warn(check, words, "try again later"),
         LlmErrorKind::Server => Finding::fail(check, format!("it fails at the moment: {words}"), "try again later"),
         LlmErrorKind::Connection | LlmErrorKind::Timeout => {

@@ -71,7 +71,8 @@ impl Inspector {
     async fn trial(&self, workspace: &Path) -> Result<Vec<&'static str>, String> {
         let outside = self.home.dir().join(TRIAL_FILE);
         let (quoted, token) = (quote(&outside), quote(&self.home.token_file()));
-        // Expected failures are silent; `end` shows that all were tried. Only builtins of the shell: PATH may be empty.
+        // Expected failures print nothing; `end` shows that all actions were tried. The command uses only shell builtins, because
+        // PATH may be empty.
         let command = format!(
             "echo in > {TRIAL_FILE} && echo inside; (echo out > {quoted}) 2>/dev/null && echo outside; \
              (: < {token}) 2>/dev/null && echo token; echo end"
@@ -123,7 +124,7 @@ impl Inspector {
     }
 }
 
-/// Warns of a gateway that is root.
+/// Warns if the gateway runs as root.
 pub(super) fn root_check() -> Option<Finding> {
     rustix::process::geteuid().is_root().then(|| {
         Finding::warn(
@@ -137,7 +138,7 @@ pub(super) fn root_check() -> Option<Finding> {
 /// Returns the sandbox that commands run in.
 ///
 /// # Errors
-/// Why no sandbox that the configuration accepts is available.
+/// The reason why no sandbox that the configuration accepts is available.
 pub(super) async fn active_sandbox(mode: SandboxMode) -> Result<Sandbox, String> {
     let sandbox = tokio::task::spawn_blocking(move || sandbox_of(mode, Path::new(OWN_PROGRAM)));
     sandbox.await.unwrap_or_else(|error| Err(error.to_string()))

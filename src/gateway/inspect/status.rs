@@ -19,11 +19,11 @@ use crate::store::usage::{self, BudgetScope};
 use crate::store::{Connection, approvals, memory_queries};
 use crate::turn::middleware::MiddlewareName;
 
-/// How many turns are shown.
+/// The most turns that are shown.
 const TURNS: u32 = 5;
 
 impl Inspector {
-    /// Returns the status; the keys are the same for a running gateway and offline.
+    /// Returns the status. The keys are the same for a running gateway and offline.
     pub(super) async fn status(&self) -> Result<Value, InspectError> {
         let overview = self.overview(self.midnight(), TURNS).await?;
         let outbound: usize = overview.outbound.iter().map(|(_, messages)| messages).sum();
@@ -49,7 +49,7 @@ impl Inspector {
             "page": self.page(),
             "restart_needed": self.runtime.as_ref().map_or(&[][..], |runtime| &runtime.restart_needed),
             "ready": false,
-            // The HTTP server of a running gateway replaces these.
+            // The HTTP server of a running gateway replaces these values.
             "parts": { "intake": "no gateway runs", "channels": {}, "services": {}, "inbound": overview.inbound, "outbound": outbound },
             "model": model,
             "circuits": self.circuits(),
@@ -86,7 +86,7 @@ impl Inspector {
         }))
     }
 
-    /// Returns the address that is or would be served.
+    /// Returns the address that the gateway serves, or would serve.
     fn listen(&self) -> String {
         let served = self.running.as_ref().and_then(|running| running.serves);
         served.map_or_else(|| self.config.gateway.listen.clone(), |address| address.to_string())
@@ -105,7 +105,7 @@ impl Inspector {
         };
         let (known, index) = self.read(read).await?;
         let enabled = self.config.memory.enabled;
-        let index = json!({ "messages": index.messages, "behind": index.behind, "made_anew": index.is_made_anew });
+        let index = json!({ "messages": index.messages, "behind": index.behind, "made_anew": index.needs_rebuild });
         Ok(json!({ "enabled": enabled, "known": known, "index": index }))
     }
 
@@ -173,7 +173,7 @@ impl Inspector {
         failed.map(|(name, error)| json!({ "provider": name, "error": error })).collect()
     }
 
-    /// Returns the tokens and costs of a range of days, and how much of the day's budget is used.
+    /// Returns the tokens and costs of a range of days, and the used part of the day's budget.
     pub(super) async fn cost(&self, from: Option<&str>, to: Option<&str>) -> Result<Value, InspectError> {
         let zone = timezone(&self.config).unwrap_or_else(|_| jiff::tz::TimeZone::system());
         let range = CostRange::parse(from, to, &zone, Timestamp::now()).map_err(InspectError::Invalid)?;
@@ -199,7 +199,7 @@ impl Inspector {
         Ok(found)
     }
 
-    /// Returns when today began in the owner's time zone.
+    /// Returns the start of the current day in the owner's time zone.
     fn midnight(&self) -> i64 {
         let zone = timezone(&self.config).unwrap_or_else(|_| jiff::tz::TimeZone::system());
         let now = Timestamp::now();
@@ -207,7 +207,7 @@ impl Inspector {
         midnight.as_millisecond()
     }
 
-    /// The sizes are null if the file does not exist.
+    /// Returns the sizes of the database; they are null if the file does not exist.
     fn database(&self, free: u64) -> Value {
         let path = self.home.database();
         let size = |path: &std::path::Path| std::fs::metadata(path).map(|file| file.len()).ok();

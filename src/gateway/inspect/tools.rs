@@ -1,4 +1,4 @@
-//! The tools of a gateway, calls of them by hand, and the next request to the model.
+//! The tools of a gateway, manual tool calls, and the next request to the model.
 
 use std::sync::Arc;
 
@@ -24,11 +24,11 @@ use crate::tools::{OutputRule, ReplayPolicy, Tool, ToolContext, ToolDefinition, 
 const CHANNEL: &str = "cli";
 const CHAT: &str = "direct";
 const SENDER: &str = "owner";
-/// The message of a request that nobody has written.
+/// The example message of a request preview without a message.
 const EXAMPLE: &str = "hello";
 
 impl Inspector {
-    /// Returns the gateway's tools, or those that it would have; its workspace must exist.
+    /// Returns the gateway's tools, or those that a gateway would have; the workspace must exist.
     pub(super) fn tools(&self) -> Result<Arc<ToolExecutor>, String> {
         if let Some(runtime) = &self.runtime {
             return Ok(runtime.runner().conversations.tools.all.clone());
@@ -41,7 +41,7 @@ impl Inspector {
         build_tools(&self.config, &workspace, &self.home, deps).map_err(|error| error.to_string())
     }
 
-    /// Returns the skills, and what is wrong with them and with others.
+    /// Returns the skills, and the problems of these and of rejected skills.
     pub(super) async fn skill_rows(&self) -> Result<Value, InspectError> {
         let list = self.skills().await?;
         let row = |skill: &Skill| {
@@ -63,7 +63,7 @@ impl Inspector {
         }))
     }
 
-    /// Returns a skill as `load_skill` gives it.
+    /// Returns a skill in the form in which `load_skill` returns it.
     pub(super) async fn skill_text(&self, name: &str) -> Result<Value, InspectError> {
         let list = self.skills().await?;
         let Some(skill) = list.find(name) else {
@@ -74,7 +74,7 @@ impl Inspector {
         Ok(json!({"name": skill.name(), "path": skill.path(), "reason": skill.unavailable, "text": text}))
     }
 
-    /// Returns the agents, the problems of profiles, and the agents of chats.
+    /// Returns the agents, the problems of profiles, and the agents that are assigned to chats.
     pub(super) fn agent_rows(&self) -> Value {
         let row = |agent: &Arc<AgentProfile>| {
             let mut row = agent.to_json();
@@ -92,14 +92,14 @@ impl Inspector {
         Ok(shown)
     }
 
-    /// Looks at the skills on a thread that may block.
+    /// Reads the skills on a thread that may block.
     async fn skills(&self) -> Result<Arc<SkillList>, InspectError> {
         let catalog = match &self.runtime {
             Some(runtime) => runtime.skills().clone(),
             None => skill_catalog(&self.config, &self.home.workspace(&self.config.agent.workspace), self.home.dir()),
         };
-        let look = tokio::task::spawn_blocking(move || catalog.look()).await;
-        look.map_err(|error| InspectError::Failed(error.to_string()))
+        let scan = tokio::task::spawn_blocking(move || catalog.scan()).await;
+        scan.map_err(|error| InspectError::Failed(error.to_string()))
     }
 
     pub(super) fn tool_rows(&self) -> Result<Value, InspectError> {
@@ -116,16 +116,16 @@ impl Inspector {
         let ToolDefinition { spec, aliases, is_offered, replay, timeout, .. } = tool.definition();
         let OutputRule { limit, strategy } = tools.output_rule(tool);
         let timeout = timeout.unwrap_or(tools.limits().timeout);
-        // What happens in a turn that has read from others.
+        // The decision for a turn that has read content from others.
         let approval = self.config.approval.policy([spec.name.as_str()], CHANNEL, true);
         let lines = (limit.lines != usize::MAX).then_some(limit.lines);
         json!({
             "name": spec.name,
             "description": spec.description,
             "enabled": is_enabled,
-            // Otherwise find_tools finds it.
+            // A tool that is not offered can be found by find_tools.
             "offered": is_enabled && *is_offered,
-            // For a tool that runs others it depends on these.
+            // Whether a tool that runs others is idempotent depends on those tools.
             "idempotent": *replay != ReplayPolicy::Once && tool.nested_calls(&Value::Null).is_empty(),
             "approval": approval,
             "timeout_s": timeout.as_secs(),
@@ -165,7 +165,7 @@ impl Inspector {
         Ok(json!({ "success": success, "content": content, "error": error, "metadata": metadata }))
     }
 
-    /// Returns the next request to the model: its bytes and tokens, those of its parts, and itself.
+    /// Returns the next request to the model: its bytes and tokens, in total and by part, and the request itself.
     pub(super) async fn prompt(&self, session: Option<String>, message: Option<String>) -> Result<Value, InspectError> {
         let Some(runtime) = &self.runtime else {
             return Err(InspectError::Failed("no gateway was built".to_owned()));
@@ -213,7 +213,7 @@ pub(super) fn owner_context(chat: &str, call: &str) -> ToolContext {
     }
 }
 
-/// Returns a message that is not stored: from the sender of the session's newest message, or from the terminal.
+/// Returns a message that is not stored. Its sender is that of the session's newest message, or the terminal.
 fn example_row(session: String, content: String, last: Option<InboxRow>) -> InboxRow {
     let (id, own) = (daoyou_channels::new_id(), str::to_owned);
     let sender = match last {

@@ -1,4 +1,4 @@
-//! Amounts for people.
+//! Formats amounts for people.
 
 use daoyou_channels::settings::Span;
 

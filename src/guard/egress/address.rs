@@ -1,11 +1,11 @@
-//! Which IP addresses lie in the public internet.
+//! Decides which IP addresses belong to the public internet.
 //!
-//! Sources: the special-purpose registries of IANA for IPv4 and IPv6 (RFC 6890 and its updates), NAT64 (RFC 6052), 6to4
-//! (RFC 3056), Teredo (RFC 4380), ISATAP (RFC 5214).
+//! Sources: the special-purpose registries of IANA for IPv4 and IPv6 (RFC 6890 and its updates), NAT64 (RFC 6052), 6to4 (RFC
+//! 3056), Teredo (RFC 4380), ISATAP (RFC 5214).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Returns the address that a connection to `address` finally reaches: an IPv4 address that an IPv6 address only wraps is unwrapped.
+/// Returns the address that a connection to `address` finally reaches: the IPv4 address if an IPv6 address only wraps one.
 pub(super) fn canonical(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V6(v6) => embedded(v6).map_or(address, IpAddr::V4),
@@ -13,8 +13,8 @@ pub(super) fn canonical(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Returns true if a canonical address belongs to the public internet: nothing on this machine, in a private network, or of a
-/// special purpose.
+/// Returns true if a canonical address belongs to the public internet. Addresses of this machine, of private networks and for
+/// special purposes do not.
 pub(super) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_public_v4(v4),
@@ -27,7 +27,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     let is_special = match (a, b, c) {
         // This network, private, loopback, link-local, multicast and reserved.
         (0 | 10 | 127 | 224.., ..) | (169, 254, _) | (172, 16..=31, _) | (192, 168, _) => true,
-        // Shared by carriers, protocol assignments, the relay of 6to4, benchmarks.
+        // Shared address space of carriers, protocol assignments, the 6to4 relay, benchmarks.
         (100, 64..=127, _) | (192, 0, 0) | (192, 88, 99) | (198, 18 | 19, _) => true,
         // Documentation.
         (192, 0, 2) | (198, 51, 100) | (203, 0, 113) => true,
@@ -38,8 +38,8 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let parts = address.segments();
-    // Global unicast is 2000::/3 alone; within it 2001::/23 and documentation are special. An ISATAP interface leads into
-    // the network of its IPv4 address.
+    // Global unicast is 2000::/3 alone; within it, 2001::/23 and the documentation range are special. An ISATAP interface leads
+    // into the network of its IPv4 address.
     let is_global = (0x2000..0x4000).contains(&parts[0]);
     let is_special = (parts[0] == 0x2001 && (parts[1] < 0x0200 || parts[1] == 0x0db8))
         || (parts[0] == 0x3fff && parts[1] < 0x1000)
@@ -47,7 +47,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     is_global && !is_special
 }
 
-/// Returns the IPv4 address in an address that is IPv4-mapped or -compatible, or of NAT64 or 6to4.
+/// Returns the IPv4 address that an IPv6 address embeds: IPv4-mapped, IPv4-compatible, NAT64 or 6to4.
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let parts = address.segments();
     let join = |high: u16, low: u16| Ipv4Addr::from_bits((u32::from(high) << 16) | u32::from(low));

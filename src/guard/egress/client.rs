@@ -19,38 +19,38 @@ use super::rules::{EgressError, EgressRules};
 
 const MAX_REDIRECTS: usize = 10;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time limit of one answer with its body.
+/// The time limit of one response with its body.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often one host is asked.
+/// The rate limit of requests to one host.
 const HOST_QUOTA: Quota = Quota::Steady { count: 10, period: Duration::from_secs(10) };
-/// How the errors of the resolver end if a name has no address. Only their texts tell them from those that may pass: glibc's, then
-/// musl's.
+/// How the resolver's errors end if a name has no address. Only these texts distinguish such errors from temporary ones; the
+/// first are glibc's, the others musl's.
 const UNKNOWN_HOST: [&str; 4] = [
     "Name or service not known",
     "No address associated with hostname",
     "Name does not resolve",
     "Name has no usable address",
 ];
-/// The hosts whose requests are counted separately.
+/// The maximum number of hosts with a separate rate limit.
 const MAX_HOSTS: usize = 1_000;
 
-/// An answer, whatever its status.
+/// A response of any status.
 #[derive(Clone, Debug)]
 pub struct EgressResponse {
-    /// Where the last redirect led.
+    /// The address after the last redirect.
     pub url: Url,
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Vec<u8>,
-    /// The body is longer; this is its beginning.
+    /// True if the body is longer, and this is only its beginning.
     pub is_cut: bool,
 }
 
-/// The guarded client. It takes no proxy from the environment: a proxy would resolve names itself, unchecked.
+/// The guarded client. It ignores proxies of the environment: a proxy would resolve names itself, unchecked.
 #[derive(Debug)]
 pub struct EgressClient {
     rules: Arc<EgressRules>,
-    /// Built when first needed: certificate authorities cost time and memory.
+    /// Built on first use: certificate authorities cost time and memory.
     client: OnceCell<Client>,
     requests: RateLimiter<String>,
     resolver: Arc<dyn Lookup>,
@@ -68,7 +68,7 @@ impl EgressClient {
     /// Gets `url`, with up to `max_body` bytes of its body, and follows redirects.
     ///
     /// # Errors
-    /// The rules forbid it, or there is no answer.
+    /// The rules forbid the request, or no response arrives.
     pub async fn get(&self, url: Url, accept: &'static str, max_body: usize) -> Result<EgressResponse, EgressError> {
         let client = self.client.get_or_try_init(async || self.build()).await;
         let client = client.map_err(|error| EgressError::Failed(format!("TLS cannot be used: {error}")))?;
@@ -115,7 +115,7 @@ impl EgressClient {
     }
 }
 
-/// Returns where an answer redirects to, if it does.
+/// Returns the target of a redirect, if the response is one.
 fn redirect_target(url: &Url, status: StatusCode, headers: &HeaderMap) -> Result<Option<Url>, EgressError> {
     if !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
         return Ok(None);
@@ -139,7 +139,7 @@ async fn read_body(mut response: reqwest::Response, max_body: usize) -> Result<(
     Ok((body, false))
 }
 
-/// Returns the reason of a failed request: the refusal of an address if there was one, else the innermost error.
+/// Returns the reason of a failed request: the refusal of an address if there was one, otherwise the innermost error.
 fn failure(url: &Url, error: &reqwest::Error) -> EgressError {
     let mut last: &dyn StdError = error;
     loop {
@@ -162,7 +162,7 @@ fn failure(url: &Url, error: &reqwest::Error) -> EgressError {
     EgressError::Failed(format!("{host} cannot be reached: {why}"))
 }
 
-/// Asks a name server.
+/// A resolver of host names.
 #[async_trait::async_trait]
 trait Lookup: Send + Sync + std::fmt::Debug {
     async fn addresses(&self, name: &str) -> std::io::Result<Vec<SocketAddr>>;
@@ -178,8 +178,8 @@ impl Lookup for SystemLookup {
     }
 }
 
-/// Gives the connector only addresses that were checked. It connects to no other, so a second answer of a name server cannot
-/// matter.
+/// A resolver that returns only checked addresses to the connector. The connector connects to no other, so a later, different
+/// answer of a name server has no effect.
 #[derive(Debug)]
 struct CheckedResolver {
     rules: Arc<EgressRules>,
@@ -192,7 +192,7 @@ impl Resolve for CheckedResolver {
         Box::pin(async move {
             let name = name.as_str();
             let addresses = lookup.addresses(name).await?;
-            // One forbidden address among them is a trick, or a name of this network.
+            // A single forbidden address among them means an attack, or a name of the local network.
             for address in &addresses {
                 rules.check_address(name, address.ip())?;
             }
@@ -211,7 +211,7 @@ mod tests {
 
     use super::*;
 
-    /// A name server that gives another answer each time, the last one from then on.
+    /// A name server that gives another answer each time, and repeats the last one.
     #[derive(Debug)]
     struct Rebinding(Mutex<VecDeque<Vec<SocketAddr>>>);
 
@@ -227,7 +227,7 @@ mod tests {
         }
     }
 
-    /// A server that answers each connection with `head`, and the number of its connections.
+    /// Starts a server that answers each connection with `head`. Returns its port and the number of its connections.
     async fn serve(head: String) -> (u16, Arc<Mutex<usize>>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (port, count) = (listener.local_addr().unwrap().port(), Arc::new(Mutex::new(0)));
@@ -272,7 +272,7 @@ mod tests {
                 "{refused:?}"
             );
         }
-        // The second answer would be forbidden, and is never asked for.
+        // The second answer would be forbidden, and is never requested.
         let rebinding: &[&[&str]] = &[&["127.0.0.1"], &["127.0.0.2"]];
         assert_eq!(get(private("127.0.0.1/32"), rebinding, &url).await, Ok("01234567…".to_owned()));
         assert_eq!(*seen.lock().unwrap(), 1);

@@ -1,4 +1,5 @@
-//! The guard of outgoing requests whose address content may have chosen: which hosts and which network addresses they may reach.
+//! The guard of outgoing requests whose address untrusted content may have chosen. It decides which hosts and network addresses
+//! such requests may reach.
 
 mod address;
 mod client;

@@ -1,4 +1,4 @@
-//! Which hosts a guarded request may ask.
+//! Which hosts a guarded request may contact.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,13 +10,13 @@ use url::{Host, Url};
 
 use super::address::{canonical, is_public};
 
-/// Why a guarded request has no answer; the text is for the model.
+/// The reason why a guarded request has no response; the text is for the model.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EgressError {
-    /// The rules forbid it, or there is no such host: another try fails as well.
+    /// The rules forbid the request, or the host does not exist. A retry fails as well.
     #[error("{0}")]
     Refused(String),
-    /// The host cannot be reached, or breaks off; another try may help.
+    /// The host cannot be reached, or the connection breaks. A retry may succeed.
     #[error("{0}")]
     Failed(String),
 }
@@ -24,7 +24,7 @@ pub enum EgressError {
 /// Hosts: a name with all names below it, or a range of IP addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostPattern {
-    /// In the form that [`Url`] gives to hosts: lower case, and IDN as punycode.
+    /// In the form that [`Url`] gives to hosts: lower case, and internationalized names as Punycode.
     Name(String),
     Range(IpNet),
 }
@@ -69,18 +69,18 @@ impl FromStr for HostPattern {
 /// The rules for guarded requests. Without any, all hosts of the public internet are allowed.
 #[derive(Clone, Debug, Default)]
 pub struct EgressRules {
-    /// If there are any, no other hosts.
+    /// If not empty, only these hosts are allowed.
     pub allow: Vec<HostPattern>,
     pub deny: Vec<HostPattern>,
-    /// The addresses outside the public internet that may be asked.
+    /// The addresses outside the public internet that are allowed.
     pub private: Vec<IpNet>,
 }
 
 impl EgressRules {
-    /// Checks what is known of a request before its host's name is resolved.
+    /// Checks a request before its host name is resolved.
     ///
     /// # Errors
-    /// Why it may not be made, in words for the model.
+    /// The reason why the request is forbidden, worded for the model.
     pub fn check_url(&self, url: &Url) -> Result<(), EgressError> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(refused(format!("only http:// and https:// can be fetched, not {}:", url.scheme())));
@@ -118,7 +118,7 @@ impl EgressRules {
         )))
     }
 
-    /// Checks a name of this machine, which not every resolver knows.
+    /// Checks a name of this machine, which some resolvers do not know.
     fn check_local(&self, name: &str) -> Result<(), EgressError> {
         self.check_address(name, Ipv4Addr::LOCALHOST.into())
             .or_else(|refused| self.check_address(name, Ipv6Addr::LOCALHOST.into()).map_err(|_| refused))
@@ -141,7 +141,7 @@ impl EgressRules {
     }
 }
 
-/// Returns true for a name that means this machine (RFC 6761, section 6.3).
+/// Returns true for a name that refers to this machine (RFC 6761, section 6.3).
 fn is_local_name(name: &str) -> bool {
     name == "localhost" || name.ends_with(".localhost")
 }
@@ -253,12 +253,13 @@ mod tests {
         "http://a.b.localhost:80/",
     ];
 
-    /// Each spelling of an address inside: as `Url` reads it, so that no other reading can differ.
+    /// Checks each spelling of an internal address in the form that `Url` gives it, so that no other parser can read it
+    /// differently.
     #[test]
     fn no_spelling_of_an_inner_address_passes() {
         let rules = EgressRules::default();
         for url in INNER {
-            // What is no URL at all is refused earlier.
+            // A text that is not a URL is refused earlier.
             if let Ok(read) = Url::parse(url) {
                 assert!(rules.check_url(&read).is_err(), "{url} is {read}");
             }

@@ -12,9 +12,9 @@ use rustix::fs::{AtFlags, FileType, OFlags};
 
 use crate::guard::beneath::open_beneath;
 
-/// The files with rules. The first that knows a name decides.
+/// The rule files, in order of precedence: the first file with a rule for a name decides.
 const FILES: [&str; 3] = [".ignore", ".gitignore", ".git/info/exclude"];
-/// The largest file with rules, and its most rules; further ones are left out.
+/// The maximum size of a rule file, in bytes, and its maximum number of rules. Further rules are ignored.
 const MAX_BYTES: u64 = 256 << 10;
 const MAX_RULES: usize = 2_000;
 
@@ -35,7 +35,7 @@ impl IgnoreRules {
         Some(Arc::new(Self { own, above: above.cloned() }))
     }
 
-    /// Returns true if the rules leave out `path`, which is relative to the top of the walk.
+    /// Returns true if the rules ignore `path`, which is relative to the top of the walk.
     pub(super) fn is_ignored(&self, path: &Path, is_folder: bool) -> bool {
         let mut rules = Some(self);
         while let Some(level) = rules {
@@ -51,9 +51,9 @@ impl IgnoreRules {
     }
 }
 
-/// Reads one file with rules. One that is no plain file has none.
+/// Reads one rule file. A file that is not a regular file with one name has no rules.
 fn read(folder: BorrowedFd<'_>, name: &Path, path: &Path) -> Option<Gitignore> {
-    // Asked first: a pipe or device is not opened.
+    // The type is checked first, so that no pipe or device is opened.
     let found = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     let is_plain = |found: &rustix::fs::Stat| {
         FileType::from_raw_mode(found.st_mode) == FileType::RegularFile && found.st_nlink == 1
@@ -69,7 +69,7 @@ fn read(folder: BorrowedFd<'_>, name: &Path, path: &Path) -> Option<Gitignore> {
     file.take(MAX_BYTES).read_to_end(&mut bytes).ok()?;
     let mut rules = GitignoreBuilder::new(path);
     for line in String::from_utf8_lossy(&bytes).lines().take(MAX_RULES) {
-        // An invalid rule is left out, as Git does.
+        // An invalid rule is ignored, as in Git.
         let _ = rules.add_line(None, line);
     }
     rules.build().ok().filter(|rules| !rules.is_empty())

@@ -1,8 +1,8 @@
-//! The queue of a walk, which several threads fill and empty.
+//! The job queue of a walk, which several threads fill and empty.
 
 use parking_lot::{Condvar, Mutex};
 
-/// Work that makes further work. It ends when nothing is left and nobody works.
+/// A queue of jobs that may add further jobs. The work ends when the queue is empty and no thread runs a job.
 pub(super) struct JobQueue<T> {
     state: Mutex<State<T>>,
     changed: Condvar,
@@ -18,18 +18,18 @@ impl<T> JobQueue<T> {
         Self { state: Mutex::new(State { jobs: vec![first], active: 0 }), changed: Condvar::new() }
     }
 
-    /// Adds jobs; the last of them is taken first, so that few folders are open at the same time.
+    /// Adds jobs. The last one is taken first, so that few folders are open at the same time.
     pub(super) fn extend(&self, jobs: impl IntoIterator<Item = T>) {
         self.state.lock().jobs.extend(jobs);
         self.changed.notify_all();
     }
 
-    /// Returns the number of jobs that wait.
+    /// Returns the number of waiting jobs.
     pub(super) fn len(&self) -> usize {
         self.state.lock().jobs.len()
     }
 
-    /// Does jobs with `work` until there are none, or `is_stopped`.
+    /// Runs jobs with `work` until none is left or `is_stopped` returns true.
     pub(super) fn run(&self, is_stopped: impl Fn() -> bool, mut work: impl FnMut(T)) {
         while let Some(job) = self.next(&is_stopped) {
             // Also ends the job if `work` panics: the other threads must not wait for it.

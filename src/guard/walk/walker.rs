@@ -24,17 +24,17 @@ use crate::guard::entries::modified_at;
 use crate::guard::jail::{Jail, OpenFolder, quote_controls};
 use crate::guard::jail_error::JailError;
 
-/// More threads than these only wait for the same disk.
+/// The maximum number of threads. More threads would only wait for the same disk.
 const MAX_THREADS: usize = 4;
-/// The entries of a walk: their names are in memory.
+/// The maximum number of entries of a walk, since their names are in memory.
 const MAX_ENTRIES: usize = 1_000_000;
-/// The deepest folder below the first one: each folder on the way is open.
+/// The maximum depth below the first folder, since each folder on the way is open.
 const MAX_DEPTH: usize = 100;
 /// The files of one job.
 const FILES_PER_JOB: usize = 64;
-/// With more waiting jobs than these, a thread visits files at once.
+/// If more jobs than these wait, a thread visits files at once instead of adding jobs.
 const MAX_WAITING: usize = 4_096;
-/// The memory for reading a folder.
+/// The size of the buffer for reading a folder, in bytes.
 const LISTING_BYTES: usize = 32 << 10;
 
 /// Why a walk ended early.
@@ -48,7 +48,7 @@ pub enum WalkStop {
     TooMany,
 }
 
-/// Ends a walk early: at a time, when its turn is cancelled, or when somebody has enough.
+/// A signal that ends a walk early: after a time limit, when the turn is cancelled, or when the visitor has enough.
 #[derive(Debug)]
 pub struct StopSignal {
     deadline: Instant,
@@ -62,9 +62,9 @@ impl StopSignal {
         Self { deadline: Instant::now() + limit, cancel, reason: OnceLock::new() }
     }
 
-    /// Stops. The first reason counts.
+    /// Stops the work. Only the first reason is kept.
     pub fn stop(&self, reason: WalkStop) {
-        // Another thread may have been first.
+        // Another thread may have set a reason first.
         let _ = self.reason.set(reason);
     }
 
@@ -72,7 +72,7 @@ impl StopSignal {
         self.reason.get().copied()
     }
 
-    /// Returns true if the work ends now.
+    /// Returns true if the work must end now.
     pub fn is_stopped(&self) -> bool {
         if self.reason.get().is_none() {
             if self.cancel.is_cancelled() {
@@ -85,10 +85,10 @@ impl StopSignal {
     }
 }
 
-/// What a visitor wants of an entry.
+/// The decision of a visitor about an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// The usual rules decide: no hidden entries, and none that `.gitignore` names.
+pub enum WalkSelection {
+    /// The usual rules decide: hidden entries and entries that `.gitignore` names are left out.
     Usual,
     /// The entry is visited although it is hidden or ignored.
     Always,
@@ -119,7 +119,7 @@ pub struct SkipCounts {
 }
 
 impl SkipCounts {
-    /// Returns each number that is not 0, and what was left out.
+    /// Returns each number that is not 0, with its reason.
     pub fn list(&self) -> Vec<(usize, &'static str)> {
         let all = [
             (&self.special, "special"),
@@ -137,7 +137,7 @@ impl SkipCounts {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts an entry that could not be opened. One that changed meanwhile is as if it had never been there.
+    /// Counts an entry that could not be opened. An entry that changed in the meantime is not counted.
     fn add_error(&self, error: &io::Error) {
         let gone = [Errno::NOENT, Errno::LOOP, Errno::NOTDIR].map(Errno::raw_os_error);
         if !error.raw_os_error().is_some_and(|code| gone.contains(&code)) {
@@ -164,7 +164,7 @@ enum FolderJob {
     Visit(Arc<WalkedFolder>, Vec<OsString>),
 }
 
-/// A folder of a jail that can be walked.
+/// A walk over a folder of a jail.
 pub struct Walk<'a> {
     jail: &'a Jail,
     stop: &'a StopSignal,
@@ -204,7 +204,7 @@ impl WalkedEntry<'_> {
         self.walk.inside.as_ref().map(|inside| inside.join(self.path()))
     }
 
-    /// Returns the facts of the entry, which is not opened.
+    /// Returns the facts of the entry without opening it.
     pub fn stat(&self) -> Option<Stat> {
         rustix::fs::statat(&self.folder.handle, self.name, AtFlags::SYMLINK_NOFOLLOW).ok()
     }
@@ -214,7 +214,7 @@ impl WalkedEntry<'_> {
         self.stat().as_ref().and_then(modified_at)
     }
 
-    /// Opens the file and checks it as [`Jail::read`] does. Returns `None` for one that is left out, and counts it.
+    /// Opens the file and checks it as [`Jail::read`] does. Returns `None` for a file that is left out, and counts it.
     pub fn open(&self) -> Option<File> {
         let real = self.walk.first.real.join(self.path());
         if self.walk.jail.check_rules(&real, "").is_err() {
@@ -268,14 +268,14 @@ impl<'a> Walk<'a> {
         &self.first.real
     }
 
-    /// Visits everything below the folder for which `select` has a place, with up to four threads. `select` gets paths
-    /// relative to the folder.
+    /// Visits every entry below the folder that `select` accepts, with up to four threads. `select` gets paths relative to the
+    /// folder.
     pub fn run<V: WalkVisitor>(
         &self,
-        select: &(dyn Fn(&Path, EntryKind) -> Verdict + Sync),
+        select: &(dyn Fn(&Path, EntryKind) -> WalkSelection + Sync),
         visitor: impl Fn() -> V + Sync,
     ) {
-        // The handle of the jail is a place (`O_PATH`), which cannot be listed.
+        // The handle of the jail is opened with `O_PATH`, which cannot be listed.
         let Ok(handle) = reopened(&self.first.dir) else {
             return SkipCounts::add(&self.skipped.unreadable);
         };
@@ -291,14 +291,14 @@ impl<'a> Walk<'a> {
         let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MAX_THREADS);
         std::thread::scope(|scope| {
             for _ in 1..threads {
-                // With fewer threads, the others do the work.
+                // If a thread cannot start, the others do its work.
                 let _ = std::thread::Builder::new().spawn_scoped(scope, work);
             }
             work();
         });
     }
 
-    /// Returns `path` as rules see it: relative to the workspace, if the walk began there.
+    /// Returns `path` as the ignore rules expect it: relative to the workspace, if the walk began there.
     fn below_top(&self, path: &Path) -> PathBuf {
         match &self.inside {
             Some(inside) if path.as_os_str().is_empty() => inside.clone(),
@@ -307,7 +307,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Reads the rules of the folders of the workspace above the first folder.
+    /// Reads the ignore rules of the workspace's folders above the first folder.
     fn rules_above(&self) -> Option<Arc<IgnoreRules>> {
         let mut rules = None;
         let mut at = PathBuf::new();
@@ -319,7 +319,7 @@ impl<'a> Walk<'a> {
         rules
     }
 
-    /// Opens a folder of the walk. Returns `None` for one that is left out, and counts it.
+    /// Opens a folder of the walk. Returns `None` for a folder that is left out, and counts it.
     fn enter(&self, above: &WalkedFolder, name: &OsStr) -> Option<WalkedFolder> {
         let path = above.path.join(name);
         if above.depth >= MAX_DEPTH {
@@ -370,8 +370,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Returns the path of an entry on another mount for the jail, which checks it as a whole; `None` if the jail crosses
-    /// no mounts.
+    /// Returns the path of an entry on another mount in the form that the jail checks as a whole; `None` if the jail crosses no
+    /// mounts.
     fn on_other_mount(&self, path: &Path) -> Option<String> {
         let real = self.first.real.join(path);
         let real = real.to_str().filter(|_| self.jail.follows_links).map(str::to_owned);
@@ -382,11 +382,11 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// One thread of a walk.
+/// The state of one thread of a walk.
 struct Worker<'a, V> {
     walk: &'a Walk<'a>,
     queue: &'a JobQueue<FolderJob>,
-    select: &'a (dyn Fn(&Path, EntryKind) -> Verdict + Sync),
+    select: &'a (dyn Fn(&Path, EntryKind) -> WalkSelection + Sync),
     visitor: V,
     listing: Vec<MaybeUninit<u8>>,
 }
@@ -454,11 +454,11 @@ impl<V: WalkVisitor> Worker<'_, V> {
         self.work(FolderJob::Visit(Arc::clone(folder), files));
     }
 
-    /// Returns the kind of an entry that is visited or entered.
+    /// Returns the kind of an entry if it is visited or entered.
     fn selected(&self, folder: &WalkedFolder, name: &OsStr, kind: FileType) -> Option<EntryKind> {
         let walk = self.walk;
         let kind = match kind {
-            // Not every file system tells it in the listing.
+            // Some file systems do not report the type in the listing.
             FileType::Unknown => {
                 let found = rustix::fs::statat(&folder.handle, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
                 FileType::from_raw_mode(found.st_mode)
@@ -468,7 +468,7 @@ impl<V: WalkVisitor> Worker<'_, V> {
         let kind = match kind {
             FileType::Directory => EntryKind::Folder,
             FileType::RegularFile => EntryKind::File,
-            // As in ripgrep, links are not followed.
+            // Links are not followed, as in ripgrep.
             FileType::Symlink => return None,
             _ => {
                 SkipCounts::add(&walk.skipped.special);
@@ -477,10 +477,10 @@ impl<V: WalkVisitor> Worker<'_, V> {
         };
         let path = folder.path.join(name);
         match (self.select)(&path, kind) {
-            Verdict::Never => return None,
-            Verdict::Always => {}
-            Verdict::Usual if name.as_bytes().starts_with(b".") => return None,
-            Verdict::Usual => {
+            WalkSelection::Never => return None,
+            WalkSelection::Always => {}
+            WalkSelection::Usual if name.as_bytes().starts_with(b".") => return None,
+            WalkSelection::Usual => {
                 let is_folder = kind == EntryKind::Folder;
                 if folder.rules.as_ref().is_some_and(|rules| rules.is_ignored(&walk.below_top(&path), is_folder)) {
                     return None;

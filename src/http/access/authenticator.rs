@@ -1,4 +1,4 @@
-//! Authenticates requests, and makes and ends logins of the page.
+//! Authenticates requests, and creates and ends logins of the page.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ use crate::store::{Connection, Durability, Store};
 
 /// How long a one-time code is valid.
 pub const CODE_LIFETIME: Duration = Duration::from_secs(60);
-/// The most one-time codes at a time; a further one replaces the oldest.
+/// The most valid one-time codes; a further one replaces the oldest.
 const MAX_CODES: usize = 16;
-/// The longest token that is read, in bytes.
+/// The longest token that is accepted for a check, in bytes.
 const MAX_TOKEN: usize = 4_096;
 
 /// Checks the tokens and cookies of requests.
@@ -33,18 +33,19 @@ pub struct Authenticator {
     attempts: LoginAttempts,
     store: Store,
     codes: Mutex<HashMap<SecretHash, Instant>>,
-    /// The name of the cookie. Ports of one host share their cookies, so it has the port.
+    /// The name of the cookie. It contains the port, because all ports of a host share their cookies.
     cookie: String,
 }
 
-/// A login that was made just now.
+/// A login that was just created.
 pub struct NewLogin {
-    /// The value of the cookie.
+    /// The id of the login, which is the value of the cookie.
     id: String,
 }
 
 impl Authenticator {
-    /// Takes the `configured` token of the gateway, or the current content of the home's file. `port` is that of the server.
+    /// Creates an authenticator with the `configured` token of the gateway, or the current content of the home's file. `port` is the
+    /// server's.
     pub fn new(configured: Option<Secret>, home: Home, store: Store, port: u16) -> Arc<Self> {
         Arc::new(Self {
             token: TokenSource::new(configured, home),
@@ -55,7 +56,7 @@ impl Authenticator {
         })
     }
 
-    /// Authenticates a request by its `Authorization`, else by its cookie.
+    /// Authenticates a request by its `Authorization` header, or else by its cookie.
     ///
     /// # Errors
     /// 401 without a token or a login, or with a wrong one; 429 after too many wrong tokens of `client`.
@@ -75,7 +76,7 @@ impl Authenticator {
         }
     }
 
-    /// Returns true if a principal that was authenticated before still is one.
+    /// Returns true if the credential of an earlier authentication is still valid.
     pub async fn is_valid(&self, principal: &Principal) -> bool {
         let found = match &principal.credential {
             ClientCredential::ControlSocket => return true,
@@ -87,14 +88,14 @@ impl Authenticator {
             }
             ClientCredential::Login(id) => match self.find_login(*id).await {
                 Ok(found) => Ok(found),
-                // The store will be read again soon.
+                // The next check reads the store again.
                 Err(_) => return true,
             },
         };
         found.map_or(true, |found| found.as_ref() == Some(principal))
     }
 
-    /// Makes a login with a token.
+    /// Creates a login with a token.
     ///
     /// # Errors
     /// 401 for a wrong token, 429 after too many.
@@ -126,7 +127,7 @@ impl Authenticator {
         Ok(encode_secret(&code))
     }
 
-    /// Makes a login with a one-time code; `None` if it is not valid, or not any more.
+    /// Creates a login with a one-time code; `None` if the code is not, or no longer, valid.
     ///
     /// # Errors
     /// 429 after too many wrong codes of `client`.
@@ -157,11 +158,11 @@ impl Authenticator {
         let (value, age) = login.map_or(("", 0), |login| (login.id.as_str(), access::LOGIN_IDLE_MS / 1_000));
         let secure = if is_secure { "; Secure" } else { "" };
         let cookie = format!("{}={value}; Path=/; Max-Age={age}; HttpOnly; SameSite=Strict{secure}", self.cookie);
-        // Letters, digits and punctuation alone.
+        // The cookie contains only letters, digits and punctuation.
         HeaderValue::from_str(&cookie).unwrap_or(HeaderValue::from_static(""))
     }
 
-    /// Finds who a token belongs to.
+    /// Finds the principal of a token.
     async fn find_token(&self, token: &[u8]) -> Result<Option<Principal>, HttpError> {
         if token.is_empty() || token.len() > MAX_TOKEN {
             return Ok(None);
@@ -201,7 +202,7 @@ impl Authenticator {
         Ok(principal)
     }
 
-    /// Stores the time of a use; the request does not wait for it.
+    /// Stores the time of a use in the background.
     fn note_use<F>(&self, write: F)
     where
         F: FnOnce(&Connection) -> Result<(), crate::store::StoreError> + Send + 'static,
@@ -214,7 +215,7 @@ impl Authenticator {
         });
     }
 
-    /// Adds a login with the token of the gateway, or with a named token and its hash.
+    /// Adds a login for the token of the gateway, or for a named token with its hash.
     async fn add_login(&self, token: Option<(String, SecretHash)>) -> Result<NewLogin, HttpError> {
         let id = random()?;
         let (token, seal) = match token {
@@ -247,10 +248,10 @@ impl Authenticator {
     }
 }
 
-/// How often an open stream checks whether its token or login is still valid.
+/// The interval at which an open stream checks whether its token or login is still valid.
 const RECHECK: Duration = Duration::from_secs(15);
 
-/// The access of the client of a stream, which may end before the stream does.
+/// The access of a stream's client. It may end before the stream does.
 pub struct StreamAccess {
     auth: Arc<Authenticator>,
     principal: Principal,
@@ -258,7 +259,7 @@ pub struct StreamAccess {
 }
 
 impl StreamAccess {
-    /// Begins with a client that was admitted just now.
+    /// Creates the access of a client that was just admitted.
     pub fn new(auth: Arc<Authenticator>, principal: Principal) -> Self {
         Self { auth, principal, checked: Instant::now() }
     }
@@ -267,13 +268,13 @@ impl StreamAccess {
         &self.principal
     }
 
-    /// Returns when the next check is due.
+    /// Returns the time of the next check.
     pub fn due(&self) -> Instant {
         self.checked + RECHECK
     }
 
-    /// Returns true if the access goes on. It is checked if that is due.
-    pub async fn goes_on(&mut self) -> bool {
+    /// Returns true if the access is still valid; checks it if a check is due.
+    pub async fn is_still_valid(&mut self) -> bool {
         if Instant::now() < self.due() {
             return true;
         }
@@ -282,7 +283,7 @@ impl StreamAccess {
     }
 }
 
-/// Returns the holder of a named token; `None` if this program does not know its scope.
+/// Returns the principal of a named token; `None` if this program does not know the token's scope.
 fn named(row: AccessTokenRow, credential: ClientCredential) -> Option<Principal> {
     let scope = TokenScope::parse(&row.scope)?;
     Some(Principal { token: Some(row.name), scope, credential })

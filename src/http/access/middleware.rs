@@ -15,21 +15,21 @@ use super::rules::{ScopeRule, scope_rule};
 use crate::http::error::{FOREIGN_CHAT, internal, out_of_scope};
 use crate::store::{Connection, Store, checkpoints, inbox};
 
-/// The header that requests of the page carry. A page of another origin cannot set it without our consent, which it never gets.
+/// The header of all requests from the page. A page of another origin cannot set it without our consent, which we never give.
 const PAGE_HEADER: &str = "x-daoyou";
 const PAGE_HEADER_VALUE: &str = "page";
 
-/// The stream of a terminal, which takes deliveries.
+/// The stream of a terminal, which receives deliveries.
 const TERMINAL_ROUTE: &str = "/api/attach";
 
-/// What the check of access needs.
+/// The dependencies of the access check.
 #[derive(Clone)]
 pub struct AccessCheck {
     pub auth: Arc<Authenticator>,
     pub store: Store,
 }
 
-/// Middleware that passes only requests of clients who may make them, with their [`Principal`].
+/// Middleware that passes on only authorized requests, with their [`Principal`].
 pub async fn require_access(State(check): State<AccessCheck>, mut request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str).to_owned();
     let client = request.extensions().get::<ClientAddr>().copied();
@@ -89,10 +89,10 @@ impl AccessCheck {
     }
 }
 
-/// Refuses a request that another site makes with the cookie of the page. The server has refused foreign origins before.
+/// Rejects a request that another site makes with the page's cookie. The server has already rejected foreign origins.
 fn check_page_request(method: &Method, headers: &HeaderMap, route: &str) -> Result<(), HttpError> {
     let refused = |message: &'static str| Err(HttpError::new(StatusCode::FORBIDDEN, "csrf", message));
-    // Another port of this machine is the same site for a browser: its pages send our cookie along.
+    // For a browser, another port of this machine is the same site, so its pages send our cookie along.
     let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
     if site.is_some_and(|site| !matches!(site, b"same-origin" | b"none")) {
         return refused("this is for the page itself alone, and another page asks");
@@ -110,7 +110,7 @@ fn check_page_request(method: &Method, headers: &HeaderMap, route: &str) -> Resu
     refused("a change with the cookie of the page needs the header X-Daoyou: page and an Origin")
 }
 
-/// Returns the segment of the path that is the first parameter of the route, decoded.
+/// Returns the decoded path segment of the route's first parameter.
 fn path_parameter(uri: &Uri, route: &str) -> String {
     let at = route.split('/').position(|segment| segment.starts_with('{'));
     let segment = at.and_then(|at| uri.path().split('/').nth(at)).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Who may use the HTTP server, and for what: the token of the gateway, named tokens with a scope, and logins of the page.
+//! Authentication and authorization of the HTTP server: the token of the gateway, named tokens with a scope, and logins of the page.
 
 mod authenticator;
 mod middleware;

@@ -10,10 +10,10 @@ use crate::http::page::PAGE_CHANNEL;
 use crate::query::access::TokenScope;
 use crate::store::access::SecretHash;
 
-/// How a client proved who it is.
+/// The credential of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientCredential {
-    /// It uses the control socket.
+    /// The client uses the control socket.
     ControlSocket,
     /// The token of the gateway.
     GatewayToken(SecretHash),
@@ -23,10 +23,10 @@ pub enum ClientCredential {
     Login([u8; 32]),
 }
 
-/// The authenticated client of a request; an extension of each request behind the access check.
+/// The authenticated client of a request. It is an extension of each request behind the access check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
-    /// The name of its token; `None` is the token of the gateway.
+    /// The name of the client's token; `None` is the token of the gateway.
     pub token: Option<String>,
     pub scope: TokenScope,
     pub credential: ClientCredential,
@@ -43,8 +43,8 @@ impl Principal {
         self.token.as_deref().unwrap_or("owner")
     }
 
-    /// Returns the sender of its messages, and how far it is trusted. A token that may only chat is never the owner: somebody else
-    /// may hold it.
+    /// Returns the sender of the client's messages, and the trust in it. A token with only the scope `chat` is never the owner:
+    /// another person may hold it.
     pub fn sender(&self) -> (String, Trust) {
         match (self.scope, &self.token) {
             (TokenScope::Admin, _) | (_, None) => ("owner".to_owned(), trust_of(Author::Owner, SenderListing::Owner)),
@@ -54,16 +54,16 @@ impl Principal {
         }
     }
 
-    /// Returns what the names of its own chats on the channel of the page begin with. The owner's may begin with anything.
+    /// Returns the prefix of the names of the client's own chats on the channel of the page. It is empty for the owner.
     pub fn chat_prefix(&self) -> String {
         match (self.scope, &self.token) {
             (TokenScope::Admin, _) | (_, None) => String::new(),
-            // A name has no dot, so no prefix begins with another.
+            // A token's name has no dot, so no prefix begins with another one.
             (TokenScope::Chat | TokenScope::Read, Some(name)) => format!("{name}."),
         }
     }
 
-    /// Returns true if the client may see only the sessions that it began.
+    /// Returns true if the client may see only the sessions that it created.
     pub fn is_confined(&self) -> bool {
         self.scope == TokenScope::Chat
     }

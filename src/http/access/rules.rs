@@ -1,23 +1,23 @@
-//! What each scope may do: one function over methods and routes. What is not allowed here is refused.
+//! The permissions of each scope: one function over methods and routes. Everything that it does not allow is refused.
 
 use axum::http::Method;
 
 use crate::query::access::TokenScope;
 
-/// What a scope may do on a route.
+/// The permission of a scope on a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScopeRule {
     Allowed,
-    /// Only with the session in the path, if it is the client's own.
+    /// Allowed if the session in the path is the client's own.
     OwnSession,
-    /// Only with the turn in the path, if its session is the client's own.
+    /// Allowed if the session of the turn in the path is the client's own.
     OwnTurn,
-    /// The handler leaves out, and refuses, what is not the client's own.
+    /// Allowed; the handler omits or refuses content that is not the client's own.
     OwnContent,
     Denied,
 }
 
-/// Decides what a scope may do on a route, by its path with the names of parameters.
+/// Returns the permission of a scope on a route, which is a path with parameter names.
 pub fn scope_rule(scope: TokenScope, method: &Method, route: &str) -> ScopeRule {
     match scope {
         TokenScope::Admin => ScopeRule::Allowed,
@@ -44,7 +44,7 @@ fn chat_rule(method: &Method, route: &str) -> ScopeRule {
 fn read_rule(method: &Method, route: &str) -> ScopeRule {
     match (method.as_str(), route) {
         ("POST", "/api/logout") => ScopeRule::Allowed,
-        // Configuration, files, and requests that start or take something although they only read.
+        // Configuration, files, and requests that start or receive something although they only read.
         (
             "GET",
             "/api/config"
@@ -68,8 +68,8 @@ mod tests {
 
     use super::*;
 
-    /// Every route behind the check, with what it allows to `chat` and to `read`: `+` all of it, `s` an own session, `t` an own turn,
-    /// `o` own content, `-` nothing.
+    /// Every route behind the check, with the permissions of `chat` and `read`: `+` allowed, `s` own session, `t` own turn, `o` own
+    /// content, `-` denied.
     const ROUTES: &str = "
         GET    /api/openapi.json                - +
         GET    /api/me                          + +

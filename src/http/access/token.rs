@@ -12,14 +12,14 @@ use crate::home::Home;
 use crate::query::access::secret_hash;
 use crate::store::access::SecretHash;
 
-/// The token of the gateway.
+/// The source of the gateway's token.
 #[derive(Debug)]
 pub enum TokenSource {
     Configured(Secret),
     File(TokenFile),
 }
 
-/// The file `token`, read again when it changes, so that a replaced token is invalid at once.
+/// The file `token`. It is read again when it changes, so that a replaced token is invalid at once.
 #[derive(Debug)]
 pub struct TokenFile {
     home: Home,
@@ -28,16 +28,16 @@ pub struct TokenFile {
 }
 
 impl TokenSource {
-    /// Takes the `configured` token, or the current content of the home's file.
+    /// Returns the `configured` token, or else the current content of the home's file.
     pub fn new(configured: Option<Secret>, home: Home) -> Self {
         match configured {
-            // The token in a request is trimmed too.
+            // The token in a request is trimmed as well.
             Some(token) => Self::Configured(Secret::new(token.expose().trim())),
             None => Self::File(TokenFile { path: home.token_file(), home, read: Mutex::default() }),
         }
     }
 
-    /// Compares in a time that depends only on the length.
+    /// Compares a token in a time that depends only on its length.
     pub fn matches(&self, token: &[u8]) -> bool {
         self.with(|secret| secret.expose().as_bytes().ct_eq(token).into()).unwrap_or(false)
     }
@@ -47,7 +47,7 @@ impl TokenSource {
         self.with(|secret| secret_hash(secret.expose().as_bytes()).ct_eq(hash).into()).unwrap_or(false)
     }
 
-    /// Returns what ties a login with this id to the current token; `None` if there is no token.
+    /// Returns the seal that ties a login with this id to the current token; `None` if there is no token.
     pub fn seal(&self, id: &[u8; 32]) -> Option<SecretHash> {
         self.with(|secret| Sha256::new().chain_update(id).chain_update(secret.expose()).finalize().into())
     }
@@ -62,7 +62,7 @@ impl TokenSource {
 
 impl TokenFile {
     fn with<T>(&self, work: impl FnOnce(&Secret) -> T) -> Option<T> {
-        // The stamp is read first, so that a write in between is noticed next time.
+        // The version is read first, so that a concurrent write is noticed the next time.
         let stamp = FileVersion::of_target(&self.path);
         let mut read = self.read.lock();
         if read.as_ref().map(|(stamp, _)| *stamp) != stamp {

@@ -21,7 +21,7 @@ use crate::query::{JobChange, JobQuery};
 use crate::text::language_of;
 use crate::text::time_expression::DueTime;
 
-/// The longest job in words, in bytes.
+/// The longest description of a job in words, in bytes.
 const MAX_WORDS: usize = 2_000;
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
@@ -64,7 +64,7 @@ async fn edit(state: SharedState, Path(job): Path<String>, text: String) -> ApiR
     apply(&state, JobChange::Edit { job, fields: parse(&text)? }).await
 }
 
-/// Reads a job in words, or with its fields, and answers with its fields and its next times.
+/// Parses a job, described in words or by its fields, and returns its fields and next run times.
 async fn preview(state: SharedState, text: String) -> ApiResult {
     let context = state.jobs.get().context.clone();
     let now = Timestamp::now();
@@ -77,10 +77,10 @@ async fn preview(state: SharedState, text: String) -> ApiResult {
     Ok(Json(jobs::preview(&asked, &context, now)?))
 }
 
-/// Returns the fields of a job that is described in words, beside those that are `given`.
+/// Returns the fields of a job that is described in words, in addition to the `given` fields.
 ///
 /// # Errors
-/// Says what was understood.
+/// The error says what was understood.
 fn job_in_words(
     words: &str,
     mut given: Map<String, Value>,
@@ -115,7 +115,7 @@ fn job_in_words(
         if note.is_empty() {
             return Err(format!("it says when, and not what is to be done: {words:.200?}"));
         }
-        // A reminder needs no model: its words are the message.
+        // A reminder needs no model: its text is the message.
         let inner = after_order(&note).map(|rest| rest.strip_prefix("to ").unwrap_or(rest).to_owned());
         let kind = if ordered.is_some() || inner.is_some() { "message" } else { "prompt" };
         given.insert(kind.to_owned(), Value::String(inner.unwrap_or(note)));
@@ -123,7 +123,7 @@ fn job_in_words(
     Ok(Value::Object(given))
 }
 
-/// Returns the text after the words with which people ask for a reminder, if it begins with them.
+/// Returns the text after the phrase with which people ask for a reminder, if the text begins with such a phrase.
 fn after_order(text: &str) -> Option<&str> {
     const ORDERS: [&str; 4] = ["please remind me", "remind me", "请提醒我", "提醒我"];
     ORDERS.iter().find_map(|order| {
@@ -150,10 +150,10 @@ async fn apply(state: &AppState, change: JobChange) -> ApiResult {
     run_detached(async move { Ok(Json(change_jobs(&service, change).await?)) }).await
 }
 
-/// Makes a change, and wakes what it concerns.
+/// Makes a change, and wakes the parts that it affects.
 ///
 /// # Errors
-/// As [`jobs::apply`].
+/// The errors of [`jobs::apply`].
 pub async fn change_jobs(service: &JobService, change: JobChange) -> Result<Value, JobError> {
     let AppliedJobChange { answer, fired } = jobs::apply(&service.store, change, service.context.clone()).await?;
     if let Some(fired) = fired {

@@ -1,4 +1,5 @@
-//! `/api`: what the commands and the page use. The mode of the control socket's file protects it there, the token on TCP.
+//! `/api`: the routes that the commands and the page use. On the control socket, the socket file's mode protects them; on TCP, the
+//! token does.
 
 mod jobs;
 mod memory;
@@ -33,7 +34,7 @@ use crate::query::{GatewayQuery, ManualToolRun, ProbeScope, TokenChange, TokenSc
 /// The largest arguments of a tool, in bytes.
 const ARGUMENTS_LIMIT: usize = 16 * 1024 * 1024;
 
-/// The lines of the log that are returned, unless more are asked for.
+/// The default number of log lines to return.
 const DEFAULT_LINES: usize = 200;
 
 /// All routes of the API.
@@ -72,7 +73,7 @@ fn gateway_routes() -> Router<Arc<AppState>> {
         .route("/api/checks", get(async |state: SharedState| answer(&state, GatewayQuery::Checks).await))
 }
 
-/// Answers a query about the thing that the path names.
+/// Answers a query about the item that the path names.
 fn get_named(query: fn(String) -> GatewayQuery) -> MethodRouter<Arc<AppState>> {
     get(async move |state: SharedState, Path(name)| answer(&state, query(name)).await)
 }
@@ -113,9 +114,9 @@ async fn cost(state: SharedState, Query(CostParams { from, to }): Query<CostPara
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LogsParams {
-    /// `error`, `warn`, `info`, `debug` or `trace`: this level and the graver ones.
+    /// `error`, `warn`, `info`, `debug` or `trace`: shows this level and the more severe ones.
     level: Option<String>,
-    /// The number of the last line that is known.
+    /// The number of the last line that the client has.
     #[serde(default)]
     after: u64,
     lines: Option<usize>,
@@ -151,7 +152,7 @@ struct ToolCallBody {
     query: String,
 }
 
-/// Runs a tool. A client that hangs up cancels the call, whose effects are committed nevertheless.
+/// Runs a tool. A client that disconnects cancels the call; effects of the call are committed nevertheless.
 async fn run_tool(state: SharedState, Path(name): Path<String>, text: String) -> ApiResult {
     let ToolCallBody { arguments, raw, query } = parse_body(&text)?;
     let (inspector, cancel) = (state.inspector.clone(), CancellationToken::new());

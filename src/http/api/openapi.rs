@@ -1,5 +1,5 @@
-//! `GET /api/openapi.json`: the routes as an OpenAPI 3.1 document, made from the table `openapi.txt`. utoipa would need an annotated
-//! function for each route; most of ours are one line.
+//! `GET /api/openapi.json`: the routes as an OpenAPI 3.1 document, built from the table `openapi.txt`. utoipa does not serve: it
+//! needs an annotated function for each route, and most of these routes are one line.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 const TABLE: &str = include_str!("openapi.txt");
 
-/// Paths that need no token of the gateway, by their beginnings.
+/// The prefixes of paths that need no token of the gateway.
 const OPEN: &[&str] = &["/healthz", "/readyz", "/webhook/"];
 
 /// A line of the table.
@@ -167,7 +167,7 @@ fn document() -> Value {
     })
 }
 
-/// Answers with the document.
+/// Returns the document.
 pub(super) async fn openapi() -> Response {
     static DOCUMENT: LazyLock<String> = LazyLock::new(|| document().to_string());
     ([(CONTENT_TYPE, "application/json")], DOCUMENT.as_str()).into_response()

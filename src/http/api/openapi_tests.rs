@@ -1,4 +1,4 @@
-//! Compares the document with the routes in the code.
+//! Compares the OpenAPI document with the routes in the code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 
 use super::*;
 
-/// Routes of the control socket alone.
+/// The routes that only the control socket has.
 const CONTROL_SOCKET: &[&str] = &["/mcp/stream", "/api/page/code"];
 
 /// A route in the code.
 #[derive(Debug)]
 struct CodeRoute {
     methods: BTreeSet<String>,
-    /// The fields of the query's type, by method; absent if the handler takes none.
+    /// The fields of the query type, by method; no entry if the handler takes no query.
     query: BTreeMap<String, BTreeSet<String>>,
-    /// Several handlers share the type, and each uses a part of it.
+    /// Several handlers share the query type, and each uses a part of it.
     is_shared: bool,
 }
 
@@ -102,7 +102,7 @@ fn routes_in_code() -> BTreeMap<String, CodeRoute> {
                 is_shared: false,
             });
             for (method, handler) in calls(handlers) {
-                // A helper for handlers of one form, such as `get_named`, begins with the method.
+                // The name of a helper that creates handlers, such as `get_named`, begins with the method.
                 let method = method.split('_').next().unwrap();
                 if ["get", "post", "put", "patch", "delete", "any"].contains(&method) {
                     route.methods.insert(method.to_uppercase());
@@ -130,7 +130,7 @@ fn every_route_is_described_with_its_parameters_and_nothing_else_is() {
         let names: BTreeSet<String> = names.collect();
         match known.query.get(route.method) {
             Some(fields) if known.is_shared => assert!(names.is_subset(fields), "{line}: {fields:?}"),
-            // The webhook reads its query after its signature.
+            // The webhook reads its query after the signature check.
             None if route.path == "/webhook/{name}" => assert_eq!(names.len(), 1, "{line}"),
             fields => assert_eq!(fields.cloned().unwrap_or_default(), names, "{line}"),
         }

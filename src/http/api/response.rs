@@ -1,4 +1,4 @@
-//! Answers of the API.
+//! The responses of the API.
 
 use axum::Json;
 use daoyou_channels::{HttpError, json};
@@ -7,18 +7,18 @@ use serde_json::Value;
 
 use crate::http::error::internal;
 
-/// What a route of the API returns.
+/// The result of an API handler.
 pub type ApiResult = Result<Json<Value>, HttpError>;
 
 /// Reads a JSON body.
 ///
 /// # Errors
-/// 400 if it is not JSON, does not fit `T`, or has an object with a key twice.
+/// 400 if the text is not JSON, does not match `T`, or has an object with a duplicate key.
 pub fn parse_body<T: DeserializeOwned>(text: &str) -> Result<T, HttpError> {
     json::from_str(text).map_err(|error| HttpError::bad_request(format!("the body is not valid: {error}")))
 }
 
-/// Runs `work` to its end even if the client disconnects, so that what follows a commit is not left out.
+/// Runs `work` to its end even if the client disconnects, so that the actions after a commit are not skipped.
 pub async fn run_detached<T, F>(work: F) -> Result<T, HttpError>
 where
     T: Send + 'static,
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
     use crate::store::StoreError;
 
-    /// A fault of the gateway is no fault of the store, wherever it panics.
+    /// A panic is a fault of the gateway and not of the store, wherever it happens.
     #[tokio::test]
     async fn a_panic_is_an_internal_error() {
         let panicking = run_detached(async { panic!("a fault of this test") });

@@ -1,4 +1,4 @@
-//! Messages, sessions, turns and the queue.
+//! Routes for messages, sessions, turns and the queue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ use crate::query::{
 use crate::store::checkpoints::{find_turn, of_turn, separate_store_errors};
 use crate::store::messages;
 
-/// How long one request waits for a message to end; callers ask again.
+/// The longest wait of one request for the end of a message; the caller then asks again.
 const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
@@ -96,7 +96,7 @@ fn after_commit(state: &AppState, after: AfterCommit) {
     match after {
         AfterCommit::Nothing => {}
         AfterCommit::Deliver { channel } => state.bus.outbound_written(&channel, 1),
-        AfterCommit::Hasten { channel } => state.bus.outbound_made_due(&channel),
+        AfterCommit::MakeDue { channel } => state.bus.outbound_made_due(&channel),
         AfterCommit::Run { session, messages } => state.bus.inbound_written(SessionKey::from(session), messages),
         AfterCommit::Forget { channel } => state.bus.outbound_ended(&channel),
         AfterCommit::Resume { turn, session } => state.bus.resume_turn(turn, session.into()),
@@ -108,7 +108,7 @@ fn after_commit(state: &AppState, after: AfterCommit) {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ApproveParams {
-    /// Approves the tool for the rest of the conversation, too.
+    /// Approves the tool for the rest of the conversation as well.
     #[serde(default)]
     session: bool,
 }
@@ -142,7 +142,7 @@ async fn retry_all(state: SharedState, Query(RetryParams { outcomes }): Query<Re
     apply(&state, StoreChange::RetryAll(classes)).await
 }
 
-/// Clears a session through its lane, as `/new` does: only the lane writes a session.
+/// Clears a session through its lane, as `/new` does: only the lane may write to a session.
 async fn clear(state: &AppState, key: &str) -> ApiResult {
     // Clearing must not create a session.
     let session = key.to_owned();
@@ -158,7 +158,7 @@ async fn clear(state: &AppState, key: &str) -> ApiResult {
     Ok(Json(sessions::cleared(key, true)))
 }
 
-/// Sends a slash command to the session's lane, and waits until it is done.
+/// Sends a slash command to the session's lane, and waits for its end.
 async fn run_command(state: &AppState, session: &str, command: &str) -> Result<Option<MessageState>, HttpError> {
     let trust = trust_of(Author::Owner, SenderListing::Owner);
     let mut message = InboundMessage::text("cli", "direct", "owner", trust, command);
@@ -192,7 +192,7 @@ async fn list_turns(
     read(&state, StoreQuery::Turns { session, limit: limit.map(|limit| limit.min(LIST_LIMIT)) }).await
 }
 
-/// Restores a session through its lane: running turns end first.
+/// Restores a session through its lane, so that running turns end first.
 async fn restore(state: SharedState, Path(id): Path<String>) -> ApiResult {
     let find = move |connection: &_| {
         separate_store_errors(find_turn(connection, &id).and_then(|turn| of_turn(connection, turn)))
@@ -203,7 +203,7 @@ async fn restore(state: SharedState, Path(id): Path<String>) -> ApiResult {
         let waits = "the order is kept: it is carried out when the turns before it in this session have ended";
         return Ok(Json(json!({ "turn": point.turn, "session": point.session, "restored": false, "waits": waits })));
     };
-    // The point that was found above does not exist any more.
+    // The checkpoint was found above but no longer exists.
     if let Some(reply) = done.reply.filter(|reply| reply.error.is_some()) {
         return Err(error::no_point("not_restored", reply.content));
     }
@@ -220,7 +220,7 @@ async fn fork(state: SharedState, Path(turn): Path<String>, Query(params): Query
     apply(&state, StoreChange::Fork { turn, session: params.session }).await
 }
 
-/// A JSON body in which no object has a key twice: two programs could read such a body differently.
+/// A JSON body without duplicate keys: two programs could read an object with duplicate keys differently.
 pub struct UniqueJson<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for UniqueJson<T> {
@@ -236,7 +236,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for UniqueJson<T> {
 /// Parses a body.
 ///
 /// # Errors
-/// 400 if it is not JSON or an object has a key twice, 422 if it does not fit `T`.
+/// 400 if the text is not JSON or an object has a duplicate key, 422 if it does not match `T`.
 fn parse<T: DeserializeOwned>(text: &str) -> Result<T, HttpError> {
     strict_json::check_keys(text).map_err(|error| HttpError::bad_request(format!("the body is not JSON: {error}")))?;
     serde_json::from_str(text).map_err(|error| HttpError::unprocessable(format!("the body does not fit: {error}")))

@@ -29,7 +29,7 @@ struct InfoParams {
     model: Option<String>,
 }
 
-/// Answers with the conversation's model and the names to complete, or 422 with the reason why it has no model.
+/// Returns the conversation's model and the names for completion, or 422 with the reason why it has no model.
 async fn info(State(state): SharedState, Query(params): Query<InfoParams>) -> Result<Json<TerminalInfo>, HttpError> {
     let conversation =
         TerminalConversation { session: params.session, model: params.model, ..TerminalConversation::of(None) };
@@ -78,14 +78,14 @@ impl AttachedTerminal {
             return Some(first);
         }
         loop {
-            if !self.access.goes_on().await {
+            if !self.access.is_still_valid().await {
                 return None;
             }
             tokio::select! {
                 biased;
                 () = self.shutdown.cancelled() => return None,
                 () = tokio::time::sleep_until(self.access.due()) => {}
-                // Events first: the streamed part of a reply goes out before the reply.
+                // Events come first, so that the streamed part of a reply precedes the reply.
                 event = self.events.recv() => match event {
                     Ok(event) if self.attachment.follows(&event) => return Some(TerminalFrame::Event(event)),
                     Ok(_) => {}
@@ -94,8 +94,8 @@ impl AttachedTerminal {
                 delivery = self.attachment.deliveries().recv() => match delivery {
                     Ok(delivery) => {
                         let message = delivery.message().clone();
-                        // A message that was written to the socket counts as shown: a terminal is never sent a message
-                        // twice, and a client that dies now finds it in its session.
+                        // A message that was written to the socket counts as shown: a terminal never receives a message twice, and a
+                        // client that dies now finds the message in its session.
                         delivery.shown();
                         return Some(TerminalFrame::Delivery(message));
                     }

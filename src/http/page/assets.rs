@@ -17,7 +17,7 @@ use flate2::write::GzEncoder;
 use parking_lot::Mutex;
 use rust_embed::RustEmbed;
 
-/// The media types of the files, by the ending of the name. A file with another ending is not served.
+/// The media types of the files, by file extension. A file with another extension is not served.
 const MEDIA_TYPES: [(&str, &str); 10] = [
     ("html", "text/html; charset=utf-8"),
     ("js", "text/javascript; charset=utf-8"),
@@ -28,7 +28,7 @@ const MEDIA_TYPES: [(&str, &str); 10] = [
     ("png", "image/png"),
     ("ico", "image/x-icon"),
     ("woff2", "font/woff2"),
-    // The licences of libraries.
+    // The license texts of libraries.
     ("", "text/plain; charset=utf-8"),
 ];
 
@@ -37,7 +37,7 @@ const MEDIA_TYPES: [(&str, &str); 10] = [
 #[exclude = "*.md"]
 struct PageFiles;
 
-/// The compressed files by name, with the tag of the content that was compressed. Their number is that of the files.
+/// The compressed files by name, with the tag of the uncompressed content. There are at most as many as files.
 static COMPRESSED: LazyLock<Mutex<HashMap<String, (String, Bytes)>>> = LazyLock::new(Mutex::default);
 
 pub fn routes() -> Router {
@@ -53,7 +53,7 @@ fn serve(name: &str, request: &HeaderMap) -> Result<Response, HttpError> {
     let (Some(file), Some(media_type)) = (PageFiles::get(name), media_type) else {
         return Err(HttpError::not_found(format!("there is no file {name:.200?} of the page")));
     };
-    // Two forms of one file have two tags (RFC 9110, section 8.8.3.3).
+    // Two encodings of a file have two tags (RFC 9110, section 8.8.3.3).
     let is_compressed = !matches!(ending, "png" | "woff2" | "ico") && accepts_gzip(request);
     let tag = &hex(&file.metadata.sha256_hash())[..32];
     let tag = format!("\"{tag}{}\"", if is_compressed { "-gz" } else { "" });
@@ -73,13 +73,13 @@ fn serve(name: &str, request: &HeaderMap) -> Result<Response, HttpError> {
     Ok((headers, Bytes::from(file.data.into_owned())).into_response())
 }
 
-/// Returns a file compressed, which is done once for each content.
+/// Returns the compressed file; each content is compressed only once.
 fn compressed(name: &str, tag: String, content: &[u8]) -> Bytes {
     if let Some((_, bytes)) = COMPRESSED.lock().get(name).filter(|(known, _)| *known == tag) {
         return bytes.clone();
     }
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-    // A vector takes every write.
+    // Writing to a vector cannot fail.
     let written = encoder.write_all(content).and_then(|()| encoder.finish());
     let bytes = Bytes::from(written.unwrap_or_default());
     COMPRESSED.lock().insert(name.to_owned(), (tag, bytes.clone()));

@@ -9,8 +9,8 @@ use daoyou_channels::{Capabilities, Channel, ChannelContext, OutboundMessage, Re
 /// The channel of messages from the page.
 pub const PAGE_CHANNEL: &str = "page";
 
-/// The channel `page`. Its messages come through `POST /api/chat`. A message to a chat of the page is delivered once it is in the
-/// store, because the page shows the chat from there.
+/// The channel `page`. Its messages arrive through `POST /api/chat`. A message to a chat of the page counts as delivered once it is
+/// in the store, because the page reads the chat from there.
 #[derive(Debug)]
 pub struct PageChannel {
     retry: RetryTable,
@@ -29,7 +29,7 @@ impl Channel for PageChannel {
     }
 
     fn capabilities(&self) -> Capabilities {
-        // A message that is marked as sent twice is shown once.
+        // The page shows a message once even if it is marked as sent twice.
         Capabilities { streaming: true, resend: Resend::SameId }
     }
 

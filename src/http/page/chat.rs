@@ -76,7 +76,7 @@ fn commands(help: &str) -> Value {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ChatBody {
-    /// A session of the page or of another channel; absent is a new chat.
+    /// The session, of the page or of another channel; absent for a new chat.
     session: Option<String>,
     #[serde(default)]
     content: String,
@@ -85,7 +85,7 @@ struct ChatBody {
     files: Vec<Uuid>,
     agent: Option<String>,
     model: Option<String>,
-    /// Of the client, so that a message that is sent again counts once.
+    /// An id that the client chooses, so that a message which is sent again counts once.
     id: Option<Uuid>,
 }
 
@@ -110,7 +110,7 @@ async fn chat(
         return Err(out_of_scope("agent, model: a token with the scope chat has those of its chats"));
     }
     let mut message = message_of(&principal, body.session.as_deref(), text)?;
-    // Ids of different clients are different messages.
+    // The same id from different clients means different messages.
     message.external_id = body.id.map(|id| format!("{}:{id}", principal.chat_prefix()));
     message.settings.agent =
         body.agent.as_deref().map(|name| state.jobs.get().context.agent(name.trim())).transpose()?;
@@ -129,7 +129,7 @@ async fn chat(
     Ok((StatusCode::ACCEPTED, Json(json!({ "id": accepted.id(), "session": session, "status": status }))))
 }
 
-/// Returns a message of a client into a session, or into a new chat.
+/// Returns a client's message to a session, or to a new chat.
 fn message_of(principal: &Principal, session: Option<&str>, text: &str) -> Result<InboundMessage, HttpError> {
     let session = match session.map(str::trim) {
         Some(session) => session.to_owned(),
@@ -187,7 +187,7 @@ async fn stop(
     Path(key): Path<String>,
 ) -> Result<(StatusCode, Json<Value>), HttpError> {
     let mut message = message_of(&principal, Some(&key), "/stop")?;
-    // The page does not show the answer.
+    // The page does not show the reply.
     message.reply.is_picked_up = true;
     let id = state.inbox.accept(message, AcceptExtras::default()).await?.id();
     Ok((StatusCode::ACCEPTED, Json(json!({ "id": id, "session": key }))))

@@ -1,4 +1,4 @@
-//! `/api/events`: the stream of events of a page.
+//! `/api/events`: the event stream of a page.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -20,7 +20,7 @@ use crate::http::access::{Principal, StreamAccess};
 use crate::http::error::{FOREIGN_CHAT, out_of_scope};
 use crate::http::state::{AppState, SharedState};
 
-/// When a page reconnects, in milliseconds, unless it decides itself.
+/// The delay after which a page reconnects, in milliseconds, unless the page itself decides.
 const RECONNECT: Duration = Duration::from_secs(1);
 
 pub fn routes() -> Router<Arc<AppState>> {
@@ -49,7 +49,7 @@ async fn events(
         return Err(HttpError { retry_after: Some(Duration::from_secs(10)), ..error });
     };
     let header = headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
-    // A browser that reconnects by itself sends the header, and the parameter of its first request once more.
+    // A browser that reconnects automatically sends the header, and repeats the parameter of its first request.
     let cursor = header.or(params.last_event_id).map_or_else(|| reader.cursor(), |id| EventCursor::parse(&id));
     let mut stream = PageStream {
         reader,
@@ -71,7 +71,7 @@ async fn events(
 struct PageStream {
     reader: PageReader,
     cursor: EventCursor,
-    /// The only session whose turns are followed.
+    /// The only session whose turns the page follows.
     session: Option<String>,
     access: StreamAccess,
     state: Arc<AppState>,
@@ -82,7 +82,7 @@ impl PageStream {
     fn greet(&mut self) {
         let hello = json!({ "version": env!("CARGO_PKG_VERSION"), "started": self.state.started });
         let mut event = Event::default().event("hello").retry(RECONNECT);
-        // The id of another process is not repeated: `resync` follows with a new one.
+        // An id of another process is not repeated: `resync` follows with a new id.
         if self.reader.cursor().is_same_list(&self.cursor) {
             event = event.id(self.cursor.to_string());
         }
@@ -91,14 +91,14 @@ impl PageStream {
 
     async fn next(&mut self) -> Option<Event> {
         loop {
-            // Not only while it waits: a backlog may be long.
-            if !self.access.goes_on().await {
+            // Checked for every event, not only after a wait: a backlog may be long.
+            if !self.access.is_still_valid().await {
                 return None;
             }
             if let Some(event) = self.ready.pop_front() {
                 return Some(event);
             }
-            // A batch may have nothing for this page.
+            // A batch may contain nothing for this page.
             if self.fill() || !self.ready.is_empty() {
                 continue;
             }
@@ -110,7 +110,7 @@ impl PageStream {
         }
     }
 
-    /// Takes the next events. Returns true if there were any, whether or not they are for this page.
+    /// Fetches the next events. Returns true if there were any, whether or not they are for this page.
     fn fill(&mut self) -> bool {
         match self.reader.after(&self.cursor) {
             PageEvents::Gap(cursor) => {

@@ -32,15 +32,15 @@ use crate::http::state::{AppState, FileFolders, SharedState};
 use crate::store::access::{self, PageFileRow};
 use crate::store::{Connection, Durability, Store, StoreError, inbox, now_ms, outbox};
 
-/// The most bytes of all files that a `chat` token uploads.
+/// The most bytes of all files that a `chat` token may upload.
 const TOKEN_LIMIT: i64 = 1_000_000_000;
-/// How long an upload waits for the message that names it.
+/// The time that an upload waits for the message that names it.
 const UNUSED_AGE: Duration = Duration::from_secs(86_400);
 /// The longest name, in characters.
 const MAX_NAME: usize = 200;
-/// The images that browsers show in the page, by what their bytes are.
+/// The image types that browsers show in the page, detected from the content.
 const SHOWN_IMAGES: [&str; 5] = ["image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"];
-/// Nothing in a file can run or load anything.
+/// Prevents a file from running or loading anything.
 const FILE_POLICY: &str = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 
 pub fn routes() -> Router<Arc<AppState>> {
@@ -66,7 +66,7 @@ async fn upload(
         return Err(HttpError::unprocessable(format!("name: 1 to {MAX_NAME} characters")));
     }
     state.bus.check_disk()?;
-    // A client that hangs up must not leave a file without its record.
+    // A client that disconnects must not leave a file without its record.
     run_detached(save_upload(state, principal, name, media_type_of(&headers, &body), body)).await
 }
 
@@ -110,7 +110,7 @@ async fn save_upload(
     Ok((StatusCode::CREATED, Json(json!({ "id": id, "name": name, "size": size, "mime": media_type }))))
 }
 
-/// Returns the media type that the bytes show, else the one that the client gave.
+/// Returns the media type that the content shows, or else the one that the client gave.
 fn media_type_of(headers: &HeaderMap, bytes: &[u8]) -> String {
     let shown = infer::get(bytes).map(|kind| kind.mime_type().to_owned());
     let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
@@ -122,7 +122,7 @@ fn media_type_of(headers: &HeaderMap, bytes: &[u8]) -> String {
     shown.or(given.filter(is_type)).unwrap_or_else(|| "application/octet-stream".to_owned())
 }
 
-/// Deletes an upload whose record does not exist. It blocks.
+/// Deletes an upload that has no record. It blocks.
 fn remove_upload(workspace: &FilePath, path: &str) {
     let removed = Dir::open_ambient_dir(workspace, ambient_authority()).and_then(|folder| folder.remove_file(path));
     if let Err(error) = removed
@@ -132,7 +132,7 @@ fn remove_upload(workspace: &FilePath, path: &str) {
     }
 }
 
-/// Deletes uploads that no message names after a day, and forgets those whose files the owner has deleted.
+/// Deletes uploads that no message has named within a day, and removes the records of files that the owner has deleted.
 ///
 /// # Errors
 /// The store cannot be read or written.
@@ -141,7 +141,7 @@ pub async fn sweep_uploads(store: &Store, workspace: &FilePath) -> Result<(), St
     let rows = store.read(access::files).await?;
     let folder = workspace.to_owned();
     let find_gone = move || -> io::Result<Vec<PageFileRow>> {
-        // A workspace that is not there, such as one on another disk, says nothing of its files.
+        // If the workspace is missing, for example because it is on another disk, nothing is known about its files.
         let folder = Dir::open_ambient_dir(folder, ambient_authority())?;
         Ok(rows.into_iter().filter(|row| is_gone(&folder, row, before)).collect())
     };
@@ -169,7 +169,7 @@ pub async fn sweep_uploads(store: &Store, workspace: &FilePath) -> Result<(), St
     Ok(())
 }
 
-/// Returns true if an upload is not needed any more: no message names it, or its file is gone.
+/// Returns true if an upload is unused or missing: no message has named it in time, or its file was deleted.
 fn is_gone(workspace: &Dir, row: &PageFileRow, before: i64) -> bool {
     let is_missing =
         |path: String| workspace.symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound);
@@ -180,10 +180,10 @@ fn path_of(row: &PageFileRow) -> Option<String> {
     serde_json::from_str::<Attachment>(&row.attachment).ok().map(|attachment| attachment.path)
 }
 
-/// Returns the attachments of a message with these uploads, which are kept from now on.
+/// Returns the attachments for a message with these uploads, which are then kept.
 ///
 /// # Errors
-/// 404 if there is no such upload of the client.
+/// 404 if the client has no such upload.
 pub async fn attachments_of(
     state: &AppState,
     principal: &Principal,
@@ -216,10 +216,10 @@ fn may_use_upload(principal: &Principal, uploader: &str) -> bool {
     !principal.is_confined() || principal.token.as_deref().is_some_and(|name| name == uploader)
 }
 
-/// A file by its id: an upload, or a file of a message.
+/// The id of a file: an upload, or a file of a message.
 enum FileId {
     Upload(Uuid),
-    /// `in.MESSAGE.NUMBER` and `out.MESSAGE.NUMBER`.
+    /// Written as `in.MESSAGE.NUMBER` and `out.MESSAGE.NUMBER`.
     Inbound(Uuid, usize),
     Outbound(Uuid, usize),
 }
@@ -239,7 +239,7 @@ impl FileId {
         }
     }
 
-    /// Finds the file, if the client may see it.
+    /// Finds the file if the client may see it.
     fn find(&self, connection: &Connection, principal: &Principal) -> Result<Option<Attachment>, StoreError> {
         Ok(match self {
             Self::Upload(id) => {
@@ -299,7 +299,7 @@ fn read_attachment(folders: &FileFolders, attachment: &Attachment) -> io::Result
     if attachment.digest.is_empty() {
         return read_below(&folders.workspace, &attachment.path);
     }
-    // The copy of a message that the page does not show goes some time after its delivery.
+    // If the page does not show the message, the copy is deleted some time after its delivery.
     let copy = folders.outgoing.load(attachment, UPLOAD_LIMIT as u64);
     copy.or_else(|_| {
         let bytes = read_below(&folders.workspace, &attachment.path)?;
@@ -310,7 +310,7 @@ fn read_attachment(folders: &FileFolders, attachment: &Attachment) -> io::Result
     })
 }
 
-/// Reads a regular file of the workspace. No link leads out of it.
+/// Reads a regular file of the workspace. A link cannot lead out of the workspace.
 fn read_below(workspace: &FilePath, path: &str) -> io::Result<Vec<u8>> {
     let folder = Dir::open_ambient_dir(workspace, ambient_authority())?;
     let mut options = OpenOptions::new();

@@ -1,4 +1,4 @@
-//! The events of open pages: a bounded list of the last ones, which every page reads at its own pace. While no page is open,
+//! The events of open pages: a bounded list of the latest events, which every page reads at its own pace. While no page is open,
 //! nothing is recorded.
 
 use std::collections::hash_map::Entry;
@@ -24,14 +24,14 @@ use crate::store::changes::StoreFingerprint;
 /// The most events that are kept for pages that reconnect, and their size in bytes.
 const MAX_EVENTS: usize = 8_192;
 const MAX_BYTES: usize = 16 << 20;
-/// The most pages at a time, and the most with one named token. A browser needs one for all its tabs.
+/// The most open pages, in total and with one named token. A browser needs one page for all its tabs.
 const MAX_READERS: usize = 1_000;
 const MAX_TOKEN_READERS: usize = 16;
-/// How long after the last page events are still recorded, so that one that reconnects misses none.
+/// The time for which events are still recorded after the last page has closed, so that a page that reconnects misses none.
 const IDLE: Duration = Duration::from_secs(90);
-/// How long changes of the store are gathered before pages are told.
+/// The time for which changes of the store are collected before pages are notified.
 const GATHERING: Duration = Duration::from_millis(150);
-/// The most events that a page takes at once.
+/// The most events that a page receives at once.
 pub const BATCH: usize = 256;
 
 /// An event for pages.
@@ -40,11 +40,11 @@ pub struct PageEvent {
     number: u64,
     /// `turn` or `changed`.
     pub kind: &'static str,
-    /// The session that it is about; `None` is all.
+    /// The session of the event; `None` means all sessions.
     pub session: Option<SessionKey>,
     /// JSON.
     pub data: String,
-    /// The turn has ended with this event.
+    /// The turn that this event ends.
     ends: Option<Uuid>,
 }
 
@@ -56,8 +56,8 @@ pub struct PageHub {
     commits: Arc<Notify>,
     shutdown: CancellationToken,
     state: Mutex<HubState>,
-    /// Held while recording begins or ends. An event comes with the lock of the [`EventHub`] held, so the sink is never set with the
-    /// lock of the state held.
+    /// Held while recording begins or ends. An event arrives with the lock of the [`EventHub`] held, so the sink is never set while
+    /// the lock of the state is held.
     switch: Mutex<()>,
     /// The number of the last event.
     last: watch::Sender<u64>,
@@ -66,32 +66,32 @@ pub struct PageHub {
 #[derive(Default)]
 struct HubState {
     is_active: bool,
-    /// Names the list: a new one begins when recording begins. It is part of the ids of events.
+    /// The name of the list. Each start of recording begins a new list. The name is part of the ids of events.
     list: String,
     ring: VecDeque<Arc<PageEvent>>,
     bytes: usize,
     next: u64,
-    /// How many pages are open with each token; `None` is the owner.
+    /// The number of open pages with each token; `None` is the owner.
     readers: HashMap<Option<String>, usize>,
     used: Option<Instant>,
     turns: LiveTurns,
 }
 
-/// The place of a page in the list.
+/// The position of a page in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventCursor {
     list: String,
     number: u64,
 }
 
-/// The events after a place.
+/// The events after a position.
 pub enum PageEvents {
     Some(Vec<Arc<PageEvent>>),
-    /// Events after the place are gone: the page has to load everything again, and continues from this place.
+    /// Events after the position are gone: the page must reload everything, and continues from this position.
     Gap(EventCursor),
 }
 
-/// The right to read; the hub counts its readers.
+/// The right to read events; the hub counts its readers.
 pub struct PageReader {
     hub: Arc<PageHub>,
     /// The named token of the page.
@@ -105,7 +105,7 @@ impl PageHub {
         Arc::new(Self { events, store, commits, shutdown, state, switch, last })
     }
 
-    /// Admits a page with a named token, or of the owner; `None` if too many are open.
+    /// Admits a page with a named token, or of the owner; `None` if too many pages are open.
     pub fn read(self: &Arc<Self>, token: Option<&str>) -> Option<PageReader> {
         self.activate();
         let mut state = self.state.lock();
@@ -124,7 +124,7 @@ impl PageHub {
         !self.state.lock().readers.is_empty()
     }
 
-    /// Begins to record, if nothing is recorded yet, and returns the present place.
+    /// Begins to record, if recording has not begun, and returns the current position.
     pub fn activate(self: &Arc<Self>) -> EventCursor {
         let switch = self.switch.lock();
         let is_new = {
@@ -148,13 +148,13 @@ impl PageHub {
         self.cursor()
     }
 
-    /// Returns the place after the last event.
+    /// Returns the position after the last event.
     pub fn cursor(&self) -> EventCursor {
         let state = self.state.lock();
         EventCursor { list: state.list.clone(), number: state.next.saturating_sub(1) }
     }
 
-    /// Returns the events after a place, at most [`BATCH`].
+    /// Returns the events after a position, at most [`BATCH`].
     pub fn after(&self, cursor: &EventCursor) -> PageEvents {
         let state = self.state.lock();
         let last = state.next.saturating_sub(1);
@@ -166,8 +166,8 @@ impl PageHub {
         PageEvents::Some(state.ring.iter().skip(skipped).take(BATCH).cloned().collect())
     }
 
-    /// Returns what running turns have sent, and the place that it goes up to. `None` if one of these turns ended after `since`:
-    /// then the store knows more.
+    /// Returns the events that running turns have sent, and the position that these events reach. `None` if one of these turns ended
+    /// after `since`: the store then has newer data.
     pub fn live_turns<T>(
         &self,
         since: &EventCursor,
@@ -181,7 +181,7 @@ impl PageHub {
         (!has_ended && since.list == state.list).then(|| (read(&state.turns), cursor))
     }
 
-    /// Tells pages to load these areas again.
+    /// Tells pages to reload these areas.
     pub fn changed(&self, what: &[&str], session: Option<&str>) {
         let mut data = json!({ "what": what });
         if let Some(session) = session {
@@ -212,7 +212,7 @@ impl PageHub {
         self.last.send_replace(number);
     }
 
-    /// Watches the store until no page was open for a while.
+    /// Watches the store until no page has been open for a while.
     async fn follow_store(self: Arc<Self>) {
         let mut before = self.fingerprint().await;
         let mut tick = tokio::time::interval(IDLE / 6);
@@ -291,7 +291,7 @@ impl EventSink for PageHub {
 }
 
 impl EventCursor {
-    /// Reads an id of an event. Another text is a place in no list.
+    /// Parses the id of an event. Any other text yields a position in no list.
     pub fn parse(id: &str) -> Self {
         let (list, number) = id.split_once('-').unwrap_or_default();
         Self { list: list.to_owned(), number: number.parse().unwrap_or(u64::MAX) }
@@ -301,7 +301,7 @@ impl EventCursor {
         self.list == other.list
     }
 
-    /// Returns the place of an event of the same list.
+    /// Returns the position of an event of the same list.
     #[must_use]
     pub fn at(&self, event: &PageEvent) -> Self {
         Self { list: self.list.clone(), number: event.number }
@@ -317,11 +317,11 @@ impl std::fmt::Display for EventCursor {
 impl PageReader {
     /// Waits until there may be more events.
     pub async fn more(&mut self) {
-        // The hub holds the sender.
+        // Cannot fail: the hub holds the sender.
         drop(self.last.changed().await);
     }
 
-    /// Returns the events after a place. An event that comes later wakes [`PageReader::more`].
+    /// Returns the events after a position. A later event wakes [`PageReader::more`].
     pub fn after(&mut self, cursor: &EventCursor) -> PageEvents {
         self.last.mark_unchanged();
         self.hub.after(cursor)

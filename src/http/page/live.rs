@@ -1,4 +1,4 @@
-//! `/api/sessions/{key}/live`: what a session is doing, beyond its history.
+//! `/api/sessions/{key}/live`: the current activity of a session, in addition to its history.
 
 use std::sync::Arc;
 
@@ -21,9 +21,9 @@ use crate::store::{Connection, StoreError};
 use crate::text::think;
 use crate::tools::ToolResult;
 
-/// The most unfinished messages that are listed.
+/// The most unfinished messages that are returned.
 const MAX_MESSAGES: u32 = 100;
-/// How often the state is read again because a turn ended meanwhile.
+/// The most attempts to read the state, since a turn may end meanwhile.
 const TRIES: usize = 8;
 
 pub fn routes() -> Router<Arc<AppState>> {
@@ -32,7 +32,7 @@ pub fn routes() -> Router<Arc<AppState>> {
 
 async fn live(State(state): SharedState, Path(key): Path<String>) -> Result<Json<Value>, HttpError> {
     for _ in 0..TRIES {
-        // Events are recorded before the store is read, so that none is missed between the two.
+        // Recording begins before the store is read, so that no event is missed in between.
         let since = state.page.activate();
         let session = key.clone();
         let turns = state.bus.store().read(move |connection| open_turns(connection, &session)).await?;
@@ -70,7 +70,7 @@ struct OpenTurn {
     steps: Vec<JournalStep>,
 }
 
-/// A step of a journal that is shown.
+/// A step of a journal that the page shows.
 enum JournalStep {
     Started,
     Response(Box<ChatResponse>),
@@ -100,7 +100,7 @@ fn open_turns(connection: &Connection, session: &str) -> Result<Vec<OpenTurn>, S
     Ok(turns)
 }
 
-/// Reads a step; `None` if it is not shown, or this program cannot read it.
+/// Parses a step; `None` if the page does not show it, or this program cannot read it.
 fn read_step(row: &TurnStepRow) -> Option<JournalStep> {
     let mut body: Value = serde_json::from_str(&row.body).ok()?;
     match row.kind.as_str() {
@@ -116,18 +116,18 @@ fn read_step(row: &TurnStepRow) -> Option<JournalStep> {
 }
 
 impl OpenTurn {
-    /// Returns the state: the one of a message that is furthest.
+    /// Returns the state of the turn: the most advanced state of its messages.
     fn state(&self) -> InboxState {
         let has = |state| self.messages.iter().any(|row| row.state == state);
         [InboxState::Running, InboxState::Waiting].into_iter().find(|state| has(*state)).unwrap_or(InboxState::Queued)
     }
 
-    /// Returns the events that led to the journal.
+    /// Returns the events that correspond to the journal.
     fn events(&self) -> Vec<TurnEvent> {
         let mut events = Vec::new();
         for step in &self.steps {
             match step {
-                // A compacted context is a second one.
+                // A second context step is a compacted context.
                 JournalStep::Started if events.is_empty() => events.push(TurnEvent::Started),
                 JournalStep::Started => {}
                 JournalStep::Response(response) => add_response(response, &mut events),

@@ -1,16 +1,17 @@
-//! What the running turns have sent since a page was open, with the pieces of each text joined.
+//! The events that running turns have sent since a page was opened, with the pieces of each text joined.
 
 use std::collections::HashMap;
 
 use daoyou_channels::{SessionEvent, TurnEvent};
 use uuid::Uuid;
 
-/// The most bytes of one turn; what is beyond is in the journal when its step is complete.
+/// The most bytes of one turn; anything beyond is in the journal once its step is complete.
 const MAX_BYTES: usize = 4 << 20;
-/// The most turns, and the most bytes of all. The turn that was silent for the longest goes first: it may have ended unseen.
+/// The most turns, and the most bytes of all turns. The turn that was silent the longest is removed first: it may have ended
+/// unnoticed.
 const MAX_TURNS: usize = 1_000;
 const MAX_TOTAL: usize = 64 << 20;
-/// What an event takes beside its texts, about, in bytes.
+/// The approximate size of an event without its texts, in bytes.
 const EVENT_BYTES: usize = 128;
 
 /// The events of running turns.
@@ -18,7 +19,7 @@ const EVENT_BYTES: usize = 128;
 pub struct LiveTurns {
     turns: HashMap<Uuid, LiveTurn>,
     bytes: usize,
-    /// The number of events that were recorded.
+    /// The number of recorded events.
     count: u64,
 }
 
@@ -29,21 +30,21 @@ pub struct LiveTurn {
     responses: Vec<Vec<TurnEvent>>,
     bytes: usize,
     is_complete: bool,
-    /// The number of its last event.
+    /// The number of the turn's last event.
     last: u64,
 }
 
-/// The calls and the answer that the journal of a turn has.
+/// The calls and the answer in a turn's journal.
 #[derive(Debug, Default)]
 pub struct JournaledCalls<'a> {
     pub called: Vec<&'a str>,
     pub answered: Vec<&'a str>,
-    /// The last response has no calls: it is the answer.
+    /// The last response has no calls, so it is the answer.
     pub has_answer: bool,
 }
 
 impl LiveTurns {
-    /// Records an event; returns true if the turn has ended with it.
+    /// Records an event; returns true if the event ends the turn.
     pub fn take(&mut self, event: &SessionEvent) -> bool {
         if matches!(event.event, TurnEvent::Done { .. } | TurnEvent::Error { .. }) {
             self.remove(event.turn);
@@ -66,7 +67,7 @@ impl LiveTurns {
         self.bytes -= self.turns.remove(&turn).map_or(0, |turn| turn.bytes);
     }
 
-    /// Returns the events of a turn that its journal does not have yet.
+    /// Returns the events of a turn that its journal does not contain yet.
     pub fn beyond(&self, turn: Uuid, journal: &JournaledCalls<'_>) -> Vec<TurnEvent> {
         self.turns.get(&turn).map(|turn| turn.beyond(journal)).unwrap_or_default()
     }
@@ -88,7 +89,7 @@ impl LiveTurn {
         if self.bytes > MAX_BYTES {
             return;
         }
-        // A response is complete with its usage. Calls with their arguments, and results, still belong to it.
+        // The usage completes a response. Calls with their arguments, and results, still belong to it.
         let is_next = match event {
             TurnEvent::Text { .. } | TurnEvent::Thinking { .. } | TurnEvent::Usage { .. } => self.is_complete,
             TurnEvent::ToolCall { args_complete, .. } => self.is_complete && !args_complete,
@@ -142,7 +143,7 @@ impl LiveTurn {
     }
 }
 
-/// Returns what an event takes, about, in bytes.
+/// Returns the approximate size of an event, in bytes.
 fn size(event: &TurnEvent) -> usize {
     let text = match event {
         TurnEvent::Text { delta } | TurnEvent::Thinking { delta } => delta.len(),
@@ -153,7 +154,7 @@ fn size(event: &TurnEvent) -> usize {
     EVENT_BYTES + text
 }
 
-/// Returns the id of a call, or of the call of a result.
+/// Returns the id of a call, or of the call that a result belongs to.
 fn called(event: &TurnEvent) -> Option<&str> {
     match event {
         TurnEvent::ToolCall { id, .. } | TurnEvent::ToolResult { id, .. } => Some(id),

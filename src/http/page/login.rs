@@ -16,17 +16,17 @@ use crate::http::api::UniqueJson;
 use crate::http::service::RequestScheme;
 use crate::http::state::{AppState, SharedState};
 
-/// The login itself.
+/// Returns the route of the login itself.
 pub fn open_routes(auth: Arc<Authenticator>) -> Router {
     Router::new().route("/api/login", post(log_in)).route("/login", get(redeem)).with_state(auth)
 }
 
-/// The route behind the access check that only clients on TCP have.
+/// Returns the route behind the access check that only clients on TCP have.
 pub fn login_routes(auth: Arc<Authenticator>) -> Router {
     Router::new().route("/api/logout", post(log_out)).with_state(auth)
 }
 
-/// `/api/page/code`, which only clients of the control socket have: a code that logs in once.
+/// Returns the route `/api/page/code`, which only clients of the control socket have. It returns a code that logs in once.
 pub fn code_routes(state: Arc<AppState>) -> Router {
     Router::new().route("/api/page/code", post(new_code)).with_state(state)
 }
@@ -61,7 +61,7 @@ async fn redeem(
     Query(CodeParams { code }): Query<CodeParams>,
 ) -> Result<Response, HttpError> {
     if method == Method::HEAD {
-        // Whoever only looks at a link does not use it up.
+        // A preview of a link does not use up its code.
         return Ok(Redirect::to("/").into_response());
     }
     Ok(match auth.redeem(client, &code).await? {

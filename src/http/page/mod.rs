@@ -24,21 +24,21 @@ use axum::response::Response;
 use super::access::Authenticator;
 use super::state::AppState;
 
-/// What the page may load: its own files alone.
+/// The content security policy: the page may load only its own files.
 const CONTENT_POLICY: &str = "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; \
     object-src 'none'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'";
 
-/// The routes of the page that need no login: its files, and the login itself.
+/// Returns the routes of the page that need no login: its files, and the login itself.
 pub fn open_routes(auth: Arc<Authenticator>) -> Router {
     assets::routes().merge(login::open_routes(auth))
 }
 
-/// The routes behind the access check.
+/// Returns the routes behind the access check.
 pub fn api_routes() -> Router<Arc<AppState>> {
     chat::routes().merge(files::routes()).merge(events::routes()).merge(live::routes())
 }
 
-/// Adds the headers that confine what a browser does with an answer. A route may have set a stricter policy.
+/// Adds the headers that restrict what a browser does with a response. A route may have set a stricter policy.
 pub async fn confine(mut response: Response) -> Response {
     let headers: [(HeaderName, &str); 3] = [
         (CONTENT_SECURITY_POLICY, CONTENT_POLICY),

@@ -18,17 +18,17 @@ pub(super) struct AnthropicAssembler<'a> {
     /// The most bytes of text, reasoning and input together.
     limit: usize,
     size: usize,
-    /// In order, each with its index.
+    /// The blocks in order, each with its index.
     blocks: Vec<(u64, PartialBlock)>,
     model: String,
     count: Count,
     stop: Option<StopReason>,
-    /// A whole answer does not show where a call was cut off.
+    /// True for an answer that was not streamed, which does not show where a call was cut off.
     is_whole: bool,
     done: bool,
 }
 
-/// Why the model stopped.
+/// The reason why the model stopped.
 #[derive(Debug, PartialEq)]
 enum StopReason {
     End,
@@ -40,20 +40,20 @@ enum PartialBlock {
     Text(String),
     Thinking {
         text: String,
-        /// The service itself sends it; not all compatible services do.
+        /// The service's signature. Some compatible services send none.
         signature: Option<String>,
     },
     /// Encrypted reasoning.
     Redacted(String),
     Call(PartialToolUse),
-    /// A block that nobody asked for.
+    /// A block of a type that the request does not ask for.
     Other,
 }
 
 struct PartialToolUse {
     id: String,
     name: String,
-    /// The pieces; without any, the input at the beginning of the block.
+    /// The input, from its pieces; without pieces, the input at the beginning of the block.
     input: String,
     first_input: String,
 }
@@ -111,7 +111,7 @@ impl<'a> AnthropicAssembler<'a> {
         for (index, block) in (0..).zip(event.content.unwrap_or_default()) {
             self.begin(index, block, sink)?;
         }
-        // A whole answer has ended, whether it gives a reason or not.
+        // An answer that was not streamed has ended, even if it gives no reason.
         let reason = event.stop_reason.unwrap_or_default();
         self.stop = Some(read_stop(&reason, event.stop_details.and_then(|details| details.explanation)));
         self.is_whole = true;
@@ -125,7 +125,7 @@ impl<'a> AnthropicAssembler<'a> {
 
     fn begin(&mut self, index: u64, block: WireBlock<'_>, sink: &dyn DeltaSink) -> Result<(), AttemptError> {
         if self.blocks.len() >= BLOCKS_LIMIT {
-            return Err(AttemptError::parse(format!("the answer holds more than {BLOCKS_LIMIT} blocks")));
+            return Err(AttemptError::unusable(format!("the answer holds more than {BLOCKS_LIMIT} blocks")));
         }
         let mut first = WireDelta::default();
         let made = match block.kind.as_ref() {
@@ -152,7 +152,7 @@ impl<'a> AnthropicAssembler<'a> {
     fn begin_call(&mut self, block: WireBlock<'_>, sink: &dyn DeltaSink) -> Result<PartialToolUse, AttemptError> {
         let name = block.name.unwrap_or_default();
         if name.is_empty() {
-            return Err(AttemptError::parse("a tool call came without a name"));
+            return Err(AttemptError::unusable("a tool call came without a name"));
         }
         let input = block.input.unwrap_or_default();
         let first_input = if input.is_empty() { String::new() } else { Value::Object(input).to_string() };
@@ -162,7 +162,8 @@ impl<'a> AnthropicAssembler<'a> {
         for part in [name.as_ref(), &first_input, &id] {
             self.grow(part)?;
         }
-        let call = PartialToolUse { id, name: self.names.meant(&name).to_owned(), input: String::new(), first_input };
+        let call =
+            PartialToolUse { id, name: self.names.original_name(&name).to_owned(), input: String::new(), first_input };
         sink.delta(Delta::ToolCall { id: &call.id, name: &call.name });
         Ok(call)
     }
@@ -172,7 +173,7 @@ impl<'a> AnthropicAssembler<'a> {
             self.grow(piece)?;
         }
         let Some((_, block)) = self.blocks.iter_mut().rev().find(|(other, _)| *other == index) else {
-            return Err(AttemptError::parse("a piece came of a block that has not begun"));
+            return Err(AttemptError::unusable("a piece came of a block that has not begun"));
         };
         match block {
             PartialBlock::Text(text) => {
@@ -206,7 +207,8 @@ impl<'a> AnthropicAssembler<'a> {
         Ok(())
     }
 
-    /// Each count covers the whole answer so far; some services count in the first event only, others in the last.
+    /// Adds a token count, which covers the whole answer so far. Some services count only in the first event, others only in
+    /// the last.
     fn add_count(&mut self, count: Option<Count>) {
         let Some(count) = count else { return };
         self.count = Count {
@@ -223,7 +225,7 @@ impl<'a> AnthropicAssembler<'a> {
         };
     }
 
-    /// The length limit may have cut the last call, and half a command does harm.
+    /// Drops the last call, which the length limit may have cut: half a command does harm.
     fn drop_cut_call(&mut self) {
         if let Some((_, PartialBlock::Call(call))) = self.blocks.last()
             && (self.is_whole || !is_json_object(call.written()))
@@ -246,7 +248,7 @@ impl Assemble for AnthropicAssembler<'_> {
         }
     }
 
-    fn is_news(&self, piece: &str) -> bool {
+    fn has_data(&self, piece: &str) -> bool {
         !is_ping(piece)
     }
 
@@ -293,7 +295,7 @@ impl Assemble for AnthropicAssembler<'_> {
 }
 
 impl PartialToolUse {
-    /// Returns the text of the model, which may be empty.
+    /// Returns the input as the model wrote it, which may be empty.
     fn written(&self) -> &str {
         if self.input.trim().is_empty() { &self.first_input } else { &self.input }
     }
@@ -352,12 +354,13 @@ fn read_stop(reason: &str, explanation: Option<String>) -> StopReason {
             let words = words.map_or(String::new(), |words| format!(": {}", shorten(&words)));
             StopReason::Refused(format!("the service withheld the answer{words}"))
         }
-        // `end_turn`, `tool_use`, `stop_sequence`; `pause_turn`, which only the service's own tools cause.
+        // Other reasons are `end_turn`, `tool_use` and `stop_sequence`, and `pause_turn`, which only the service's own tools
+        // cause.
         _ => StopReason::End,
     }
 }
 
-/// Makes an error of an error event. It has no status inside a stream; its type stands for one (Anthropic's API
+/// Converts an error event. An event inside a stream has no HTTP status, so its type replaces the status (Anthropic's API
 /// reference, "Errors").
 fn fault(mut error: Value) -> AttemptError {
     let status = match error["type"].as_str().unwrap_or_default() {

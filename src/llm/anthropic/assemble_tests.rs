@@ -60,12 +60,12 @@ fn text_block() -> Value {
     json!({"type": "text", "text": ""})
 }
 
-/// `name(arguments)#id` of each call.
+/// Formats each call as `name(arguments)#id`.
 fn shown(response: &ChatResponse) -> Vec<String> {
     response.tool_calls.iter().map(|call| format!("{}({})#{}", call.name, call.arguments, call.id)).collect()
 }
 
-/// An answer with all that there is.
+/// An answer with every kind of block.
 fn full() -> Vec<Value> {
     vec![
         start(),
@@ -240,7 +240,8 @@ fn a_call_cut_at_the_length_limit_is_dropped() {
 
 #[test]
 fn those_that_speak_nearly_the_same_are_understood() {
-    // Without indexes and ends, the input in the block's beginning, the same id twice or none, counts in the last event.
+    // Events without indexes and ends, the input at the beginning of the block, the same id twice or no id, counts in the last
+    // event.
     let tool = |id: &str| json!({"type": "content_block_start", "content_block": {"type": "tool_use", "id": id, "name": "x", "input": {"k": 1}}});
     let events = [
         json!({"type": "message_start"}),
@@ -256,7 +257,7 @@ fn those_that_speak_nearly_the_same_are_understood() {
     assert_eq!((response.text.as_str(), response.model.as_str()), ("Hi", "asked"));
     assert_eq!(shown(&response), ["x({\"k\":1})#call_2", "x({\"k\":1})#call_3", "x({\"k\":1})#call_4"]);
     assert_eq!(response.usage, Usage { input_tokens: 7, output_tokens: 5, ..Usage::default() });
-    // Arguments that are no JSON are the caller's to refuse.
+    // Arguments that are no JSON are kept; the caller refuses them.
     let response = assemble(&[start(), call(0, "a", "x"), input(0, "{\"city\": \"Par"), stop("tool_use")]).unwrap();
     assert_eq!(shown(&response), ["x({\"city\": \"Par)#a"]);
 }
@@ -265,14 +266,14 @@ fn those_that_speak_nearly_the_same_are_understood() {
 fn pings_are_no_news() {
     let names = ToolNames::default();
     let assembler = AnthropicAssembler::new(&names, LIMIT);
-    for (piece, is_news) in [
+    for (piece, has_data) in [
         (r#"{"type": "ping"}"#, false),
         (r#"{"ping": 1, "type":"ping"}"#, false),
         (r#"{"type":"message_stop"}"#, true),
         (r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"ping"}}"#, true),
         ("ping", true),
     ] {
-        assert_eq!(assembler.is_news(piece), is_news, "{piece}");
+        assert_eq!(assembler.has_data(piece), has_data, "{piece}");
     }
 }
 

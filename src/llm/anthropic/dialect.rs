@@ -15,7 +15,7 @@ static HEADERS: [(HeaderName, HeaderValue); 1] =
 /// The dialect of one provider.
 pub struct AnthropicDialect {
     provider: String,
-    /// The most tokens for reasoning, if its models are to reason.
+    /// The most tokens for reasoning; `None` if the models must not reason.
     thinking: Option<u32>,
     learned: LearnedByModel<ModelParameters>,
     written: ToolSerializer<()>,
@@ -26,7 +26,7 @@ impl AnthropicDialect {
     /// for none.
     ///
     /// # Errors
-    /// `thinking` is less than the service takes.
+    /// `thinking` is less than the service accepts.
     pub fn new(provider: &str, thinking: u32) -> Result<Self, String> {
         if (1..LEAST_THINKING).contains(&thinking) {
             return Err(format!("thinking: must be 0 (off) or at least {LEAST_THINKING} tokens"));

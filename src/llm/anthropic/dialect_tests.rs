@@ -1,4 +1,4 @@
-//! The dialect through a provider, against a service on this machine.
+//! Tests of the dialect through a provider, with a fake service on this machine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -116,7 +116,7 @@ async fn models_are_listed_page_by_page() {
     assert!(service.next_request().await.starts_with("GET /v1/models?after_id=b%26x HTTP/1.1\r\n"));
 }
 
-/// `[providers.anthropic]` needs no `kind`, and takes another where a proxy speaks that.
+/// `[providers.anthropic]` needs no `kind`, and accepts another one for a proxy with another protocol.
 #[tokio::test]
 async fn the_known_service_speaks_it_by_its_name() {
     for (kind, header) in [(None, "x-api-key: "), (Some(ProviderKind::Openai), "authorization: Bearer ")] {

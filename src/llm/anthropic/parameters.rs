@@ -1,20 +1,20 @@
-//! Which parameters models take, learned from their refusals: they change with each generation, and no table knows
-//! future models or those of other vendors.
+//! The parameters that models accept, learned from refusals: parameters change with each generation of models, and no table
+//! knows future models or those of other vendors.
 
 use serde_json::Value;
 
-/// How a model is asked to reason.
+/// The form in which a request asks for reasoning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ThinkingForm {
     /// With a budget of tokens.
     Budget,
-    /// As much as the model decides.
+    /// The model decides how much it reasons.
     Adaptive,
-    /// Not at all.
+    /// The model refuses requests for reasoning.
     Refused,
 }
 
-/// What is known of one model.
+/// The known parameters of one model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ModelParameters {
     pub thinking: ThinkingForm,
@@ -28,7 +28,7 @@ impl Default for ModelParameters {
 }
 
 impl ModelParameters {
-    /// Learns from the refusal of a body; returns a description if it is new.
+    /// Learns from the refusal of the body `sent`; returns a description if something new was learned.
     pub(super) fn learn(&mut self, sent: &Value, refusal: &str) -> Option<&'static str> {
         const UNSUPPORTED: [&str; 5] = ["support", "deprecated", "not permitted", "not allowed", "expected tags"];
         let words = refusal.to_lowercase();
@@ -37,7 +37,7 @@ impl ModelParameters {
             return None;
         }
         if is_refused("thinking") {
-            // Models that take no budget name what they take instead.
+            // The refusals of models that take no budget name the form that they accept.
             let adapts = self.thinking == ThinkingForm::Budget && words.contains("adaptive");
             self.thinking = if adapts { ThinkingForm::Adaptive } else { ThinkingForm::Refused };
             return Some(if adapts { "as much thinking as it finds right" } else { "no thinking" });

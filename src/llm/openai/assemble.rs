@@ -27,7 +27,7 @@ pub(super) struct OpenaiAssembler<'a> {
     done: bool,
 }
 
-/// Why the model stopped.
+/// The reason why the model stopped.
 #[derive(Clone, Copy, PartialEq)]
 enum FinishReason {
     Stop,
@@ -49,11 +49,11 @@ struct PartialCall {
     index: Option<u64>,
     /// The service's id; empty if it gave none.
     sent_id: String,
-    /// Our id, unique.
+    /// The call's id in this program, unique in the answer.
     id: String,
     name: String,
     arguments: String,
-    /// The service's own block, `null` if none came.
+    /// The service's own block for the call; `null` if none came.
     extra_content: Value,
 }
 
@@ -89,7 +89,7 @@ impl<'a> OpenaiAssembler<'a> {
         for block in message.reasoning_details.as_array().into_iter().flatten() {
             self.add_block(block, sink)?;
         }
-        // A refusal is the answer of the model.
+        // A refusal by the model counts as its answer.
         for text in [&message.content, &message.refusal].into_iter().filter(|text| !text.is_empty()) {
             self.grow(text.as_str().len())?;
             self.text.push_str(text.as_str());
@@ -106,7 +106,7 @@ impl<'a> OpenaiAssembler<'a> {
         Ok(())
     }
 
-    /// Adds reasoning of one field; the same in another field is skipped.
+    /// Adds reasoning from one field. Reasoning in another field repeats the same text, and is skipped.
     fn think(&mut self, field: ReasoningField, text: &str, sink: &dyn DeltaSink) -> Result<(), AttemptError> {
         let is_other = |reasoning: &Reasoning| reasoning.field != field.name();
         if text.is_empty() || self.reasoning.as_ref().is_some_and(is_other) {
@@ -118,7 +118,7 @@ impl<'a> OpenaiAssembler<'a> {
         Ok(())
     }
 
-    /// Adds a block of reasoning. Pieces of a text make one block, all others stay as they came.
+    /// Adds a block of reasoning. Pieces of one text become one block; all other blocks are kept unchanged.
     fn add_block(&mut self, block: &Value, sink: &dyn DeltaSink) -> Result<(), AttemptError> {
         self.grow(block.to_string().len())?;
         let text = ["text", "summary"].iter().find_map(|name| block[*name].as_str()).unwrap_or_default();
@@ -143,7 +143,7 @@ impl<'a> OpenaiAssembler<'a> {
         Ok(())
     }
 
-    /// Returns the reasoning so far; begins it with this field if there is none.
+    /// Returns the reasoning so far; if there is none, begins it with this field.
     fn reasoning(&mut self, field: ReasoningField) -> &mut Reasoning {
         self.reasoning.get_or_insert_with(|| Reasoning { field: field.name().to_owned(), ..Reasoning::default() })
     }
@@ -180,14 +180,14 @@ impl<'a> OpenaiAssembler<'a> {
         let call = &mut self.calls[place];
         call.arguments.push_str(arguments);
         if call.name.is_empty() && !name.is_empty() {
-            self.names.meant(name).clone_into(&mut call.name);
+            self.names.original_name(name).clone_into(&mut call.name);
             sink.delta(Delta::ToolCall { id: &call.id, name: &call.name });
         }
     }
 
-    /// Returns the call that a piece belongs to; `None` if it begins a new one. The index decides, otherwise the id,
-    /// otherwise it is the last. Some services give all calls the same index (Gemini) or the same id: then a name with
-    /// arguments begins a new call if the call before is whole.
+    /// Returns the call that a piece belongs to; `None` if it begins a new one. The index identifies the call; without an
+    /// index, the id does; without both, it is the last call. Some services give all calls the same index (Gemini) or the same
+    /// id: then a name with arguments begins a new call if the previous call is complete.
     fn place_of(&self, index: Option<u64>, id: &str, name: &str, arguments: &str) -> Option<usize> {
         let place = match index {
             Some(index) => self.calls.iter().rposition(|call| call.index == Some(index))?,
@@ -199,14 +199,14 @@ impl<'a> OpenaiAssembler<'a> {
             return Some(place);
         }
         let is_other = (!id.is_empty() && !call.sent_id.is_empty() && id != call.sent_id)
-            || self.names.meant(name) != call.name
+            || self.names.original_name(name) != call.name
             || (!arguments.is_empty() && is_json_object(&call.arguments));
         (!is_other).then_some(place)
     }
 
     fn begin_call(&mut self, index: Option<u64>, sent_id: &str) -> Result<usize, AttemptError> {
         if self.calls.len() >= CALLS_LIMIT {
-            return Err(AttemptError::parse(format!("the answer holds more than {CALLS_LIMIT} tool calls")));
+            return Err(AttemptError::unusable(format!("the answer holds more than {CALLS_LIMIT} tool calls")));
         }
         let is_taken = |id: &str| self.calls.iter().any(|call| call.id == id);
         let id = unique_call_id(sent_id, self.calls.len() + 1, is_taken);
@@ -229,7 +229,7 @@ impl<'a> OpenaiAssembler<'a> {
         Ok(())
     }
 
-    /// Takes a token count. Some services count in every piece, and the last count holds; an empty one says nothing.
+    /// Takes a token count. Some services send a count with every piece; the last one is valid. An empty count is ignored.
     fn count(&mut self, usage: &Value) {
         // Most pieces have no count.
         if usage.is_null() {
@@ -239,7 +239,7 @@ impl<'a> OpenaiAssembler<'a> {
         let detailed = usage.get("prompt_tokens_details").and_then(|details| details.get("cached_tokens")?.as_u64());
         let input_tokens = first(&["prompt_tokens", "input_tokens"]).unwrap_or_default();
         let output_tokens = first(&["completion_tokens", "output_tokens"]).unwrap_or_default();
-        // Some services count reasoning in the total alone, and charge for it as output.
+        // Some services count reasoning only in the total, and charge for it as output.
         let rest = first(&["total_tokens"]).unwrap_or_default().saturating_sub(input_tokens);
         let counted = Usage {
             input_tokens,
@@ -268,7 +268,7 @@ impl Assemble for OpenaiAssembler<'_> {
             answer.model.as_str().clone_into(&mut self.model);
         }
         self.count(&answer.usage);
-        // Further choices were not asked for.
+        // The request asks for one choice, so further ones are ignored.
         let choices = answer.choices.unwrap_or_default().into_iter();
         for choice in choices.filter(|choice| choice.index.as_u64().is_none_or(|index| index == 0)) {
             self.has_choice = true;
@@ -305,7 +305,7 @@ impl Assemble for OpenaiAssembler<'_> {
             ));
         }
         if !self.has_choice {
-            return Err(AttemptError::parse("there is no answer in what the service sent"));
+            return Err(AttemptError::unusable("there is no answer in what the service sent"));
         }
         let truncated = self.finish == Some(FinishReason::Length);
         if truncated {
@@ -313,7 +313,7 @@ impl Assemble for OpenaiAssembler<'_> {
             self.calls.retain(|call| !call.name.is_empty() && is_json_object(&call.arguments));
         }
         if self.calls.iter().any(|call| call.name.is_empty()) {
-            return Err(AttemptError::parse("a tool call came without a name"));
+            return Err(AttemptError::unusable("a tool call came without a name"));
         }
         if self.finish == Some(FinishReason::Filter) && self.text.is_empty() && self.calls.is_empty() {
             return Err(AttemptError::new(LlmErrorKind::Refused, "the service's content filter withheld the answer"));
@@ -361,7 +361,7 @@ fn read_finish(reason: &str) -> Result<FinishReason, AttemptError> {
     match reason {
         "length" | "max_tokens" | "model_length" => Ok(FinishReason::Length),
         "content_filter" | "sensitive" => Ok(FinishReason::Filter),
-        // OpenRouter; Zhipu; DeepSeek.
+        // These reasons are from OpenRouter, Zhipu and DeepSeek.
         "error" | "network_error" | "insufficient_system_resource" => {
             Err(AttemptError::new(LlmErrorKind::Server, format!("the service broke off: {reason}"))
                 .publicly("the service broke off"))

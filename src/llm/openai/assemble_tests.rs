@@ -32,7 +32,7 @@ fn done() -> String {
     "[DONE]".to_owned()
 }
 
-/// `name(arguments)#id` of each call.
+/// Formats each call as `name(arguments)#id`.
 fn shown(response: &ChatResponse) -> Vec<String> {
     response.tool_calls.iter().map(|call| format!("{}({})#{}", call.name, call.arguments, call.id)).collect()
 }
@@ -70,7 +70,7 @@ fn text_reasoning_model_and_usage_come_together() {
     );
 }
 
-/// What calls look like from this service or that: the case, its pieces, the calls.
+/// The form of calls from some service: the case, its pieces, the calls.
 type CallForm = (&'static str, Vec<String>, &'static [&'static str]);
 
 fn f(name: &str, arguments: &str) -> Value {
@@ -324,7 +324,7 @@ fn blocks_of_reasoning_are_kept_unchanged() {
     assert_eq!((reasoning.field.as_str(), reasoning.text.as_str()), ("reasoning_details", "I think"));
     let whole = json!({"type": "reasoning.text", "index": 0, "text": "I think", "signature": "sig"});
     assert_eq!(reasoning.blocks, [whole, sealed.clone(), sealed]);
-    // The same in words beside them is not said twice.
+    // Reasoning that a text field repeats is kept once.
     let both = delta(&json!({"reasoning": "hm", "reasoning_details": [text("hm")]}));
     let reasoning = assemble(&[both, finish("stop")]).unwrap().reasoning.unwrap();
     assert_eq!(

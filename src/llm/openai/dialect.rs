@@ -13,19 +13,20 @@ use crate::llm::{ChatRequest, ProviderConfig};
 
 /// The dialect of one service.
 pub struct OpenaiDialect {
-    /// The provider's name: reasoning goes back to the provider it came from and to no other.
+    /// The provider's name. Reasoning is sent back only to the provider that it came from.
     provider: String,
     settled: FixedQuirks,
     first: Quirks,
-    /// Models that refused the first attempt.
+    /// The quirks of models that refused a request with the first ones.
     learned: LearnedByModel<Quirks>,
     written: ToolSerializer<ToolForm>,
 }
 
 impl OpenaiDialect {
-    /// Creates the dialect for the service at `base_url`, as far as it is known and `config` does not override it.
+    /// Creates the dialect for the service at `base_url`, from the table of known services and from `config`, which takes
+    /// precedence.
     pub fn new(provider: &str, base_url: &Url, config: &ProviderConfig) -> Self {
-        // At a custom address a known name means that service behind a proxy.
+        // At an unknown address, the name of a known service means that service behind a proxy.
         let service = KnownService::at(base_url).or_else(|| KnownService::find(provider));
         let rules = service.map_or(USUAL_RULES, |service| service.rules);
         let settled = FixedQuirks { reasoning: config.reasoning, tools: config.tools };

@@ -1,26 +1,26 @@
-//! What one model at one service takes, and what its refusals teach about it. No IO.
+//! The request parameters that one model at one service accepts, and what its refusals teach about them. No IO.
 
 use serde_json::Value;
 
 use crate::llm::{ReasoningMode, ToolMode};
 
-/// What one model takes.
+/// The form of requests that one model accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::llm) struct Quirks {
-    /// The name of the field for the longest answer; `None`: it is not sent.
+    /// The field for the longest answer; `None` if no such field is sent.
     pub limit: Option<LimitField>,
     pub temperature: bool,
     pub stream: bool,
     pub stream_options: bool,
     pub tools: ToolForm,
     pub reasoning: ReasoningEcho,
-    /// Calls without the service's signature get a placeholder for it.
+    /// True if calls without the service's signature get a placeholder for it.
     pub marks_calls: bool,
-    /// `max_completion_tokens` and `max_tokens` have both been tried.
+    /// True if `max_completion_tokens` and `max_tokens` have both been tried.
     pub limit_changed: bool,
 }
 
-/// The field for the longest answer: OpenAI's newer models refuse the old name, most other services know no other.
+/// The field for the longest answer. OpenAI's newer models refuse the old name; most other services know only the old name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitField {
     MaxTokens,
@@ -31,18 +31,18 @@ pub enum LimitField {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::llm) enum ToolForm {
     Tools,
-    /// The form before there were tools: one call an answer, without an id.
+    /// The form from before the protocol had tools: one call per answer, without an id.
     Functions,
     /// No tools; calls of earlier answers are written as text.
     Words,
 }
 
-/// Which reasoning is sent back to a model.
+/// The reasoning that is sent back to a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReasoningEcho {
-    /// What it sent, as it sent it.
+    /// The model's own reasoning, unchanged.
     AsSent,
-    /// Each answer with calls has reasoning in this field; a blank if it is not known.
+    /// Reasoning in this field for each answer with calls; a blank if the reasoning is unknown.
     Always(ReasoningField),
     Never,
 }
@@ -71,7 +71,7 @@ impl ReasoningField {
     }
 }
 
-/// What the configuration fixes, so that no refusal changes it.
+/// The settings that the configuration fixes, so that no refusal changes them.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::llm) struct FixedQuirks {
     pub reasoning: ReasoningMode,
@@ -79,7 +79,7 @@ pub(in crate::llm) struct FixedQuirks {
 }
 
 impl Quirks {
-    /// Returns what is tried first: the `settled` values, otherwise what is known of the service.
+    /// Returns the quirks of the first request: the `settled` values, and otherwise those of the known service.
     pub(in crate::llm) fn first(settled: FixedQuirks, limit: LimitField, echo: ReasoningEcho) -> Self {
         let reasoning = match (settled.reasoning, echo) {
             (ReasoningMode::Echo, ReasoningEcho::Never) => ReasoningEcho::AsSent,
@@ -103,8 +103,8 @@ impl Quirks {
         }
     }
 
-    /// Learns from the refusal of a request whose body was `sent`; returns a description of what was learned, or
-    /// `None`.
+    /// Learns from the refusal of a request whose body was `sent`; returns a description of the lesson, or `None` if nothing
+    /// was learned.
     pub(in crate::llm) fn learn(&mut self, settled: FixedQuirks, sent: &Value, refusal: &str) -> Option<&'static str> {
         let words = RefusalText::of(refusal);
         let before = *self;
@@ -151,7 +151,7 @@ impl Quirks {
         let names = |names: &[&str]| names.iter().any(|name| words.find_word(name).is_some());
         let of_tools = self.tools == ToolForm::Tools && names(&NEW) && words.any(UNKNOWN);
         let of_functions = self.tools == ToolForm::Functions && names(&OLD) && words.any(UNKNOWN);
-        // A conversation with calls in it can be refused although no tool is defined.
+        // A service may refuse a conversation with calls even if the request defines no tools.
         let is_about_tools = sent.get("tools").or(sent.get("functions")).is_some() || of_tools || of_functions;
         if is_about_tools && (words.any(NO_TOOLS) || of_functions) {
             self.tools = ToolForm::Words;
@@ -187,7 +187,8 @@ impl Quirks {
         }
     }
 
-    /// If the field is refused, another name may do; if the value is refused, none is sent.
+    /// Learns from a refusal of the length limit: if the field is refused, the other name may be accepted; if the value is
+    /// refused, no limit is sent.
     fn learn_limit(&mut self, words: &RefusalText) -> &'static str {
         let other = match self.limit {
             Some(LimitField::MaxTokens) => {
@@ -211,7 +212,7 @@ impl Quirks {
     }
 }
 
-/// Phrases for a part of a request that a service does not know or does not take.
+/// Phrases of services for a part of a request that they do not know or accept.
 const UNKNOWN: &[&str] = &[
     "not support",
     "n't support",
@@ -227,11 +228,11 @@ const UNKNOWN: &[&str] = &[
     "is not one of",
 ];
 
-/// Phrases for a part that a service misses.
+/// Phrases of services for a part that a request lacks.
 const WANTED: &[&str] =
     &["missing", "required", "must be", "must have", "must include", "must contain", "should be passed", "need to be"];
 
-/// Phrases for a model that takes no tools at all, without quotes.
+/// Phrases of services for a model that accepts no tools at all, without quotes.
 const NO_TOOLS: &[&str] = &[
     "not support tool",
     "n't support tool",
@@ -245,7 +246,7 @@ const NO_TOOLS: &[&str] = &[
     "tool calling is not supported",
     "function calling is not supported",
     "function calling is not enabled",
-    // vLLM and llama.cpp, started without the option.
+    // These are phrases of vLLM and llama.cpp, started without the option.
     "requires --enable-auto-tool-choice",
     "tools param requires --jinja",
 ];
@@ -255,7 +256,7 @@ struct RefusalText(String);
 
 impl RefusalText {
     fn of(refusal: &str) -> Self {
-        // Pydantic repeats its input, with every name in it.
+        // Pydantic's error repeats the input, which contains every field name.
         let end = ["\"input\"", "'input'"].iter().filter_map(|mark| refusal.find(mark)).min();
         let said = &refusal[..end.unwrap_or(refusal.len())];
         Self(said.to_lowercase().replace(['\'', '"', '`'], ""))
@@ -265,7 +266,7 @@ impl RefusalText {
         phrases.iter().any(|phrase| self.0.contains(phrase))
     }
 
-    /// Returns where a name stands as a word of its own; `tools[0].function` is not about `tools`.
+    /// Returns the offset at which a name is a word of its own: `tools[0].function` is not about `tools`.
     fn find_word(&self, name: &str) -> Option<usize> {
         let is_part = |char: char| char.is_ascii_alphanumeric() || char == '_';
         self.0.match_indices(name).map(|(at, _)| at).find(|at| {
@@ -297,7 +298,7 @@ mod tests {
         Quirks::first(AUTO, LimitField::MaxTokens, ReasoningEcho::AsSent)
     }
 
-    /// What is learned from refusals of [`sent`], in the words of services.
+    /// The lessons from refusals of [`sent`], in the words of services.
     #[test]
     fn refusals_and_what_they_teach() {
         let reasoning = "without its earlier reasoning";

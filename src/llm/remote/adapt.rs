@@ -10,7 +10,8 @@ use super::{AttemptError, ToolNames};
 use crate::llm::{ChatRequest, Images, LlmErrorKind};
 
 impl RemoteProvider {
-    /// Returns the request as this model takes it, after a refusal that says how; `None` if nothing can be changed.
+    /// Returns the request in a form that the model accepts, after a refusal that names the fault; `None` if nothing can be
+    /// changed.
     pub(super) fn adapted(
         &self,
         chat: &mut Cow<'_, ChatRequest>,
@@ -27,13 +28,14 @@ impl RemoteProvider {
             return None;
         }
         let sent = refused.body()?.as_bytes()?;
-        let change = self.dialect.learn(&chat.model, &serde_json::from_slice(sent).ok()?, &fault.message);
+        let parsed = serde_json::from_slice(sent).ok();
+        let change = parsed.and_then(|sent| self.dialect.learn(&chat.model, &sent, &fault.message));
         if !chat.tools.is_empty() && !self.dialect.takes_tools(&chat.model) {
-            // Without its tools the model would answer something else; the caller knows a better way.
+            // Without tools, the model would answer something else. The caller can describe the tools in text instead.
             return None;
         }
         let again = self.prepare(chat, names).ok()?;
-        // Another call may have learned it meanwhile: what counts is that the body differs.
+        // Another call may have learned the same meanwhile, so the comparison of the bodies decides.
         if again.body()?.as_bytes()? == sent {
             return None;
         }

@@ -6,11 +6,11 @@ use crate::guard::mask_url;
 use crate::llm::ProviderKind;
 use crate::llm::services::KnownService;
 
-/// The paths of each protocol, the one for chats first. A `base_url` that ends in one is cut before it.
+/// The request paths of each protocol, that of chats first. If a `base_url` ends in one of them, that end is removed.
 const CHAT_COMPLETIONS: &[&[&str]] = &[&["chat", "completions"], &["embeddings"], &["models"]];
 const MESSAGES: &[&[&str]] = &[&["messages"], &["models"]];
 
-/// Ends of addresses that belong to other protocols, and their names.
+/// The request paths of other protocols, with the names of these.
 const OTHERS: &[(&[&str], &str)] = &[
     (&["chat", "completions"], "OpenAI's chat completions: set kind = \"openai\""),
     (&["messages"], "Anthropic's Messages: set kind = \"anthropic\""),
@@ -27,7 +27,7 @@ const OTHERS: &[(&[&str], &str)] = &[
 /// added, otherwise `/v1`.
 ///
 /// # Errors
-/// What is wrong with it, and if possible what to write instead.
+/// The text names the fault of the address and, if possible, a valid address.
 pub(in crate::llm) fn base(given: &str, kind: ProviderKind) -> Result<Url, String> {
     let given = given.trim();
     let mut url = match Url::parse(given) {
@@ -66,7 +66,7 @@ pub(in crate::llm) fn base(given: &str, kind: ProviderKind) -> Result<Url, Strin
     Ok(with_path(&url, &complete(&url, kind, whole)))
 }
 
-/// Returns the segments of a base path, completed by what people omit.
+/// Returns the segments of a base path, with the parts added that people omit.
 fn complete(url: &Url, kind: ProviderKind, mut parts: Vec<String>) -> Vec<String> {
     if let Some(service) = KnownService::at(url).filter(|service| service.kind == kind) {
         let known: Vec<&str> = service.path().collect();
@@ -75,9 +75,9 @@ fn complete(url: &Url, kind: ProviderKind, mut parts: Vec<String>) -> Vec<String
         }
     }
     let lacks_version = match kind {
-        // Clients of the Messages API add the version to any base.
+        // The official clients of the Messages API add the version to any base.
         ProviderKind::Anthropic => !parts.last().is_some_and(|part| is_version(part)),
-        // Clients of chat completions do not: a path may have the version anywhere, or not at all.
+        // The official clients of chat completions do not: the path may have the version anywhere, or not at all.
         ProviderKind::Openai | ProviderKind::Offline => parts.is_empty(),
     };
     if lacks_version {
@@ -86,7 +86,7 @@ fn complete(url: &Url, kind: ProviderKind, mut parts: Vec<String>) -> Vec<String
     parts
 }
 
-/// `v1`, `v4`, `v1beta`.
+/// Returns true for a version such as `v1`, `v4` or `v1beta`.
 fn is_version(part: &str) -> bool {
     part.strip_prefix('v').is_some_and(|rest| rest.starts_with(|char: char| char.is_ascii_digit()))
 }
@@ -97,7 +97,8 @@ fn with_path(url: &Url, parts: &[String]) -> Url {
     url
 }
 
-/// Returns other bases that a service at `base` may have: with `/v1` appended, without the last version, at the root.
+/// Returns other bases that a service at `base` may have: with `/v1` appended, or without the version at the end; and `/v1` at
+/// the root.
 pub(super) fn alternatives(base: &Url) -> Vec<Url> {
     let parts: Vec<String> = base.path().split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect();
     let mut found: Vec<Url> = Vec::new();
@@ -132,7 +133,7 @@ mod tests {
 
     use ProviderKind::{Anthropic, Openai};
 
-    /// The given base, the protocol, and the address of chats; or a part of the error.
+    /// The given base, the protocol, and the address of chats or a part of the error.
     #[test]
     fn any_form_of_an_address_leads_to_the_same_place() {
         let table: &[(&[&str], ProviderKind, &str)] = &[

@@ -1,4 +1,4 @@
-//! Why one attempt failed, and what a service's refusal means.
+//! The failure of one attempt, and the meaning of a service's refusal.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::guard::redact;
 use crate::llm::{FailureScope, LlmError, LlmErrorKind};
 use crate::text::{one_line, truncate};
 
-/// The most characters of a service's own text that are passed on.
+/// The most characters of a service's own text that an error repeats.
 const WORDS_LIMIT: usize = 500;
 
 /// One failed attempt; with the provider's name it becomes an [`LlmError`].
@@ -18,11 +18,11 @@ const WORDS_LIMIT: usize = 500;
 pub(in crate::llm) struct AttemptError {
     pub kind: LlmErrorKind,
     pub message: String,
-    /// As [`LlmError::public`].
+    /// The same as [`LlmError::public`].
     pub public: Option<String>,
     pub retry_after: Option<Duration>,
     pub blame: FailureScope,
-    /// As [`LlmError::for_owner`].
+    /// The same as [`LlmError::for_owner`].
     pub for_owner: String,
 }
 
@@ -43,27 +43,27 @@ impl AttemptError {
         Self { blame: FailureScope::Service, ..Self::new(kind, message) }
     }
 
-    /// Creates the error of an answer that is none.
-    pub(in crate::llm) fn parse(message: impl Into<String>) -> Self {
+    /// Creates the error of an answer that cannot be used.
+    pub(in crate::llm) fn unusable(message: impl Into<String>) -> Self {
         Self::new(LlmErrorKind::Parse, message)
     }
 
     /// Creates the error of an answer with more than `limit` bytes.
     pub(in crate::llm) fn too_long(limit: usize) -> Self {
-        Self::parse(format!("the answer is longer than {limit} bytes"))
+        Self::unusable(format!("the answer is longer than {limit} bytes"))
     }
 
     /// Creates the error of a piece of an answer that is not JSON of the expected form.
     pub(in crate::llm) fn unreadable(error: &serde_json::Error, piece: &str) -> Self {
-        Self::parse(format!("unreadable answer ({error}): {}", shorten(piece))).publicly("unreadable answer")
+        Self::unusable(format!("unreadable answer ({error}): {}", shorten(piece))).publicly("unreadable answer")
     }
 
-    /// Sets what a caller may read in place of the message.
+    /// Sets the text that API callers get in place of the message.
     pub(in crate::llm) fn publicly(self, words: impl Into<String>) -> Self {
         Self { public: Some(words.into()), ..self }
     }
 
-    /// Appends to the message, and to what a caller may read of it.
+    /// Appends `words` to the message and to the text for API callers.
     pub(in crate::llm) fn append(&mut self, words: &str) {
         self.message += words;
         if let Some(public) = &mut self.public {
@@ -71,7 +71,7 @@ impl AttemptError {
         }
     }
 
-    /// Reads an answer whose status is no success.
+    /// Creates the error of an answer whose status is not a success.
     pub(in crate::llm) fn from_status(status: u16, headers: &HeaderMap, body: &[u8], now: Timestamp) -> Self {
         let said = ErrorBody::read(body);
         let words = if said.words.is_empty() { String::new() } else { format!(": {}", said.words) };
@@ -92,16 +92,16 @@ impl AttemptError {
         Self { retry_after: retry_after(headers, now), blame: said.blame(status, kind), ..fault }
     }
 
-    /// Reads an error object inside an answer that began well.
+    /// Creates the error of an error object inside an answer that began well.
     pub(in crate::llm) fn from_object(error: &Value) -> Self {
         let said = ErrorBody::of(error);
         let status = said.code.parse().ok().filter(|status| (400..600).contains(status)).unwrap_or(500);
         let words = if said.words.is_empty() { "no reason given".to_owned() } else { said.words.clone() };
-        // An error inside an answer concerns this request alone, whatever its number.
+        // An error inside an answer concerns only this request, whatever its status.
         Self::new(said.kind(status), format!("the service broke off: {words}")).publicly("the service broke off")
     }
 
-    /// Removes `secrets` from the text: a service may have repeated a key.
+    /// Converts the failure to an [`LlmError`], and removes `secrets` from its text: the service may have repeated a key.
     pub(in crate::llm) fn into_error<'a>(self, provider: &str, secrets: impl Iterator<Item = &'a str>) -> LlmError {
         let message = redact(&self.message, secrets);
         let Self { kind, public, retry_after, blame, for_owner, .. } = self;
@@ -109,7 +109,7 @@ impl AttemptError {
     }
 }
 
-/// Makes one line of at most [`WORDS_LIMIT`] characters.
+/// Shortens a text to one line of at most [`WORDS_LIMIT`] characters.
 pub(in crate::llm) fn shorten(words: &str) -> String {
     truncate(&one_line(words), WORDS_LIMIT)
 }
@@ -117,7 +117,7 @@ pub(in crate::llm) fn shorten(words: &str) -> String {
 /// The error that a service reported, in any of the usual forms.
 struct ErrorBody {
     words: String,
-    /// An HTML page, from something in front of the service.
+    /// True if the body is an HTML page, which comes from something in front of the service.
     is_page: bool,
     /// `code` and `type` of the error, as text; empty if missing.
     code: String,
@@ -132,7 +132,7 @@ impl ErrorBody {
                 let value = value.get(0).unwrap_or(&value);
                 Self::of(value.get("error").filter(|error| !error.is_null()).unwrap_or(value))
             }
-            // A proxy's page helps nobody.
+            // The page of a proxy contains no useful text.
             Err(_) if body.trim_ascii_start().starts_with(b"<") => Self { is_page: true, ..Self::of_message("") },
             Err(_) => Self::of_message(&String::from_utf8_lossy(body)),
         }
@@ -152,7 +152,7 @@ impl ErrorBody {
                 .find(|text| !text.is_empty())
                 .unwrap_or_default(),
         };
-        // The name of the refused parameter says more than "invalid request".
+        // The name of the refused parameter is more helpful than "invalid request".
         let param = field("param");
         let said = if param.is_empty() || words.contains(&param) { words } else { format!("{words} ({param})") };
         Self { code: field("code"), type_: field("type"), ..Self::of_message(&said) }
@@ -168,21 +168,20 @@ impl ErrorBody {
         }
         match status {
             402 => LlmErrorKind::Quota,
-            // One model may be closed to a key that is good for others (OpenAI), and one message may be closed to a
-            // model (OpenRouter).
-            403 if self.names_no_model() => LlmErrorKind::BadRequest,
+            // A key may be valid but not permit this model (OpenAI), or a model may not accept this message (OpenRouter).
+            403 if self.is_unknown_model() => LlmErrorKind::BadRequest,
             403 if self.words.to_lowercase().contains("flagged") => LlmErrorKind::Refused,
-            // The page of a firewall says nothing about keys.
+            // The page of a firewall does not mean that the service refused the key.
             403 if self.is_page => LlmErrorKind::Server,
             401 | 403 => LlmErrorKind::Auth,
             408 => LlmErrorKind::Timeout,
-            // Waiting brings no credit back.
+            // This is no rate limit: waiting does not restore the credit.
             429 if [&self.code, &self.type_].iter().any(|word| word.contains("insufficient_quota")) => {
                 LlmErrorKind::Quota
             }
             429 => LlmErrorKind::RateLimit,
             400 if self.words.to_lowercase().contains("credit balance is too low") => LlmErrorKind::Quota,
-            // A shorter conversation is a smaller request.
+            // The request is too large, and a shorter conversation makes it smaller.
             413 => LlmErrorKind::ContextTooLong,
             500.. => LlmErrorKind::Server,
             _ => LlmErrorKind::BadRequest,
@@ -193,18 +192,18 @@ impl ErrorBody {
         match kind {
             // 520 to 527 are Cloudflare's codes for a service that it cannot reach, 529 is Anthropic's for overload.
             LlmErrorKind::Server if matches!(status, 502..=504 | 520..=529) => FailureScope::Service,
-            LlmErrorKind::BadRequest if status == 404 || self.names_no_model() => FailureScope::Model,
+            LlmErrorKind::BadRequest if status == 404 || self.is_unknown_model() => FailureScope::Model,
             _ => FailureScope::Request,
         }
     }
 
-    /// Not every service answers 404 for a model that it does not have.
-    fn names_no_model(&self) -> bool {
+    /// Returns true if the error is about an unknown model; not every service answers 404 for that.
+    fn is_unknown_model(&self) -> bool {
         let words = self.words.to_lowercase();
         self.code == "model_not_found" || words.contains("model not exist") || words.contains("model not found")
     }
 
-    /// Services agree on no code for it; these are their phrases.
+    /// Returns true if the conversation is too long. Services share no error code for that, so this compares their phrases.
     fn is_context_too_long(&self, status: u16) -> bool {
         const PHRASES: [&str; 11] = [
             "context length",
@@ -228,7 +227,8 @@ impl ErrorBody {
     }
 }
 
-/// Reads `Retry-After` in seconds or as a date (RFC 9110, section 10.2.3), or OpenAI's `retry-after-ms`.
+/// Returns the wait that `Retry-After` asks for, in seconds or as a date (RFC 9110, section 10.2.3), or OpenAI's
+/// `retry-after-ms`.
 fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let number = |name: &str| text(name)?.parse::<f64>().ok();
@@ -248,7 +248,7 @@ mod tests {
 
     use LlmErrorKind::*;
 
-    /// The status, the body, and what they mean.
+    /// Each row: the status, the body, the kind of the error, and its text.
     const REFUSALS: &[(u16, &str, LlmErrorKind, &str)] = &[
         (400, r#"{"error":{"message":"Unknown parameter","code":null}}"#, BadRequest, "HTTP 400: Unknown parameter"),
         (

@@ -1,5 +1,5 @@
-//! Detects by its first byte whether an answer is an event stream or one JSON document, whatever was asked for and
-//! whatever its content type says, and reads either.
+//! Reads an answer, which is an event stream or one JSON document. The first byte decides, whatever the request asked for and
+//! whatever the content type says.
 
 use reqwest::Response;
 
@@ -8,7 +8,7 @@ use super::dialect::Assemble;
 use crate::llm::DeltaSink;
 use crate::sse::{EventTooLong, SseReader};
 
-/// The body of one answer, as it arrives.
+/// The body of one answer, while it arrives.
 pub(in crate::llm) struct AnswerBody {
     form: BodyForm,
     limit: usize,
@@ -35,15 +35,15 @@ impl AnswerBody {
     ) -> Result<bool, AttemptError> {
         let mut bytes = bytes;
         if matches!(self.form, BodyForm::Unknown) {
-            // White space before an answer means nothing.
+            // White space before an answer is ignored.
             bytes = bytes.trim_ascii_start();
             self.form = match bytes.first() {
                 None => return Ok(false),
                 Some(b'{') => BodyForm::Whole(Vec::new()),
-                Some(b'<') => return Err(AttemptError::parse("a web page came instead of an answer")),
+                Some(b'<') => return Err(AttemptError::unusable("a web page came instead of an answer")),
                 // The first byte of gzip (RFC 1952, section 2.3.1); neither JSON nor events begin like this.
                 Some(0x1f) => {
-                    return Err(AttemptError::parse("the answer came compressed, which was not asked for"));
+                    return Err(AttemptError::unusable("the answer came compressed, which was not asked for"));
                 }
                 Some(_) => BodyForm::Events(SseReader::new(self.limit)),
             };
@@ -70,7 +70,7 @@ impl AnswerBody {
     }
 }
 
-/// Reads a body of at most `limit` bytes, or up to where the connection broke.
+/// Reads at most `limit` bytes of a body. If the connection breaks, returns the bytes so far.
 pub async fn read_capped(mut response: Response, limit: usize) -> Vec<u8> {
     let mut body = Vec::new();
     while let Ok(Some(bytes)) = response.chunk().await {
@@ -89,11 +89,11 @@ fn push_events(
     assembler: &mut dyn Assemble,
     sink: &dyn DeltaSink,
 ) -> Result<bool, AttemptError> {
-    let too_long = |EventTooLong| AttemptError::parse("one event of the answer is too long");
+    let too_long = |EventTooLong| AttemptError::unusable("one event of the answer is too long");
     let mut has_data = false;
     events.push(bytes);
     while let Some(data) = events.next_event().map_err(too_long)? {
-        has_data |= assembler.is_news(&data);
+        has_data |= assembler.has_data(&data);
         assembler.push(&data, sink)?;
         if assembler.is_done() {
             break;

@@ -1,4 +1,4 @@
-//! The HTTP clients, and with them the connections, that all providers share.
+//! The HTTP clients and their connections, which all providers share.
 
 use std::time::Duration;
 
@@ -6,23 +6,24 @@ use parking_lot::Mutex;
 use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
 
-/// Idle connections kept to one service: as many as turns run at once by default.
+/// The most idle connections to one service: the default number of turns that run at the same time.
 const IDLE_CONNECTIONS: usize = 64;
 const IDLE_CONNECTION_TIMEOUT: Duration = Duration::from_secs(60);
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// Makes ring the cryptography of all TLS in this process. Further calls do nothing.
+/// Installs ring as the cryptography provider of all TLS in this process. Further calls do nothing.
 pub fn install_crypto() {
-    // An error says that a provider is installed already, by us or by the embedding program; either serves.
+    // An error means that a provider is installed already, by this function or by the embedding program. Either one is
+    // sufficient.
     drop(rustls::crypto::ring::default_provider().install_default());
 }
 
-/// What a client needs; providers with the same needs share one client.
+/// The requirements of a client. Providers with the same requirements share one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientProfile {
-    /// On this machine: bypasses any proxy.
+    /// True for a service on this machine, whose client bypasses any proxy.
     loopback: bool,
-    /// Needs the machine's certificate authorities, whose loading costs time and memory.
+    /// True if the client needs the machine's certificate authorities, whose loading costs time and memory.
     tls: bool,
     connect_timeout: Duration,
 }
@@ -30,7 +31,7 @@ pub struct ClientProfile {
 impl ClientProfile {
     pub fn of(url: &Url, connect_timeout: Duration) -> Self {
         let loopback = is_loopback(url);
-        // A proxy may itself use TLS.
+        // Plain HTTP needs TLS too, if a proxy is reached by TLS.
         Self { loopback, tls: url.scheme() == "https" || !loopback, connect_timeout }
     }
 }
@@ -41,7 +42,7 @@ pub fn is_loopback(url: &Url) -> bool {
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// The clients so far, one for each [`ClientProfile`]; created when first needed.
+/// The clients, one for each [`ClientProfile`]. Each is created when it is first needed.
 #[derive(Debug, Default)]
 pub struct HttpClients {
     made: Mutex<Vec<(ClientProfile, Client)>>,
@@ -72,9 +73,9 @@ fn build(reach: ClientProfile) -> Result<Client, reqwest::Error> {
         .pool_idle_timeout(IDLE_CONNECTION_TIMEOUT)
         .tcp_nodelay(true)
         .tcp_keepalive(TCP_KEEPALIVE)
-        // A redirected request would take the key to a place that nobody configured.
+        // A redirect would send the key to an address that is not configured.
         .redirect(Policy::none())
-        // The provider decides about retries.
+        // The provider has its own retries.
         .retry(reqwest::retry::never());
     if reach.loopback {
         builder = builder.no_proxy();

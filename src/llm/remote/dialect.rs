@@ -6,9 +6,9 @@ use serde_json::Value;
 use super::{AttemptError, ToolNames};
 use crate::llm::{ChatRequest, ChatResponse, DeltaSink};
 
-/// One protocol: writes requests and reads answers. No IO.
+/// One protocol, which writes requests and reads answers. No IO.
 pub trait Dialect: Send + Sync {
-    /// The path of chat requests, below the base URL.
+    /// Returns the path of chat requests, below the base URL.
     fn chat_path(&self) -> &'static [&'static str];
 
     /// Returns the header that carries the key, and its value.
@@ -28,8 +28,8 @@ pub trait Dialect: Send + Sync {
     /// The body cannot be written.
     fn body(&self, request: &ChatRequest, names: &ToolNames, stream: bool) -> serde_json::Result<Vec<u8>>;
 
-    /// Learns from the refusal of the body `sent` what this model does not take; [`body`](Self::body) respects it from
-    /// then on. Returns a description if something new was learned.
+    /// Learns from the refusal of the body `sent` which parts this model does not accept. [`body`](Self::body) then leaves them
+    /// out. Returns a description if something new was learned.
     fn learn(&self, _model: &str, _sent: &Value, _refusal: &str) -> Option<&'static str> {
         None
     }
@@ -53,28 +53,28 @@ pub trait Assemble {
     /// Takes the data of one event of a stream, and passes new pieces to the sink.
     ///
     /// # Errors
-    /// It cannot be read, or the service reports an error.
+    /// The data cannot be read, or the service reports an error.
     fn push(&mut self, piece: &str, sink: &dyn DeltaSink) -> Result<(), AttemptError>;
 
-    /// Returns true if the data of an event is more than a sign of life.
-    fn is_news(&self, _piece: &str) -> bool {
+    /// Returns true if an event has data, and does not only keep the connection alive.
+    fn has_data(&self, _piece: &str) -> bool {
         true
     }
 
-    /// Takes a whole answer, if the request does not stream.
+    /// Takes a whole answer, which was not streamed.
     ///
     /// # Errors
-    /// As [`push`](Self::push).
+    /// The same as those of [`push`](Self::push).
     fn push_whole(&mut self, body: &[u8], sink: &dyn DeltaSink) -> Result<(), AttemptError> {
         self.push(&String::from_utf8_lossy(body), sink)?;
         self.set_done();
         Ok(())
     }
 
-    /// Records that nothing more will come.
+    /// Marks the answer as ended: no further data will come.
     fn set_done(&mut self);
 
-    /// Returns true if nothing more will come.
+    /// Returns true if no further data will come.
     fn is_done(&self) -> bool;
 
     /// Returns true if the answer is complete; the token count may still come.

@@ -14,14 +14,14 @@ use crate::llm::{LlmError, LlmErrorKind};
 
 /// The most dimensions of a vector: more than any known model has.
 const DIMENSIONS: usize = 8_192;
-/// The most bytes of a number in an answer, and of what surrounds the numbers.
+/// The most bytes of one number in an answer, and of the rest of the answer around the numbers.
 const NUMBER_BYTES: usize = 32;
 const FRAME_BYTES: usize = 64 * 1024;
 
-/// How long a caller waits for an answer.
+/// The time that a caller waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EmbeddingDeadline {
-    /// Somebody waits: one attempt within this time.
+    /// A person waits: one attempt within this time.
     Within(Duration),
     /// Nobody waits: the provider's own deadline and retries.
     Usual,
@@ -31,7 +31,7 @@ pub enum EmbeddingDeadline {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EmbeddingBatch {
     pub vectors: Vec<Vec<f32>>,
-    /// As counted by the service; 0 if it does not say.
+    /// The tokens that the service counted; 0 if it reports none.
     pub tokens: u64,
 }
 
@@ -70,7 +70,7 @@ fn is_zero(number: &u32) -> bool {
 }
 
 impl RemoteProvider {
-    /// Returns true if the protocol has embeddings.
+    /// Returns true if the provider's protocol has embeddings.
     pub fn makes_vectors(&self) -> bool {
         self.vectors_url.is_some()
     }
@@ -78,15 +78,15 @@ impl RemoteProvider {
     /// Returns the vectors of `texts` by `model`, with this many dimensions, or the model's default for 0.
     ///
     /// # Errors
-    /// The service is not reached, refuses, or answers with something else.
+    /// The service cannot be reached, refuses, or gives an invalid answer.
     pub async fn embed(
         &self,
         model: &str,
         dimensions: u32,
         texts: &[&str],
-        patience: EmbeddingDeadline,
+        deadline: EmbeddingDeadline,
     ) -> Result<EmbeddingBatch, LlmError> {
-        let (retry, time) = match patience {
+        let (retry, time) = match deadline {
             EmbeddingDeadline::Within(time) => (Retry::new(0), time.min(self.timeout)),
             EmbeddingDeadline::Usual => (self.retry, self.timeout),
         };
@@ -127,28 +127,28 @@ impl RemoteProvider {
 /// Reads an answer that must hold `count` vectors of `dimensions` numbers (0: any).
 fn read(body: &[u8], count: usize, dimensions: u32) -> Result<EmbeddingBatch, AttemptError> {
     let answer: EmbeddingAnswer = serde_json::from_slice(body)
-        .map_err(|error| AttemptError::parse(format!("the vectors could not be read ({error})")))?;
+        .map_err(|error| AttemptError::unusable(format!("the vectors could not be read ({error})")))?;
     if answer.data.len() != count {
-        return Err(AttemptError::parse(format!("{} vectors came for {count} texts", answer.data.len())));
+        return Err(AttemptError::unusable(format!("{} vectors came for {count} texts", answer.data.len())));
     }
     let mut vectors = vec![Vec::new(); count];
     for (at, EmbeddingItem { index, embedding }) in answer.data.into_iter().enumerate() {
         match vectors.get_mut(index.unwrap_or(at)) {
             Some(place) if place.is_empty() && !embedding.is_empty() => *place = embedding,
-            _ => return Err(AttemptError::parse("two vectors came for one text, or an empty one")),
+            _ => return Err(AttemptError::unusable("two vectors came for one text, or an empty one")),
         }
     }
     let length = vectors.first().map_or(0, Vec::len);
     if length > DIMENSIONS || vectors.iter().any(|vector| vector.len() != length) {
-        return Err(AttemptError::parse("the vectors are not of one length"));
+        return Err(AttemptError::unusable("the vectors are not of one length"));
     }
     if dimensions > 0 && usize::try_from(dimensions) != Ok(length) {
-        // A retry would give the same.
+        // A retry would give the same number of dimensions.
         let message = format!("the vectors have {length} numbers where {dimensions} were asked for (dimensions)");
         return Err(AttemptError::new(LlmErrorKind::BadRequest, message));
     }
     if vectors.iter_mut().any(|vector| !normalise(vector)) {
-        return Err(AttemptError::parse("a vector holds what is no number"));
+        return Err(AttemptError::unusable("a vector holds what is no number"));
     }
     let EmbeddingUsage { prompt_tokens, total_tokens } = answer.usage.unwrap_or_default();
     Ok(EmbeddingBatch { vectors, tokens: prompt_tokens.max(total_tokens) })

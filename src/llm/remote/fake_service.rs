@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-/// What is written, byte by byte as given, and what follows.
+/// One step of a script: the bytes to write, and what happens after them.
 pub(in crate::llm) struct Step {
     pub bytes: Vec<u8>,
     pub then: Then,
@@ -18,16 +18,16 @@ pub(in crate::llm) enum Then {
     /// The next request may come on the same connection.
     KeepOpen,
     Close,
-    /// Nothing more comes, until the client closes.
+    /// Nothing more is written until the client closes the connection.
     Hang,
-    /// These bytes again and again, every few milliseconds, until the client closes.
+    /// These bytes are repeated every few milliseconds until the client closes the connection.
     Repeat(&'static [u8]),
 }
 
 #[derive(Debug, PartialEq)]
 pub(in crate::llm) enum Seen {
     Connection,
-    /// Head and body.
+    /// A request: its head and body.
     Request(String),
     /// The client closed a connection.
     Closed,
@@ -37,7 +37,7 @@ pub(in crate::llm) struct FakeService {
     /// `http://127.0.0.1:PORT/v1`
     pub url: String,
     pub seen: mpsc::UnboundedReceiver<Seen>,
-    /// Ends with the service.
+    /// The tasks, which end when the service is dropped.
     _tasks: JoinSet<()>,
 }
 
@@ -66,7 +66,7 @@ impl FakeService {
         }
     }
 
-    /// All that was seen so far.
+    /// Returns everything that the service has seen since the last call.
     pub(in crate::llm) fn seen_so_far(&mut self) -> Vec<Seen> {
         std::iter::from_fn(|| self.seen.try_recv().ok()).collect()
     }

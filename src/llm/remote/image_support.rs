@@ -1,12 +1,12 @@
-//! Which models of a provider take images.
+//! Tracks which models of a provider accept images.
 
 use super::{AttemptError, LearnedByModel};
 use crate::llm::{LlmErrorKind, ModelFacts};
 
-/// What is known of a provider's models, and learned from refusals.
+/// The image support of a provider's models, as configured, known, or learned from refusals.
 #[derive(Debug, Default)]
 pub(super) struct ImageSupport {
-    /// The configured value; otherwise the table of models decides, and unknown models get no images.
+    /// The configured value. Without one, the table of models decides, and unknown models get no images.
     settled: Option<bool>,
     /// Models that have refused images.
     blind: LearnedByModel<()>,
@@ -15,9 +15,9 @@ pub(super) struct ImageSupport {
 /// The reason why images were refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ImageObjection {
-    /// The model takes none.
+    /// The model accepts no images.
     ToAny,
-    /// These are too large, broken, or too many.
+    /// The images of this request are too large, broken, or too many.
     ToThese,
 }
 
@@ -31,26 +31,27 @@ impl ImageSupport {
         self.settled.unwrap_or_else(known) && self.blind.get(model).is_none()
     }
 
-    /// Records that `model` takes no images.
+    /// Records that `model` accepts no images.
     pub(super) fn mark_refusing(&self, model: &str) {
         self.blind.learn(model, (), |_| Some(()));
     }
 }
 
 impl ImageObjection {
-    /// Reads what `fault`, the refusal of a request with images, says about them; `None` if it is about something else.
+    /// Returns the objection to images in `fault`, the refusal of a request with images; `None` if the refusal is about
+    /// something else.
     pub(super) fn of(fault: &AttemptError) -> Option<Self> {
         match fault.kind {
-            // llama.cpp and Ollama answer 500 if a model takes none.
+            // llama.cpp and Ollama answer 500 if a model accepts no images.
             LlmErrorKind::BadRequest | LlmErrorKind::Server => Self::in_words(&fault.message.to_lowercase()),
-            // Images are the first thing that a request that is too long can do without.
+            // A request that is too long is first retried without its images.
             LlmErrorKind::ContextTooLong => Some(Self::ToThese),
             _ => None,
         }
     }
 
     fn in_words(words: &str) -> Option<Self> {
-        /// These phrases are about images, or about content parts where a model wants plain text.
+        /// Phrases about images, or about content parts in place of plain text.
         const TOPIC: [&str; 10] = [
             "image",
             "multimodal",
@@ -99,7 +100,7 @@ impl ImageObjection {
         if !says(&TOPIC) {
             return None;
         }
-        // Whatever else it says about images, the request may succeed without them.
+        // Any other text about images also means that the request may succeed without them.
         Some(if says(&ANY) && !says(&THESE) { Self::ToAny } else { Self::ToThese })
     }
 }

@@ -1,4 +1,4 @@
-//! What the refusals of a service teach about its models, while the process lives.
+//! Remembers what the refusals of a service teach about its models, as long as the process runs.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 /// The most models that are remembered.
 const MODELS_LIMIT: usize = 256;
 
-/// What is learned of each model of one provider. It is not stored: a new process learns anew.
+/// The lessons about each model of one provider. They are not stored: a new process learns again.
 #[derive(Debug)]
 pub struct LearnedByModel<T>(Mutex<BTreeMap<String, T>>);
 
@@ -18,12 +18,12 @@ impl<T> Default for LearnedByModel<T> {
 }
 
 impl<T: Copy> LearnedByModel<T> {
-    /// Returns what is learned of `model`; `None` if nothing is.
+    /// Returns the lessons about `model`; `None` if there are none.
     pub fn get(&self, model: &str) -> Option<T> {
         self.0.lock().get(model).copied()
     }
 
-    /// Changes what is learned of `model`, or `first`, by `learn`. If that returns `None`, nothing is kept.
+    /// Applies `learn` to the lessons about `model`, which begin with `first`. If `learn` returns `None`, nothing changes.
     pub fn learn<R>(&self, model: &str, first: T, learn: impl FnOnce(&mut T) -> Option<R>) -> Option<R> {
         let mut by_model = self.0.lock();
         let mut learned = by_model.get(model).copied().unwrap_or(first);

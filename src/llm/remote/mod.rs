@@ -1,4 +1,4 @@
-//! Services that are reached over the network, whatever their protocol.
+//! Model services that are reached over the network, whatever their protocol.
 
 mod adapt;
 mod address;

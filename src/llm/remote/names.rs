@@ -1,4 +1,4 @@
-//! Names of tools as services take them.
+//! Converts names of tools to names that services accept.
 
 use std::borrow::Cow;
 
@@ -6,13 +6,13 @@ use serde::de::IgnoredAny;
 
 use crate::chat::ToolSpec;
 
-/// The longest tool name that all services take.
+/// The longest tool name that all services accept.
 const NAME_LIMIT: usize = 64;
 
-/// The names of tools at services, which take only `[a-zA-Z0-9_-]{1,64}`.
+/// The names of tools at services, which accept only `[a-zA-Z0-9_-]{1,64}`.
 #[derive(Debug, Default)]
 pub struct ToolNames {
-    /// Only tools whose name had to change: our name, the service's name.
+    /// The tools whose name had to change: the name here, and the name at the service.
     changed: Vec<(String, String)>,
 }
 
@@ -38,23 +38,23 @@ impl ToolNames {
     }
 
     /// Returns the service's name of a tool.
-    pub fn sent<'a>(&'a self, name: &'a str) -> Cow<'a, str> {
+    pub fn service_name<'a>(&'a self, name: &'a str) -> Cow<'a, str> {
         match self.changed.iter().find(|(here, _)| here == name) {
             Some((_, there)) => Cow::Borrowed(there),
             None if is_clean(name) => Cow::Borrowed(name),
-            // A tool that a model made up, or that is gone.
+            // The model invented this tool, or the tool is no longer offered.
             None => Cow::Owned(cleaned(name)),
         }
     }
 
-    /// Returns the tool that the service means by a name.
-    pub fn meant<'a>(&'a self, name: &'a str) -> &'a str {
+    /// Returns the name here of the tool that the service calls `name`.
+    pub fn original_name<'a>(&'a self, name: &'a str) -> &'a str {
         self.changed.iter().find(|(_, there)| there == name).map_or(name, |(here, _)| here)
     }
 }
 
-/// Returns the id that a service `sent` for a call; a new one with a number from `first` on if it sent none, or one that
-/// is taken.
+/// Returns the id that a service `sent` for a call. If it sent none or one that is taken, returns a new id with a number from
+/// `first` on.
 pub fn unique_call_id(sent: &str, first: usize, is_taken: impl Fn(&str) -> bool) -> String {
     if !sent.is_empty() && !is_taken(sent) {
         return sent.to_owned();
@@ -95,14 +95,14 @@ mod tests {
         let long = "l".repeat(70);
         let tools = [tool("ok-1"), tool("a.b"), tool("a b"), tool("a_b"), tool("时间"), tool(""), tool(&long)];
         let names = ToolNames::of(&tools);
-        let there: Vec<_> = tools.iter().map(|tool| names.sent(&tool.name).into_owned()).collect();
+        let there: Vec<_> = tools.iter().map(|tool| names.service_name(&tool.name).into_owned()).collect();
         assert_eq!(there[..6], ["ok-1", "a_b_2", "a_b_3", "a_b", "__", "tool"]);
         assert_eq!(there[6].len(), NAME_LIMIT);
         for (tool, there) in tools.iter().zip(&there) {
             assert!(is_clean(there), "{there}");
-            assert_eq!(names.meant(there), tool.name);
+            assert_eq!(names.original_name(there), tool.name);
         }
-        assert_eq!(names.meant("made_up"), "made_up");
+        assert_eq!(names.original_name("made_up"), "made_up");
     }
 
     #[test]

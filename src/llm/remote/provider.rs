@@ -39,20 +39,20 @@ const ANSWER_LIMIT: usize = 16 * 1024 * 1024;
 const ERROR_LIMIT: usize = 64 * 1024;
 /// The most bytes of a list of models: OpenRouter's is over one megabyte.
 const MODELS_LIMIT: usize = 8 * 1024 * 1024;
-/// How long the connection may take to end after the answer, to be used again.
+/// The longest wait for the end of the body after the answer, so that the connection can be used again.
 const DRAIN: Duration = Duration::from_millis(20);
 /// Deadline of the search for an address that works.
 const ADVICE_DEADLINE: Duration = Duration::from_secs(3);
 /// The longest answer to a trial call, in tokens.
 const TRY_OUT_TOKENS: u32 = 16;
-/// How long the token count may lag behind the end of an answer.
+/// The longest wait for the token count after the end of an answer.
 const USAGE_GRACE: Duration = Duration::from_secs(2);
-/// How often one call may be changed after a refusal; each refusal names one part of it.
+/// The most changes of one call after refusals; each refusal names one part of the request.
 const CHANGES_LIMIT: u32 = 6;
 /// The most pages of a list of models.
 const PAGES_LIMIT: usize = 50;
 
-/// One configured service. Connections are shared with all others through [`HttpClients`].
+/// One configured service. All services share their connections through [`HttpClients`].
 pub struct RemoteProvider {
     name: String,
     base_url: Url,
@@ -64,7 +64,7 @@ pub struct RemoteProvider {
     /// Values that must not appear in an error.
     secrets: Vec<Secret>,
     clients: Arc<HttpClients>,
-    /// Created by the first request, so that an unused service costs nothing.
+    /// The client. The first request creates it, so that an unused service costs nothing.
     client: OnceLock<Client>,
     reach: ClientProfile,
     pub(super) dialect: Box<dyn Dialect>,
@@ -75,26 +75,27 @@ pub struct RemoteProvider {
     pub(super) timeout: Duration,
     pub(super) retry: Retry,
     circuit: CircuitBreaker,
-    /// How the last call failed, for the owner; `None` if its request was at fault.
+    /// The failure of the last call, for the owner; `None` if the request was at fault.
     last_failure: Mutex<Option<String>>,
 }
 
-/// The answer of a service that was asked for its models.
+/// A service's answer to a request for its models.
 #[derive(Clone, Debug)]
 pub struct ProviderProbe {
     /// The HTTP status.
     pub status: u16,
-    /// The service's clock.
+    /// The time by the service's clock.
     pub date: Option<Timestamp>,
-    /// Its models, or its refusal.
+    /// The service's models, or its refusal.
     pub models: Result<Vec<String>, LlmError>,
 }
 
 impl RemoteProvider {
-    /// Creates a provider from a resolved `config`: its `base_url` is set, and `api_key` unless none is needed.
+    /// Creates a provider from a resolved `config`: its `base_url` is set, and so is `api_key`, unless the service needs no
+    /// key.
     ///
     /// # Errors
-    /// Which key is wrong and why, e.g. `base_url: …`.
+    /// The text names the invalid setting and its fault, e.g. `base_url: …`.
     pub fn new(name: &str, config: &ProviderConfig, clients: Arc<HttpClients>) -> Result<Self, String> {
         let kind = config.kind.unwrap_or_default();
         let base = address::base(config.base_url.as_deref().unwrap_or_default(), kind);
@@ -144,22 +145,22 @@ impl RemoteProvider {
         self.list_models(Instant::now() + deadline).await.map_err(|fault| self.error(fault))
     }
 
-    /// Like [`models`](Self::models), for a turn that needs them to choose a model: an open breaker holds the call
-    /// back, and a refused key or an empty account opens it.
+    /// Returns the names of the service's models, as [`models`](Self::models) does, for a turn that must choose a model. An
+    /// open breaker refuses the call, and a refused key or an empty account opens it.
     pub async fn models_for_turn(&self, deadline: Duration) -> Result<Vec<String>, LlmError> {
         let passage = self.circuit.enter(&self.name)?;
         let result = self.models(deadline).await;
         if result.as_ref().is_err_and(|error| matches!(error.kind, LlmErrorKind::Auth | LlmErrorKind::Quota)) {
             return self.end(passage, result);
         }
-        // A list of models says nothing about calls, so the breaker learns nothing.
+        // A list of models says nothing about chats, so the breaker does not count it.
         result
     }
 
-    /// Asks the service for its models, to learn whether it is there and accepts the key; once, without retries.
+    /// Asks the service for its models, to learn whether it is reachable and accepts the key. Asks once, without retries.
     ///
     /// # Errors
-    /// It was not reached within `deadline`.
+    /// The service cannot be reached within `deadline`.
     pub async fn probe(&self, deadline: Duration) -> Result<ProviderProbe, LlmError> {
         let until = Instant::now() + deadline;
         let response = self.ask_models(&self.models_url, until).await.map_err(|fault| self.error(fault))?;
@@ -170,10 +171,10 @@ impl RemoteProvider {
         Ok(ProviderProbe { status, date, models })
     }
 
-    /// Asks `model` for a few words as a turn would, to learn whether calls succeed; once, without retries.
+    /// Asks `model` for a few words as a turn would, to learn whether calls succeed. Asks once, without retries.
     ///
     /// # Errors
-    /// Those of a turn's call, or no answer came within `deadline`.
+    /// The errors of a turn's call, or no answer came within `deadline`.
     pub async fn try_out(&self, model: &str, deadline: Duration) -> Result<(), LlmError> {
         let request = ChatRequest {
             model: model.to_owned(),
@@ -190,7 +191,7 @@ impl RemoteProvider {
         }
     }
 
-    /// Returns how the last call failed, for the owner; `None` after an answer, or if its request was at fault.
+    /// Returns the failure of the last call, for the owner; `None` after an answer, or if the request was at fault.
     pub fn last_failure(&self) -> Option<String> {
         self.last_failure.lock().clone()
     }
@@ -200,7 +201,7 @@ impl RemoteProvider {
         self.circuit.state()
     }
 
-    /// Lets the next call through, whatever happened before.
+    /// Closes the breaker, so that the next call goes through.
     pub fn reset_circuit(&self) {
         self.circuit.reset();
     }
@@ -232,7 +233,7 @@ impl RemoteProvider {
                 Value::Array(models) => models.as_slice(),
                 // Ollama writes an empty list like this.
                 Value::Null if list["object"] == "list" => &[],
-                _ => return Err(AttemptError::parse("the list of models could not be read")),
+                _ => return Err(AttemptError::unusable("the list of models could not be read")),
             };
             names.extend(models.iter().filter_map(|model| model["id"].as_str()).map(str::to_owned));
             let Some((name, value)) = self.dialect.next_models(&list) else { break };
@@ -290,14 +291,14 @@ impl RemoteProvider {
             match timeout_at(deadlines.until(), response.chunk()).await {
                 Ok(Ok(Some(bytes))) => {
                     if body.push(&bytes, assembler.as_mut(), sink)? {
-                        deadlines.end(assembler.is_complete());
+                        deadlines.restart_idle(assembler.is_complete());
                     }
                 }
                 Ok(Ok(None)) => {
                     body.end(assembler.as_mut(), sink)?;
                     break;
                 }
-                // The answer is complete; only the token count is lost.
+                // The answer is complete; only its token count is missing.
                 _ if assembler.is_complete() => break,
                 Ok(Err(error)) => return Err(self.connection_fault(error)),
                 Err(_) => return Err(deadlines.fault()),
@@ -316,7 +317,7 @@ impl RemoteProvider {
         }
         let headers = response.headers().clone();
         let asked = display_address(response.url());
-        // The status of a refusal says enough without its body.
+        // The status of a refusal is enough if its body does not arrive.
         let body = timeout_at(until, read_capped(response, ERROR_LIMIT)).await.unwrap_or_default();
         let mut fault = AttemptError::from_status(status.as_u16(), &headers, &body, jiff::Timestamp::now());
         if matches!(status.as_u16(), 404 | 405) {
@@ -380,15 +381,15 @@ impl Provider for RemoteProvider {
     async fn chat(&self, request: &ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, LlmError> {
         let passage = self.circuit.enter(&self.name)?;
         let result = self.try_chat(request, sink, self.retry).await;
-        let failure = result.as_ref().err().filter(|error| error.may_fall_back()).map(LlmError::owner_words);
+        let failure = result.as_ref().err().filter(|error| error.may_fall_back()).map(LlmError::owner_message);
         *self.last_failure.lock() = failure;
         self.end(passage, result)
     }
 }
 
 impl RemoteProvider {
-    /// Reports the outcome of a call to the breaker; a call that opened it gets the time until the next one may go
-    /// through.
+    /// Reports the outcome of a call to the breaker. The error of a refused key or an empty account, which opens the breaker,
+    /// gets the time until the next call may go through.
     fn end<T>(&self, passage: CallPassage<'_>, mut result: Result<T, LlmError>) -> Result<T, LlmError> {
         passage.end(result.as_ref().err());
         if let Err(error) = &mut result
@@ -412,7 +413,7 @@ impl RemoteProvider {
         let (mut retries, mut changes) = (0, 0);
         let sink = ShownWatch { sink, is_shown: &AtomicBool::new(false) };
         loop {
-            // A body of bytes can always be cloned, and is shared, not copied.
+            // A body of bytes can always be cloned; the copies share the bytes.
             let Some(again) = prepared.try_clone() else {
                 return Err(self.error(AttemptError::new(LlmErrorKind::BadRequest, "the request cannot be sent twice")));
             };
@@ -446,13 +447,13 @@ impl RemoteProvider {
         }
     }
 
-    /// Adds the address that works to an error about an unknown address, if there is one.
+    /// If an error is about an unknown address, adds the address that works, if one is found.
     async fn with_advice(&self, mut error: LlmError) -> LlmError {
         if error.for_owner.is_empty() {
             return error;
         }
         if let Some(works) = self.working_base().await {
-            // The whole path is taken as it is.
+            // The configuration also accepts the whole path of a request.
             let works = display_address(&below(&works, self.dialect.chat_path()));
             error.for_owner +=
                 &format!("; set providers.{}.base_url = \"{works}\", where the service answers", self.name);
@@ -461,12 +462,12 @@ impl RemoteProvider {
         error
     }
 
-    /// Returns another base at which the service lists models, if the configured one knows none.
+    /// Returns another base at which the service lists its models, if it does not list them at the configured one.
     async fn working_base(&self) -> Option<Url> {
         let until = Instant::now() + ADVICE_DEADLINE;
         let answers = async |base: &Url| {
             let response = self.ask_models(&below(base, &["models"]), until).await;
-            // A service that asks for a key knows the address.
+            // A service that only misses a key knows the address.
             response.is_ok_and(|response| response.status().is_success() || response.status() == 401)
         };
         if answers(&self.base_url).await {
@@ -494,8 +495,8 @@ struct AttemptDeadlines {
 }
 
 impl AttemptDeadlines {
-    /// Begins now. Without streaming no data comes before the answer is written: only the total deadline counts until
-    /// then.
+    /// Starts the deadlines now. Without streaming, no data comes before the answer is written, so only the total deadline
+    /// applies until then.
     fn new(idle: Duration, timeout: Duration, stream: bool) -> Self {
         let now = Instant::now();
         let total = now + timeout;
@@ -507,7 +508,7 @@ impl AttemptDeadlines {
     }
 
     /// Restarts the idle deadline after data.
-    fn end(&mut self, answer_is_complete: bool) {
+    fn restart_idle(&mut self, answer_is_complete: bool) {
         let next = if answer_is_complete { self.idle.min(USAGE_GRACE) } else { self.idle };
         self.idle_until = Instant::now() + next;
     }
@@ -522,7 +523,7 @@ impl AttemptDeadlines {
     }
 }
 
-/// Reads what is left after the answer, so that the connection can be used again.
+/// Reads the rest of the body after the answer, so that the connection can be used again.
 async fn drain(response: &mut Response) {
     let until = Instant::now() + DRAIN;
     while let Ok(Ok(Some(_))) = timeout_at(until, response.chunk()).await {}
@@ -549,7 +550,7 @@ fn headers(config: &ProviderConfig, dialect: &dyn Dialect) -> Result<HeaderMap, 
     Ok(headers)
 }
 
-/// Returns the innermost cause of an error: the outer ones only say where it passed through.
+/// Returns the innermost cause of an error: the outer errors only name the layers that passed it on.
 fn cause(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(inner) = cause.source() {

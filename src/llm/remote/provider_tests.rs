@@ -11,7 +11,7 @@ const KEY: &str = "sk-canary-0123456789";
 const HELLO: &[&str] = &[r#"{"choices":[{"delta":{"content":"Hello"},"finish_reason":"stop"}]}"#, "[DONE]"];
 const HALF: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"Hel\"}}]}\n\n";
 
-/// A provider for `url`, with no waits between tries and short deadlines where `change` says so.
+/// Returns a provider for `url` without waits between tries, and with short deadlines if `change` sets them.
 fn provider(url: &str, change: impl FnOnce(&mut ProviderConfig)) -> RemoteProvider {
     let mut config =
         ProviderConfig { base_url: Some(url.to_owned()), api_key: Some(Secret::new(KEY)), ..ProviderConfig::default() };
@@ -33,7 +33,7 @@ async fn ask(script: impl IntoIterator<Item = Step>) -> (Result<ChatResponse, Ll
 }
 
 fn requests(seen: &[Seen]) -> usize {
-    // Without those for lists of models.
+    // Requests for lists of models do not count.
     seen.iter().filter(|seen| matches!(seen, Seen::Request(request) if request.starts_with("POST "))).count()
 }
 
@@ -66,7 +66,8 @@ async fn a_hundred_calls_go_over_one_connection() {
     assert_eq!((requests(&seen), seen.iter().filter(|seen| **seen == Seen::Connection).count()), (100, 1));
 }
 
-/// Refusals that name a part of the request, with no tries left: asked again at once, and so from then on.
+/// After a refusal that names a part of the request, the call is repeated at once without that part, even with no retries left,
+/// and so are later calls.
 #[tokio::test]
 async fn parameters_that_a_service_refuses_are_left_out() {
     let refusal = |words: &str| status(400, "", &json!({"error": {"message": words}}).to_string());
@@ -105,8 +106,8 @@ async fn parameters_that_a_service_refuses_are_left_out() {
     }
 }
 
-/// Pictures that a model takes none of are left out from then on, those that a service finds wrong this once; who is not
-/// known to see is shown none.
+/// If a model accepts no images, later requests have none; if a service rejects particular images, only this request goes
+/// without them. A model without known image support gets none.
 #[tokio::test]
 async fn refused_pictures_are_left_out() {
     let refusal = |code: u16, words: &str| status(code, "", &json!({"error": {"message": words}}).to_string());
@@ -138,8 +139,8 @@ async fn refused_pictures_are_left_out() {
     assert!(!seeing.sees("m") && seeing.sees("other") && !unknown.sees("m") && unknown.sees("gpt-5"));
 }
 
-/// A service that refuses whatever is sent is asked a few times, not for ever; what it says that cannot be helped ends
-/// the call.
+/// The number of changed requests is limited if a service refuses each of them; a refusal that no change can solve ends the
+/// call.
 #[tokio::test]
 async fn refusals_without_end_end() {
     let refusal = |words: &str| status(400, "", &json!({"error": {"message": words}}).to_string());
@@ -267,7 +268,7 @@ async fn without_streaming_the_total_deadline_alone_counts() {
 
 #[tokio::test]
 async fn a_handshake_that_never_ends_meets_the_connect_deadline() {
-    // Connections are taken by the kernel, and nobody ever speaks TLS to them.
+    // The kernel accepts the connections, and no server answers the TLS handshake.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("https://{}/v1", listener.local_addr().unwrap());
     let provider = provider(&url, |config| {

@@ -1,5 +1,5 @@
-//! Tool definitions in serialized form. They are the greater part of a short request and the same from turn to turn, so
-//! each set is serialized once.
+//! Tool definitions in serialized form. They are most of a short request, and are the same from turn to turn, so each set is
+//! serialized once.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::chat::ToolSpec;
 
-/// The most sets that are kept: those of turns and of sub-agents, and those from before a reload.
+/// The most sets in the cache: those of turns and of sub-agents, and those from before a reload.
 const SETS_LIMIT: usize = 8;
 
 /// Serialized definitions, ready for a request.
@@ -20,7 +20,7 @@ impl SerializedTools {
     /// Serializes `definitions`.
     ///
     /// # Errors
-    /// They are not JSON.
+    /// The definitions cannot be serialized.
     pub fn new(definitions: &impl Serialize) -> serde_json::Result<Self> {
         serde_json::value::to_raw_value(definitions).map(|text| Self(text.into()))
     }
@@ -32,7 +32,7 @@ impl Serialize for SerializedTools {
     }
 }
 
-/// The sets of tools that one dialect has serialized. `Form` is what the text depends on besides the tools.
+/// The sets of tools that one dialect has serialized. The text depends on the tools and on `Form`.
 #[derive(Debug)]
 pub struct ToolSerializer<Form> {
     kept: Mutex<Vec<CachedSerialization<Form>>>,
@@ -40,7 +40,7 @@ pub struct ToolSerializer<Form> {
 
 #[derive(Debug)]
 struct CachedSerialization<Form> {
-    /// Kept alive, so that no other set gets the same address.
+    /// The set is kept alive, so that no other set gets the same address.
     tools: Arc<[ToolSpec]>,
     form: Form,
     written: SerializedTools,
@@ -53,10 +53,11 @@ impl<Form> Default for ToolSerializer<Form> {
 }
 
 impl<Form: PartialEq> ToolSerializer<Form> {
-    /// Returns `tools` serialized as `definitions` gives them; `None` if there are none.
+    /// Returns `tools` in serialized form. `definitions` is called only if they are not in the cache. `None` if there are no
+    /// tools.
     ///
     /// # Errors
-    /// They cannot be serialized.
+    /// The definitions cannot be serialized.
     pub fn get<T: Serialize>(
         &self,
         tools: &Arc<[ToolSpec]>,

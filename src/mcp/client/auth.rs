@@ -1,4 +1,5 @@
-//! Bearer tokens for servers that are reached by HTTP: from a program of the owner, or by OAuth client credentials (RFC 6749, section 4.4).
+//! Bearer tokens for servers that are reached over HTTP: from a program of the owner, or by OAuth client credentials (RFC 6749,
+//! section 4.4).
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -15,17 +16,17 @@ use super::error_chain;
 use crate::mcp::config::McpAuthConfig;
 use crate::text::{one_line, truncate};
 
-/// How long a token command, or a token endpoint, may take.
+/// The time limit of a token command, and of a request to a token endpoint.
 const LIMIT: Duration = Duration::from_secs(30);
-/// How long a token serves that does not say so.
+/// How long a token without an expiry time is used.
 const DEFAULT_LIFE: Duration = Duration::from_secs(300);
-/// How long before its end a token is renewed.
+/// How long before its expiry a token is renewed.
 const MARGIN: Duration = Duration::from_secs(30);
-/// The most that a token command prints, or a token endpoint answers, in bytes.
+/// The maximum size of a token command's output, and of a token endpoint's response, in bytes.
 const MAX_ANSWER: usize = 65_536;
 const MAX_SHOWN: usize = 200;
 
-/// Gives the bearer token for a server. Cheap to clone.
+/// The source of bearer tokens for a server. Cheap to clone.
 #[derive(Clone)]
 pub(in crate::mcp) struct BearerTokens(Arc<TokenState>);
 
@@ -50,10 +51,11 @@ impl BearerTokens {
         self.0.config.is_set()
     }
 
-    /// Returns the token, a new one if there is none or if the server refuses the current one, `refused`. `None`: requests need none.
+    /// Returns the token. Gets a new one if there is none, or if the server refuses the current one, `refused`. Returns `None` if
+    /// requests need no token.
     ///
     /// # Errors
-    /// No token can be had, in words without secrets.
+    /// States, without secrets, why no token is available.
     pub(super) async fn token(&self, refused: Option<&str>) -> Result<Option<String>, String> {
         let TokenState { config, client, current } = &*self.0;
         if !config.is_set() {
@@ -111,7 +113,7 @@ async fn by_client_credentials(config: &McpAuthConfig, client: &Client) -> Resul
     let scope = Some(("scope", config.scope.as_str())).filter(|(_, scope)| !scope.is_empty());
     let pairs = [("grant_type", "client_credentials")].into_iter().chain(scope);
     let form = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
-    // The form encoding of both is part of the standard (RFC 6749, section 2.3.1).
+    // The standard requires form encoding of both (RFC 6749, section 2.3.1).
     let encode = |text: &str| url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
     let request = client
         .post(url)
@@ -144,7 +146,7 @@ async fn by_client_credentials(config: &McpAuthConfig, client: &Client) -> Resul
     read_token(&answer).map_err(|what| failed(format!("answered, and {what}")))
 }
 
-/// Reads a token answer (RFC 6749, section 5.1).
+/// Parses a token response (RFC 6749, section 5.1).
 fn read_token(answer: &Value) -> Result<CurrentToken, String> {
     let token = answer["access_token"].as_str().filter(|token| !token.trim().is_empty());
     let token = token.ok_or("it holds no access_token")?;

@@ -1,4 +1,4 @@
-//! A connection to a server: its start in both eras of the protocol, requests, and the lists.
+//! A connection to a server: its start in both eras of the protocol, its requests, and its lists.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -28,25 +28,25 @@ use crate::mcp::listing::{ListKind, MAX_ENTRIES};
 use crate::text::{one_line, truncate};
 use crate::tools::{ServerProcess, ServerSocket};
 
-/// The most pages of a list that are asked for.
+/// The maximum number of pages of a list that are requested.
 const MAX_PAGES: usize = 100;
-/// How long a server that did not answer may take to show that it lives.
+/// How long a server that did not answer may take to show that it is alive.
 const PING_LIMIT: Duration = Duration::from_secs(5);
 /// How long a closing connection may take.
 const CLOSE_LIMIT: Duration = Duration::from_secs(5);
-/// The longest message of a server's error, in characters.
+/// The maximum length of the message in a server's error, in characters.
 const MAX_MESSAGE_CHARS: usize = 1_000;
 
 /// How a connection begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::mcp) enum ProtocolEra {
-    /// By `server/discover` (2026-07-28), and by `initialize` if the server does not know it.
+    /// By `server/discover` (2026-07-28), or by `initialize` if the server does not know that method.
     Any,
-    /// By `initialize`, as the last time (2024-11-05 to 2025-11-25).
+    /// By `initialize` (2024-11-05 to 2025-11-25), because the server needed it last time.
     Initialize,
 }
 
-/// Something to ask a server for.
+/// A request to a server.
 #[derive(Clone, Debug)]
 pub(in crate::mcp) enum McpRequest {
     CallTool { name: String, arguments: Map<String, Value> },
@@ -72,11 +72,11 @@ impl From<McpRequest> for ClientRequest {
     }
 }
 
-/// A running connection. Dropping it ends it, and the program behind it.
+/// A running connection. Dropping it ends the connection, and the server's program.
 pub(in crate::mcp) struct McpConnection {
     server: String,
     service: RunningService<RoleClient, ClientEvents>,
-    /// How the other side ended.
+    /// How the server ended, once it has.
     ended: watch::Receiver<Option<String>>,
     /// Notified when one of the server's lists has changed.
     pub changed: Arc<Notify>,
@@ -85,11 +85,12 @@ pub(in crate::mcp) struct McpConnection {
     _subscription: Option<AbortOnDropHandle<()>>,
 }
 
-/// The most bytes of all pages of a list, as JSON.
+/// The maximum size of all pages of a list together, as JSON in bytes.
 const MAX_LIST: usize = 4 << 20;
 
 impl McpConnection {
-    /// Connects to a program that was started, and agrees on a version of the protocol. `root` is the address of the workspace.
+    /// Connects to a program that was started, and negotiates the version of the protocol. `root` is the address of the
+    /// workspace.
     ///
     /// # Errors
     /// The program ends, or does not answer as an MCP server does.
@@ -105,7 +106,7 @@ impl McpConnection {
         Self::begin(server, era, ended, transport, "stdio", Some(root)).await
     }
 
-    /// Connects to the address in `config`, and agrees on a version of the protocol.
+    /// Connects to the address in `config`, and negotiates the version of the protocol.
     ///
     /// # Errors
     /// The server cannot be reached, or does not answer as an MCP server does.
@@ -128,7 +129,7 @@ impl McpConnection {
         }
         let streamable = http::transport(client.clone(), url, headers, tokens.clone());
         match Self::begin(server, era, ended.clone(), streamable, "http", None).await {
-            // Servers of 2024-11-05 do not speak the newer transport, and refuse its first message.
+            // Servers of 2024-11-05 do not support the newer transport, and refuse its first message.
             Err(refused) if *transport == McpTransport::Auto && refused.kind == McpErrorKind::Answer => {
                 by_sse().await.map_err(|_| refused)
             }
@@ -136,7 +137,7 @@ impl McpConnection {
         }
     }
 
-    /// Begins the protocol over a transport with this name.
+    /// Starts the protocol over a transport with this name.
     async fn begin<T, E, A>(
         server: &str,
         era: ProtocolEra,
@@ -179,12 +180,12 @@ impl McpConnection {
         self.service.is_closed() || self.peer().is_transport_closed() || self.ended.borrow().is_some()
     }
 
-    /// Returns how the other side ended, in words.
+    /// Returns a text that states how the server ended.
     pub(in crate::mcp) fn end_reason(&self) -> String {
         end_text(&self.server, &self.ended)
     }
 
-    /// Returns the agreed version of the protocol.
+    /// Returns the negotiated version of the protocol.
     pub(in crate::mcp) fn protocol(&self) -> String {
         self.peer().peer_info().map(|info| info.protocol_version.to_string()).unwrap_or_default()
     }
@@ -195,10 +196,10 @@ impl McpConnection {
         info.map(|server| format!("{} {}", server.name, server.version)).unwrap_or_default()
     }
 
-    /// Asks the server, and returns its answer. A request that is given up is cancelled.
+    /// Sends a request to the server, and returns the response. If the caller gives up, the request is cancelled.
     ///
     /// # Errors
-    /// [`McpErrorKind`] says how far the request came.
+    /// [`McpErrorKind`] states how far the request came.
     pub(in crate::mcp) async fn request(
         &self,
         request: impl Into<ClientRequest>,
@@ -218,7 +219,7 @@ impl McpConnection {
             () = cancel.cancelled() => Err(McpError::new(McpErrorKind::Cancelled, format!("Cancelled; {server} was told so"))),
             answered = &mut handle.rx => return self.read_answer(answered.unwrap_or(Err(ServiceError::TransportClosed))),
             () = ended => {
-                // What it said before is still to be read.
+                // A response that the server sent before its end is still read.
                 let last = timeout(Duration::from_millis(200), &mut handle.rx).await;
                 return self.read_answer(last.ok().and_then(Result::ok).unwrap_or(Err(ServiceError::TransportClosed)));
             }
@@ -228,12 +229,12 @@ impl McpConnection {
                 Err(McpError::new(McpErrorKind::Timeout, text))
             }
         };
-        // A server that reads nothing does not learn it.
+        // A server that reads nothing does not get the cancellation.
         drop(timeout(PING_LIMIT, handle.cancel(Some("given up".to_owned()))).await);
         answered
     }
 
-    /// Waits until the other side has ended; for ever if nobody tells.
+    /// Waits until the server has ended. Waits forever if the transport does not report the end.
     async fn has_ended(&self) {
         let mut ended = self.ended.clone();
         if ended.wait_for(Option::is_some).await.is_err() {
@@ -272,7 +273,7 @@ impl McpConnection {
         }
     }
 
-    /// Returns the entries of a list, and whether there are more than are kept. An empty one if the server has no such list.
+    /// Returns the entries of a list, and whether there are more than are kept. The list is empty if the server has no such list.
     ///
     /// # Errors
     /// As [`McpConnection::request`].
@@ -295,7 +296,7 @@ impl McpConnection {
             };
             if let Some(Value::Array(found)) = page.get_mut(kind.key()).map(Value::take) {
                 for entry in found {
-                    // An array of numbers takes many times its text.
+                    // In memory, an array of numbers takes many times the size of its text.
                     let size = entry.to_string().len();
                     let Some(left) = room.checked_sub(size) else { return Ok((entries, true)) };
                     room = left;
@@ -308,7 +309,7 @@ impl McpConnection {
             }
             match page["nextCursor"].as_str() {
                 Some(next) if seen.insert(next.to_owned()) => cursor = Some(next.to_owned()),
-                // A cursor that comes again leads in a circle.
+                // A cursor that repeats would lead to an endless loop.
                 _ => return Ok((entries, false)),
             }
         }
@@ -319,14 +320,14 @@ impl McpConnection {
     pub(in crate::mcp) async fn is_alive(&self) -> bool {
         let ping = ClientRequest::PingRequest(PingRequest::default());
         let answered = self.request(ping, PING_LIMIT, &CancellationToken::new()).await;
-        // The newest protocol has no ping; an error is an answer.
+        // The newest protocol has no ping, but an error is an answer as well.
         match answered {
             Ok(_) => true,
             Err(error) => matches!(error.kind, McpErrorKind::Answer | McpErrorKind::UnknownMethod),
         }
     }
 
-    /// Ends the connection in an orderly way.
+    /// Closes the connection in an orderly way.
     pub(in crate::mcp) async fn close(mut self) {
         drop(self.service.close_with_timeout(CLOSE_LIMIT).await);
     }
@@ -351,7 +352,7 @@ fn end_text(server: &str, ended: &watch::Receiver<Option<String>>) -> String {
     }
 }
 
-/// Subscribes to changes of the lists, where the protocol wants a subscription for that.
+/// Subscribes to changes of the lists, if the protocol requires a subscription.
 fn subscribe(peer: &Peer<RoleClient>, changed: &Arc<Notify>) -> Option<AbortOnDropHandle<()>> {
     let info = peer.peer_info()?;
     if info.protocol_version.has_initialize() {
@@ -379,7 +380,7 @@ fn subscribe(peer: &Peer<RoleClient>, changed: &Arc<Notify>) -> Option<AbortOnDr
     })))
 }
 
-/// Says why a server did not start, and what to do where that is known.
+/// Returns an error that states why a server did not start, and a remedy if one is known.
 fn start_error(server: &str, error: &ClientInitializeError, ended: &watch::Receiver<Option<String>>) -> McpError {
     if let Some(how) = &*ended.borrow() {
         return McpError::not_sent(format!("{server} {how}"));

@@ -1,4 +1,4 @@
-//! What a server asks of its client and tells it.
+//! The client's handling of requests and notifications from a server.
 #![expect(deprecated, reason = "servers before 2026-07-28 ask for roots and for answers of the model")]
 
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ClientHandler, ErrorData, RoleClient};
 use tokio::sync::Notify;
 
-/// The client's answers to a server. Requests for a model's or a person's answer are refused: a server may not speak to the owner or
-/// spend tokens by itself.
+/// The client's answers to a server. Requests for an answer of a model or a person are refused: a server must not address the
+/// owner or spend tokens on its own.
 pub(super) struct ClientEvents {
     pub server: String,
     /// The address of the workspace, for programs that share this machine's files.
     pub root: Option<String>,
     /// Notified when one of the server's lists has changed.
     pub changed: Arc<Notify>,
-    /// A refusal was logged: a server may ask again and again.
+    /// True if a refusal was already logged, since a server may repeat its request many times.
     pub has_refused: AtomicBool,
 }
 

@@ -23,16 +23,16 @@ use sse_stream::{Error as SseError, Sse};
 use super::auth::BearerTokens;
 use super::{MAX_MESSAGE, error_chain};
 
-/// How often an event stream that broke off is opened again, and the first wait, which doubles.
+/// How often a broken event stream is opened again, and the first wait, which doubles each time.
 const RECONNECTS: usize = 4;
 const FIRST_RECONNECT: Duration = Duration::from_millis(500);
-/// The most of an error's body that is read, in bytes.
+/// The maximum size of an error's body that is read, in bytes.
 const MAX_ERROR_BODY: usize = 16_384;
 
 type HttpResult<T> = Result<T, StreamableHttpError<reqwest::Error>>;
 type Headers = HashMap<HeaderName, HeaderValue>;
 
-/// A client that sends the current token with each request, and asks for a new one when the server refuses it.
+/// A client that sends the current token with each request, and gets a new one when the server refuses it.
 #[derive(Clone)]
 pub(super) struct TokenClient {
     client: Client,
@@ -40,7 +40,7 @@ pub(super) struct TokenClient {
 }
 
 impl TokenClient {
-    /// Runs `send` with the current token; once more with a new one if the server refuses it.
+    /// Runs `send` with the current token. If the server refuses the token, runs `send` once more with a new one.
     async fn with_token<T, F: Future<Output = HttpResult<T>> + Send>(
         &self,
         send: impl Fn(Option<String>) -> F + Send + Sync,
@@ -126,14 +126,14 @@ impl StreamableHttpClient for TokenClient {
     }
 }
 
-/// Creates the transport to `url`; nothing is sent yet.
+/// Creates the transport to `url`. Nothing is sent yet.
 pub(super) fn transport(
     client: Client,
     url: &str,
     headers: &BTreeMap<String, Secret>,
     tokens: BearerTokens,
 ) -> WorkerTransport<StreamableHttpClientWorker<TokenClient>> {
-    // An answer whose stream breaks off can be resumed for some seconds; then its call fails, and the next one connects anew.
+    // A response whose stream breaks can be resumed for some seconds. After that its call fails, and the next call connects anew.
     let mut retries = ExponentialBackoff::default();
     (retries.base_duration, retries.max_times) = (FIRST_RECONNECT, Some(RECONNECTS));
     let mut config = StreamableHttpClientTransportConfig::with_uri(url)
@@ -145,10 +145,10 @@ pub(super) fn transport(
     StreamableHttpClientTransport::with_client(TokenClient { client, tokens }, config)
 }
 
-/// Returns why a message was not sent, in words. The library's own text of it names types.
+/// Returns a text that states why a message was not sent. The library's own text contains type names.
 pub(super) fn transport_text(error: &DynamicTransportError) -> String {
     match error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
-        // Its own text repeats the address, which may hold a key.
+        // The error's own text repeats the address, which may contain a key.
         Some(StreamableHttpError::Client(error)) => match (error.status(), error.source()) {
             (Some(status), _) => format!("the server answered {status}"),
             (None, Some(source)) => error_chain(source),
@@ -159,7 +159,7 @@ pub(super) fn transport_text(error: &DynamicTransportError) -> String {
     }
 }
 
-/// Returns the configured headers; what cannot be sent was refused with the configuration.
+/// Returns the configured headers. The configuration check has already refused headers that cannot be sent.
 pub(super) fn header_map(headers: &BTreeMap<String, Secret>) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
     headers.iter().filter_map(|(name, value)| {
         let mut value = HeaderValue::from_str(value.expose()).ok()?;
@@ -168,8 +168,8 @@ pub(super) fn header_map(headers: &BTreeMap<String, Secret>) -> impl Iterator<It
     })
 }
 
-/// Builds the client for `url`. It follows redirects within the same server, which frameworks answer for a missing slash: a
-/// token goes nowhere else.
+/// Builds the client for `url`. It follows only redirects within the same server, such as those that frameworks send for a
+/// missing slash, so that a token goes nowhere else.
 ///
 /// # Errors
 /// The machine's certificate authorities cannot be loaded.

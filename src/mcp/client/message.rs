@@ -1,4 +1,5 @@
-//! Messages of a server that are not taken from the library's own transports: what is none is told apart from what cannot be read.
+//! Parses messages of a server for daoyou's own transports. Text that is not a message is distinguished from a message that is
+//! unreadable.
 
 use rmcp::RoleClient;
 use rmcp::model::{ErrorCode, ErrorData, JsonRpcMessage, RequestId};
@@ -7,9 +8,9 @@ use serde_json::Value;
 
 use crate::text::{one_line, truncate};
 
-/// The most characters of a server's log line.
+/// The maximum length of a server's log line, in characters.
 const MAX_LOG_LINE: usize = 300;
-/// The notifications that mean something to a client.
+/// The notifications that the client handles.
 const NOTIFICATIONS: [&str; 6] = [
     "notifications/cancelled",
     "notifications/tools/list_changed",
@@ -21,14 +22,14 @@ const NOTIFICATIONS: [&str; 6] = [
 
 /// A text that a server sent.
 pub(super) enum ServerText {
-    /// Messages of the protocol; a batch holds several, and some need no answer at all.
+    /// Messages of the protocol. A batch contains several. The list is empty if the text needs no handling.
     Messages(Vec<RxJsonRpcMessage<RoleClient>>),
-    /// Something else.
+    /// Text that is not a message.
     Noise,
 }
 
 impl ServerText {
-    /// Reads a text. Bytes that are no UTF-8 are replaced. Log messages of `server` go to the log.
+    /// Parses a text. Invalid UTF-8 is replaced. Log messages of `server` go to the log.
     pub(super) fn read(bytes: &[u8], server: &str) -> Self {
         let text = String::from_utf8_lossy(bytes);
         match serde_json::from_str(text.trim_start_matches('\u{feff}').trim()) {
@@ -45,7 +46,7 @@ fn is_message(value: &Value) -> bool {
     value["jsonrpc"] == "2.0"
 }
 
-/// Returns a message for the library; `None` if there is nothing to do.
+/// Returns a message for the library; `None` if the message needs no handling.
 fn read_message(value: Value, server: &str) -> Option<RxJsonRpcMessage<RoleClient>> {
     let id = match &value["id"] {
         Value::Number(number) => number.as_i64().map(RequestId::Number),
@@ -65,7 +66,7 @@ fn read_message(value: Value, server: &str) -> Option<RxJsonRpcMessage<RoleClien
     let is_answer = method.is_none();
     match serde_json::from_value(value) {
         Ok(message) => Some(message),
-        // Whoever waits for the answer learns it.
+        // The call that waits for this response gets the error.
         Err(error) if is_answer => {
             let text = format!("the answer cannot be read: {error}");
             Some(JsonRpcMessage::error(ErrorData::new(ErrorCode::INTERNAL_ERROR, text, None), Some(id?)))

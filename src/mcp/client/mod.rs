@@ -1,4 +1,5 @@
-//! The connection to an MCP server, with the protocol library rmcp: no other folder knows its types. What a server answers leaves as JSON.
+//! The connection to an MCP server, with the protocol library rmcp. Only this folder and `serve` know the library's types;
+//! responses leave this folder as JSON.
 
 mod auth;
 mod connection;
@@ -17,29 +18,29 @@ use std::fmt;
 
 use crate::text::{one_line, truncate};
 
-/// The largest message of a server, in bytes; a larger one ends its connection.
+/// The maximum size of a server's message, in bytes. A larger one ends the connection.
 pub(super) const MAX_MESSAGE: usize = 16 * 1_024 * 1_024;
-/// The longest text of an error that comes from outside, in characters.
+/// The maximum length of an error text that comes from outside, in characters.
 const MAX_ERROR: usize = 500;
 
-/// What became of a request that failed.
+/// How far a failed request came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum McpErrorKind {
-    /// There is no connection: the request was not sent.
+    /// There is no connection, so the request was not sent.
     NotSent,
-    /// The connection ended after the request was sent, or while it was; whether it took effect is unknown.
+    /// The connection ended while or after the request was sent. Whether the request took effect is unknown.
     Lost,
     /// No answer came in time.
     Timeout,
     /// The turn was cancelled.
     Cancelled,
-    /// The server answered with an error, or with what cannot be used.
+    /// The server answered with an error, or with something unusable.
     Answer,
     /// The server does not know the method.
     UnknownMethod,
 }
 
-/// Why a server did not do what was asked of it, in words.
+/// The reason why a server did not fulfil a request, worded for people and models.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct McpError {
     pub kind: McpErrorKind,
@@ -64,7 +65,7 @@ impl fmt::Display for McpError {
 
 impl Error for McpError {}
 
-/// Returns an error with its causes on one line, each said once.
+/// Returns an error with its causes on one line, each text only once.
 fn error_chain(error: &(dyn Error + 'static)) -> String {
     let mut parts: Vec<String> = Vec::new();
     let mut next = Some(error);

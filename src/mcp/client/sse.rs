@@ -1,4 +1,4 @@
-//! HTTP with SSE, the transport of 2024-11-05: a stream of events names the address for messages, and carries the answers.
+//! HTTP with SSE, the transport of 2024-11-05: a stream of events announces the address for messages, and carries the responses.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,17 +18,17 @@ use crate::sse::SseReader;
 /// How long the server may take to accept a message.
 const POST_LIMIT: Duration = Duration::from_secs(30);
 
-/// What both directions need.
+/// The state that both directions share.
 struct SseClient {
     client: Client,
     headers: HeaderMap,
     tokens: BearerTokens,
 }
 
-/// Opens the stream of events, and returns the transport once the server has named its address for messages.
+/// Opens the stream of events. Returns the transport once the server has announced its address for messages.
 ///
 /// # Errors
-/// The server does not answer as one of this transport does, in words.
+/// States how the server violates this transport.
 pub(super) async fn connect(
     server: &str,
     client: Client,
@@ -58,7 +58,7 @@ pub(super) async fn connect(
 }
 
 impl SseClient {
-    /// Opens the stream of events; once more with a new token if the server refuses the current one.
+    /// Opens the stream of events. If the server refuses the token, tries once more with a new one.
     async fn open(&self, url: &str) -> Result<Response, String> {
         let get = async |token: Option<&str>| {
             let request = self.client.get(url).headers(self.headers.clone()).header(ACCEPT, "text/event-stream");
@@ -83,7 +83,7 @@ impl SseClient {
         Ok(response)
     }
 
-    /// Sends messages until one cannot be sent; returns why.
+    /// Sends messages until one cannot be sent. Returns the reason.
     async fn post_all(&self, endpoint: &Url, mut outgoing: mpsc::Receiver<Vec<u8>>) -> Option<String> {
         while let Some(message) = outgoing.recv().await {
             let token = match self.tokens.token(None).await {
@@ -116,7 +116,7 @@ struct EventStream {
 }
 
 impl EventStream {
-    /// Returns the data of the next event; `None` at the end.
+    /// Returns the data of the next event; `None` at the end of the stream.
     async fn next(&mut self) -> Result<Option<String>, String> {
         loop {
             match self.reader.next_event() {
@@ -132,7 +132,7 @@ impl EventStream {
         }
     }
 
-    /// Passes on all messages; returns why the connection ended, if not by the server.
+    /// Passes on all messages. Returns why the connection ended, unless the server ended it.
     async fn pass_all(&mut self, incoming: &mut IncomingMessages) -> Option<String> {
         loop {
             match self.next().await {

@@ -1,4 +1,5 @@
-//! Transports that a task of their own feeds: a program that speaks over its standard input and output, one message a line.
+//! Transports that are driven by a separate task. The transport in this file is for a program that uses its standard input and
+//! output, one message per line.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,20 +21,20 @@ use super::message::ServerText;
 use crate::text::{format_size, one_line, truncate};
 use crate::tools::{ServerProcess, ServerSocket};
 
-/// How long a server may take to read what is sent to it.
+/// How long a server may take to read a message.
 const SEND_LIMIT: Duration = Duration::from_secs(10);
-/// How long a server may take to end after its input has ended.
+/// How long a server may take to end after its input was closed.
 const END_LIMIT: Duration = Duration::from_secs(2);
-/// The messages that wait in each direction.
+/// The maximum number of messages that wait in each direction.
 const QUEUE: usize = 64;
 /// The size of one read, in bytes.
 const CHUNK: usize = 64 * 1_024;
-/// The most text beside messages that a server may print, in lines and in bytes.
+/// The maximum amount of text that is not a message, in lines and in bytes.
 const MAX_NOISE_LINES: usize = 10_000;
 const MAX_NOISE_BYTES: usize = 4_000_000;
-/// The lines of it that go to the log.
+/// The number of such lines that go to the log.
 const LOGGED_NOISE: usize = 5;
-/// The requests of a server that may wait for their answers.
+/// The maximum number of requests of a server that may wait for their answers.
 const MAX_REQUESTS: usize = 100;
 
 /// Why a message was not sent.
@@ -47,11 +48,11 @@ pub(super) enum McpSendError {
     Json(#[from] serde_json::Error),
 }
 
-/// The library's end of a connection. Dropping it ends the task behind it.
+/// The library's end of a connection. Dropping it ends the task of the connection.
 pub(super) struct TaskTransport {
     incoming: mpsc::Receiver<RxJsonRpcMessage<RoleClient>>,
     outgoing: Option<mpsc::Sender<Vec<u8>>>,
-    /// The requests of the server that have no answer yet.
+    /// The number of requests of the server that have no answer yet.
     requests: Arc<AtomicUsize>,
     task: AbortOnDropHandle<()>,
 }
@@ -62,7 +63,7 @@ pub(super) struct TaskEnds {
     pub outgoing: mpsc::Receiver<Vec<u8>>,
 }
 
-/// Where a task puts the messages of the server.
+/// The queue to which a task adds the messages of the server.
 pub(super) struct IncomingMessages {
     to_library: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
     requests: Arc<AtomicUsize>,
@@ -75,7 +76,7 @@ impl IncomingMessages {
     /// Passes on a text of the server.
     ///
     /// # Errors
-    /// The connection must end, for this reason; `None`: nobody reads any more.
+    /// The connection must end, for this reason; `None` if the receiver is gone.
     pub(super) async fn pass(&mut self, bytes: &[u8]) -> Result<(), Option<String>> {
         match ServerText::read(bytes, &self.server) {
             ServerText::Messages(messages) => {
@@ -109,7 +110,7 @@ impl IncomingMessages {
 }
 
 impl TaskTransport {
-    /// Starts the task that `run` makes of its ends.
+    /// Starts the task that `run` creates from its ends.
     pub(super) fn start<F>(server: &str, run: impl FnOnce(TaskEnds) -> F) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
@@ -154,7 +155,7 @@ impl Transport<RoleClient> for TaskTransport {
     }
 
     async fn close(&mut self) -> Result<(), Self::Error> {
-        // The end of its input asks a server to end; what it still says is not needed.
+        // Closing its input asks a server to end. Its further output is not needed.
         self.outgoing = None;
         self.incoming.close();
         drop(timeout(END_LIMIT + END_LIMIT, &mut self.task).await);
@@ -162,7 +163,7 @@ impl Transport<RoleClient> for TaskTransport {
     }
 }
 
-/// Connects to a program that was started. `ended` gets how it ended.
+/// Connects to a program that was started. `ended` gets how the program ended.
 pub(super) fn connect(
     server: &str,
     process: ServerProcess,
@@ -194,7 +195,7 @@ pub(super) fn connect(
     })
 }
 
-/// Reads messages; returns why the server has to be stopped, or `None` at the end of its output.
+/// Reads messages. Returns why the server must be stopped, or `None` at the end of its output.
 async fn read_messages(reader: &mut OwnedReadHalf, incoming: &mut IncomingMessages) -> Option<String> {
     let (mut received, mut chunk, mut searched) = (Vec::new(), vec![0; CHUNK], 0);
     loop {
@@ -219,7 +220,7 @@ async fn read_messages(reader: &mut OwnedReadHalf, incoming: &mut IncomingMessag
     }
 }
 
-/// Writes messages. At their end the server's input ends, and it may take a while to end by itself.
+/// Writes messages. After the last one, closes the server's input, and waits a while for the server to end by itself.
 async fn write_messages(mut writer: OwnedWriteHalf, mut outgoing: mpsc::Receiver<Vec<u8>>) {
     while let Some(mut message) = outgoing.recv().await {
         message.push(b'\n');

@@ -1,4 +1,4 @@
-//! The tools of the server: their arguments and specifications.
+//! The tools of daoyou's MCP server: their arguments and specifications.
 
 use std::sync::Arc;
 
@@ -83,7 +83,7 @@ pub(super) struct ListSessionsArgs {
     pub limit: Option<usize>,
 }
 
-/// A tool of the server.
+/// A tool of daoyou's MCP server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServerTool {
     Ask,
@@ -125,7 +125,7 @@ impl ServerTool {
 
     /// Returns the description of the tool as clients see it.
     pub(super) fn describe(self) -> Tool {
-        // Read-only, destructive, idempotent, open world.
+        // The parameters are: read-only, destructive, idempotent, open world.
         let hint = |read_only, destructive, idempotent, open| {
             ToolAnnotations::from_raw(None, Some(read_only), Some(destructive), Some(idempotent), Some(open))
         };
@@ -168,10 +168,10 @@ impl ServerTool {
     }
 }
 
-/// Reads the arguments of a call.
+/// Parses the arguments of a call.
 ///
 /// # Errors
-/// Says what does not fit.
+/// States which arguments do not fit.
 pub(super) fn parse<Args: DeserializeOwned>(arguments: Map<String, Value>) -> Result<Args, String> {
     serde_json::from_value(Value::Object(arguments)).map_err(|error| format!("the arguments do not fit: {error}"))
 }

@@ -1,4 +1,4 @@
-//! The tool `ask`: a message to the agent, and the wait for the reply of its turn.
+//! The tool `ask`: sends a message to the agent, and waits for the reply of its turn.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,30 +17,30 @@ use super::progress::{INTERVAL, ProgressReporter};
 use super::{AgentAccess, MCP_CHANNEL};
 use crate::text::{plain_line, truncate};
 
-/// The longest message, in bytes: the default limit of a webhook.
+/// The maximum size of a message, in bytes. It equals the default limit of a webhook.
 const MAX_MESSAGE: usize = 2_000_000;
-/// The longest name of a session, in characters.
+/// The maximum length of a session's name, in characters.
 const MAX_SESSION: usize = 200;
-/// The longest text of a result, in characters.
+/// The maximum length of a text in a result, in characters.
 const MAX_RESULT: usize = 200_000;
-/// The most messages before the reply that a result has.
+/// The maximum number of messages before the reply that a result contains.
 const MAX_MESSAGES: usize = 20;
-/// How long one wait for the end of the turn takes; after each, the turn may have a question or a reason to wait.
+/// The duration of one wait for the end of the turn. After each wait, the turn may have a question or a reason to wait.
 const WAIT: Duration = Duration::from_secs(1);
-/// The pause after a wait that ended early without an end: the gateway drains.
+/// The pause after a wait that ended early because the gateway drains.
 const PAUSE: Duration = Duration::from_millis(200);
-/// How long a request that ended waits for the notification that cancelled it.
+/// How long a request that has ended waits for a notification that cancelled it.
 const CANCEL_GRACE: Duration = Duration::from_secs(1);
 
-/// How an `ask` ends before its turn does.
+/// The events that end an `ask` before its turn ends.
 pub(super) struct AskEnd {
-    /// The client cancelled the request.
+    /// Cancelled when the client cancels the request.
     pub cancelled: CancellationToken,
-    /// The request is over: the client cancelled it, or its connection ended.
+    /// Cancelled when the request is over: the client cancelled it, or its connection ended.
     pub over: CancellationToken,
-    /// The end of the request cancels it: the transport has no other way.
+    /// True if the end of the request counts as a cancellation, because the transport has no other way to cancel.
     pub is_over_cancelled: bool,
-    /// The gateway stops.
+    /// Cancelled when the gateway stops.
     pub stopping: CancellationToken,
 }
 
@@ -55,7 +55,7 @@ impl AskSession {
     /// Returns the session with this name or key.
     ///
     /// # Errors
-    /// Says why it is no name of a session.
+    /// States why the name is invalid.
     pub(super) fn named(name: &str) -> Result<Self, String> {
         let name = name.trim();
         if name.is_empty() || name.chars().count() > MAX_SESSION || name.chars().any(char::is_control) {
@@ -66,13 +66,13 @@ impl AskSession {
             Some((MCP_CHANNEL, chat)) if !chat.is_empty() => {
                 Self { key: SessionKey::from(name), chat_id: chat.to_owned() }
             }
-            // A conversation of another channel: the reply comes here all the same.
+            // A conversation of another channel. The reply still goes to this client.
             Some(_) => Self { key: SessionKey::from(name), chat_id: name.to_owned() },
         })
     }
 }
 
-/// Asks, and waits for the reply, a question, or an end of the request.
+/// Sends the message, and waits for the reply, a question, or an end of the request.
 pub(super) async fn ask(
     agent: &Arc<dyn AgentAccess>,
     args: &McpAskArgs,
@@ -96,7 +96,7 @@ fn inbound(agent: &dyn AgentAccess, args: &McpAskArgs, session: &AskSession) -> 
     }
     let command = text.split_whitespace().next().unwrap_or_default().to_lowercase();
     if ["/approve", "/deny"].contains(&command.as_str()) {
-        // The client is a program, often a model that has read what others wrote.
+        // The client is a program, often with a model that has read foreign text, so it may not approve or deny anything.
         return Err(format!(
             "{command} is for the owner alone: daoyou approvals list, approve ID, deny ID, or the chat of owner.notify"
         ));
@@ -112,7 +112,7 @@ fn inbound(agent: &dyn AgentAccess, args: &McpAskArgs, session: &AskSession) -> 
 /// A message that was accepted and waits for its reply.
 struct PendingAsk {
     agent: Arc<dyn AgentAccess>,
-    /// The message, or the one whose turn it answered.
+    /// The id of the message, or of the message whose turn it answered.
     id: Uuid,
     session: AskSession,
     end: AskEnd,
@@ -150,7 +150,7 @@ impl PendingAsk {
         }
     }
 
-    /// Returns the result if the turn has ended or asks.
+    /// Returns the result if the turn has ended, or if it asks a question.
     async fn result(&mut self, state: Option<MessageState>) -> Result<Option<CallToolResult>, String> {
         let Some(state) = state else { return Err("the message is gone: it was dropped from the queue".to_owned()) };
         if let Some(asked) = state.continues.filter(|asked| *asked != self.id) {
@@ -200,7 +200,7 @@ impl PendingAsk {
         Err("cancelled; the turn stops".to_owned())
     }
 
-    /// Ends the wait for a request that is over. The turn goes on unless the client cancelled it.
+    /// Ends the wait for a request that is over. The turn continues unless the client cancelled it.
     async fn leave(&self) -> Result<CallToolResult, String> {
         if self.end.stopping.is_cancelled() {
             return Err(self.explain_stop());
@@ -222,7 +222,7 @@ impl PendingAsk {
     }
 }
 
-/// Cuts a text that is too long for a result.
+/// Cuts a text to the limit of a result.
 fn bounded(text: &str) -> String {
     if text.chars().nth(MAX_RESULT).is_none() {
         return text.to_owned();
@@ -230,7 +230,7 @@ fn bounded(text: &str) -> String {
     format!("{}\n\n[cut after {MAX_RESULT} characters; the session has the whole text]", truncate(text, MAX_RESULT))
 }
 
-/// Returns the session of a client by its name, for requests that belong to no connection.
+/// Returns the session name of a client, for requests that belong to no connection.
 pub(super) fn session_name_of(client: Option<&str>) -> String {
     let name = plain_line(client.unwrap_or_default()).to_lowercase();
     let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(40).collect();

@@ -1,4 +1,4 @@
-//! The transports of the server: streamable HTTP, and lines on a stream.
+//! The transports of daoyou's MCP server: streamable HTTP, and lines on a stream.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,20 +21,20 @@ use uuid::Uuid;
 use super::AgentAccess;
 use super::handler::{McpHandler, ServedTransport};
 
-/// The most sessions of HTTP clients, and the most streams.
+/// The maximum number of sessions of HTTP clients, and of streams.
 const MAX_SESSIONS: usize = 1_000;
-/// The first version of the protocol without sessions.
+/// The first version of the protocol that has no sessions.
 const WITHOUT_SESSIONS: &str = "2026-07-28";
 const MAX_STREAMS: usize = 100;
-/// A session without any message for this long ends. A turn that waits for the owner may be silent for long.
+/// A session without any message for this long ends. The limit is long because a turn that waits for the owner may be silent.
 const SESSION_IDLE: Duration = Duration::from_secs(2 * 60 * 60);
-/// The largest message of a client, in bytes: the longest text of `ask`, in which JSON may escape bytes.
+/// The maximum size of a client's message, in bytes. It must hold the longest text of `ask`, in which JSON may escape bytes.
 const MAX_MESSAGE: usize = 4 * 1024 * 1024;
 /// The media type of messages.
 const JSON: &[u8] = b"application/json";
-/// The error code of JSON-RPC for what is no request.
+/// The JSON-RPC error code for an invalid request.
 const INVALID_REQUEST: i32 = -32_600;
-/// What clients of a full server wait.
+/// How long clients of a full server should wait.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
 
 /// daoyou as an MCP server, for any number of clients.
@@ -47,14 +47,15 @@ pub struct McpEndpoint {
 }
 
 impl McpEndpoint {
-    /// Creates the server; `stopping` ends all connections.
+    /// Creates the server. `stopping` ends all connections.
     pub fn new(agent: Arc<dyn AgentAccess>, stopping: CancellationToken) -> Self {
         let mut session = SessionConfig::default();
         session.keep_alive = Some(SESSION_IDLE);
         let mut sessions = LocalSessionManager::default();
         sessions.session_config = session;
         let sessions = Arc::new(sessions);
-        // The gateway's own server checks Host and Origin of each request, with the names that the owner configured.
+        // The check is off here, since the gateway's own HTTP server checks Host and Origin of each request against the
+        // configured names.
         let config = StreamableHttpServerConfig::default()
             .disable_allowed_hosts()
             .disable_allowed_origins()
@@ -73,7 +74,7 @@ impl McpEndpoint {
 
     /// Answers a request of streamable HTTP.
     pub async fn answer(&self, request: Request<Body>) -> Response {
-        // A request without a session may begin one. Since 2026-07-28 there are none.
+        // A request without a session may start one. The protocol since 2026-07-28 has none.
         let version = request.headers().get("mcp-protocol-version").and_then(|version| version.to_str().ok());
         let begins = request.method() == Method::POST
             && !request.headers().contains_key("mcp-session-id")
@@ -83,14 +84,14 @@ impl McpEndpoint {
         }
         let is_json = request.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(JSON));
         let response = self.http.handle(request).await;
-        // rmcp blames the media type of a body that it cannot read.
+        // rmcp reports a wrong media type for a body that it cannot parse.
         if is_json && response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
             return no_message();
         }
         response.map(Body::new)
     }
 
-    /// Serves a client on a stream, one message a line, until either side ends it. `connection` names its session.
+    /// Serves a client on a stream, one message per line, until either side ends it. `connection` names its session.
     pub async fn serve_stream(&self, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, connection: String) {
         let Ok(_permit) = self.streams.try_acquire() else {
             tracing::warn!("{MAX_STREAMS} MCP streams are open; another one is closed");
@@ -110,14 +111,14 @@ impl McpEndpoint {
     }
 }
 
-/// 400 for a body that is no message of the protocol.
+/// Returns 400 for a body that is not a message of the protocol.
 fn no_message() -> Response {
     let message = "the body is no JSON-RPC message: one JSON object with jsonrpc, method, and id for a request";
     let error = json!({ "jsonrpc": "2.0", "id": null, "error": { "code": INVALID_REQUEST, "message": message } });
     (StatusCode::BAD_REQUEST, Json(error)).into_response()
 }
 
-/// 503 for a client that finds no room.
+/// Returns 503 for a client that exceeds the maximum number.
 fn full(message: &str) -> Response {
     let error = HttpError::new(StatusCode::SERVICE_UNAVAILABLE, "mcp_sessions", message.to_owned());
     let mut response = error.into_response();

@@ -1,4 +1,4 @@
-//! Answers the requests of one connection.
+//! Handles the requests of one connection.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,24 +22,24 @@ use super::ask::{AskEnd, AskSession, ask, session_name_of};
 use super::progress::ProgressReporter;
 use crate::text::{one_line, truncate};
 
-/// The longest message of `send`, in characters, as of the tool `message`.
+/// The maximum length of a message of `send`, in characters. It equals that of the tool `message`.
 const MAX_SEND: usize = 100_000;
-/// The most sessions of a list, and the number without a limit.
+/// The maximum number of sessions in a list, and the number without a limit.
 const MAX_LISTED: usize = 100;
 const DEFAULT_LISTED: usize = 20;
-/// The longest text of a result that is JSON, in characters.
+/// The maximum length of a JSON text in a result, in characters.
 const MAX_JSON: usize = 200_000;
 
 /// The transport of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServedTransport {
-    /// Streamable HTTP. Before 2026-07-28 a connection is a session; since then each request stands alone.
+    /// Streamable HTTP. Before 2026-07-28 a connection is a session; since then each request is independent.
     Http,
     /// Lines on a stream.
     Stream,
 }
 
-/// Answers the requests of one connection, or one request that stands alone.
+/// The handler of the requests of one connection, or of one independent request.
 pub(super) struct McpHandler {
     agent: Arc<dyn AgentAccess>,
     transport: ServedTransport,
@@ -98,7 +98,7 @@ impl McpHandler {
     }
 
     async fn ask(&self, args: &McpAskArgs, context: &RequestContext<RoleServer>) -> Result<CallToolResult, String> {
-        // Without sessions of the protocol, the end of a request is how a client cancels it.
+        // Without sessions, a client can cancel a request only by ending it.
         let stands_alone = self.transport == ServedTransport::Http
             && context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
         let session = match &args.session {
@@ -182,7 +182,7 @@ impl ServerHandler for McpHandler {
     }
 }
 
-/// A running call, in the list of its connection until it is dropped.
+/// A running call. It is in the list of its connection until it is dropped.
 struct RunningCall<'a> {
     calls: &'a Mutex<HashMap<RequestId, CancellationToken>>,
     id: RequestId,

@@ -1,5 +1,5 @@
-//! daoyou as an MCP server: other programs ask the agent, use its memory, its jobs and its channels. This folder knows the types of
-//! rmcp; it reaches the gateway through [`AgentAccess`] alone.
+//! daoyou as an MCP server: other programs send messages to the agent, and use its memory, its jobs and its channels. This folder
+//! knows the types of rmcp, and accesses the gateway only through [`AgentAccess`].
 
 mod arguments;
 mod ask;
@@ -24,13 +24,13 @@ use uuid::Uuid;
 /// The channel of messages from MCP clients.
 pub const MCP_CHANNEL: &str = "mcp";
 
-/// What the MCP server does in the gateway. Errors are texts for the client.
+/// The interface of the MCP server to the gateway. Errors are texts for the client.
 #[async_trait]
 pub trait AgentAccess: Send + Sync {
-    /// Accepts a message and returns its id; it is on disk then.
+    /// Accepts a message and returns its id. The message is on disk then.
     async fn accept(&self, message: InboundMessage) -> Result<Uuid, String>;
 
-    /// Returns the state of a message when it has ended, at the latest after `limit`.
+    /// Waits, at most for `limit`, until a message has ended, and returns its state.
     async fn wait(&self, id: Uuid, limit: Duration) -> Result<Option<MessageState>, String>;
 
     /// Subscribes to the events of turns of [`MCP_CHANNEL`].
@@ -39,10 +39,10 @@ pub trait AgentAccess: Send + Sync {
     /// Stops the turn of a message, as `/stop` does.
     async fn stop(&self, id: Uuid) -> Result<(), String>;
 
-    /// Returns the messages that the turn of a message sent to this chat of [`MCP_CHANNEL`] before its reply.
+    /// Returns the messages that the turn of this message has sent to this chat of [`MCP_CHANNEL`] before its reply.
     async fn messages_of_turn(&self, id: Uuid, chat_id: &str) -> Result<Vec<String>, String>;
 
-    /// Returns the proper name of an agent.
+    /// Returns an agent's own name for `name`.
     fn agent(&self, name: &str) -> Result<String, String>;
 
     async fn remember(&self, content: &str) -> Result<Value, String>;
@@ -56,12 +56,12 @@ pub trait AgentAccess: Send + Sync {
     /// Puts a message into the outbox and returns its id.
     async fn send(&self, channel: &str, chat_id: &str, content: String) -> Result<Uuid, String>;
 
-    /// Lists the sessions, the last used first.
+    /// Lists the sessions, the most recently used first.
     async fn sessions(&self) -> Result<Vec<Value>, String>;
 }
 
-/// The channel `mcp`. Its messages come through [`McpEndpoint`], which picks up the replies by the ids of the messages; what nobody
-/// waits for becomes a dead letter, of which the owner hears.
+/// The channel `mcp`. Its messages come in through [`McpEndpoint`], which picks up the replies by the ids of the messages. A
+/// message that no client waits for becomes a dead letter, and the owner is notified.
 pub struct McpChannel {
     retry: RetryTable,
     pickup: PickupDelivery,

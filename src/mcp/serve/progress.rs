@@ -9,27 +9,27 @@ use tokio::time::Instant;
 
 use crate::text::{one_line, truncate};
 
-/// The least time between two notifications.
+/// The minimum time between two notifications.
 pub(super) const INTERVAL: Duration = Duration::from_millis(400);
-/// The longest time without one, so that a client that waits only while there is progress keeps waiting.
+/// The maximum time without a notification. A client that waits only while there is progress then keeps waiting.
 const SILENCE: Duration = Duration::from_secs(10);
-/// How long a client that reads nothing delays the turn's reply.
+/// How long a client that reads nothing may delay the turn's reply.
 const SEND_LIMIT: Duration = Duration::from_secs(1);
 /// The longest text of a notification, in characters.
 const MAX_TEXT: usize = 200;
 
-/// Tells the client what a turn does, if it asked for that.
+/// A reporter of a turn's activity to the client, if the client asked for progress.
 pub(super) struct ProgressReporter {
     client: Option<(Peer<RoleServer>, ProgressToken)>,
     activity: TurnActivity,
     began: Instant,
     last_sent: Option<Instant>,
-    /// The number of the last notification; the protocol asks for growing values.
+    /// The number of the last notification. The protocol requires increasing values.
     sent: u32,
 }
 
 impl ProgressReporter {
-    /// Creates a reporter; without a token it sends nothing.
+    /// Creates a reporter. Without a token it sends nothing.
     pub(super) fn new(peer: &Peer<RoleServer>, token: Option<ProgressToken>) -> Self {
         Self {
             client: token.map(|token| (peer.clone(), token)),
@@ -40,17 +40,17 @@ impl ProgressReporter {
         }
     }
 
-    /// Notes an event of the turn.
+    /// Records an event of the turn.
     pub(super) fn note(&mut self, event: TurnEvent) {
         self.activity.apply(event);
     }
 
-    /// Notes why the turn waits.
+    /// Records why the turn waits.
     pub(super) fn note_wait(&mut self, reason: &str) {
         self.activity.say(truncate(&one_line(reason), MAX_TEXT));
     }
 
-    /// Sends what is new, at most once in [`INTERVAL`].
+    /// Sends a notification if something changed, at most once per [`INTERVAL`].
     pub(super) async fn send(&mut self) {
         let Some((peer, token)) = &self.client else { return };
         let since = self.last_sent.map(|at| at.elapsed());
@@ -75,10 +75,10 @@ impl ProgressReporter {
     }
 }
 
-/// What a turn does, in words.
+/// The current activity of a turn.
 #[derive(Debug, Default)]
 struct TurnActivity {
-    /// The characters of the answer so far.
+    /// The number of characters of the answer so far.
     written: usize,
     text: Option<String>,
 }

@@ -12,7 +12,7 @@ use crate::text::{comparison_key, one_line};
 /// A bullet as it was recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownBullet {
-    /// The memory that it states.
+    /// The memory that the bullet states.
     pub id: i64,
     /// The owner of the memory.
     pub owner: Owner,
@@ -21,11 +21,11 @@ pub struct KnownBullet {
     pub text: String,
 }
 
-/// The edits of a page; bullets by their position in it.
+/// The edits of a page. Bullets are given by their position in the page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageDiff {
     pub unchanged: Vec<(i64, usize)>,
-    /// Bullets in the section of another owner.
+    /// Bullets that were moved to the section of another owner.
     pub moved: Vec<(i64, usize)>,
     pub changed: Vec<(i64, usize)>,
     pub added: Vec<usize>,
@@ -115,7 +115,8 @@ fn pair_changed(
 /// A place between two bullets that a person has not changed: the section, and the bullet before it.
 type Gap<'a> = (&'a Owner, Option<usize>);
 
-/// Groups the positions of lines without a bullet of the page by their gaps. `lines` are the owner and the bullet of each.
+/// Groups the positions of lines that have no bullet on the page, by their gaps. `lines` gives the owner and the bullet of each
+/// line.
 fn unmatched_by_gap<'a>(lines: impl Iterator<Item = (&'a Owner, Option<usize>)>) -> BTreeMap<Gap<'a>, Vec<usize>> {
     let mut unmatched: BTreeMap<Gap<'a>, Vec<usize>> = BTreeMap::new();
     let mut before: BTreeMap<&Owner, usize> = BTreeMap::new();

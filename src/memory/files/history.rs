@@ -52,10 +52,10 @@ pub fn section(row: &SummaryRow, language: Language, zone: &TimeZone) -> String 
     format!("{head}- {}: {count}\n\n### {}\n{text}\n{SECTION_END}\n", headings.messages, headings.content)
 }
 
-/// The bytes that a person may have appended after a process stopped before it had recorded its own sections.
+/// The most bytes that a person may have appended after the unrecorded sections of a stopped process.
 const MAX_LATER_BYTES: usize = 64 * 1024;
 
-/// Appends sections to a log. Sections that a stopped process has written already are not repeated.
+/// Appends sections to a log. Does not repeat sections that a process wrote before it stopped without recording them.
 pub fn append_sections(log: &str, sections: &[String]) -> String {
     let length = sections.iter().map(|section| section.len() + 2).sum::<usize>() + MAX_LATER_BYTES;
     let end = &log[log.floor_char_boundary(log.len().saturating_sub(length))..];

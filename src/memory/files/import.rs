@@ -11,21 +11,21 @@ use crate::memory::{
 use crate::store::memory_lines::{self, LineRow};
 use crate::store::{Connection, StoreError, memories, memory_queries};
 
-/// The new page, and the records to write once it is in place.
+/// The new page, and the records to write once the page is in place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RenderedPage {
     pub text: String,
-    /// Memories that the page gains.
+    /// The memories that the new page adds.
     pub more: NewBullets,
-    /// Memories that the page loses.
+    /// The memories whose bullets the new page lacks.
     pub gone: Vec<i64>,
 }
 
-/// The number of bullets lost at once, if they are also the majority, after which a page that was just written is read
-/// again.
+/// The number of bullets that must be missing at once for a page to look incomplete, if they are also the majority. Such a
+/// page, if it was written just now, is read again later.
 const MIN_SUSPECT_LOSS: usize = 2;
 
-/// The length of the page up to which it shows the memories of other people, in bytes. Further ones are only in the store.
+/// The length of the page up to which it shows the memories of other people, in bytes. Beyond it, they are only in the store.
 const OTHERS_PAGE_BYTES: usize = 1_000_000;
 
 /// The settings for reading and writing a page.
@@ -38,7 +38,7 @@ pub struct PageContext<'a> {
 }
 
 /// Applies the edits of `page` to the store, in the caller's write. `redact` removes secrets. Returns `None` if much of the
-/// page is missing, and it was written just now: it is read again later.
+/// page is missing and the page was written just now: the caller reads it again later.
 ///
 /// # Errors
 /// The store cannot be written.
@@ -82,20 +82,20 @@ pub fn import(
         || !edits.changed.is_empty()
         || !edits.moved.is_empty()
     {
-        // A bullet written by hand may have replaced the memory of another one.
-        let mut standing = Vec::with_capacity(lines.len());
+        // An import of one bullet may have replaced the memory of another bullet.
+        let mut current = Vec::with_capacity(lines.len());
         for (id, at) in lines {
             let is_known = memories::find(connection, id)?.is_some_and(|row| row.replaced_by.is_none());
-            if is_known { standing.push((id, at)) } else { removed.push(bullets[at].range.clone()) }
+            if is_known { current.push((id, at)) } else { removed.push(bullets[at].range.clone()) }
         }
-        record(connection, &standing, &bullets, &stale)?;
+        record(connection, &current, &bullets, &stale)?;
     }
     let text = page::remove_ranges(page, &removed);
     let (text, more) = add_missing(connection, text, &owners, heading, owner_of)?;
     Ok(Some(RenderedPage { text, more, gone: stale.into_iter().map(|row| row.memory).collect() }))
 }
 
-/// The facts that the page gains: id, owner and hash.
+/// The facts that the page adds: id, owner and hash.
 type NewBullets = Vec<(i64, Owner, String)>;
 
 /// Adds all current memories that the page lacks.
@@ -135,11 +135,11 @@ pub fn record_rendering(connection: &Connection, rendering: &RenderedPage) -> Re
     for id in &rendering.gone {
         memory_lines::remove(connection, *id)?;
     }
-    // The place after all others of its kind; the next import numbers them again.
+    // A place after all existing lines; the next import numbers the lines again.
     const LAST: usize = 1_000_000_000;
     for (place, (id, owner, hash)) in rendering.more.iter().enumerate() {
         // This includes a memory forgotten while the page was written: without a record, its bullet would count as a new
-        // one.
+        // memory.
         memory_lines::put(connection, *id, owner.as_str(), hash, LAST + place)?;
     }
     Ok(())
@@ -241,7 +241,6 @@ fn owner_of_name(name: &str, identities: &Identities, owners: &[Owner]) -> Owner
 mod tests {
     use super::*;
     use crate::memory::list;
-    use crate::memory::testing::temporary_store;
     use crate::store::{Durability, Store};
 
     /// A store and its page, which the tests edit as a person does.
@@ -254,7 +253,7 @@ mod tests {
 
     impl World {
         fn new(page: &str) -> Self {
-            let (folder, store) = temporary_store();
+            let (folder, store) = Store::temporary();
             Self { _folder: folder, store, page: page.to_owned(), identities: Identities::default() }
         }
 

@@ -16,7 +16,8 @@ pub struct Bullet {
     pub text: String,
 }
 
-/// The headings above private bullets: the owner's, or with a name after a colon, those of the person with that name.
+/// The headings above private bullets. Such a heading alone means the gateway's owner; a colon and a name after it mean the
+/// person with that name.
 const PRIVATE: [&str; 2] = ["Private", "私人"];
 
 /// Returns the bullets of a text, in order, without those in code and in comments. `owner_of` returns the owner that a name in
@@ -40,7 +41,7 @@ pub fn remove_ranges(text: &str, ranges: &[Range<usize>]) -> String {
 }
 
 /// Adds bullets after those of the same owner. `heading` begins a new section if the owner has none. The section of the
-/// gateway's owner stays last, so that the owner can append a bullet without a look at the headings.
+/// gateway's owner stays last, so that the owner can append a bullet at the end of the file.
 pub fn insert_bullets(
     text: &str,
     owner: &Owner,
@@ -113,7 +114,7 @@ fn parse(text: &str, owner_of: impl Fn(&str) -> Owner) -> (Vec<Bullet>, Vec<(Own
     (bullets, headings)
 }
 
-/// Returns the owner that a heading names: empty for the gateway's owner, `None` if the heading names nobody.
+/// Returns the owner that a heading names: empty for the gateway's owner, `None` if it is no private heading.
 fn private_heading(title: &str) -> Option<&str> {
     let rest = PRIVATE.iter().find_map(|word| {
         let (start, rest) = title.split_at_checked(word.len())?;

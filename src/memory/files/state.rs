@@ -19,14 +19,14 @@ const LIMIT: u64 = 4_000_000;
 /// The modification time and the length of a file; `None` if there is none.
 pub type MemoryFileStamp = Option<(SystemTime, u64)>;
 
-/// The last known state of the memory files, which are handled one at a time.
+/// The last known state of the memory files. Only one task works on the files at a time.
 #[derive(Debug, Default)]
 pub struct MemoryFileState {
     pub(super) working: tokio::sync::Mutex<()>,
     seen: Mutex<Option<MemoryFileStamp>>,
     /// The facts that MEMORY.md contains.
     written_facts: Mutex<Option<Vec<OwnerFacts>>>,
-    /// The reasons that were logged last, by file.
+    /// The last logged reason why a file was unusable, by file.
     logged: Mutex<Vec<(&'static str, String)>>,
 }
 
@@ -80,11 +80,11 @@ pub enum FileRead {
         is_fresh: bool,
         stamp: MemoryFileStamp,
     },
-    /// The file is left alone, for this reason.
+    /// The file must not be read or replaced, for this reason.
     Unusable(String),
 }
 
-/// The time without a change after which missing bullets count as removed.
+/// The age from which a file counts as completely written, so that missing bullets count as removed.
 const SETTLE_AGE: Duration = Duration::from_secs(2);
 
 /// Reads a file of the workspace.
@@ -99,7 +99,7 @@ pub fn read(workspace: &Path, file: &str) -> FileRead {
         if is_missing(workspace, file) {
             return FileRead::Missing;
         }
-        // Somebody has created it meanwhile, or it is a dangling link.
+        // Another program has created the file meanwhile, or the file is a dangling link.
         opened = jail.read(file);
     }
     match opened {

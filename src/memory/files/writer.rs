@@ -24,7 +24,7 @@ use crate::tools::SpillStore;
 /// The interval between checks of the file for edits, and before the next try if the file was incomplete.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
-/// The pause in which more commits gather.
+/// The pause after a commit, so that one update handles all commits in it.
 const SETTLE: Duration = Duration::from_millis(100);
 /// The least time between two writes of HISTORY.md, each of which writes the whole file.
 const MIN_LOG_INTERVAL: Duration = Duration::from_secs(5);
@@ -46,7 +46,7 @@ pub struct MemoryFileWriter {
     live: LivePart<MemoryService>,
     /// The time of the last write of HISTORY.md.
     logged: Option<Instant>,
-    /// A file could not be removed, and this is logged already.
+    /// The log already says that a file could not be removed.
     is_logged: bool,
 }
 
@@ -63,7 +63,7 @@ enum FileProgress {
 enum HistoryProgress {
     Unchanged,
     Written,
-    /// There is something to write, and it can wait.
+    /// There are additions to write, and they can wait.
     Waiting,
 }
 
@@ -128,8 +128,8 @@ fn log_failure(error: &StoreError) {
 }
 
 impl MemoryService {
-    /// Imports the edits of MEMORY.md since the last check, before memories are shown to anybody. Without edits this costs
-    /// one check of the file. An unreadable file is logged once.
+    /// Imports the edits of MEMORY.md since the last check, before memories are shown. Without edits this costs one check of
+    /// the file. An unreadable file is logged once.
     pub async fn import_by_hand(&self) {
         if !self.files.is_edited(&self.settings.workspace) {
             return;
@@ -139,7 +139,7 @@ impl MemoryService {
         }
     }
 
-    /// Updates both files in a home where no gateway does: after a change by a command.
+    /// Updates both files after a change by a command, in a home without a running gateway.
     pub async fn keep_files(&self) {
         let kept = [
             self.update_memory_file().await.map(drop),
@@ -154,7 +154,7 @@ impl MemoryService {
         let settings = self.settings.clone();
         match tokio::task::spawn_blocking(move || work(&settings.workspace)).await {
             Ok(done) => done,
-            // A panic continues in the caller. Any other error means that the runtime stops, and this task with it.
+            // A panic continues in the caller. Any other error means that the runtime stops, which also stops this task.
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             Err(_) => std::future::pending().await,
         }
@@ -182,7 +182,7 @@ impl MemoryService {
                 }
             };
             self.files.log_once(MEMORY, None);
-            // An empty file is a lost one. To forget everything, a person removes the bullets and keeps the heading.
+            // An empty file counts as lost. To forget everything, a person removes the bullets and keeps the heading.
             let is_lost = before.as_ref().is_none_or(|text| text.trim().is_empty());
             let page = if is_lost { TEMPLATE.to_owned() } else { before.clone().unwrap_or_default() };
             if is_lost && is_fresh {
@@ -198,7 +198,7 @@ impl MemoryService {
                 let imported = import(connection, &page, is_fresh, context, |new| {
                     secrets.redact(&mut new.text);
                 })?;
-                // Read in the same write: later facts are not on this page.
+                // The facts are read in the same write, since the page does not have later facts.
                 Ok((imported, memory_queries::facts_of_owners(connection)?))
             };
             let (Some(rendering), facts) = self.store.write(Durability::Logged, write).await? else {
@@ -231,7 +231,7 @@ impl MemoryService {
         Ok(FileProgress::NotYet)
     }
 
-    /// Removes the spilled outputs of turns that were redacted.
+    /// Removes the tool output files of turns that were redacted.
     async fn remove_outputs(&self, is_logged: &mut bool) -> Result<FileProgress, StoreError> {
         let stored = self.store.read(forgetting::marked_outputs).await?;
         if stored.is_empty() {

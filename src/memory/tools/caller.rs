@@ -18,7 +18,7 @@ pub enum MemoryCallError {
     Store(#[from] StoreError),
 }
 
-/// Returns the owner of the memory that a call works on.
+/// Returns the owner of the memory that a call reads and changes.
 pub fn owner(service: &MemoryService, context: &ToolContext) -> Result<Owner, MemoryCallError> {
     let ToolContext { channel, sender, trust, .. } = context;
     let no_owner = || {

@@ -22,7 +22,7 @@ pub struct ForgetArgs {
 pub fn definition() -> ToolDefinition {
     let description = "Forget a memory for good, when the user wants it gone.";
     ToolDefinition {
-        // The text of a page must not choose what is forgotten.
+        // Text of a web page must not choose the memory to forget.
         literal_arguments: &["id"],
         ..ToolDefinition::changing::<ForgetArgs>("forget", description, ReplayPolicy::Atomic)
     }
@@ -39,7 +39,7 @@ pub async fn plan_forget(
         other => Ok(other),
     });
     let id = found.await??.id;
-    // The text is not repeated, since the log would then contain it again.
+    // The answer must not repeat the memory, since the log would then contain it again.
     let text = format!("Forgotten for good (id {id}). Do not repeat what it was.");
     let rows = ToolEffect::Rows(RowEffect(Arc::new(ForgetWrite { service, id })));
     Ok(ToolOutcome { result: ToolResult::ok(text), effects: vec![rows] })

@@ -94,7 +94,7 @@ fn parse_start(text: &str, zone: &TimeZone) -> Result<i64, String> {
     parse_since(text, Timestamp::now(), zone).map_err(|error| format!("since: {error}"))
 }
 
-/// `- 2026-11-21 14:05 · cli:direct #12 · fits 0.83 · text`
+/// Formats a hit as `- 2026-11-21 14:05 · cli:direct #12 · fits 0.83 · text`.
 fn format_hit((session, seq): (&str, i64), at: i64, similarity: f64, text: &str, zone: &TimeZone) -> String {
     let at = Timestamp::from_millisecond(at).unwrap_or_default().to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M");
     format!("- {at} · {session} #{seq} · fits {similarity:.2} · {text}")

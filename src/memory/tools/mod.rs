@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::MemoryService;
 use crate::tools::{Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult, with_arguments};
 
-/// What a tool does with the memory.
+/// The operation of a memory tool.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MemoryTask {
     Remember,

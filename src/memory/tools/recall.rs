@@ -120,7 +120,7 @@ fn newest(
     Ok(found.into_iter().take(limit).map(|entry| (entry, None)).collect())
 }
 
-/// `- id 12 · 2026-11-21 · fits 0.83 · told · text`
+/// Formats a memory as `- id 12 · 2026-11-21 · fits 0.83 · told · text`.
 fn format_entry(entry: &MemoryEntry, fits: Option<f64>, zone: &jiff::tz::TimeZone) -> String {
     let at = jiff::Timestamp::from_millisecond(entry.created_at).unwrap_or_default().to_zoned(zone.clone());
     let fits = fits.map(|fits| format!(" · fits {fits:.2}")).unwrap_or_default();

@@ -67,7 +67,7 @@ pub async fn remember(
     let owner = owner(&service, context)?;
     let is_shared = is_shared(&service, context).await?;
     let (of_write, source) = (service.clone(), turn_source(context));
-    // A write, since it reserves an id; the memory itself is committed with the result.
+    // This is a write, since it reserves an id; the memory itself is committed with the result.
     let prepared = service.store.write(Durability::Logged, move |connection| {
         match prepare(connection, &of_write, args, owner, source) {
             Err(MemoryCallError::Store(error)) => Err(error),
@@ -103,7 +103,7 @@ fn prepare(
             "a {kind} cannot be replaced; remember a fact without \"replaces\""
         )));
     }
-    // A memory of everyone stays everyone's.
+    // A memory that all people share keeps its owner.
     let owner = instead.as_ref().map_or(owner, |old| old.owner.clone());
     let kind = args.kind.map(MemoryKind::from).or(instead.as_ref().map(|old| old.kind));
     // A key without tags means a preference.
@@ -153,7 +153,7 @@ struct PlannedWrite {
 impl WriteRows for PlannedWrite {
     fn write(&self, connection: &Connection) -> Result<(), StoreError> {
         let config = &self.service.settings.config;
-        // Planned again: another call of the same response may have stored it, or it was forgotten meanwhile.
+        // The plan is made again: another call of the same response may have stored the memory, or it was forgotten meanwhile.
         let now = plan(connection, self.plan.entry.clone(), self.plan.replaces.clone())?;
         apply_plan(connection, &now, Some(self.id), config).map(|_| ())
     }

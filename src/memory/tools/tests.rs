@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::guard::KnownSecrets;
-use crate::memory::testing::{settings, temporary_store};
+use crate::memory::testing::settings;
 use crate::memory::{
     Identities, MemoryConfig, MemoryKind, MemoryService, MemorySettings, Owner, list, rebuild_index, tools,
 };
+use crate::store::Store;
 use crate::store::ownership::{self, Ownership};
 use crate::store::{Connection, Durability, memories, messages};
 use crate::tools::testing::context;
@@ -24,7 +25,7 @@ struct World {
 
 impl World {
     fn new(config: MemoryConfig) -> Self {
-        let (folder, store) = temporary_store();
+        let (folder, store) = Store::temporary();
         let senders = vec!["email:ann".to_owned(), "webhook:in:a".to_owned()];
         let identities = Identities::new(&[("ann".to_owned(), senders)].into());
         let settings = MemorySettings { config, identities, ..settings(folder.path()) };

@@ -17,7 +17,8 @@ use crate::store::search_index::SearchCorpus;
 use crate::store::vectors::{self, NewVector, SimilarityBaselines, TextHash};
 use crate::store::{Connection, Durability, StoreError};
 
-/// The pauses after the service failed, with backoff, and after it refused, which only a person can change.
+/// The pauses after a failure of the service: the first and the longest one of a backoff, and the pause after a refusal, which
+/// only a change by a person ends.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
 const MAX_PAUSE: Duration = Duration::from_secs(600);
 const REFUSED_PAUSE: Duration = Duration::from_secs(3_600);
@@ -27,10 +28,11 @@ const STORE_PAUSE: Duration = Duration::from_secs(60);
 /// The most bytes of texts in one request.
 const REQUEST_BYTES: usize = 256 * 1024;
 
-/// The number of server errors in a row after which a text may be their cause.
+/// The number of consecutive server errors after which one of the texts may be their cause.
 const MAYBE_A_TEXT: u32 = 2;
 
-/// The number of standard deviations above the mean that hardly any of some thousand memories exceeds by chance.
+/// The threshold of chance similarity, in standard deviations above the mean: hardly any of some thousand unrelated memories
+/// exceeds it.
 const DEVIATIONS: f64 = 3.0;
 
 /// A text that every embedding model accepts.
@@ -42,13 +44,13 @@ pub struct EmbeddingIndexer {
     session: Option<ModelSession>,
 }
 
-/// The state of the work with one model.
+/// The progress with one model.
 struct ModelSession {
     installed: Arc<InstalledEmbedder>,
     /// The model's name in the store.
     name: String,
-    /// All memories up to this id have an embedding. The store records the progress of messages, whose ids change with their
-    /// index.
+    /// All memories up to this id have an embedding. For messages, whose ids change with their index, the store records the
+    /// progress.
     memories: i64,
     /// The number of failures in a row.
     failures: u32,
@@ -71,10 +73,10 @@ struct PendingEmbeddings {
     last: i64,
 }
 
-/// The source of texts.
+/// The table that the texts come from.
 enum TextSource {
     Memories,
-    /// Messages after this one, as stored.
+    /// Messages after this position, in its stored form.
     Messages(String),
 }
 
@@ -165,7 +167,7 @@ impl EmbeddingIndexer {
             if dropped {
                 tracing::info!(model = name, "the embedding model has changed; all embeddings are rebuilt");
             }
-            // Without baselines, no similarity can be judged.
+            // Without baselines, similarities have no meaning.
             installed.is_ready.store(baselines.is_some(), Ordering::Release);
             self.session = Some(ModelSession { installed, name, memories: 0, failures: 0, paused_until: None });
         }
@@ -197,7 +199,7 @@ impl ModelSession {
         Ok(step)
     }
 
-    /// Measures how similar the model finds unrelated texts: with some models, very similar.
+    /// Measures the similarity that the model gives to unrelated texts. With some models, it is high.
     async fn measure_baselines(&mut self, service: &MemoryService, batch: u32) -> Result<(), EmbeddingFailure> {
         let unrelated: Vec<&str> = texts::UNRELATED.into_iter().flatten().collect();
         let mut vectors = Vec::with_capacity(unrelated.len());
@@ -215,7 +217,7 @@ impl ModelSession {
     /// Creates the next embeddings, as many as fit into one request.
     async fn embed_next(&mut self, service: &MemoryService, batch: u32) -> Result<BatchProgress, EmbeddingFailure> {
         for corpus in SearchCorpus::ALL {
-            // Needed after an update of the program, and after a memory moved to another owner.
+            // Rows lack embeddings after an update of the program, and after a memory moved to another owner.
             if service.store.read(move |connection| vectors::are_missing(connection, corpus)).await? {
                 let put = move |connection: &Connection| vectors::put_missing(connection, corpus);
                 if service.store.write(Durability::Logged, put).await? {
@@ -290,7 +292,7 @@ impl ModelSession {
                 },
             }
         }
-        // A service that is down rejects everything, which says nothing about this text.
+        // A service that is down rejects everything, which does not mean that this text is at fault.
         self.installed.embedder.embed(&[PLAIN], EmbeddingDeadline::Usual).await?;
         tracing::warn!(model = self.name, "the embedding model rejects a text; searches find it by its words alone");
         Ok(Vec::new())
@@ -333,7 +335,7 @@ fn page(connection: &Connection, source: TextSource, after: i64, batch: u32) -> 
         TextSource::Memories => SearchCorpus::Memories,
         TextSource::Messages(_) => SearchCorpus::Messages,
     };
-    // Read before the rows, so that rows written meanwhile do not count as completed.
+    // This is read before the rows, so that rows written meanwhile do not count as completed.
     let newest = vectors::newest(connection, corpus)?;
     let rows = vectors::unembedded(connection, corpus, after, batch)?;
     let last = if rows.is_empty() { newest } else { after };
@@ -360,7 +362,7 @@ fn page(connection: &Connection, source: TextSource, after: i64, batch: u32) -> 
 
 /// Computes the baselines from the embeddings (of length 1) of [`texts::UNRELATED`], in its order.
 fn baselines_of(vectors: &[Vec<f32>]) -> SimilarityBaselines {
-    /// An upper bound: without it, a model that finds all texts alike would make nothing similar.
+    /// The upper limit of a baseline: without it, nothing would be similar for a model that finds all texts alike.
     const MAX_BASELINE: f64 = 0.95;
     let cosine = |one: &[f32], other: &[f32]| -> f64 {
         one.iter().zip(other).map(|(one, other)| f64::from(*one) * f64::from(*other)).sum()
@@ -374,7 +376,7 @@ fn baselines_of(vectors: &[Vec<f32>]) -> SimilarityBaselines {
     for (class, base) in baselines.classes.iter_mut().enumerate() {
         let of_class: Vec<&Vec<f32>> = texts::texts_of(class).filter_map(|at| vectors.get(at)).collect();
         let pairs = of_class.iter().flat_map(|one| {
-            // Not with itself.
+            // A text is not compared with itself.
             sentences(class)
                 .filter(move |other| !std::ptr::eq::<Vec<f32>>(*one, *other))
                 .map(move |other| cosine(one, other))

@@ -1,4 +1,4 @@
-//! Finds the nearest embeddings: their codes select the likeliest candidates, and exact products rank those that match the
+//! Finds the nearest embeddings. Their codes select the likeliest candidates; exact dot products rank those that match the
 //! query.
 
 use std::cmp::{Ordering, Reverse};
@@ -19,20 +19,20 @@ const MAX_HITS: usize = 1_000;
 /// The least similarity of a hit; texts with less are similar by chance.
 const MIN_SIMILARITY: f32 = 0.15;
 
-/// The most embeddings that are read of candidates that match the query. With no more candidates, the result is exact.
+/// The most candidates that match the query whose embeddings are read. If there are no more candidates, the result is exact.
 const MAX_READ: usize = 150;
 
-/// The numbers that are multiplied at once.
+/// The number of vector components that are multiplied at once.
 const LANES: usize = 8;
 
-/// A memory or message that is near.
+/// A memory or message that is near the query.
 #[derive(Debug, PartialEq)]
 struct Neighbour {
     similarity: f32,
     found: HitLocation,
 }
 
-/// A memory or message that may be near: the fewer bits of its code differ, the likelier.
+/// A memory or message that may be near the query. The fewer bits of its code differ, the likelier it is near.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct NeighbourCandidate {
     distance: u32,
@@ -40,7 +40,7 @@ struct NeighbourCandidate {
     read: vector_codes::CodeDistance,
 }
 
-/// The nearest ones so far, with the farthest of them on top.
+/// The nearest memories and messages so far, with the farthest of them on top.
 struct NearestHeap<'a> {
     vector: &'a [f32],
     /// The cosine of unrelated texts.
@@ -49,10 +49,10 @@ struct NearestHeap<'a> {
     nearest: BinaryHeap<Reverse<Neighbour>>,
 }
 
-/// Returns the memories and messages whose embeddings are nearest to `vector` (of length 1), the nearest first, each with
-/// its similarity from 0 to 1: the cosine above that of unrelated texts, which is high for some models. Hits are current and
-/// match the owners, kinds, session and times of `query`. A text without an embedding is not found yet. Among very many
-/// texts, one that is hardly nearer than the others may be missed.
+/// Returns the memories and messages whose embeddings are nearest to `vector` (of length 1), the nearest first, each with its
+/// similarity from 0 to 1: the cosine above that of unrelated texts, which is high for some models. Hits are current entries
+/// and match the owners, kinds, session and times of `query`. A text without an embedding is not found. Among very many texts,
+/// the search may miss one that is hardly nearer than the others.
 ///
 /// # Errors
 /// The store cannot be read.
@@ -108,8 +108,8 @@ pub fn nearest(
     Ok(best.into_sorted())
 }
 
-/// Returns those of the [`nearest`] that are clearly nearer to `text` than an unrelated sentence of its language. With many
-/// models, short texts are near to everything.
+/// Returns the [`nearest`] hits that are clearly nearer to `text` than an unrelated sentence of its language. With many models,
+/// short texts are near to everything.
 ///
 /// # Errors
 /// The store cannot be read.
@@ -191,7 +191,7 @@ impl NearestHeap<'_> {
 impl Eq for Neighbour {}
 
 impl Ord for Neighbour {
-    /// Orders the older of two equal ones as nearer, so that the same query has the same answer.
+    /// Orders the older of two equal neighbours as nearer, so that the same query has the same answer.
     fn cmp(&self, other: &Self) -> Ordering {
         self.similarity.total_cmp(&other.similarity).then_with(|| other.found.cmp(&self.found))
     }

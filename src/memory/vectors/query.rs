@@ -13,7 +13,7 @@ use super::texts;
 use crate::llm::{Embedder, EmbeddingDeadline};
 use crate::store::vectors::{self, TextHash};
 
-/// The number of cached query embeddings, and their lifetime: a turn and its tools search for the same text again.
+/// The most cached query embeddings, and their lifetime: a turn and its tools search for the same text several times.
 const MAX_CACHED: usize = 32;
 const LIFETIME: Duration = Duration::from_secs(600);
 
@@ -27,7 +27,7 @@ pub struct QueryEmbeddings {
 /// An embedding model in use.
 pub struct InstalledEmbedder {
     pub(super) embedder: Embedder,
-    /// All stored embeddings are by this model, and its baselines are known.
+    /// True if all stored embeddings are by this model, and its baselines are known.
     pub(super) is_ready: AtomicBool,
 }
 
@@ -78,7 +78,7 @@ impl QueryEmbeddings {
         }
     }
 
-    /// Notifies the indexer of embeddings that new messages are in the word index.
+    /// Notifies the embedding indexer that new messages are in the word index.
     pub fn notify_indexed(&self) {
         self.indexed.notify_one();
     }

@@ -12,7 +12,7 @@ use super::stub::{EmbeddingRequest, Embeddings};
 use crate::chat::ChatMessage;
 use crate::live::{Live, LivePart};
 use crate::llm::{Embedder, Models, ProviderConfig};
-use crate::memory::testing::{row, settings, temporary_store};
+use crate::memory::testing::{row, settings};
 use crate::memory::{HitLocation, MemoryKind, MemoryService, Owner, RecallQuery};
 use crate::store::memories::{self, NewMemory};
 use crate::store::vector_codes;
@@ -68,7 +68,7 @@ impl World {
         (kept.memories, kept.model)
     }
 
-    /// Returns what is nearest to a text, with the similarity in tenths.
+    /// Returns the hits nearest to a text, with the similarity in tenths.
     async fn nearest(&self, text: &str) -> Vec<(HitLocation, i32)> {
         let vector = self.service.vector_of(text).await.expect("a vector");
         let near = self.write(move |connection| nearest(connection, &recall_query(&["owner"]), &vector, 2)).await;
@@ -223,7 +223,7 @@ async fn query_embedding_respects_the_timeout() {
 /// Each query and its expected hits.
 #[tokio::test]
 async fn nearest_returns_only_what_the_query_selects() {
-    let (_home, store) = temporary_store();
+    let (_home, store) = Store::temporary();
     let vector = |at: f32| vec![at.cos(), at.sin(), 0.0];
     let rows = [
         ("owner", "fact", 0.1),
@@ -376,7 +376,7 @@ async fn codes(store: &Store) -> (i64, i64) {
 
 #[tokio::test]
 async fn codes_follow_their_embeddings() {
-    let (_home, store) = temporary_store();
+    let (_home, store) = Store::temporary();
     store.write(Durability::Logged, |connection| vectors::set_model(connection, "m")).await.unwrap();
     let anns = fill(&store, "name:ann", 20).await;
     let ours = fill(&store, "owner", 700).await;
@@ -410,7 +410,7 @@ async fn codes_follow_their_embeddings() {
     store.write(Durability::Logged, delete).await.unwrap();
     assert_eq!(codes(&store).await, (720 - 257, 3));
 
-    // A memory that was moved, or has lost its code, gets exactly one again.
+    // A memory that was moved, or that has lost its code, gets exactly one new code.
     let given = ours[400];
     store
         .write(Durability::Logged, move |connection| {
@@ -432,7 +432,7 @@ async fn codes_follow_their_embeddings() {
 
 #[tokio::test]
 async fn unselected_candidates_hide_no_hits() {
-    let (_home, store) = temporary_store();
+    let (_home, store) = Store::temporary();
     let vector = |at: f32| vec![at.cos(), at.sin(), 0.0];
     store
         .write(Durability::Logged, move |connection| {

@@ -7,10 +7,10 @@ use crate::store::search_index::SearchCorpus;
 use crate::store::vectors::UnembeddedText;
 use crate::text::is_cjk;
 
-/// The most characters of a text that are embedded: about as many as the smaller models accept in English.
+/// The most characters of a text that are embedded: for English text, about the limit of the smaller models.
 pub(super) const MAX_CHARS: usize = 2_000;
 
-/// The most characters of a text that the model has rejected.
+/// The most characters that are embedded of a text that the model has rejected as a whole.
 pub(super) const RETRY_CHARS: usize = 400;
 
 /// Unrelated texts, by [`class`]. They show how similar a model finds unrelated texts.
@@ -60,16 +60,16 @@ pub(super) fn texts_of(class: usize) -> std::ops::Range<usize> {
     class * UNRELATED[0].len()..(class + 1) * UNRELATED[0].len()
 }
 
-/// Returns the positions of the whole sentences in the language of a class, as [`texts_of`] does.
+/// Returns the positions of the complete sentences in the language of a class, as [`texts_of`] does.
 pub(super) fn sentences_of(class: usize) -> std::ops::Range<usize> {
     texts_of(class | 1)
 }
 
-/// The fewest words or characters of a message with a meaning of its own, unlike "yes", "go on" or 好的.
+/// The fewest words or characters of a message that means something by itself, unlike "yes", "go on" or 好的.
 const MIN_WORDS: usize = 5;
 const MIN_CHARS: usize = 8;
 
-/// Returns the text of a memory or message that is embedded; `None` for a message without a meaning of its own.
+/// Returns the text of a memory or message that is embedded; `None` for a message that means nothing by itself.
 pub(super) fn text_to_embed(corpus: SearchCorpus, row: &UnembeddedText) -> Option<String> {
     let text = match corpus {
         SearchCorpus::Messages => spoken_text(&row.text).filter(|text| is_meaningful(text))?,

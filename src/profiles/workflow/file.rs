@@ -1,4 +1,4 @@
-//! `workflow.yaml`: read, and checked so that no fault of it is left for a turn.
+//! `workflow.yaml`: parsed and checked, so that a turn cannot fail because of a fault in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,31 +12,31 @@ use crate::profiles::manifest::parse_yaml;
 use crate::text::{BoundedTemplate, one_line, truncate};
 use crate::tools::{canonical_name, nearest_tool};
 
-/// The file of a profile's folder that holds its workflow, if the profile names no other.
+/// The file in the profile's folder that contains the workflow, if the profile names no other.
 pub const WORKFLOW_FILE: &str = "workflow.yaml";
-/// The most steps, and the most inputs.
+/// The maximum number of steps, and of inputs.
 const MAX_STEPS: usize = 50;
 const MAX_INPUTS: usize = 20;
-/// The most repetitions of a step that fails.
+/// The maximum number of retries of a failed step.
 const MAX_RETRIES: u32 = 5;
-/// The longest name of a step or an input, and the longest description, in characters.
+/// The maximum lengths of the name of a step or input, and of a description, in characters.
 const MAX_ID: usize = 40;
 const MAX_DESCRIPTION: usize = 500;
-/// The names that templates may use.
+/// The variables that templates may use.
 const NAMES: [&str; 3] = ["input", "inputs", "steps"];
 const FIELDS: [&str; 3] = ["output", "status", "error"];
-/// The tool that hands a task to an agent.
+/// The tool that delegates a task to an agent.
 pub const SPAWN: &str = "spawn";
 
-/// The steps of an agent.
+/// The parsed workflow of an agent.
 #[derive(Debug)]
 pub struct Workflow {
-    /// SHA-256 of the file: a turn goes on only with the workflow that it began with.
+    /// SHA-256 of the file. A turn continues only with the workflow that it began with.
     pub hash: String,
     pub inputs: BTreeMap<String, InputFields>,
-    /// Each stage begins when the one before has ended; its steps run side by side.
+    /// The stages run one after the other. The steps of a stage run concurrently.
     pub(super) stages: Vec<Vec<WorkflowStep>>,
-    /// `None`: the outputs of the last stage.
+    /// The template of the output; `None` for the outputs of the last stage.
     pub(super) output: Option<BoundedTemplate>,
 }
 
@@ -51,14 +51,14 @@ pub(super) struct WorkflowStep {
     pub on_error: StepFailurePolicy,
 }
 
-/// What a step does.
+/// The action of a step.
 #[derive(Debug)]
 pub(super) enum StepAction {
     Agent { agent: String, model: Option<String>, prompt: Box<BoundedTemplate> },
     Tool { tool: String, arguments: Vec<(String, ArgumentTemplate)> },
 }
 
-/// An argument of a tool; each text in it is a template.
+/// An argument of a tool. Each text in it is a template.
 #[derive(Debug)]
 pub(super) enum ArgumentTemplate {
     Literal(Value),
@@ -67,7 +67,7 @@ pub(super) enum ArgumentTemplate {
     Map(Vec<(String, ArgumentTemplate)>),
 }
 
-/// What happens to the workflow when a step has failed each time.
+/// What the workflow does when a step has failed in all attempts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum StepFailurePolicy {
@@ -76,7 +76,7 @@ pub(super) enum StepFailurePolicy {
     Continue,
 }
 
-/// An input, besides the message itself.
+/// An input in addition to the message itself.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct InputFields {
@@ -116,11 +116,11 @@ pub(super) struct StepState {
     pub output: String,
     /// `done`, `failed` or `skipped`.
     pub status: &'static str,
-    /// Why it failed; empty otherwise.
+    /// The reason of the failure; empty otherwise.
     pub error: String,
 }
 
-/// The values of the names in templates.
+/// The values of the template's variables.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct WorkflowValues {
     /// The message.
@@ -133,10 +133,10 @@ pub(super) struct WorkflowValues {
 type Fault = (Option<u64>, String);
 
 impl Workflow {
-    /// Reads a workflow.
+    /// Parses a workflow.
     ///
     /// # Errors
-    /// What is wrong, with its line if that is known, as `line 7: step "a": …`.
+    /// States the fault, with its line if known, as `line 7: step "a": …`.
     pub fn parse(text: &str) -> Result<Self, String> {
         Self::read(text).map_err(|(line, wrong)| match line {
             Some(line) => format!("line {line}: {wrong}"),
@@ -165,7 +165,7 @@ impl Workflow {
         self.stages.iter().flatten()
     }
 
-    /// Returns the agents of its steps.
+    /// Returns the agents of the steps.
     pub fn agents(&self) -> BTreeSet<&str> {
         self.steps().filter_map(|step| step.agent()).collect()
     }
@@ -178,13 +178,13 @@ impl Workflow {
         })
     }
 
-    /// Returns the line and the id of the first step of this agent.
+    /// Returns the line and the id of the first step that runs this agent.
     pub fn step_of(&self, agent: &str) -> Option<(u64, &str)> {
         let step = self.steps().find(|step| step.agent() == Some(agent))?;
         Some((step.line, &step.id))
     }
 
-    /// Returns the workflow for people and programs.
+    /// Returns the workflow as JSON, for people and programs.
     pub fn to_json(&self) -> Value {
         let step = |step: &WorkflowStep| match &step.action {
             StepAction::Agent { agent, .. } => json!({"id": step.id, "agent": agent}),
@@ -233,7 +233,7 @@ fn inputs_of(fields: BTreeMap<String, Option<InputFields>>) -> Result<BTreeMap<S
     Ok(inputs)
 }
 
-/// Checks a name that templates use as it is.
+/// Checks a name that templates use unchanged.
 fn check_id(id: &str) -> Result<(), String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let begins = id.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
@@ -244,9 +244,9 @@ fn check_id(id: &str) -> Result<(), String> {
     Err(format!("{shown:?} is no name; one has 1 to {MAX_ID} of a-z, 0-9 and _, and begins with a letter"))
 }
 
-/// Reads steps in their order.
+/// A parser that reads steps in order.
 struct StepReader {
-    /// Examples of all that the next step may use.
+    /// Example values of everything that the next step may use.
     known: WorkflowValues,
     ids: BTreeSet<String>,
 }
@@ -276,7 +276,7 @@ impl StepReader {
         Ok(steps)
     }
 
-    /// Makes the outputs of steps known to those that come later.
+    /// Adds the outputs of steps to the values that later steps may use.
     fn end_stage<'a>(&mut self, steps: impl IntoIterator<Item = &'a WorkflowStep>) {
         let example = StepState { output: "example".to_owned(), status: "done", error: String::new() };
         self.known.steps.extend(steps.into_iter().map(|step| (step.id.clone(), example.clone())));
@@ -338,7 +338,7 @@ impl StepFields {
     }
 }
 
-/// Returns a tool's own name. Those of an MCP server are known only when it runs.
+/// Returns a tool's own name. The tools of an MCP server are known only when it runs, so their names are accepted unchecked.
 fn tool_of(name: &str) -> Result<String, String> {
     match canonical_name(name) {
         Some(SPAWN) => Err("spawn is what a step with an agent does: write agent and prompt".to_owned()),
@@ -366,10 +366,10 @@ impl ArgumentTemplate {
         })
     }
 
-    /// Returns the argument with these values.
+    /// Renders the argument with these values.
     ///
     /// # Errors
-    /// A template cannot be rendered with them.
+    /// A template cannot be rendered with these values.
     pub fn render(&self, values: &WorkflowValues) -> Result<Value, String> {
         Ok(match self {
             Self::Literal(value) => value.clone(),
@@ -383,10 +383,10 @@ impl ArgumentTemplate {
     }
 }
 
-/// Compiles a template, and renders it with examples of what is known at its place.
+/// Compiles a template, and renders it with examples of the values that are known at its place.
 fn template(source: &str, known: &WorkflowValues) -> Result<BoundedTemplate, String> {
     let template = BoundedTemplate::new(source, "a workflow", &NAMES)?;
-    // Also in a branch that the examples do not take.
+    // This also covers branches of the template that the examples do not take.
     for path in template.paths() {
         let mut parts = path.split('.');
         match (parts.next(), parts.next(), parts.next()) {

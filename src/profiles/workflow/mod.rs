@@ -1,5 +1,5 @@
-//! Workflows: the steps of an agent that asks no model which one is next. A `workflow.yaml` is read and checked with the agent;
-//! [`next_step`] decides from the results so far, and from nothing else, so that a turn that resumes goes on as before.
+//! Workflows: fixed steps of an agent, which needs no model to choose the next step. A `workflow.yaml` is read and checked with
+//! the agent. [`next_step`] decides from the results so far alone, so that a resumed turn continues as before.
 
 mod file;
 mod next;

@@ -1,4 +1,4 @@
-//! The next step of a workflow, a pure function of the message and the results so far.
+//! Decides the next step of a workflow: a pure function of the message and the results so far.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::file::{SPAWN, StepAction, StepFailurePolicy, StepState, Workflow, WorkflowStep, WorkflowValues};
 use crate::text::{one_line, truncate};
 
-/// The longest reason of a failed step, in characters.
+/// The maximum length of the reason of a failed step, in characters.
 const MAX_REASON: usize = 1_000;
 
 /// How a call ended.
@@ -15,7 +15,7 @@ const MAX_REASON: usize = 1_000;
 pub enum CallEnd {
     Done,
     Failed,
-    /// It failed, and is not repeated: it was refused, or may have taken effect.
+    /// The call failed and is not repeated: it was refused, or may have taken effect.
     FailedForGood,
 }
 
@@ -23,7 +23,7 @@ pub enum CallEnd {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallResult<'a> {
     pub end: CallEnd,
-    /// What the tool answered, or why it failed.
+    /// The tool's output, or the reason of the failure.
     pub text: &'a str,
 }
 
@@ -31,21 +31,21 @@ pub struct CallResult<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepCall {
     pub step: String,
-    /// From 1.
+    /// The number of the attempt, starting from 1.
     pub attempt: u32,
     pub tool: String,
-    /// JSON.
+    /// The arguments as JSON.
     pub arguments: String,
 }
 
-/// What a workflow does next.
+/// The next action of a workflow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WorkflowNext {
     Calls(Vec<StepCall>),
     Answer(String),
 }
 
-/// Why a workflow cannot go on.
+/// The reason why a workflow cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WorkflowStop {
     #[error("{0}")]
@@ -54,8 +54,8 @@ pub enum WorkflowStop {
     Step(String),
 }
 
-/// Returns what comes after `results`, which are those of all calls so far, in the order in which they were asked for. The same
-/// arguments always give the same.
+/// Returns the next action after `results`, which are the results of all calls so far, in the order of the requests. The same
+/// arguments always give the same action.
 ///
 /// # Errors
 /// The message lacks an input, a step has failed, or a template cannot be rendered with these values.
@@ -155,7 +155,7 @@ impl WorkflowStep {
     /// Returns the state of the step after it has failed for good.
     ///
     /// # Errors
-    /// The workflow stops with it.
+    /// The workflow stops because of the failure.
     fn failed(&self, reason: &str, attempts: u32) -> Result<StepState, WorkflowStop> {
         let error = truncate(&one_line(reason.strip_prefix("Error: ").unwrap_or(reason)), MAX_REASON);
         match self.on_error {
@@ -168,8 +168,8 @@ impl WorkflowStep {
     }
 }
 
-/// Returns the inputs that a message gives: the fields of a JSON object, or, for any other text, that text. It is also the value
-/// of a required input, if there is only one.
+/// Returns the inputs in a message. If the workflow has inputs and the message is a JSON object, the fields are the inputs. Any
+/// other text is the message itself, and also the value of the required input if there is exactly one.
 fn values_of(workflow: &Workflow, message: &str) -> Result<WorkflowValues, String> {
     let message = message.trim();
     let mut inputs: BTreeMap<String, Value> = workflow
@@ -324,7 +324,7 @@ output: '{{ steps.good.output }}|{{ steps.good.error }}|{{ steps.bad.output }}|{
     }
 
     proptest! {
-        /// Whatever the results are, the workflow ends within its bound, and each call comes once and in order.
+        /// Whatever the results are, the workflow ends within its limit, and each call comes once and in order.
         #[test]
         fn each_workflow_ends(ends in prop::collection::vec(0..3_u8, 20), texts in prop::collection::vec("[a-z]{0,3}", 20)) {
             let flow = Workflow::parse(FLOW).unwrap();

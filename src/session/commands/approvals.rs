@@ -8,22 +8,22 @@ use crate::store::approvals::{self, ApprovalRow, ApprovalState};
 use crate::store::inbox::InboxRow;
 use crate::store::{Connection, Durability, StoreError};
 
-/// The most open approvals that an answer names.
+/// The most open approvals that a reply lists.
 const LISTED: u32 = 20;
-/// Approves the tool for the rest of the conversation, too.
+/// The argument that approves the tool for the rest of the conversation as well.
 const FOR_SESSION: &str = "session";
 
-/// What an answer of the owner came to.
+/// The outcome of the owner's answer to an approval request.
 enum AnswerOutcome {
     Unknown,
-    /// It was answered before.
+    /// The request was answered before.
     Over(ApprovalState),
-    /// This conversation may not answer it.
+    /// This conversation may not answer the request.
     Elsewhere,
     Done(Box<ApprovalRow>),
 }
 
-/// Answers `/approve ID`, `/approve ID session` or `/deny ID [reason]`, which is the message of `row`.
+/// Runs `/approve ID`, `/approve ID session` or `/deny ID [reason]`; `row` is the message with the command.
 pub(super) async fn answer(
     context: &CommandContext,
     argument: &str,
@@ -42,7 +42,7 @@ pub(super) async fn answer(
     }
     let (state, reason) =
         if is_approved { (ApprovalState::Approved, String::new()) } else { (ApprovalState::Denied, rest.to_owned()) };
-    // The terminal, and the chat where the owner is asked, belong to the owner.
+    // The terminal belongs to the owner, and so does the chat where the owner is asked.
     let bus = context.bus.get();
     let is_own_chat =
         row.channel == "cli" || bus.as_ref().is_some_and(|bus| bus.is_owner_chat(&row.channel, &row.chat_id));
@@ -78,7 +78,7 @@ pub(super) async fn answer(
     Ok(fill(template, &[&known.tool, &known.code]))
 }
 
-/// Returns how to answer, and what waits.
+/// Returns the usage of the command, and the waiting requests.
 async fn usage(context: &CommandContext) -> Result<String, StoreError> {
     let waiting = context.store.read(|connection| approvals::pending(connection, LISTED)).await?;
     let names: Vec<_> = waiting.iter().map(|row| format!("`{}` ({})", row.code, row.tool)).collect();

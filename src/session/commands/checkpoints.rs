@@ -1,4 +1,4 @@
-//! `/checkpoint` and `/restore`: the points that a session can go back to.
+//! `/checkpoint` and `/restore`: the checkpoints to which a session can go back.
 
 use super::history::{clock, shorten};
 use super::slash_command::{CommandContext, CommandReply, SessionChange};
@@ -9,14 +9,14 @@ use crate::store::StoreError;
 use crate::store::checkpoints::{self, CheckpointError, CheckpointSummary};
 use crate::store::inbox::InboxRow;
 
-/// The most points in a list.
+/// The most checkpoints in a list.
 const LISTED: u32 = 10;
 
-/// The most characters of a point's first words, and of a name.
+/// The most characters of a checkpoint's first words, and of its name.
 const WORDS: usize = 60;
 const NAME: usize = 40;
 
-/// Lists the last points of the session, or names the current one.
+/// Lists the last checkpoints of the session, or gives the current one a name.
 pub async fn checkpoint(context: &CommandContext, name: &str, row: &InboxRow) -> Result<CommandReply, StoreError> {
     let key = row.session.clone();
     let name = shorten(name, NAME);
@@ -31,7 +31,7 @@ pub async fn checkpoint(context: &CommandContext, name: &str, row: &InboxRow) ->
     Ok(CommandReply::changing(reply, SessionChange::NameCheckpoint { turn, name }))
 }
 
-/// Restores the session to a point, given by name or id.
+/// Restores the session to a checkpoint, given by name or id.
 pub async fn restore(context: &CommandContext, wanted: &str, row: &InboxRow) -> Result<CommandReply, StoreError> {
     if wanted.is_empty() {
         return checkpoint(context, "", row).await;
@@ -79,11 +79,11 @@ fn list(context: &CommandContext, lines: &[CheckpointSummary]) -> String {
     format!("{}\n{lines}\n\n{}", context.phrases.checkpoints_are, context.phrases.checkpoints_use)
 }
 
-/// Returns the beginning of the message that the point's turn answered.
+/// Returns the beginning of the message that the checkpoint's turn answered.
 fn first_words(line: &CheckpointSummary) -> String {
     match serde_json::from_str(&line.body) {
         Ok(ChatMessage::User { content, .. }) => shorten(written(&content), WORDS),
-        // An unreadable message is left empty.
+        // The text of an unreadable message is empty.
         _ => String::new(),
     }
 }

@@ -25,18 +25,18 @@ use crate::tools::ToolExecutor;
 use crate::turn::context::conversation_context::wanted_model;
 use crate::turn::error::ErrorCode;
 
-/// The most characters of an unknown command that are repeated.
+/// The most characters of an unknown command that the reply repeats.
 const MAX_NAME: usize = 40;
 
-/// The channel of the terminal, where there are more commands.
+/// The channel of the terminal, which has more commands.
 const TERMINAL: &str = "cli";
-/// How many sessions `/session` lists.
+/// The most sessions that `/session` lists.
 const LISTED_SESSIONS: u32 = 15;
-/// How many sub-agents `/status` names.
+/// The most sub-agents that `/status` names.
 const LISTED_SUB_AGENTS: usize = 5;
 /// The most characters of a tool's description in `/tools`.
 const MAX_DESCRIPTION: usize = 100;
-/// The most jobs in `/cron`.
+/// The most jobs that `/cron` lists.
 const LISTED_JOBS: usize = 30;
 
 /// Answers slash commands.
@@ -54,7 +54,7 @@ pub struct CommandHandler {
 }
 
 impl CommandHandler {
-    /// Answers a command, which is the message of `row`. An untrusted sender gets only the help.
+    /// Answers a command; `row` is the message with the command. An untrusted sender gets only the help.
     pub async fn answer(&self, command: &SlashCommand, row: &InboxRow) -> Result<CommandReply, StoreError> {
         if Trust::parse(&row.trust) == Trust::Untrusted {
             let reply = if command.name == "help" {
@@ -207,7 +207,7 @@ impl CommandHandler {
         })
     }
 
-    /// Describes this session; in the terminal, where one can switch, also the others.
+    /// Describes this session; in the terminal, where one can switch sessions, the others as well.
     async fn session(&self, session: &str, in_terminal: bool) -> Result<String, StoreError> {
         let key = session.to_owned();
         let (head, list) = self
@@ -261,8 +261,8 @@ impl CommandHandler {
 
     async fn skills(&self) -> String {
         let catalog = self.skills.clone();
-        // The agent's commands write there, so reading may block and runs on a blocking thread.
-        let list = match tokio::task::spawn_blocking(move || catalog.look()).await {
+        // Runs on a blocking thread: the agent's commands write to the skill folders, so reading may block.
+        let list = match tokio::task::spawn_blocking(move || catalog.scan()).await {
             Ok(list) => list,
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         };
@@ -292,12 +292,12 @@ impl ControlCommands for CommandHandler {
     fn control_command(&self, message: &InboundMessage) -> Option<ControlCommand> {
         let command = SlashCommand::parse(&message.content)?;
         match command.name.as_str() {
-            // Its text is for the model, which the lane asks.
+            // The text of an MCP prompt is for the model, so the lane runs a turn.
             "mcp" if mcp::is_prompt(&command.argument) => None,
             "stop" => Some(ControlCommand::Stop),
-            // An untrusted sender gets the refusal in the lane.
+            // The lane refuses an untrusted sender.
             "status" if message.trust != Trust::Untrusted => Some(ControlCommand::Status),
-            // These change what waiting turns resume from.
+            // These commands change the state from which waiting turns resume.
             "new" | "checkpoint" | "restore" | "forget" => None,
             name if COMMANDS.contains(&name) && message.trust != Trust::Untrusted => Some(ControlCommand::Command),
             _ => None,
@@ -359,7 +359,7 @@ impl ControlCommands for CommandHandler {
             Err(error) => tracing::warn!(%error, "the sub-agents of a session could not be looked up"),
         }
         for (provider, fault) in bus.services().all() {
-            status.push_str(&format!("\n{}", self.context.phrases.service_words(&fault.code, &provider)));
+            status.push_str(&format!("\n{}", self.context.phrases.service_message(&fault.code, &provider)));
         }
         status
     }
@@ -376,7 +376,7 @@ impl ControlCommands for CommandHandler {
     }
 }
 
-/// Returns what this session, and today all sessions, used and cost; by model if there are several, or costs.
+/// Returns the usage and cost of this session, and of all sessions today; by model if there are several models, or a cost.
 async fn describe_cost(context: &CommandContext, session: &str) -> Result<String, StoreError> {
     let now = Timestamp::now().to_zoned(context.timezone.clone());
     let midnight = now.start_of_day().map_or(0, |day| day.timestamp().as_millisecond());
@@ -412,7 +412,7 @@ fn usage_text(phrases: &Phrases, used: TokenCounts, costs: &Costs) -> String {
     }
 }
 
-/// Returns true for the holder of a token with the scope `chat`, who has the agent and the model of the owner's choice.
+/// Returns true for the holder of a token with the scope `chat`. The owner chooses such a sender's agent and model.
 fn is_token_holder(row: &InboxRow) -> bool {
     row.sender.starts_with("token:") && Trust::parse(&row.trust) != Trust::Owner
 }

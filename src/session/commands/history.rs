@@ -9,12 +9,12 @@ use crate::phrases::Phrases;
 use crate::store::messages::MessageRow;
 use crate::text::{one_line, truncate};
 
-/// How many messages are shown by default, and at most.
+/// The number of messages that are shown by default, and the most.
 pub const USUAL_COUNT: usize = 10;
 pub const MAX_COUNT: usize = 100;
-/// How many messages are searched, since tool results are skipped.
+/// The number of messages that are searched, since tool results are skipped.
 pub const LOOK_BACK: i64 = 1_000;
-/// The most characters that are shown of one.
+/// The most shown characters of one message.
 const MAX_CHARS: usize = 300;
 
 /// Formats the last `count` messages of people and the agent, one per line.
@@ -27,7 +27,7 @@ pub fn lines(rows: &[MessageRow], count: usize, zone: &TimeZone, phrases: &Phras
         let (who, text) = match serde_json::from_str(&row.body) {
             Ok(ChatMessage::User { content, .. }) => (phrases.said_by_user, written(&content).to_owned()),
             Ok(ChatMessage::Assistant { content, .. }) => (phrases.said_by_agent, content),
-            // An unreadable message is skipped, like the results of tools.
+            // An unreadable message is skipped, like a tool result.
             _ => continue,
         };
         if !text.trim().is_empty() {
@@ -38,7 +38,7 @@ pub fn lines(rows: &[MessageRow], count: usize, zone: &TimeZone, phrases: &Phras
     lines.join("\n")
 }
 
-/// Formats a time; today's without the date.
+/// Formats a time; a time of today without the date.
 pub fn clock(at_ms: i64, zone: &TimeZone) -> String {
     let at = Timestamp::from_millisecond(at_ms).unwrap_or_default().to_zoned(zone.clone());
     let is_today = at.date() == Timestamp::now().to_zoned(zone.clone()).date();

@@ -11,7 +11,7 @@ use crate::phrases::{Phrases, fill};
 use crate::text::plain_line;
 use crate::text::truncate;
 
-/// The most characters of a prompt's description, of a name that is repeated, and of an error.
+/// The most characters of a prompt's description, of a repeated name, and of an error.
 const MAX_DESCRIPTION: usize = 120;
 const MAX_NAME: usize = 60;
 const MAX_ERROR: usize = 300;
@@ -20,7 +20,7 @@ const LISTED_PROMPTS: usize = 50;
 /// The most characters of a prompt.
 const MAX_PROMPT: usize = 50_000;
 
-/// Returns true if the argument of `/mcp` asks for a prompt, whose text is for the model.
+/// Returns true if the argument of `/mcp` requests a prompt, whose text is for the model.
 pub(super) fn is_prompt(argument: &str) -> bool {
     argument.split_whitespace().nth(1).is_some()
 }
@@ -73,7 +73,7 @@ fn describe(server: &McpServer, phrases: &Phrases) -> String {
         return format!("{line}\n{}", phrases.no_mcp_prompts);
     }
     let prompt_line = |prompt: &ListedPrompt| {
-        // These are words of the server.
+        // The server supplies these texts.
         let shown = |text: &str| shorten(&plain_line(text), MAX_NAME).replace('`', "'");
         let arguments = prompt.arguments.iter().map(|PromptArgument { name, required, .. }| match required {
             true => format!(" {}=…", shown(name)),
@@ -89,7 +89,7 @@ fn describe(server: &McpServer, phrases: &Phrases) -> String {
 /// Gets the text of a prompt from its server.
 ///
 /// # Errors
-/// There is no such prompt, its arguments do not fit, or the server does not give it; in words for the sender.
+/// A text for the sender: there is no such prompt, its arguments are invalid, or the server does not return it.
 async fn ask(server: &Arc<McpServer>, name: &str, arguments: &str, phrases: &Phrases) -> Result<ModelPrompt, String> {
     let listing = match server.listing() {
         Some(listing) => listing,
@@ -120,10 +120,10 @@ async fn ask(server: &Arc<McpServer>, name: &str, arguments: &str, phrases: &Phr
     Ok(ModelPrompt { text: truncate(&text, MAX_PROMPT), taint })
 }
 
-/// Reads `key=value` pairs; a value with spaces stands in double quotes.
+/// Parses `key=value` pairs; a value with spaces needs double quotes.
 ///
 /// # Errors
-/// The part that is no pair.
+/// The part that is not a pair.
 fn read_arguments(text: &str) -> Result<Map<String, Value>, String> {
     let (mut arguments, mut rest) = (Map::new(), text.trim());
     while !rest.is_empty() {

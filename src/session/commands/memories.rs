@@ -11,9 +11,9 @@ use crate::store::{Connection, StoreError, memories, ownership};
 
 /// The most memories in a list.
 const LISTED: usize = 10;
-/// The most characters that are shown of one.
+/// The most shown characters of one memory.
 const SHOWN_CHARS: usize = 200;
-/// The most memories of a kind that are searched for words.
+/// The most memories of a kind that are searched.
 const LOOKED_AT: u32 = 5_000;
 
 /// The kinds that are listed; tasks and summaries are managed automatically.
@@ -32,7 +32,8 @@ pub async fn list(context: &CommandContext, row: &InboxRow) -> Result<String, St
     Ok(format!("{}\n{}\n\n{}", context.phrases.memories_are, lines(context, &newest), context.phrases.memories_use))
 }
 
-/// Forgets the memory with an id, or the only one that contains the words; lists several, if nobody reads along.
+/// Forgets the memory with the given id, or the only one that contains the given words. Otherwise lists the matching memories, if
+/// nobody else reads the chat.
 pub async fn forget(context: &CommandContext, wanted: &str, row: &InboxRow) -> Result<CommandReply, StoreError> {
     if wanted.is_empty() {
         return Ok(list(context, row).await?.into());
@@ -40,38 +41,42 @@ pub async fn forget(context: &CommandContext, wanted: &str, row: &InboxRow) -> R
     let Some(owner) = owner(context, row) else { return Ok(context.phrases.no_memory_of_strangers.to_owned().into()) };
     let wanted = wanted.trim_start_matches('#');
     if let Ok(id) = wanted.parse::<i64>() {
-        // The listed memory may have been replaced since; then the newer one is forgotten.
+        // The listed memory may have been replaced since; then its replacement is forgotten.
         let found = context.memory.store.read(move |connection| memory::current_entry(connection, id)).await?;
         let is_allowed = |entry: &MemoryEntry| may_forget(&owner, entry);
         return Ok(match found.filter(is_allowed) {
-            Some(entry) => forgets(context, &entry),
+            Some(entry) => forget_reply(context, &entry),
             None => CommandReply::failed(fill(context.phrases.no_such_memory, &[wanted]), "no_such_memory"),
         });
     }
     let (words, whose) = (wanted.to_lowercase(), owner.clone());
-    let holding = context.memory.store.read(move |connection| holding(connection, &whose, &words)).await?;
-    if let [only] = holding.as_slice() {
-        return Ok(forgets(context, only));
+    let exact = context.memory.store.read(move |connection| memories_containing(connection, &whose, &words)).await?;
+    if let [only] = exact.as_slice() {
+        return Ok(forget_reply(context, only));
     }
-    let fitting = if holding.is_empty() { fitting(context, wanted, &owner).await? } else { holding };
-    if fitting.is_empty() {
+    let listed = if exact.is_empty() { similar_memories(context, wanted, &owner).await? } else { exact };
+    if listed.is_empty() {
         return Ok(fill(context.phrases.nothing_to_forget, &[&shorten(wanted, SHOWN_CHARS)]).into());
     }
     if is_read_by_others(context, row, &owner).await? {
         return Ok(context.phrases.memory_is_private.to_owned().into());
     }
-    let shown = &fitting[..fitting.len().min(LISTED)];
+    let shown = &listed[..listed.len().min(LISTED)];
     Ok(format!("{}\n{}", context.phrases.forget_which, lines(context, shown)).into())
 }
 
-/// Answers without the memory's text, which would stay in the delivered message.
-fn forgets(context: &CommandContext, entry: &MemoryEntry) -> CommandReply {
+/// Returns the reply, which omits the memory's text because the delivered message would keep that text.
+fn forget_reply(context: &CommandContext, entry: &MemoryEntry) -> CommandReply {
     let reply = fill(context.phrases.forgotten, &[&entry.id.to_string()]);
     CommandReply::changing(reply, SessionChange::Forget(entry.id))
 }
 
-/// Searches for memories; none of them is forgotten by guess.
-async fn fitting(context: &CommandContext, words: &str, owner: &Owner) -> Result<Vec<MemoryEntry>, StoreError> {
+/// Searches for similar memories. The command only lists them: it never forgets a memory by guess.
+async fn similar_memories(
+    context: &CommandContext,
+    words: &str,
+    owner: &Owner,
+) -> Result<Vec<MemoryEntry>, StoreError> {
     let query = RecallQuery {
         text: words.to_owned(),
         owners: owners(owner),
@@ -105,12 +110,12 @@ fn owner(context: &CommandContext, row: &InboxRow) -> Option<Owner> {
     context.memory.settings.identities.owner_of(&row.channel, &row.sender, Trust::parse(&row.trust))
 }
 
-/// Returns true if others than `owner` write in the chat, or if the chat belongs to another.
+/// Returns true if people other than `owner` write in the chat, or if the chat belongs to another owner.
 async fn is_read_by_others(context: &CommandContext, row: &InboxRow, owner: &Owner) -> Result<bool, StoreError> {
     let session = row.session.clone();
     let found = context.memory.store.read(move |connection| ownership::of_session(connection, &session)).await?;
     let identities = &context.memory.settings.identities;
-    let is_anothers = |first: &str| identities.now(&Owner::from_stored(first)) != *owner;
+    let is_anothers = |first: &str| identities.current_owner(&Owner::from_stored(first)) != *owner;
     Ok(found.is_shared || found.owner.as_deref().is_some_and(is_anothers))
 }
 
@@ -123,7 +128,7 @@ fn lines(context: &CommandContext, entries: &[MemoryEntry]) -> String {
     entries.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the owners whose memories `owner` sees; only the gateway's owner may change shared ones.
+/// Returns the owners whose memories `owner` may search and forget; only the gateway's owner may forget shared ones.
 fn owners(owner: &Owner) -> Vec<Owner> {
     if *owner == Owner::gateway() { vec![owner.clone(), Owner::everyone()] } else { vec![owner.clone()] }
 }
@@ -141,7 +146,7 @@ fn newest(connection: &Connection, owner: &Owner) -> Result<Vec<MemoryEntry>, St
 }
 
 /// Returns the memories that contain the words literally.
-fn holding(connection: &Connection, owner: &Owner, words: &str) -> Result<Vec<MemoryEntry>, StoreError> {
+fn memories_containing(connection: &Connection, owner: &Owner, words: &str) -> Result<Vec<MemoryEntry>, StoreError> {
     let holds =
         |entry: &MemoryEntry| entry.text.to_lowercase().contains(words) || entry.name.to_lowercase().contains(words);
     Ok(known(connection, owner, LOOKED_AT)?.into_iter().filter(holds).collect())

@@ -1,4 +1,4 @@
-//! Slash commands: answered without a model, on every channel.
+//! Slash commands, which every channel supports and which need no model.
 
 mod handler;
 mod slash_command;

@@ -1,4 +1,4 @@
-//! Slash commands: their syntax, and what they answer.
+//! Slash commands: their syntax and their replies.
 
 use std::sync::Arc;
 
@@ -17,16 +17,16 @@ use crate::text::nearest;
 /// A parsed command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlashCommand {
-    /// Lower case, without the slash.
+    /// The name in lower case, without the slash.
     pub name: String,
     pub argument: String,
-    /// The text below the command's line, without a signature; it is ignored.
+    /// The ignored text below the command's line, without a signature.
     pub below: String,
 }
 
 impl SlashCommand {
-    /// Parses `/name argument` in the first line; anything else, such as a path, is for the model. So is a text with
-    /// more lines whose first word is no known command.
+    /// Parses `/name argument` in the first line. Any other text, such as a path, is for the model, and so is a text of several
+    /// lines whose first word is no known command.
     pub fn parse(content: &str) -> Option<Self> {
         let content = content.trim();
         let (line, below) = content.split_once('\n').unwrap_or((content, ""));
@@ -45,7 +45,7 @@ impl SlashCommand {
     }
 }
 
-/// Returns the text up to a signature (RFC 3676, section 4.3; some programs lose the space), trimmed.
+/// Returns the trimmed text before a signature (RFC 3676, section 4.3; some programs omit the space).
 fn without_signature(text: &str) -> &str {
     let mut end = 0;
     for line in text.split_inclusive('\n') {
@@ -79,29 +79,29 @@ pub const COMMANDS: [&str; 19] = [
     "stop",
     "tools",
 ];
-/// Commands that only a terminal has; some run there and never arrive here.
+/// Commands that only a terminal has. The terminal runs some of them itself.
 const TERMINAL_COMMANDS: [&str; 8] = ["add", "clear", "drop", "exit", "files", "history", "quit", "thinking"];
-/// The similarity, from 0 to 1, from which on a command is suggested.
+/// The least similarity, from 0 to 1, for which a command is suggested.
 const ALIKE: f64 = 0.75;
-/// Returns the command that `name` was most likely meant to be.
+/// Returns the command that `name` most likely means.
 pub fn nearest_command(name: &str, in_terminal: bool) -> Option<&'static str> {
     let here = |known: &&str| in_terminal || !TERMINAL_COMMANDS.contains(known);
     let known = COMMANDS.into_iter().filter(here).chain(TERMINAL_COMMANDS.into_iter().filter(here));
     nearest::nearest(name, known.map(|known| (known, known)), nearest::BY_BEGINNING, ALIKE)
 }
 
-/// The most characters of a text below a command that are repeated.
+/// The most characters of the ignored text that the reply repeats.
 const MAX_BELOW: usize = 200;
 
-/// What a command changes about its session, committed with its answer.
+/// The change that a command makes to its session, in the commit of its reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionChange {
     None,
     /// `/new`.
     NewEpoch,
-    /// `/model NAME`; `None` is the configured one.
+    /// `/model NAME`; `None` is the configured model.
     Model(Option<String>),
-    /// `/agent NAME`; `None` is that of the chat.
+    /// `/agent NAME`; `None` is the agent of the chat.
     Agent(Option<String>),
     /// `/checkpoint NAME`.
     NameCheckpoint {
@@ -110,25 +110,25 @@ pub enum SessionChange {
     },
     /// `/restore ID`.
     Restore(Checkpoint),
-    /// `/forget`: a memory's id.
+    /// `/forget`, with the id of the memory.
     Forget(i64),
-    /// `/mcp NAME PROMPT`: nothing; the turn asks the model with this text in the place of the message.
+    /// `/mcp NAME PROMPT`. It changes nothing; the turn sends this text to the model instead of the message.
     Ask(ModelPrompt),
 }
 
-/// A text for the model, and what it holds from others than the owner.
+/// A text for the model, and the names of the foreign content in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelPrompt {
     pub text: String,
     pub taint: Taint,
 }
 
-/// The answer to a command.
+/// The reply to a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandReply {
     pub reply: String,
     pub change: SessionChange,
-    /// A stable error code if the command failed.
+    /// The stable error code if the command failed.
     pub error: Option<&'static str>,
 }
 
@@ -150,7 +150,7 @@ impl From<String> for CommandReply {
     }
 }
 
-/// What the commands work with.
+/// The shared parts that commands use.
 pub struct CommandContext {
     pub phrases: &'static Phrases,
     pub store: Store,

@@ -1,5 +1,5 @@
-//! Installs skills into the folder `skills/` of a workspace. What is installed is shown first, nothing of it is run, and its files are
-//! pinned: an installed skill whose files have changed is not used until the owner accepts the change.
+//! Installs skills into the folder `skills/` of a workspace. The owner reviews the files first, and nothing of a skill is run.
+//! The files are pinned: an installed skill whose files have changed is not used until the owner accepts the change.
 
 mod package;
 mod pins;
@@ -29,28 +29,28 @@ use super::requirements::{ProgramSearch, SkillHost};
 use crate::guard::{create_dir_beneath, sync_folder};
 use crate::text::is_hidden;
 
-/// The most files of one skill, and their bytes together.
+/// The maximum number of files of one skill, and their maximum total size in bytes.
 const MAX_FILES: usize = 1_000;
 const MAX_BYTES: usize = 20_000_000;
-/// The largest `SKILL.md`, in bytes.
+/// The maximum size of a `SKILL.md`, in bytes.
 const MAX_SKILL_FILE: usize = 1_000_000;
-/// The beginning of the names of folders whose files are still being written; the catalog looks at none with a dot.
+/// The name prefix of folders whose files are still being written. The catalog ignores names that begin with a dot.
 const INCOMING: &str = ".installing-";
-/// The endings of scripts.
+/// The file extensions of scripts.
 const SCRIPT_ENDINGS: &[&str] =
     &["sh", "bash", "zsh", "fish", "py", "js", "mjs", "cjs", "ts", "rb", "pl", "php", "lua", "ps1", "bat", "cmd"];
 
-/// A skill in a package, which can be installed.
+/// A skill in a package that can be installed.
 #[derive(Debug)]
 pub struct SkillCandidate {
     pub manifest: SkillManifest,
-    /// Its folder in the package; empty for the package itself.
+    /// The skill's folder in the package; empty for the package itself.
     pub folder: String,
-    /// By their paths in the folder of the skill.
+    /// The files by their paths in the folder of the skill.
     files: BTreeMap<String, PackageFile>,
 }
 
-/// What the owner has to know before a skill is installed or its change accepted.
+/// The information that the owner needs before installing a skill or accepting its change.
 #[derive(Debug, Serialize)]
 pub struct SkillReview {
     pub name: String,
@@ -62,19 +62,19 @@ pub struct SkillReview {
     pub source: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// The tools that a turn is limited to; empty for no limit.
+    /// The tools to which the skill limits a turn; empty for no limit.
     pub allowed_tools: Vec<String>,
-    /// Why it could not be used on this machine.
+    /// The reason why the skill could not be used on this machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unmet: Option<String>,
     pub files: Vec<ReviewedFile>,
     pub warnings: Vec<String>,
-    /// How the files differ from those that are installed under this name.
+    /// How the files differ from the files that are installed under this name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changes: Option<String>,
 }
 
-/// A file of a skill, as the owner sees it.
+/// A file of a skill, as shown to the owner.
 #[derive(Debug, Serialize)]
 pub struct ReviewedFile {
     pub path: String,
@@ -82,7 +82,7 @@ pub struct ReviewedFile {
     pub kind: ReviewedFileKind,
 }
 
-/// What a file is.
+/// The kind of a reviewed file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReviewedFileKind {
@@ -109,8 +109,8 @@ impl PackageFile {
 }
 
 impl SkillCandidate {
-    /// Finds the skills of a package: each folder with a `SKILL.md` that is not within another skill. A skill that cannot be used is
-    /// an error in its place.
+    /// Finds the skills of a package: each folder with a `SKILL.md` that is not inside another skill. An unusable skill becomes
+    /// an error in the result.
     pub fn find(package: &SkillPackage, fallback_name: &str) -> Vec<Result<Self, String>> {
         let mut folders: Vec<&str> = package.files.keys().filter_map(|path| skill_folder(path)).collect();
         folders.sort_unstable();
@@ -164,12 +164,12 @@ impl SkillCandidate {
         &self.manifest.name
     }
 
-    /// Returns the digests of its files.
+    /// Returns the digests of the skill's files.
     pub fn digests(&self) -> FileDigests {
         self.files.iter().map(|(path, file)| (path.clone(), file.digest())).collect()
     }
 
-    /// Returns what the owner has to know. `before` are the files that have been accepted under this name.
+    /// Returns the review for the owner. `before` are the files that were accepted under this name.
     pub fn review(
         &self,
         source: &str,
@@ -181,7 +181,7 @@ impl SkillCandidate {
         let mut warnings: Vec<String> = manifest.warnings.iter().map(|warning| warning.reason.clone()).collect();
         warnings.extend(manifest_problems(manifest));
         for (path, file) in &self.files {
-            // Emoji have selectors of variants.
+            // Emoji contain variation selectors, which are harmless.
             let hides = |c: char| {
                 is_hidden(c) && !matches!(c, '\u{fe00}'..='\u{fe0f}')
                     || matches!(c, '\u{200b}' | '\u{202a}'..='\u{202e}')
@@ -217,15 +217,15 @@ fn skill_folder(path: &str) -> Option<&str> {
     FILE_NAMES.contains(&name).then_some(folder)
 }
 
-/// Returns `path` relative to `folder`, if it is below it.
+/// Returns `path` relative to `folder`, if it lies below the folder.
 fn below<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
     if folder.is_empty() { Some(path) } else { path.strip_prefix(folder)?.strip_prefix('/') }
 }
 
-/// Gives a folder its name, which nothing has.
+/// Renames a folder unless the new name is taken.
 fn rename_to_new(folder: &Dir, from: &str, to: &str) -> Result<(), Errno> {
     match renameat_with(folder, from, folder, to, RenameFlags::NOREPLACE) {
-        // Some file systems cannot tell; a folder that has files is not replaced in any case.
+        // Some file systems cannot rename without replacing. A folder with files is never replaced.
         Err(Errno::INVAL | Errno::NOSYS) => renameat(folder, from, folder, to),
         done => done,
     }
@@ -245,27 +245,27 @@ impl InstalledSkills {
     /// Returns the pins.
     ///
     /// # Errors
-    /// The file of pins cannot be read.
+    /// The pin file cannot be read.
     pub fn pins(&self) -> Result<PinsByFolder, String> {
         self.pins.read().map_err(|error| format!("{}: {error}", self.pins.path().display()))
     }
 
-    /// Returns true if something has the place of this skill.
+    /// Returns true if the path of this skill is taken.
     pub fn is_taken(&self, name: &str) -> bool {
         self.workspace.join(INSTALL_FOLDER).join(name).symlink_metadata().is_ok()
     }
 
-    /// Reads the files of an installed skill as they are now.
+    /// Reads the current files of an installed skill.
     ///
     /// # Errors
-    /// They cannot be read, or are no skill.
+    /// The files cannot be read, or are not a skill.
     pub fn candidate(&self, name: &str) -> Result<SkillCandidate, String> {
         let package = SkillPackage::of_installed(&self.workspace.join(INSTALL_FOLDER).join(name))?;
         SkillCandidate::of_folder(&package, "", name)
     }
 
-    /// Writes the files of a skill into the workspace and pins them. What has its place is moved away by `discard`, which returns how it can
-    /// be restored, once the new files are written.
+    /// Writes the files of a skill into the workspace and pins them. Once the new files are written, `discard` moves an existing
+    /// skill of this name away, and returns how it can be restored.
     ///
     /// # Errors
     /// The workspace or the pins cannot be written.
@@ -281,7 +281,7 @@ impl InstalledSkills {
         let _lock = self.pins.lock().map_err(failed)?;
         let workspace = Dir::open_ambient_dir(&self.workspace, ambient_authority()).map_err(failed)?;
         let skills = create_dir_beneath(&workspace, Path::new(INSTALL_FOLDER)).map_err(failed)?;
-        // What an interrupted installation has left: nobody else installs now.
+        // An interrupted installation has left these. The lock is held, so no other installation is running.
         for entry in skills.entries().map_err(failed)?.flatten() {
             let name = entry.file_name();
             if name.to_str().is_some_and(|name| name.starts_with(INCOMING)) {
@@ -321,7 +321,7 @@ impl InstalledSkills {
         Ok(())
     }
 
-    /// Pins files, or pins them anew.
+    /// Pins files, or replaces their pin.
     fn pin(&self, name: &str, files: FileDigests, source: &str, revision: Option<&str>) -> io::Result<()> {
         let mut pins = self.pins.read()?;
         let pin = SkillPin {
@@ -334,7 +334,7 @@ impl InstalledSkills {
         self.pins.write(&pins)
     }
 
-    /// Accepts the files of an installed skill as they are now.
+    /// Accepts the current files of an installed skill.
     ///
     /// # Errors
     /// The pins cannot be written, or there is no pin.

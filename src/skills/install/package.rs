@@ -1,5 +1,5 @@
-//! What skills are installed from: a folder, a ZIP archive, or a Git repository, read into memory with bounds. Nothing of it is
-//! run, and nothing is written anywhere.
+//! The packages that skills are installed from: a folder, a ZIP archive, or a Git repository, read into memory within limits.
+//! Nothing of a package is run, and its files are not written to the workspace.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -17,22 +17,22 @@ use zip::ZipArchive;
 
 use crate::text::{one_line, truncate};
 
-/// The most files of a package, and their bytes together.
+/// The maximum number of files of a package, and their maximum total size in bytes.
 const MAX_FILES: usize = 5_000;
 pub(super) const MAX_BYTES: u64 = 50_000_000;
-/// The deepest folder.
+/// The maximum depth of folders.
 const MAX_LEVELS: usize = 10;
-/// How long a repository may take to arrive.
+/// The time limit for fetching a repository.
 const GIT_TIMEOUT: Duration = Duration::from_secs(180);
-/// The largest file that Git may write, in blocks of 512 bytes: 200 MB.
+/// The maximum size of a file that Git may write, in blocks of 512 bytes: 200 MB.
 const GIT_BLOCKS: &str = "400000";
 /// The folder of a repository.
 const GIT_FOLDER: &str = ".git";
-/// Turns off what the attributes of a repository change in its archive, filters of the user among them.
+/// Disables the attributes by which a repository changes its archive, including filters of the user.
 const PLAIN_ATTRIBUTES: &str = "* -filter -text -ident -export-ignore -export-subst -working-tree-encoding\n";
-/// The most of Git's last output that is read, in bytes.
+/// The maximum size of the end of Git's output that is read, in bytes.
 const MAX_OUTPUT: u64 = 64 << 10;
-/// The protocols of repositories.
+/// The allowed protocols of repositories.
 const GIT_PROTOCOLS: &str = "https:ssh:file";
 
 /// A file of a package.
@@ -43,34 +43,34 @@ pub struct PackageFile {
 }
 
 impl PackageFile {
-    /// Returns the digest of content and mode: SHA-256 in hexadecimal digits, and ` x` for a file that can be run.
+    /// Returns the digest of content and mode: SHA-256 in hexadecimal digits, and ` x` for an executable file.
     pub fn digest(&self) -> String {
         digest_of(&self.bytes, self.is_executable)
     }
 }
 
-/// Returns the digest of a file with this content, as [`PackageFile::digest`].
+/// Returns the digest of a file with this content, in the form of [`PackageFile::digest`].
 pub(in crate::skills) fn digest_of(bytes: &[u8], is_executable: bool) -> String {
     format!("{}{}", hex(&Sha256::digest(bytes)), if is_executable { " x" } else { "" })
 }
 
-/// Files by their paths, which have no `..`, `.` or empty part.
+/// The files of a package by their paths. A path has no `..`, `.` or empty component.
 #[derive(Debug, Default)]
 pub struct SkillPackage {
     pub files: BTreeMap<String, PackageFile>,
-    /// The paths of links and of what is neither file nor folder.
+    /// The paths of links and special files.
     pub others: Vec<String>,
-    /// The commit of a repository.
+    /// The commit, if the source is a repository.
     pub revision: Option<String>,
     bytes: u64,
 }
 
 impl SkillPackage {
-    /// Reads what `source` names: the path of a folder or of a ZIP archive, or the address of a repository. `reference` is a branch, a
-    /// tag or a commit of a repository.
+    /// Reads what `source` names: the path of a folder or a ZIP archive, or the address of a repository. `reference` is a branch,
+    /// a tag or a commit of a repository.
     ///
     /// # Errors
-    /// In words for people: it is none of these, cannot be read, or is too large.
+    /// The source is none of these, cannot be read, or is too large; the text is for people.
     pub async fn read(source: &str, reference: Option<&str>) -> Result<Self, String> {
         if let Some(address) = git_address(source)? {
             return Self::of_repository(address, reference).await;
@@ -101,14 +101,15 @@ impl SkillPackage {
     /// Reads all files of an installed skill.
     ///
     /// # Errors
-    /// As [`Self::read`], and for a folder `.git`, which no skill may have.
+    /// As [`Self::read`], and for a folder `.git`, which no skill may contain.
     pub fn of_installed(folder: &Path) -> Result<Self, String> {
         let mut package = Self::default();
         package.add_folder(folder, "", 1, false)?;
         Ok(package)
     }
 
-    /// Adds the files of a folder. The folder `.git` of a source is left out, and refused anywhere else: programs that meet it run what it says.
+    /// Adds the files of a folder. The folder `.git` of a source is left out. Anywhere else it is refused, because programs that
+    /// find it run the commands in its configuration.
     fn add_folder(&mut self, folder: &Path, prefix: &str, level: usize, is_source: bool) -> Result<(), String> {
         let failed = |error: io::Error| format!("{}: {error}", folder.display());
         if level > MAX_LEVELS {
@@ -227,7 +228,7 @@ fn too_large() -> String {
     format!("it is larger than {} MB; install the folder of one skill", MAX_BYTES / 1_000_000)
 }
 
-/// Returns a path of an archive with `/` between its parts; `None` if it leads outside.
+/// Returns a path of an archive with `/` between its components; `None` if it leads outside.
 pub(super) fn plain_path(name: &str) -> Option<String> {
     if name.contains(['\\', '\0']) {
         return None;
@@ -243,10 +244,10 @@ pub(super) fn plain_path(name: &str) -> Option<String> {
     parts.filter(|parts| !parts.is_empty() && parts.len() <= MAX_LEVELS).map(|parts| parts.join("/"))
 }
 
-/// Returns the address if `source` is one of a repository: `https://…`, `ssh://…`, `git@HOST:PATH` or `file://…`.
+/// Returns the address if `source` is the address of a repository: `https://…`, `ssh://…`, `git@HOST:PATH` or `file://…`.
 ///
 /// # Errors
-/// It is an address of another kind.
+/// The source is an address of another kind.
 fn git_address(source: &str) -> Result<Option<&str>, String> {
     let scheme = source.split_once("://").map(|(scheme, _)| scheme);
     match scheme {
@@ -267,14 +268,14 @@ async fn git(folder: &Path, arguments: &[&str]) -> Result<String, String> {
         command.env_remove(inherited);
     }
     let failed = |error: io::Error| format!("git cannot be started: {error}");
-    // Files, which are bounded as everything that it writes.
+    // The output goes to files, because the size limit for files applies to them.
     let [stdout, stderr] = ["stdout", "stderr"].map(|name| folder.join(name));
     command.stdout(File::create(&stdout).map_err(failed)?).stderr(File::create(&stderr).map_err(failed)?);
     let mut child = command.spawn().map_err(failed)?;
     let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
     let Ok(status) = tokio::time::timeout(GIT_TIMEOUT, child.wait()).await else {
         if let Some(group) = group {
-            // Its helpers, too. They may have ended by themselves.
+            // This also ends Git's helper processes. They may have ended by themselves.
             let _ = kill_process_group(group, Signal::KILL);
         }
         return Err(format!("git took longer than {} s", GIT_TIMEOUT.as_secs()));

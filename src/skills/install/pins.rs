@@ -1,5 +1,5 @@
-//! The pins of installed skills: the digests of their files as the owner has reviewed them. They are in the home, which the agent's
-//! commands cannot write, and a skill whose files differ is not used.
+//! The pins of installed skills: the digests of the files that the owner has reviewed. They are stored in the home folder, which
+//! the agent's commands cannot write. A skill whose files differ is not used.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,22 +15,22 @@ use super::package::{MAX_BYTES, digest_of};
 use crate::guard::{FileVersion, Jail, JailError, OpenFile};
 use crate::skills::discovery::join;
 
-/// The file in the home.
+/// The name of the pin file in the home folder.
 const FILE: &str = "skills.json";
-/// The largest file of pins, in bytes.
+/// The maximum size of the pin file, in bytes.
 const MAX_FILE: u64 = 10_000_000;
-/// The most entries of an installed skill's folder that are examined, and the deepest folder.
+/// The maximum number of entries of an installed skill's folder that are examined, and the maximum depth.
 const MAX_ENTRIES: usize = 2_000;
 const MAX_LEVELS: usize = 12;
-/// Held while the pins are read, changed and written.
+/// The file whose lock is held while the pins are read, changed and written.
 const LOCK_FILE: &str = "skills.json.lock";
 
-/// An installed skill.
+/// The pin of an installed skill.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SkillPin {
-    /// What it was installed from.
+    /// The source that the skill was installed from.
     pub source: String,
-    /// The commit of a repository.
+    /// The commit, if the source was a repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
     pub installed_at: Timestamp,
@@ -38,13 +38,13 @@ pub struct SkillPin {
     pub files: FileDigests,
 }
 
-/// The digests of the files of a folder by their paths in it.
+/// The digests of the files in a folder, by their relative paths.
 pub type FileDigests = BTreeMap<String, String>;
 
 /// The pins of all installed skills, by the names of their folders in `skills/`.
 pub type PinsByFolder = BTreeMap<String, SkillPin>;
 
-/// The file of pins.
+/// The pin file.
 #[derive(Clone, Debug)]
 pub struct SkillPins {
     path: PathBuf,
@@ -59,15 +59,15 @@ impl SkillPins {
         &self.path
     }
 
-    /// Returns the version of the file; `None` if there is none.
+    /// Returns the version of the file; `None` if the file does not exist.
     pub(crate) fn version(&self) -> Option<FileVersion> {
         FileVersion::of_entry(&self.path)
     }
 
-    /// Reads the pins; none without a file.
+    /// Reads the pins. Without a file there are none.
     ///
     /// # Errors
-    /// The file cannot be read, or is not what daoyou has written.
+    /// The file cannot be read, or its content is not valid.
     pub fn read(&self) -> io::Result<PinsByFolder> {
         match fs::metadata(&self.path) {
             Ok(found) if found.len() > MAX_FILE => Err(io::Error::other("the file is too large")),
@@ -77,17 +77,17 @@ impl SkillPins {
         }
     }
 
-    /// Waits for other programs that change the pins; the lock ends with the file.
+    /// Waits for other programs that change the pins, and locks them out. Dropping the returned file releases the lock.
     ///
     /// # Errors
-    /// The file of the lock cannot be made.
+    /// The lock file cannot be created.
     pub fn lock(&self) -> io::Result<fs::File> {
         let file = fs::File::options().create(true).append(true).open(self.path.with_file_name(LOCK_FILE))?;
         file.lock()?;
         Ok(file)
     }
 
-    /// Replaces the pins in one step.
+    /// Replaces the pins atomically.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -102,13 +102,13 @@ impl SkillPins {
     }
 }
 
-/// The files of a folder with their versions, without their content.
+/// The files of a folder with their versions, but without their content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FolderListing {
     files: Vec<(String, FileVersion)>,
-    /// The folder itself, as an empty path, and those in it. The version of a folder changes with the names in it.
+    /// The folder itself, as an empty path, and the folders in it. The version of a folder changes with the names in it.
     folders: Vec<(String, FileVersion)>,
-    /// Links, pipes and the like, and what could not be read.
+    /// Links, pipes and other special files, and entries that could not be read.
     others: Vec<String>,
 }
 
@@ -165,12 +165,12 @@ impl FolderListing {
             let found = statat(jail.root_folder(), path, AtFlags::SYMLINK_NOFOLLOW);
             found.is_ok_and(|found| FileVersion::of(&found) == *version)
         };
-        // What could not be read may be read the next time.
+        // Entries that could not be read may be readable the next time, so such a listing is never current.
         self.others.is_empty() && !self.folders.is_empty() && self.folders.iter().chain(&self.files).all(is_same)
     }
 
-    /// Reads the files and returns their digests, and whether all could be read. What is no file, or cannot be read, has a digest that no
-    /// file has.
+    /// Reads the files and returns their digests, and whether all could be read. A special or unreadable file gets a digest that
+    /// no regular file has.
     pub fn digests(&self, jail: &Jail, folder: &str) -> (FileDigests, bool) {
         let mut is_complete = true;
         let mut digests: FileDigests = self.others.iter().map(|path| (path.clone(), "no file".to_owned())).collect();
@@ -196,8 +196,8 @@ fn file_digest(jail: &Jail, path: &str) -> Result<String, String> {
     Ok(digest_of(&bytes, mode & 0o111 != 0))
 }
 
-/// Returns how files differ from those that were reviewed, such as `changed: a.sh; new: b`, with at most `limit` names of each kind; `None`
-/// if they are the same.
+/// Returns how files differ from the reviewed ones, such as `changed: a.sh; new: b`, with at most `limit` names of each kind.
+/// Returns `None` if they are the same.
 pub fn differences(reviewed: &FileDigests, now: &FileDigests, limit: usize) -> Option<String> {
     let changed: Vec<&String> = now
         .iter()

@@ -1,4 +1,5 @@
-//! Detects time words at the boundary between a text and a time expression: such a text is not the subject of a reminder.
+//! Detects time words at the boundary between a text and a time expression. A text with such words is no subject of a reminder,
+//! since they belong to the time.
 
 use super::clauses::Clauses;
 use super::error::TimeParseError;
@@ -6,22 +7,22 @@ use super::parse::{clause, parse_error, parse_prefix, tokens};
 use super::token::{TimeToken, TokenCursor, TokenKind};
 use crate::text::Language;
 
-/// Words that join a time to another, or introduce one.
+/// Words that join two times, or introduce a time.
 const JOINTS: &[&str] = &["and", "or", "to", "about", "for", "starting", "和", "或", "到", "开始"];
-/// Words that change or continue the time before them, whatever follows.
+/// Words that change or continue the time before them, whatever text follows.
 const CHANGES: &[&str] = &["except", "twice", "after", "and", "or", "前", "后", "除", "或"];
-/// Other words with which a text that a time follows may end.
+/// Other words at the end of a text before a time that belong to the time.
 const LEADS: &[&str] = &["at", "by", "on", "in", "from", "between", "every", "the", "在", "从", "每"];
 /// The characters of Chinese conjunctions: 和, 以及, 还有, ….
 const JOINT_LETTERS: &str = "和与跟及以还有、，,";
-/// Days without a fixed date, or without one that is known here: after 和 they belong to the time before it.
+/// Days without a fixed date, or whose date is unknown here. After a conjunction such as 和, they continue the time before it.
 const OTHER_DAYS: &str = "春节 除夕 大年 正月 腊月 农历 阴历 初一 元旦 元宵 清明 端午 七夕 中秋 重阳 国庆 劳动节 五一 十一假 情人节 妇女节 儿童节 \
     教师节 母亲节 父亲节 感恩节 万圣节 复活节 圣诞 平安夜 节假日 假日 假期 放假 节日 生日 月初 月中 月底 月末 年初 年底 年末 季度";
 const MARKS: &[char] = &[',', '、', ';', '&', '-', '.', ':'];
 /// The most tokens at the end of a text that are examined.
 const LAST: usize = 12;
 
-/// Returns true if a text after a time begins with time words, valid or not: `and 25:00`, `到10点`.
+/// Returns true if a text that follows a time begins with time words, valid or not: `and 25:00`, `到10点`.
 pub fn starts_with_time(text: &str, language: Language) -> bool {
     let tokens = tokens(text, language);
     let mut c = TokenCursor::new(&tokens);
@@ -56,7 +57,7 @@ pub fn ends_with_time(text: &str, language: Language) -> bool {
     })
 }
 
-/// Returns the index after the time that begins at the cursor, as far as it is one.
+/// Returns the index of the token after the time at the cursor; `None` if there is no time. The time may be invalid.
 fn is_time(c: &TokenCursor<'_>, language: Language) -> Option<usize> {
     let mut whole = TokenCursor { fault: None, ..*c };
     if clause(&mut whole, language, &Clauses::default()).is_some() {
@@ -79,7 +80,7 @@ fn is_time(c: &TokenCursor<'_>, language: Language) -> Option<usize> {
     (whole.fault.is_some() || is_counted).then_some(c.at + numbers + usize::from(is_counted))
 }
 
-/// Returns the error of a text that begins or ends with a time which cannot be read completely; `None` for any other text.
+/// Returns the error of a text that begins or ends with a time that cannot be read completely; `None` for any other text.
 pub fn explain_partial_time(text: &str, language: Language) -> Option<TimeParseError> {
     if !starts_with_time(text, language) && !ends_with_time(text, language) {
         return None;
@@ -94,7 +95,7 @@ pub fn explain_partial_time(text: &str, language: Language) -> Option<TimeParseE
         wrong = wrong.or(found.fault);
         if found.is_any {
             let (understood, after) = rest.split_at(found.end);
-            // A complete time stands beside an incomplete one.
+            // The time is complete, so the fault is in the text before it.
             let after = if after.trim().is_empty() && found.clauses.combine().is_ok() { before } else { after };
             return Some(parse_error(understood, after, found.clauses.combine().err().or(wrong)));
         }

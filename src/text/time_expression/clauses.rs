@@ -18,7 +18,7 @@ pub(super) enum Clause {
     Period(CalendarPeriod),
     Part(DayPart),
     Clocks(Vec<ClockTime>),
-    /// From one time to another.
+    /// A range from one time to another.
     Range(ClockTime, ClockTime),
 }
 
@@ -26,7 +26,7 @@ pub(super) enum Clause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Interval {
     pub seconds: u64,
-    /// The interval counts from the next clock time, even if the expression has none: "every other day".
+    /// The interval counts from a clock time even if the expression names none, as in "every other day".
     pub from_clock: bool,
 }
 
@@ -37,7 +37,7 @@ pub(super) enum Recurrence {
     Week,
     Month,
     Year,
-    /// The days that another clause names.
+    /// Every day that another clause names.
     Named,
 }
 
@@ -45,26 +45,26 @@ pub(super) enum Recurrence {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DaySpec {
     Ahead(i32),
-    /// Days of the week, a bit for each, Sunday first; `each` if the words alone imply repetition: "mondays".
+    /// Days of the week, a bit for each, Sunday first; `each` is true if the words alone imply repetition, as in "mondays".
     Week {
         set: u8,
         each: bool,
     },
-    /// The next such day, never today.
+    /// The next such day of the week, never today.
     NextWeekday(Weekday),
     /// Days of a month, a bit for each.
     Month {
         set: u32,
         last: bool,
     },
-    /// The first to fifth such weekday of the month, or the last one for `None`.
+    /// The first to fifth such weekday of the month; the last one if the number is `None`.
     Nth(Option<i8>, Weekday),
-    /// A month and its day.
+    /// A day of the year: its month and its day.
     Year(i8, i8),
     On(Date),
 }
 
-/// The week, month or year so many after the current one.
+/// A week, month or year, by its number after the current one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CalendarPeriod {
     Week(i32),
@@ -72,7 +72,7 @@ pub(super) enum CalendarPeriod {
     Year(i32),
 }
 
-/// A bit for each day of the week, Sunday first.
+/// A set of all days of the week, with a bit for each, Sunday first.
 const EACH_WEEKDAY: u8 = 0x7f;
 pub(super) const MONDAY_TO_FRIDAY: u8 = 0b011_1110;
 pub(super) const WEEKEND: u8 = 0b100_0001;
@@ -84,7 +84,7 @@ pub(super) struct Clauses {
     often: Option<Interval>,
     each: Option<Recurrence>,
     days: Option<DaySpec>,
-    /// The day of the week that stands beside a date.
+    /// The day of the week next to a date.
     weekday: Option<Weekday>,
     period: Option<CalendarPeriod>,
     part: Option<DayPart>,
@@ -104,13 +104,13 @@ pub(super) fn bit(day: Weekday) -> u8 {
     1 << day.to_sunday_zero_offset()
 }
 
-/// Returns the days from the first to the last, across the end of the week if necessary.
+/// Returns the set of days from the first to the last, across the end of the week if necessary.
 pub(super) fn from_to(first: Weekday, last: Weekday) -> u8 {
     let more = usize::try_from(first.until(last)).unwrap_or(0);
     first.cycle_forward().take(more + 1).fold(0, |set, day| set | bit(day))
 }
 
-/// Returns the day of the week of a set with one day.
+/// Returns the day of the week in a set with one day.
 fn only(set: u8) -> Option<Weekday> {
     Weekday::Sunday.cycle_forward().take(7).find(|day| bit(*day) == set)
 }
@@ -129,7 +129,7 @@ impl Clauses {
         }
     }
 
-    /// Adds days. In "Thursday, December 24" the weekday must belong to the date.
+    /// Adds days. In "Thursday, December 24", the weekday must be that of the date.
     fn add_days(&mut self, days: DaySpec) -> Result<(), TimeFault> {
         let (date, set) = match (self.days, days) {
             (Some(DaySpec::Week { set, each: false }), date) | (Some(date), DaySpec::Week { set, each: false }) => {
@@ -208,7 +208,7 @@ impl Clauses {
         }
     }
 
-    /// Returns the clock times, or the default one for an expression without.
+    /// Returns the resolved clock times; without any, the default time.
     fn resolved(&self) -> Result<Vec<ResolvedClock>, TimeFault> {
         let usual = || ClockTime::usual(self.part).map(|clock| vec![clock]);
         let clocks = self.clocks.clone().map_or_else(usual, Ok)?;
@@ -218,13 +218,13 @@ impl Clauses {
         clocks.into_iter().map(|clock| clock.resolve(self.part)).collect()
     }
 
-    /// Returns the one clock time on that day.
+    /// Returns the single clock time on a day.
     fn moment(&self, day: DayReference) -> Result<DayTime, TimeFault> {
         let [ResolvedClock { time: clock, after_midnight, ambiguous }] = *self.resolved()? else {
             return Err(TimeFault::TwoTimes);
         };
         match (after_midnight, day) {
-            // The coming night, even if midnight has passed.
+            // This means the coming night, even if midnight has passed.
             (true, DayReference::Next | DayReference::Ahead(0)) => {
                 Ok(DayTime { day: DayReference::Next, clock, after_midnight: false, weekday: None })
             }
@@ -282,7 +282,7 @@ impl Clauses {
         match clocks.iter().filter(|clock| clock.after_midnight).count() {
             after_midnight if after_midnight == 0 || is_each => {}
             after_midnight if after_midnight < clocks.len() => return Err(TimeFault::MinutesDiffer),
-            // The night of a day ends on the next day.
+            // A time after midnight in the night of a day is on the next day.
             _ if days.days == "*" && days.nth.is_none() => days.week = (days.week << 1 | days.week >> 6) & EACH_WEEKDAY,
             _ => return Err(TimeFault::WhichMidnight),
         }
@@ -296,7 +296,7 @@ impl Clauses {
             return Err(TimeFault::Clash);
         }
         match (self.each, self.days) {
-            // An interval alone applies to each day.
+            // A daily time, or an interval without days, applies to every day.
             (Some(Recurrence::Day) | None, None) => Ok(free),
             (Some(Recurrence::Day), Some(DaySpec::Week { set, .. })) if only(set).is_none() => {
                 Ok(CronDays { week: set, ..free })
@@ -327,9 +327,9 @@ impl Clauses {
 struct CronDays {
     days: String,
     months: String,
-    /// Days of the week, a bit for each, Sunday first.
+    /// The days of the week, with a bit for each, Sunday first.
     week: u8,
-    /// A weekday of the month instead, such as the second Monday.
+    /// A weekday of the month in place of `week`, such as the second Monday.
     nth: Option<String>,
 }
 

@@ -4,14 +4,14 @@ use jiff::civil::Time;
 
 use super::error::TimeFault;
 
-/// A part of the day: its first and last hour, which may be after midnight.
+/// A part of the day: its first and its last hour, which may be after midnight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DayPart {
     first: i8,
     last: i8,
-    /// The hour that the part alone means.
+    /// The hour that the part means without a clock time.
     usual: Option<i8>,
-    /// After midnight, the part may belong to the day before or to the day after.
+    /// True if it is unclear whether the hours after midnight belong to the day before or the day after.
     is_of_two_days: bool,
 }
 
@@ -67,7 +67,7 @@ pub(super) struct ClockTime {
     pub hour: i8,
     pub minute: i8,
     pub form: ClockForm,
-    /// The part of the day that stands beside it.
+    /// The part of the day next to the clock time.
     pub part: Option<DayPart>,
 }
 
@@ -80,7 +80,7 @@ pub(super) struct ResolvedClock {
     pub time: Time,
     /// The time belongs to the night of the day before.
     pub after_midnight: bool,
-    /// With a day, it would be unclear which night is meant.
+    /// True if it is unclear which night of a day is meant.
     pub ambiguous: bool,
 }
 
@@ -91,15 +91,15 @@ impl ClockTime {
         Ok(Self { hour, minute: 0, form: ClockForm::Definite, part: None })
     }
 
-    /// Returns true if the time could be in either half of the day.
+    /// Returns true if the time may be in either half of the day.
     pub fn is_open(&self) -> bool {
         self.form == ClockForm::Bare && self.part.is_none() && self.hour <= 12
     }
 
-    /// Resolves the time with the part of the day that stands elsewhere in the expression.
+    /// Resolves the time with a part of the day from elsewhere in the expression.
     pub fn resolve(self, elsewhere: Option<DayPart>) -> Result<ResolvedClock, TimeFault> {
         let part = match (self.part, elsewhere) {
-            // The middle of a night that is named elsewhere.
+            // The time is in the middle of the night that the expression names elsewhere.
             (Some(own), Some(NIGHT)) if own.is_of_two_days => Some(NIGHT),
             (Some(own), Some(other)) if own != other => return Err(TimeFault::Clash),
             (own, other) => own.or(other),
@@ -125,7 +125,7 @@ impl ClockTime {
     }
 }
 
-/// Returns true if some times name their half of the day and others leave it open.
+/// Returns true if some times name their half of the day and others do not.
 pub(super) fn is_mixed<'c>(clocks: impl IntoIterator<Item = &'c ClockTime>) -> bool {
     let (mut open, mut named) = (false, false);
     for clock in clocks {

@@ -45,7 +45,7 @@ fn bounds((first, last): (ClockTime, ClockTime), on_each_day: bool) -> Result<(u
         u64::try_from(i16::from(time.hour()) * 60 + i16::from(time.minute())).map_err(|_| TimeFault::NoSuchTime)
     };
     let (from, to) = (minute(&first)?, minute(&last)?);
-    // 9 to 5 may end in the afternoon; 22 to 6 cannot.
+    // "9 to 5" may end in the afternoon, while "22 to 6" cannot.
     let is_clear = first.form == ClockForm::Definite || first.part.is_some() || first.hour > 12;
     match from < to {
         true => Ok((from, to)),
@@ -54,7 +54,8 @@ fn bounds((first, last): (ClockTime, ClockTime), on_each_day: bool) -> Result<(u
     }
 }
 
-/// Returns the field for the values of a set below `end`: three or more in a row as a range, all values as a star.
+/// Returns the field for the values of a set below `end`: three or more consecutive values as a range, and all values as a
+/// star.
 pub(super) fn field(set: u64, end: u32) -> String {
     let has = |value: u32| set & (1 << value) != 0;
     if (0..end).all(has) {

@@ -1,4 +1,4 @@
-//! Why a text is no time expression.
+//! The reasons why a text is no time expression.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ pub enum TimeFault {
     TooLong,
 }
 
-/// A text that is no time expression, or more than one: the part that was understood, and the rest.
+/// The error of a text that is no time expression, or more than one: the part that was understood, and the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimeParseError {
     /// The beginning of the text; may be empty.

@@ -14,7 +14,7 @@ pub const MAX_SECONDS: u64 = 36_525 * DAY;
 /// A parsed time expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TimeExpression {
-    /// After so many seconds.
+    /// A wait in seconds.
     In(u64),
     At(DayTime),
     /// An interval in seconds, with an optional first time.
@@ -31,32 +31,32 @@ pub enum TimeExpression {
 pub struct DayTime {
     pub(super) day: DayReference,
     pub(super) clock: Time,
-    /// The time is after midnight, in the night that follows the day.
+    /// True if the time is after midnight, in the night that follows the day.
     pub(super) after_midnight: bool,
-    /// The day of the week that stands beside a date; it must be right.
+    /// The day of the week next to a date, which must be that of the date.
     pub(super) weekday: Option<Weekday>,
 }
 
-/// The day that stands beside a clock time.
+/// The day of a clock time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DayReference {
-    /// No day: the next time that the clock shows it.
+    /// No day: the next moment at which the clock shows the time.
     Next,
-    /// So many days from today.
+    /// This number of days after today.
     Ahead(i32),
-    /// The next such day; today only if the time is still to come.
+    /// The next such day of the week; today only if the time is still to come.
     Weekday(Weekday),
-    /// The next such day, never today.
+    /// The next such day of the week, never today.
     NextWeekday(Weekday),
-    /// That day of the week so many weeks after the current one; weeks begin on Monday.
+    /// The day of the week, this number of weeks after the current one; weeks begin on Monday.
     OfWeek(i32, Weekday),
-    /// The next day of this number in any month.
+    /// The next day with this number in any month.
     OfAnyMonth(i8),
-    /// That day of the month so many months after the current one.
+    /// The day of the month, this number of months after the current one.
     OfMonth(i32, i8),
-    /// The next such day of a year, by its month and day.
+    /// The next such day of any year, by its month and day.
     OfAnyYear(i8, i8),
-    /// That day of the year so many years after the current one.
+    /// The day of the year, this number of years after the current one, by its month and day.
     OfYear(i32, i8, i8),
     On(Date),
 }
@@ -64,7 +64,7 @@ pub(super) enum DayReference {
 /// A time expression resolved against a clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DueTime {
-    /// After so many seconds.
+    /// A wait in seconds.
     In(u64),
     /// A moment, which may be past.
     At(DateTime),
@@ -105,7 +105,7 @@ impl DayTime {
         self.weekday.is_none_or(|weekday| weekday == date.weekday()).then_some(at)
     }
 
-    /// Returns the moment at the time `now`; it may be past if the expression means one certain day.
+    /// Returns the moment at the time `now`; it may be past if the expression names a certain day.
     fn seen_from(&self, now: DateTime) -> Option<DateTime> {
         let today = now.date();
         let first = |mut dates: Box<dyn Iterator<Item = Date>>| {

@@ -1,4 +1,4 @@
-//! Productions that all languages share.
+//! Grammar rules that all languages share.
 
 use jiff::civil::Date;
 
@@ -8,7 +8,7 @@ use super::error::TimeFault;
 use super::expression::MAX_SECONDS;
 use super::token::TokenCursor;
 
-/// `2026-12-24`, `2026/12/24`. In `12/24` day and month cannot be told apart.
+/// Reads a date such as `2026-12-24` or `2026/12/24`. `12/24` is refused, since day and month cannot be distinguished.
 pub(super) fn written_date(c: &mut TokenCursor<'_>) -> Option<DaySpec> {
     let (first, digits) = c.take_number()?;
     if !c.is_glued() || !c.take_mark(&['-', '/']) {
@@ -23,10 +23,10 @@ pub(super) fn written_date(c: &mut TokenCursor<'_>) -> Option<DaySpec> {
     date(c, Some(first), month, day)
 }
 
-/// Checks the date and returns the day, of any year for `None`.
+/// Checks a date and returns its day; without a year, the day of any year.
 pub(super) fn date(c: &mut TokenCursor<'_>, year: Option<u64>, month: u64, day: u64) -> Option<DaySpec> {
     let small = |value: u64| i8::try_from(value).unwrap_or(0);
-    // A leap year has every day that can exist.
+    // Without a year, the check uses a leap year, which has every possible day.
     let date =
         i16::try_from(year.unwrap_or(2_000)).ok().and_then(|year| Date::new(year, small(month), small(day)).ok());
     match (date, year) {
@@ -52,7 +52,7 @@ pub(super) fn clock(c: &mut TokenCursor<'_>, hour: u64, minute: u64) -> Option<C
     }
 }
 
-/// So many minutes before an hour.
+/// Returns the clock time a number of minutes before an hour.
 pub(super) fn clock_before(c: &mut TokenCursor<'_>, minutes: u64, hour: u64) -> Option<ClockTime> {
     if !(1..=12).contains(&hour) || !(1..=59).contains(&minutes) {
         return c.fail(TimeFault::NoSuchTime);
@@ -60,18 +60,18 @@ pub(super) fn clock_before(c: &mut TokenCursor<'_>, minutes: u64, hour: u64) -> 
     clock(c, hour - 1, 60 - minutes)
 }
 
-/// The two digits of `:30` after an hour.
+/// Reads the two digits of minutes after an hour and a mark, such as `:30`.
 pub(super) fn minutes_behind(c: &mut TokenCursor<'_>, mark: char) -> Option<u64> {
     c.take_inner_mark(&[mark])?;
     let (minute, digits) = c.take_number()?;
     (digits == 2).then_some(minute)
 }
 
-/// An amount of a unit: a whole number and a fraction.
+/// An amount: a whole number and a fraction.
 #[derive(Clone, Copy)]
 pub(super) struct Amount {
     pub whole: u64,
-    /// The numerator and the denominator.
+    /// The fraction: its numerator and its denominator.
     pub part: (u64, u64),
 }
 
@@ -100,7 +100,7 @@ pub(super) fn seconds_of(c: &mut TokenCursor<'_>, amount: Amount, unit: u64) -> 
     }
 }
 
-/// `2`, `2.5`.
+/// Reads an amount such as `2` or `2.5`.
 pub(super) fn amount(c: &mut TokenCursor<'_>) -> Option<Amount> {
     let (whole, _) = c.take_number()?;
     let decimals = c.attempt(|c| {
@@ -111,7 +111,7 @@ pub(super) fn amount(c: &mut TokenCursor<'_>) -> Option<Amount> {
     Some(Amount { whole, part: decimals.unwrap_or((0, 1)) })
 }
 
-/// Reads a duration of parts with decreasing units; `part` returns seconds and unit.
+/// Reads a duration of parts with decreasing units; `part` returns the seconds and the unit of a part.
 pub(super) fn length(
     c: &mut TokenCursor<'_>,
     first: impl FnOnce(&mut TokenCursor<'_>) -> Option<(u64, u64)>,

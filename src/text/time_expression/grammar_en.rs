@@ -7,7 +7,7 @@ use super::expression::{DAY, HOUR, MINUTE, WEEK};
 use super::grammar::{self, Amount, amount, clock_before, minutes_behind, month_days, seconds_of, written_date};
 use super::token::{TokenCursor, TokenKind};
 
-/// Reads one clause; `after_day` if a day precedes it.
+/// Reads one clause; `after_day` is true if a day precedes it.
 pub(super) fn clause(c: &mut TokenCursor<'_>, after_day: bool) -> Option<Vec<Clause>> {
     c.attempt(wait)
         .or_else(|| c.attempt(every))
@@ -33,7 +33,7 @@ pub(super) fn length(c: &mut TokenCursor<'_>, is_every: bool) -> Option<u64> {
     grammar::length(c, |c| length_part(c, is_every), more)
 }
 
-/// Returns seconds and unit.
+/// Reads a part of a duration; returns its seconds and its unit.
 fn length_part(c: &mut TokenCursor<'_>, is_every: bool) -> Option<(u64, u64)> {
     if c.take_word("half") {
         c.take_word("a");
@@ -82,7 +82,7 @@ fn unit(c: &mut TokenCursor<'_>, is_one: bool) -> Option<u64> {
     Some(seconds)
 }
 
-/// Clauses that begin with "every", and "daily" and the like.
+/// Reads clauses that begin with "every", and "daily" and the like.
 fn every(c: &mut TokenCursor<'_>) -> Option<Vec<Clause>> {
     let often = |seconds| vec![Clause::Interval(Interval { seconds, from_clock: false })];
     const ALONE: [(&str, Recurrence); 4] = [
@@ -131,7 +131,7 @@ fn every(c: &mut TokenCursor<'_>) -> Option<Vec<Clause>> {
     Some(found)
 }
 
-/// Takes that unit in the singular.
+/// Takes the unit with this number of seconds, in the singular.
 fn one_unit(c: &mut TokenCursor<'_>, seconds: u64) -> bool {
     let is_next = c.peek() == Some(TokenKind::Unit { seconds, plural: false });
     c.at += usize::from(is_next);
@@ -150,7 +150,7 @@ fn every_other(c: &mut TokenCursor<'_>) -> Option<Vec<Clause>> {
     Some(vec![Clause::Interval(Interval { seconds: 2 * unit, from_clock: unit == DAY })])
 }
 
-/// One day or several.
+/// Reads one day or several.
 fn days(c: &mut TokenCursor<'_>) -> Option<Vec<Clause>> {
     if let Some(found) = c.attempt(period) {
         return Some(found);
@@ -227,7 +227,7 @@ fn one_of_month(c: &mut TokenCursor<'_>) -> Option<DaySpec> {
 fn days_of_month(c: &mut TokenCursor<'_>) -> Option<DaySpec> {
     let one = |c: &mut TokenCursor<'_>| {
         c.take_word("on");
-        // Without the article, "second" is no day.
+        // Without the article, "second" is a unit and no day.
         let may_be_spelled = c.take_word("the") || matches!(c.peek(), Some(TokenKind::Number { .. }));
         may_be_spelled.then(|| ordinal(c))?
     };
@@ -243,7 +243,7 @@ fn ordinal(c: &mut TokenCursor<'_>) -> Option<u64> {
     (c.is_glued() && c.take_word("th")).then_some(value)
 }
 
-/// A comma, "and", or both.
+/// Takes a comma, "and", or both.
 fn joint(c: &mut TokenCursor<'_>) -> bool {
     let comma = c.take_mark(&[',']);
     c.take_word("and") || c.take_mark(&['&']) || comma
@@ -345,7 +345,7 @@ fn clocks(c: &mut TokenCursor<'_>) -> Option<Vec<Clause>> {
     Some(vec![Clause::Clocks(all)])
 }
 
-/// A clock time with its part of the day. A bare `9` is one only if `is_led`; "ten to nine" may be a range.
+/// A clock time with its part of the day. A bare `9` is a clock time only if `is_led`. "ten to nine" may also be a range.
 fn clock(c: &mut TokenCursor<'_>, is_led: bool, may_be_before: bool) -> Option<ClockTime> {
     for (word, clock) in [("noon", NOON_CLOCK), ("midnight", MIDNIGHT_CLOCK)] {
         // "12 noon".
@@ -384,7 +384,7 @@ fn clock_beside(c: &mut TokenCursor<'_>, may_be_before: bool) -> Option<ClockTim
     }
     let (hour, _) = c.take_number()?;
     let said = half_of_day(c, hour)?;
-    // A quarter to 12 pm is before noon, or before midnight.
+    // "A quarter to 12 pm" is ambiguous: it may be before noon or before midnight.
     if is_before && said.is_some() && hour == 12 {
         return c.fail(TimeFault::WhichHalf);
     }
@@ -413,18 +413,18 @@ fn plain_clock(c: &mut TokenCursor<'_>, is_led: bool) -> Option<ClockTime> {
     Some(in_half(clock, half))
 }
 
-/// The thirty of "seven thirty".
+/// Reads the minutes of "seven thirty".
 fn spelled_minutes(c: &mut TokenCursor<'_>) -> Option<u64> {
     let (minutes, _) = c.take_number().filter(|(minutes, digits)| *digits == 0 && (10..60).contains(minutes))?;
     (!matches!(c.peek(), Some(TokenKind::Unit { .. } | TokenKind::Word("past" | "to")))).then_some(minutes)
 }
 
-/// Returns the clock time with the hours that "am" or "pm" adds, if either stands there.
+/// Returns the clock time with the hours that "am" or "pm" adds, if there is either.
 fn in_half(clock: ClockTime, half: Option<i8>) -> ClockTime {
     half.map_or(clock, |later| ClockTime { hour: clock.hour % 12 + later, form: ClockForm::Definite, ..clock })
 }
 
-/// Returns the hours that "am" or "pm" adds; fails if the hour cannot have either.
+/// Returns the hours that "am" or "pm" adds. Fails if the hour permits neither.
 fn half_of_day(c: &mut TokenCursor<'_>, hour: u64) -> Option<Option<i8>> {
     let half = if c.take_word("am") { Some(0) } else { c.take_word("pm").then_some(12) };
     match half {

@@ -32,7 +32,7 @@ pub(super) fn length(c: &mut TokenCursor<'_>, is_every: bool) -> Option<u64> {
     grammar::length(c, |c| length_part(c, is_every), |c| length_part(c, false))
 }
 
-/// Returns seconds and unit.
+/// Reads a part of a duration; returns its seconds and its unit.
 fn length_part(c: &mut TokenCursor<'_>, is_every: bool) -> Option<(u64, u64)> {
     if c.take_word("半") {
         c.take_word("个");
@@ -71,7 +71,7 @@ fn unit(c: &mut TokenCursor<'_>) -> Option<u64> {
     Some(seconds)
 }
 
-/// Clauses that begin with 每 or 隔; “每2小时一次” means the same as “每2小时”.
+/// Reads clauses that begin with 每 or 隔. “每2小时一次” means the same as “每2小时”.
 fn every(c: &mut TokenCursor<'_>) -> Option<Vec<Clause>> {
     let clauses = every_so(c)?;
     if matches!(clauses[..], [Clause::Interval(_)]) {
@@ -85,7 +85,7 @@ fn every_so(c: &mut TokenCursor<'_>) -> Option<Vec<Clause>> {
     let is_each = c.take_word("每");
     if c.take_word("隔") {
         return c.attempt(every_other).or_else(|| {
-            // Some people mean each third day by 每隔两天.
+            // 每隔两天 is ambiguous, since some people mean every third day by it.
             let seconds = length(c, false).filter(|_| is_each)?;
             if seconds >= DAY { c.fail(TimeFault::Gap) } else { Some(often(seconds)) }
         });
@@ -129,7 +129,7 @@ fn every_other(c: &mut TokenCursor<'_>) -> Option<Vec<Clause>> {
     }
 }
 
-/// One day or several.
+/// Reads one day or several.
 fn days(c: &mut TokenCursor<'_>) -> Option<Vec<Clause>> {
     c.take_word("在");
     if let Some(TokenKind::Day(ahead, part)) = c.peek() {
@@ -215,7 +215,7 @@ fn joint(c: &mut TokenCursor<'_>) -> bool {
 /// “周一”, “周一、三、五”, “周一三五”, “周一到周五”, “工作日”, “周末”.
 fn weekdays(c: &mut TokenCursor<'_>) -> Option<DaySpec> {
     let (mut set, mut each) = some_weekdays(c)?;
-    // A numeral alone continues a list of named days only: 工作日三 has no meaning.
+    // A numeral alone only continues a list of named days: 工作日三 has no meaning.
     let mut is_named = !each && set != WEEKEND;
     while let Some((more, is_each)) = c.attempt(|c| {
         let is_joined = joint(c);
@@ -245,7 +245,7 @@ fn some_weekdays(c: &mut TokenCursor<'_>) -> Option<(u8, bool)> {
     Some((last.map_or(bit(first), |last| from_to(first, last)), false))
 }
 
-/// The day of the week of a numeral alone; 日 only if nothing else can be meant.
+/// Reads the day of the week of a numeral alone. 日 counts only if it can mean nothing else.
 fn numeral(c: &mut TokenCursor<'_>, may_be_sunday: bool) -> Option<Weekday> {
     let day = match c.peek()? {
         TokenKind::Number { value: value @ 1..=6, digits: 0 } => {
@@ -288,13 +288,14 @@ fn clocks(c: &mut TokenCursor<'_>) -> Option<Vec<Clause>> {
     Some(vec![Clause::Clocks(all)])
 }
 
-/// In 下午3点和5点 both times are in the afternoon; 上午9点和3点 is ambiguous.
+/// Applies the part of the day of a time to the next one: in 下午3点和5点, both times are in the afternoon, while 上午9点和3点 is
+/// ambiguous.
 fn later(before: ClockTime, next: ClockTime) -> ClockTime {
     let goes_on = next.is_open() && before.part.is_some() && next.hour % 12 > before.hour % 12;
     ClockTime { part: if goes_on { before.part } else { next.part }, ..next }
 }
 
-/// A clock time with its part of the day.
+/// Reads a clock time with its part of the day.
 fn clock(c: &mut TokenCursor<'_>) -> Option<ClockTime> {
     if c.take_word("正午") {
         return Some(NOON_CLOCK);
@@ -345,7 +346,7 @@ fn plain_clock(c: &mut TokenCursor<'_>) -> Option<ClockTime> {
     grammar::clock(c, hour, minute)
 }
 
-/// The minutes after 点: “三十分”, “零五”, “一刻”.
+/// Reads the minutes after 点: “三十分”, “零五”, “一刻”.
 fn minutes(c: &mut TokenCursor<'_>) -> Option<u64> {
     let (count, digits) = c.take_number()?;
     if c.take_word("刻") {

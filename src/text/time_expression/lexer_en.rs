@@ -91,13 +91,13 @@ const PLAIN: &[&str] = &[
     "weekend", "weekends", "weekly",
 ];
 
-/// The numbers from one on.
+/// The number words, from one on.
 const NUMBERS: &str = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen \
     seventeen eighteen nineteen";
 const TENS: [(&str, u64); 6] =
     [("twenty", 20), ("thirty", 30), ("forty", 40), ("fifty", 50), ("sixty", 60), ("ninety", 90)];
 
-/// Returns the first tokens of the text.
+/// Returns the tokens at the beginning of the text.
 pub(super) fn tokens(text: &str) -> Vec<TimeToken> {
     let mut tokens: Vec<TimeToken> = Vec::new();
     let mut at = 0;
@@ -116,7 +116,7 @@ pub(super) fn tokens(text: &str) -> Vec<TimeToken> {
         }
         let kind = meaning(&text[start..end], first);
         match tokens.last_mut() {
-            // "2x" is no number.
+            // A number followed by letters, such as "2x", is no number.
             Some(last) if last.end == start && kind == TokenKind::Unknown && is_of_word(first) => {
                 (last.kind, last.end) = (TokenKind::Unknown, end);
             }
@@ -162,7 +162,7 @@ fn meaning(word: &str, first: char) -> TokenKind {
     PLAIN.iter().find(|plain| **plain == word).map_or(TokenKind::Unknown, |plain| TokenKind::Word(plain))
 }
 
-/// Joins "twenty five" and "twenty-five" to one number.
+/// Joins compounds such as "twenty five" and "twenty-five" to one number.
 fn compounds(tokens: Vec<TimeToken>) -> Vec<TimeToken> {
     let spelled = |kind: TokenKind, least: u64, most: u64| match kind {
         TokenKind::Number { value, digits: 0 } => Some(value).filter(|value| (least..=most).contains(value)),

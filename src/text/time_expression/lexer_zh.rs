@@ -53,7 +53,7 @@ const WORDS: &[(&[&str], TokenKind)] = &[
 /// Keywords with one spelling.
 const PLAIN: &str = "天 日 号 月 年 分 半 刻 刻钟 整 差 隔 个 的 从 最后 第 下 次 今年 明年 后年 周末 工作日 正午 午夜";
 
-/// Words that contain a keyword and have nothing to do with time.
+/// Words that contain a keyword but are not about time.
 const OTHERS: &str = "小时候 时候 时间 时代 到底 分别 在线 年轻 天气 月亮 前往 前去 前台 内容 多少 起床 起来 起飞 次数";
 
 const WEEKDAYS: &[(char, Weekday)] = &[
@@ -69,7 +69,7 @@ const WEEKDAYS: &[(char, Weekday)] = &[
 
 const MARKS: &[(char, char)] = &[('：', ':'), ('，', ','), ('–', '-'), ('—', '-'), ('~', '-'), ('～', '-')];
 
-/// Returns the first tokens of the text.
+/// Returns the tokens at the beginning of the text.
 pub(super) fn tokens(text: &str) -> Vec<TimeToken> {
     let mut tokens: Vec<TimeToken> = Vec::new();
     let mut at = 0;
@@ -78,7 +78,7 @@ pub(super) fn tokens(text: &str) -> Vec<TimeToken> {
         let is_behind_week = tokens.last().is_some_and(|last| last.kind == TokenKind::Word("周") && last.end == at);
         let weekday = is_behind_week.then(|| weekday(first)).flatten();
         let (kind, length) = match weekday {
-            // The first numeral of 周三十点 is the day.
+            // In 周三十点, the first numeral is the day of the week.
             Some(day) => (TokenKind::Weekday { day, plural: false }, first.len_utf8()),
             None => number(rest).or_else(|| word(rest)).unwrap_or_else(|| (mark(first), first.len_utf8())),
         };
@@ -150,7 +150,7 @@ fn number(text: &str) -> Option<(TokenKind, usize)> {
             }
         }
     }
-    // 零五 has two digits, as minutes have.
+    // 零五 counts as two digits, as minutes have.
     let digits = if value > 0 && text.starts_with('零') { 2 } else { 0 };
     is_found.then_some((TokenKind::Number { value, digits }, text.len() - rest.len()))
 }

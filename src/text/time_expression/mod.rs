@@ -1,5 +1,5 @@
-//! Time expressions in English and Chinese: "tomorrow at 9", "every Monday and Thursday", “每月1号早上8点”. An expression that
-//! is not understood as a whole is refused, with the part that was understood.
+//! Time expressions in English and Chinese: "tomorrow at 9", "every Monday and Thursday", “每月1号早上8点”. An expression that is not
+//! completely understood is refused; the error has the part that was understood.
 //!
 //! A lexer for each language cuts the text into tokens. A grammar for each language reads clauses from the tokens: a wait, a
 //! day, clock times, an interval. `clauses` combines them: each kind may occur once, in any order, and together they must make

@@ -20,7 +20,7 @@ pub(super) fn tokens(text: &str, language: Language) -> Vec<TimeToken> {
     }
 }
 
-/// Reads one clause, or several that belong together; `before` holds those that were read before it.
+/// Reads one clause, or several that belong together; `before` holds the clauses before it.
 pub(super) fn clause(c: &mut TokenCursor<'_>, language: Language, before: &Clauses) -> Option<Vec<Clause>> {
     match language {
         Language::En => grammar_en::clause(c, before.has_day()),
@@ -61,13 +61,13 @@ pub fn parse_duration(text: &str) -> Option<u64> {
 pub(super) struct ParsedPrefix {
     pub clauses: Clauses,
     pub is_any: bool,
-    /// Where they end in the text, in bytes.
+    /// The end of the clauses in the text, in bytes.
     pub end: usize,
     /// The fault of the text that follows.
     pub fault: Option<TimeFault>,
 }
 
-/// Reads as many clauses as the text begins with.
+/// Reads as many clauses as possible from the beginning of the text.
 pub(super) fn parse_prefix(
     text: &str,
     tokens: &[TimeToken],

@@ -1,4 +1,4 @@
-//! Properties of every text.
+//! Property tests that hold for every text.
 
 use jiff::civil::date;
 use proptest::prelude::*;

@@ -1,5 +1,5 @@
-//! Phrases and their meaning on a Saturday. A third of them is held back: only their counts are printed, so that nobody fits
-//! the grammar to them.
+//! Phrases and their meaning on a Saturday. A third of the phrases is held out: the tests print only their counts, so that
+//! nobody fits the grammar to them.
 
 use jiff::civil::{DateTime, date};
 
@@ -59,7 +59,7 @@ fn phrases_mean_what_the_tables_say() {
     assert!(faults.is_empty(), "{}", faults.join("; "));
 }
 
-/// Phrases that were misread once, or nearly.
+/// Phrases that an earlier version misread, or nearly did.
 #[test]
 fn phrases_that_were_misread_once_are_read_right() {
     for (phrase, expected) in [

@@ -11,24 +11,24 @@ pub(super) const MAX_TOKENS: usize = 64;
 /// The meaning of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TokenKind {
-    /// A whole number with its count of digits; 0 digits for a number in words.
+    /// A whole number with its number of digits, which is 0 for a number in words.
     Number {
         value: u64,
         digits: usize,
     },
-    /// A unit of time in seconds; plural as `hours` is.
+    /// A unit of time in seconds; plural for a word such as `hours`.
     Unit {
         seconds: u64,
         plural: bool,
     },
-    /// A day of the week; plural as `mondays` is.
+    /// A day of the week; plural for a word such as `mondays`.
     Weekday {
         day: Weekday,
         plural: bool,
     },
     Month(i8),
     Part(DayPart),
-    /// So many days from today, with an optional part of the day: `tonight`.
+    /// A number of days after today, with an optional part of the day: `tonight`.
     Day(i32, Option<DayPart>),
     /// A keyword of the grammar.
     Word(&'static str),
@@ -44,12 +44,12 @@ pub(super) struct TimeToken {
     pub end: usize,
 }
 
-/// The position of a grammar in the tokens.
+/// The position at which a grammar reads the tokens.
 #[derive(Clone, Copy)]
 pub(super) struct TokenCursor<'t> {
     pub tokens: &'t [TimeToken],
     pub at: usize,
-    /// The fault of the tokens that no production accepts.
+    /// The fault of tokens that no rule accepts.
     pub fault: Option<TimeFault>,
 }
 
@@ -74,7 +74,7 @@ impl<'t> TokenCursor<'t> {
         self.at += 1;
     }
 
-    /// Returns where the last taken token ends in the text.
+    /// Returns the end of the last taken token in the text.
     pub fn end(&self) -> usize {
         self.at.checked_sub(1).and_then(|last| self.tokens.get(last)).map_or(0, |token| token.end)
     }
@@ -97,7 +97,7 @@ impl<'t> TokenCursor<'t> {
         found
     }
 
-    /// Takes the next token if it is one of these keywords, and returns what that one means.
+    /// Takes the next token if it is one of these keywords, and returns its meaning.
     pub fn take_meaning<T: Copy>(&mut self, meanings: &[(&str, T)]) -> Option<T> {
         meanings.iter().find_map(|(word, meaning)| self.take_word(word).then_some(*meaning))
     }
@@ -137,7 +137,7 @@ impl<'t> TokenCursor<'t> {
         (self.is_glued() && self.take_mark(marks) && self.is_glued()).then_some(())
     }
 
-    /// Takes a number; returns its value and its count of digits.
+    /// Takes a number; returns its value and its number of digits.
     pub fn take_number(&mut self) -> Option<(u64, usize)> {
         let Some(TokenKind::Number { value, digits }) = self.peek() else { return None };
         self.advance();
@@ -166,7 +166,7 @@ impl<'t> TokenCursor<'t> {
         None
     }
 
-    /// Reads one item or more, with a separator that `between` takes.
+    /// Reads one or more items, with a separator that `between` takes.
     pub fn list<T>(
         &mut self,
         mut one: impl FnMut(&mut Self) -> Option<T>,

@@ -1,4 +1,4 @@
-//! Finds code by its shape, with the matcher of ast-grep.
+//! Finds code that matches a pattern, with the matcher of ast-grep.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -19,13 +19,14 @@ use crate::text::{one_line, pattern, truncate};
 
 /// The longest pattern, in bytes.
 const MAX_PATTERN: usize = 4_096;
-/// The longest time for reading it.
+/// The time limit for parsing a pattern.
 const FRAGMENT_TIME: Duration = Duration::from_secs(2);
-/// The most `$$$` of a pattern: the library tries what follows each of them twice, so that nested ones double its time.
+/// The maximum number of `$$$` in a pattern. The library tries the rest of the pattern twice at each of them, so each nested one
+/// doubles the time.
 const MAX_MULTIPLE: usize = 8;
-/// The most matches in one file.
+/// The maximum number of matches in one file.
 pub(super) const MAX_MATCHES: usize = 10_000;
-/// How many nodes are compared before a stop is noticed.
+/// How many nodes are compared between two checks for a stop.
 const STOP_STEP: usize = 256;
 
 /// A pattern of code in one language, such as `foo($A, $$$REST)`.
@@ -33,22 +34,22 @@ pub(super) struct CodePattern {
     pattern: Pattern,
     language: CodeLanguage,
     variables: PatternVariables,
-    /// A text that each match contains.
+    /// A literal text that each match contains.
     fixed: String,
 }
 
 /// The variables of a pattern.
 #[derive(Default)]
 struct PatternVariables {
-    /// The names of those that stand for one node, and for several.
+    /// The names of the variables for one node, and for several nodes.
     single: BTreeSet<String>,
     multiple: BTreeSet<String>,
-    /// How many stand for several nodes, with and without a name.
+    /// The number of variables for several nodes, with and without a name.
     multiple_count: usize,
 }
 
 pattern!(
-    /// A variable of a rewrite. The library reads it in the same way, but says nothing of its form.
+    /// Matches a variable of a rewrite. The library parses variables in the same way, but does not expose their form.
     REWRITE_VARIABLE,
     r"(?<dollars>\$\$\$|\$\$?)(?<name>[A-Z_][A-Z0-9_]*)"
 );
@@ -75,10 +76,10 @@ impl PatternVariables {
         }
     }
 
-    /// Checks the variables of a rewrite: the library would put nothing in the place of one that it does not find.
+    /// Checks the variables of a rewrite, since the library would replace an unknown variable with nothing.
     ///
     /// # Errors
-    /// The pattern does not have one of them, or has it in the other form.
+    /// The pattern lacks one of the variables, or has it in the other form.
     fn check_rewrite(&self, text: &str) -> Result<(), String> {
         for found in REWRITE_VARIABLE.captures_iter(text) {
             let name = &found["name"];
@@ -101,17 +102,17 @@ impl PatternVariables {
     }
 }
 
-/// A change of a text: these bytes become that text.
+/// A change of a text: the replacement of a range of bytes.
 pub(super) struct CodeEdit {
     pub range: Range<usize>,
     pub text: String,
 }
 
 impl CodePattern {
-    /// Reads a pattern.
+    /// Parses a pattern.
     ///
     /// # Errors
-    /// The language is not known, or the pattern is no code of it.
+    /// The language is unknown, or the pattern is not valid code in it.
     pub(super) fn new(pattern: &str, language: &str) -> Result<Self, String> {
         let language = CodeLanguage::named(language)?;
         let fault = |why: &str| {
@@ -127,7 +128,7 @@ impl CodePattern {
         if pattern.contains('\0') {
             return Err(fault("it holds a NUL"));
         }
-        // The library walks it by recursion.
+        // The library walks the tree by recursion, so its depth must be limited.
         let tree = parse_fragment(language, pattern);
         tree.and_then(|tree| check_depth(&tree)).map_err(|_| fault("it is nested too deeply"))?;
         let parsed = match expression_in_context(language, pattern) {
@@ -155,16 +156,16 @@ impl CodePattern {
         self.language
     }
 
-    /// Reads the text that replaces each match. Its line ends are LF, as in the texts that are searched.
+    /// Parses the text that replaces each match. Its line ends become LF, as in the searched texts.
     ///
     /// # Errors
-    /// It names a variable that the pattern does not have in this form.
+    /// The text names a variable that the pattern lacks in this form.
     pub(super) fn rewrite(&self, text: &str) -> Result<TemplateFix, String> {
         self.variables.check_rewrite(text)?;
         TemplateFix::try_new(&text.replace("\r\n", "\n"), &self.language).map_err(|error| error.to_string())
     }
 
-    /// Calls `found` for each match in a text, in the order of their places, until it returns false.
+    /// Calls `found` for each match in a text, in the order of the matches, until `found` returns false.
     ///
     /// # Errors
     /// The text cannot be searched.
@@ -196,7 +197,7 @@ impl CodePattern {
         Ok(())
     }
 
-    /// Returns the places of the matches in a text.
+    /// Returns the byte ranges of the matches in a text.
     ///
     /// # Errors
     /// The text cannot be searched.
@@ -208,7 +209,7 @@ impl CodePattern {
     ) -> Result<Vec<Range<usize>>, ParseFailure> {
         let mut places: Vec<Range<usize>> = Vec::new();
         self.each_match(parser, text, stop, |node| {
-            // A statement of one expression is the same text as the expression.
+            // A statement that consists of one expression has the same range as the expression.
             if places.last() != Some(&node.range()) {
                 places.push(node.range());
             }
@@ -217,7 +218,8 @@ impl CodePattern {
         Ok(places)
     }
 
-    /// Returns the edits that replace the matches in a text, at most one more than [`MAX_MATCHES`]. A match within another one is left as it is.
+    /// Returns the edits that replace the matches in a text, at most one more than [`MAX_MATCHES`]. A match inside another match
+    /// is not replaced.
     ///
     /// # Errors
     /// The text cannot be searched.
@@ -246,7 +248,8 @@ fn parse_fragment(language: CodeLanguage, text: &str) -> Result<Tree, ParseFailu
     SourceParser::new().parse(language, text.as_bytes(), &stop)
 }
 
-/// Returns an expression of C or C++ within a function, and the kind of its node: outside of one, a call reads as a declaration.
+/// Puts a C or C++ expression into a function, and returns the code and the kind of the expression's node. Outside of a function,
+/// a call would parse as a declaration.
 fn expression_in_context(language: CodeLanguage, pattern: &str) -> Option<(String, String)> {
     let is_whole = pattern.trim_end().ends_with([';', '}']);
     if is_whole || !matches!(language, CodeLanguage::C | CodeLanguage::Cpp) {
@@ -258,12 +261,12 @@ fn expression_in_context(language: CodeLanguage, pattern: &str) -> Option<(Strin
     let body = root.named_child(0)?.child_by_field_name("body")?;
     let statement = body.named_child(0).filter(|statement| statement.kind() == "expression_statement")?;
     let is_alone = !root.has_error() && root.named_child_count() == 1 && body.named_child_count() == 1;
-    // The name of the function comes before another identifier.
+    // The first identifier is the name of the function.
     let kind = statement.named_child(0)?.kind();
     (is_alone && kind != "identifier").then(|| (context, kind.to_owned()))
 }
 
-/// Applies edits, which are in order, to a text.
+/// Applies sorted edits to a text.
 pub(super) fn apply(text: &str, edits: &[CodeEdit]) -> String {
     let mut changed = String::with_capacity(text.len());
     let mut at = 0;
@@ -276,7 +279,7 @@ pub(super) fn apply(text: &str, edits: &[CodeEdit]) -> String {
     changed
 }
 
-/// Words the library's error without the pattern, which the error around it names.
+/// Formats the library's error without the pattern, which the surrounding error names.
 fn describe(error: &ast_grep_core::PatternError) -> String {
     use ast_grep_core::PatternError as Fault;
     match error {
@@ -329,7 +332,7 @@ mod tests {
             ("cpp", "auto f() { return std::move(x); }", "std::move($A)", "$A", "auto f() { return x; }"),
             ("python", "f(1, 2)", "f($$$A)", "g(0,\r\n$$$A)", "g(0,\n1, 2)"),
             ("python", "f(1)", "f($A)", "g($$A, \"$5\", $a)", "g(1, \"$5\", $a)"),
-            // Only the outer one: what is in it is gone.
+            // Only the outer match is replaced; the inner one is gone with it.
             ("rust", "fn f() { g(g(1)) }", "g($A)", "$A", "fn f() { g(1) }"),
         ] {
             let pattern = CodePattern::new(pattern, language).unwrap();

@@ -1,4 +1,4 @@
-//! The tool `ast_grep_replace`: replaces code by its shape in all files below a folder, all or none.
+//! The tool `ast_grep_replace`, which replaces code by a pattern in all files below a folder. It changes all files or none.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::tools::files::{
 };
 use crate::tools::{OutputLimit, ReplayPolicy, Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult};
 
-/// The most files of one call, and the most bytes of them together, old and new.
+/// The maximum number of files of one call, and their maximum total size in bytes, old and new together.
 const MAX_FILES: usize = 500;
 const MAX_BYTES: usize = 64_000_000;
 
@@ -35,7 +35,7 @@ struct AstGrepReplaceArgs {
     dry_run: Option<bool>,
 }
 
-/// Replaces code by its shape.
+/// The tool `ast_grep_replace`.
 pub struct AstGrepReplace {
     definition: ToolDefinition,
     files: WriteScope,
@@ -44,12 +44,12 @@ pub struct AstGrepReplace {
 }
 
 impl AstGrepReplace {
-    /// `timeout` is the time limit of a call. `scope` is what a dry run may read.
+    /// Creates the tool. `timeout` is the time limit of a call. `scope` is what a dry run may read.
     pub fn new(files: WriteScope, scope: ReadScope, timeout: Duration) -> Self {
         let (name, description) = ("ast_grep_replace", "Replace code by its syntax.");
         let definition = ToolDefinition {
             output_limit: OutputLimit { chars: 16_000, lines: DiffLimits::FILES.lines + 20 },
-            // Text from a file or page must not choose the files that are changed.
+            // Text from a file or page must not determine which files are changed.
             literal_arguments: &["path", "dry_run"],
             ..ToolDefinition::changing::<AstGrepReplaceArgs>(name, description, ReplayPolicy::Once)
         };
@@ -88,11 +88,11 @@ impl Tool for AstGrepReplace {
     }
 }
 
-/// A file before and after.
+/// The content of a file before and after the change.
 struct ChangedFile {
     path: Option<PathBuf>,
     shown: String,
-    /// The path for the jail.
+    /// The path to pass to the jail.
     real: PathBuf,
     old: Vec<u8>,
     new: Vec<u8>,
@@ -106,14 +106,14 @@ impl ChangedFile {
     }
 }
 
-/// What a call replaces by what.
+/// The pattern and the replacement of a call.
 struct Rewrite {
     pattern: CodePattern,
     fix: TemplateFix,
 }
 
 impl Rewrite {
-    /// Returns a file after the change, and the number of places; `None` if nothing changes.
+    /// Returns a file after the change, and the number of replacements; `None` if nothing changes.
     fn apply(
         &self,
         parser: &mut SourceParser,
@@ -179,7 +179,7 @@ fn replace(jail: &Jail, args: &AstGrepReplaceArgs, context: &ReadContext) -> Res
     Ok(result)
 }
 
-/// Returns the files that change, sorted by path.
+/// Returns the files that would change, sorted by path.
 fn find_changes(
     jail: &Jail,
     path: &str,

@@ -1,4 +1,4 @@
-//! Tests of search and replacement by shape, through the executor.
+//! Tests of search and replacement by patterns, through the executor.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -97,7 +97,7 @@ async fn all_files_change_or_none() {
     let config = ToolsConfig { max_file_size: ByteSize(100), ..ToolsConfig::default() };
     let world = ToolWorld::with_private(&config, PrivateFolders::new(&["memory"]));
     std::fs::create_dir(world.path("memory")).unwrap();
-    // One file would be longer than files may be.
+    // The replacement would make one file longer than the limit.
     let long = format!("log('b')  # {}\n", "x".repeat(85));
     for (path, text) in [("a.py", "log('a')\n"), ("b.py", &long), ("memory/c.py", "log('c')\n")] {
         std::fs::write(world.path(path), text).unwrap();

@@ -15,9 +15,9 @@ use crate::text::truncate;
 use crate::tools::files::{ReadContext, ReadScope, ReadTool, files_word, skip_note};
 use crate::tools::{OutputLimit, Tool, ToolDefinition, ToolResult};
 
-/// The matches that are shown.
+/// The maximum number of matches that are shown.
 const MAX_SHOWN: usize = 100;
-/// The lines of a match that are shown, and the characters of each.
+/// The maximum number of lines that are shown of a match, and of characters of each line.
 const MATCH_LINES: usize = 5;
 const LINE_CHARS: usize = 200;
 
@@ -29,7 +29,7 @@ struct AstGrepSearchArgs {
     path: Option<String>,
 }
 
-/// Returns the tool `ast_grep_search`: it searches code by its shape.
+/// Returns the tool `ast_grep_search`, which searches code by patterns.
 pub fn ast_grep_search(scope: ReadScope, timeout: Duration) -> Arc<dyn Tool> {
     let definition = ToolDefinition {
         output_limit: OutputLimit { chars: 16_000, lines: MAX_SHOWN * (MATCH_LINES + 1) + 10 },
@@ -45,7 +45,7 @@ struct FoundFile {
     shown: String,
     /// The lines of each match.
     matches: Vec<Vec<String>>,
-    /// More matches, which are not shown.
+    /// The number of further matches, which are not shown.
     more: usize,
 }
 
@@ -99,7 +99,7 @@ fn search(jail: &Jail, args: &AstGrepSearchArgs, context: &ReadContext) -> Resul
     Ok(result)
 }
 
-/// Finds the lines of places that come in order.
+/// Finds the line numbers of ascending positions.
 struct LineCounter<'a> {
     text: &'a str,
     at: usize,
@@ -111,19 +111,19 @@ impl<'a> LineCounter<'a> {
         Self { text, at: 0, line: 1 }
     }
 
-    /// Returns the lines of a match with their numbers.
+    /// Returns the lines of a match with their line numbers.
     fn show(&mut self, file: &str, start: usize, end: usize) -> Vec<String> {
         let between = self.text.get(self.at..start).unwrap_or_default();
         self.line += between.bytes().filter(|byte| *byte == b'\n').count();
         self.at = start.max(self.at);
         let from = self.text.get(..start).and_then(|before| before.rfind('\n')).map_or(0, |at| at + 1);
-        // The whole of the last line, too.
+        // The last line is shown to its end.
         let rest = self.text.get(end..).unwrap_or_default();
         let to = end + rest.find('\n').unwrap_or(rest.len());
         let whole = self.text.get(from..to).unwrap_or_default();
         let column = start - from;
         let show = |(number, line): (usize, &str)| {
-            // Of a long line, the part with the match.
+            // Of a long line, the part around the match is shown.
             let cut = if number == 0 && column > LINE_CHARS / 2 && line.len() > LINE_CHARS {
                 format!("…{}", line.get(line.floor_char_boundary(column)..).unwrap_or_default())
             } else {

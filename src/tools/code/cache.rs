@@ -1,7 +1,7 @@
-//! The cache of parsed source files: `code-cache.db` in the home. It holds no truth: it may be deleted, and is made anew if it is
-//! damaged or of another version.
+//! The cache of parsed source files: `code-cache.db` in the home folder. It holds only derived data: it may be deleted, and is
+//! created anew if it is damaged or of another version.
 //!
-//! Whoever asks has opened the file before: an entry never answers for a file that the call may not read.
+//! The caller has always opened the file before it asks the cache, so an entry never reveals a file that the call may not read.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -21,14 +21,14 @@ use crate::store::now_ms;
 
 /// The name of the file in the home.
 const FILE: &str = "code-cache.db";
-/// To be raised with each change of the tables, or of what `tags.rs` makes of the matches of a query.
+/// The version of the format. Raise it with each change of the tables, or of what `tags.rs` makes of the matches of a query.
 const FORMAT: u8 = 2;
-/// The most files, and the most bytes of all entries. Beyond them, the files that were not asked for the longest go.
+/// The maximum number of files, and of bytes of all entries. Beyond them, the least recently used files are removed.
 const MAX_FILES: i64 = 100_000;
 const MAX_BYTES: i64 = 100_000_000;
-/// How long another process may hold the file.
+/// How long to wait for another process that has locked the file.
 const BUSY: Duration = Duration::from_secs(1);
-/// When a file was last asked for is written once in this time.
+/// The minimum time between two updates of an entry's last use, in milliseconds.
 const USE_STEP_MS: i64 = 86_400_000;
 
 const TABLES: &str = "
@@ -40,11 +40,11 @@ const TABLES: &str = "
     CREATE TABLE parses (content BLOB PRIMARY KEY, tags TEXT NOT NULL) WITHOUT ROWID;
 ";
 
-/// The facts of a file that differ after a change.
+/// The metadata of a file that differ after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SourceStamp {
     modified: i64,
-    /// The time of the inode's last change: the other can be set at will.
+    /// The time of the inode's last change. The modification time can be set by any program.
     changed: i64,
     size: i64,
 }
@@ -60,7 +60,7 @@ impl SourceStamp {
     }
 }
 
-/// Identifies a content in a language.
+/// The key of a content in a language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ContentKey([u8; 16]);
 
@@ -81,7 +81,7 @@ pub(super) struct KnownFile {
     used: i64,
 }
 
-/// What a call has learned.
+/// The new entries that a call has produced.
 #[derive(Default)]
 pub(super) struct CacheUpdate {
     pub files: Vec<(PathBuf, SourceStamp, ContentKey)>,
@@ -89,14 +89,14 @@ pub(super) struct CacheUpdate {
     pub gone: Vec<PathBuf>,
 }
 
-/// The cache. If its file cannot be used, nothing is known, and nothing fails.
+/// The cache of parsed source files. If its file cannot be used, the cache is empty, and no call fails.
 pub struct CodeCache {
     path: PathBuf,
     connection: Mutex<Option<Connection>>,
 }
 
 impl CodeCache {
-    /// Returns the cache in `home`; its file is opened when it is needed.
+    /// Returns the cache in `home`. Its file is opened on first use.
     pub fn new(home: &Path) -> Self {
         Self { path: home.join(FILE), connection: Mutex::new(None) }
     }
@@ -121,7 +121,7 @@ impl CodeCache {
         .unwrap_or_default()
     }
 
-    /// Returns what is known of a content.
+    /// Returns the cached tags of a content.
     pub(super) fn tags(&self, content: &ContentKey) -> Option<FileTags> {
         let text = self.with(|connection| {
             let mut statement = connection.prepare_cached("SELECT tags FROM parses WHERE content = ?1")?;
@@ -130,7 +130,7 @@ impl CodeCache {
         serde_json::from_str(&text??).ok()
     }
 
-    /// Writes what a call has learned, and that it asked for `used`.
+    /// Stores the new entries of a call, and records the use of `used`.
     pub(super) fn update(&self, update: &CacheUpdate, used: &HashMap<PathBuf, KnownFile>) {
         let now = now_ms();
         let is_old = |known: &&KnownFile| now - known.used > USE_STEP_MS;
@@ -166,7 +166,7 @@ impl CodeCache {
         });
     }
 
-    /// Does work on the open file; `None` if it fails. A damaged file is removed.
+    /// Runs `work` on the open file; returns `None` if it fails. A damaged file is removed.
     fn with<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Option<T> {
         let mut slot = self.connection.lock();
         if slot.is_none() {
@@ -185,7 +185,7 @@ impl CodeCache {
         }
     }
 
-    /// Opens the file, or makes it anew.
+    /// Opens the file, or creates it anew.
     fn open(&self) -> Option<Connection> {
         for _ in 0..2 {
             match self.open_existing() {
@@ -204,9 +204,9 @@ impl CodeCache {
         None
     }
 
-    /// Opens the file; `None` if it is of another version.
+    /// Opens the file; `None` if its version differs.
     fn open_existing(&self) -> rusqlite::Result<Option<Connection>> {
-        // SQLite takes over the mode of an existing file, and gives it to the files beside it.
+        // SQLite keeps the mode of an existing file, and gives the same mode to the files next to it.
         let mut options = std::fs::OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
         if let Err(error) = options.open(&self.path) {
@@ -235,13 +235,13 @@ impl CodeCache {
         for ending in ["", "-wal", "-shm"] {
             let mut path = self.path.clone().into_os_string();
             path.push(ending);
-            // A file that was not there, or stays, is found when the cache is opened again.
+            // A missing file is no problem. A file that stays is detected at the next open.
             drop(std::fs::remove_file(path));
         }
     }
 }
 
-/// Removes the files that were not asked for the longest until the rest is within bounds, and the contents of none.
+/// Removes the least recently used files until the rest is within the limits, and then the contents that no file has.
 fn prune(connection: &Connection, max_files: i64, max_bytes: i64) -> rusqlite::Result<()> {
     let (files, contents): (i64, i64) =
         connection.query_row("SELECT (SELECT count(*) FROM files), (SELECT count(*) FROM parses)", [], |row| {
@@ -256,14 +256,15 @@ fn prune(connection: &Connection, max_files: i64, max_bytes: i64) -> rusqlite::R
         let oldest = "DELETE FROM files WHERE path IN (SELECT path FROM files ORDER BY used LIMIT ?1)";
         connection.execute(oldest, [excess])?;
     }
-    // Versions of files that were changed since.
+    // Removes contents of earlier versions of files.
     if excess > 0 || contents > files.saturating_mul(2) + 100 {
         connection.execute("DELETE FROM parses WHERE content NOT IN (SELECT content FROM files)", [])?;
     }
     Ok(())
 }
 
-/// Returns a number that differs when what is kept would differ: of the grammars, the queries, the program and the format.
+/// Returns a number that changes whenever the cached data would change: it depends on the grammars, the queries, the program and
+/// the format.
 fn version() -> i32 {
     let mut hash = Sha256::new().chain_update([FORMAT]).chain_update(env!("CARGO_PKG_VERSION"));
     for language in CodeLanguage::ALL {
@@ -276,7 +277,7 @@ fn version() -> i32 {
     version_of(&hash.finalize())
 }
 
-/// Returns the version that a digest stands for: positive, as zero is that of a file without one.
+/// Returns the version that a digest gives. It is positive, since zero is the version of a new file.
 fn version_of(digest: &[u8]) -> i32 {
     let first = digest.first_chunk().copied().unwrap_or_default();
     (i32::from_le_bytes(first) & i32::MAX).max(1)

@@ -1,26 +1,26 @@
-//! The graph of source files: a file that uses a name leads to the file that defines it. A personalised PageRank of it tells which
-//! definitions matter.
+//! The graph of source files: an edge leads from a file that uses a name to the file that defines it. A personalised PageRank of
+//! the graph shows which definitions matter.
 //!
-//! petgraph's `page_rank` knows neither weights of edges nor a personalisation.
+//! The `page_rank` of petgraph supports neither edge weights nor personalisation.
 
 use std::collections::{HashMap, HashSet};
 
 use super::language::CodeLanguage;
 use super::tags::{FileTags, SymbolKind};
 
-/// The share of a rank that follows the edges, and the number of rounds.
+/// The damping factor of PageRank, and the number of rounds.
 const DAMPING: f64 = 0.85;
 const ROUNDS: usize = 20;
-/// How much more a file under discussion counts, and one that defines a mentioned name.
+/// The weight of a file under discussion, and of a file that defines a mentioned name. Other files have weight 1.
 const DISCUSSED: f64 = 50.0;
 const MENTIONED: f64 = 10.0;
-/// A name that more files define than this says nothing; one that more define than the second number says little.
+/// A name is ignored if more than `TOO_COMMON` files define it. It has little weight if more than `COMMON` files define it.
 const TOO_COMMON: usize = 50;
 const COMMON: usize = 5;
-/// The share of names that say little: common, short or private ones.
+/// The factor for the weight of vague names: common, short or private ones.
 const VAGUE: f64 = 0.1;
 const SHORT: usize = 3;
-/// Names that mean something of the language or its library, whoever else defines one of that name.
+/// Names that usually refer to the language or its library, even if a file defines the same name.
 const OF_LANGUAGES: &[&str] = &[
     "Some",
     "None",
@@ -44,10 +44,10 @@ const OF_LANGUAGES: &[&str] = &[
     "Promise",
     "Exception",
 ];
-/// The part of a file's rank that its definitions share whether they are used or not.
+/// The part of a file's rank that its definitions share, whether they are used or not.
 const OWN_SHARE: f64 = 0.05;
 
-/// Edges by their first node: the second one, and the weight.
+/// The edges by their source node: each has its target node and its weight.
 type Edges = Vec<Vec<(usize, f64)>>;
 
 /// A file of the graph.
@@ -55,11 +55,11 @@ pub(super) struct GraphFile<'a> {
     pub tags: &'a FileTags,
     pub language: CodeLanguage,
     pub is_discussed: bool,
-    /// Only other tests use what it defines.
+    /// True for test code: only other tests use its definitions.
     pub is_test: bool,
 }
 
-/// A definition with its rank: the index of the file, and of the definition in it.
+/// A definition with its rank. It is identified by the index of the file, and of the definition in the file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct RankedDefinition {
     pub file: usize,
@@ -67,7 +67,7 @@ pub(super) struct RankedDefinition {
     pub rank: f64,
 }
 
-/// Ranks the definitions of all files, the first one being the most important. `idents` are mentioned names.
+/// Ranks the definitions of all files, the most important one first. `idents` are mentioned names.
 pub(super) fn rank_definitions(files: &[GraphFile<'_>], idents: &HashSet<&str>) -> Vec<RankedDefinition> {
     let definers = definers(files);
     let mut edges: Edges = vec![Vec::new(); files.len()];
@@ -77,7 +77,7 @@ pub(super) fn rank_definitions(files: &[GraphFile<'_>], idents: &HashSet<&str>) 
             *weights.entry(to).or_default() += weight;
         }
         edge.extend(weights);
-        // Sums of floats depend on their order.
+        // The sum of floats depends on their order, so the order is fixed.
         edge.sort_unstable_by_key(|(to, _)| *to);
     }
     let mut start: Vec<f64> = files.iter().map(|file| if file.is_discussed { DISCUSSED } else { 1.0 }).collect();
@@ -116,20 +116,20 @@ pub(super) fn rank_definitions(files: &[GraphFile<'_>], idents: &HashSet<&str>) 
     ranked
 }
 
-/// The files that define names, by the name and the family of languages: other families have names of their own.
+/// The files that define names, by name and family of languages. A use never refers to a name of another family.
 type Definers<'a> = HashMap<(&'a str, CodeLanguage), Vec<Definer>>;
 
 /// A file that defines a name.
 struct Definer {
     file: usize,
-    /// What it defines by that name.
+    /// The kinds of definitions of that name in the file.
     has_type: bool,
     has_member: bool,
     has_other: bool,
     is_test: bool,
 }
 
-/// Returns the files that define each name that says something.
+/// Returns the files that define each name. Names that are too common to be informative are left out.
 fn definers<'a>(files: &[GraphFile<'a>]) -> Definers<'a> {
     let mut definers = Definers::new();
     for (file, graph_file) in files.iter().enumerate() {
@@ -152,7 +152,7 @@ fn definers<'a>(files: &[GraphFile<'a>]) -> Definers<'a> {
     definers
 }
 
-/// Returns the uses of names in a file of this index: the name, the file that defines it, and the weight.
+/// Returns the uses of names in the file with this index: the name, the file that defines it, and the weight.
 fn uses<'a>(
     index: usize,
     user: &'a GraphFile<'a>,
@@ -165,13 +165,14 @@ fn uses<'a>(
     tags.references.iter().flat_map(move |(written, count)| {
         let name = written.trim_start_matches('.');
         let list = defined(name);
-        // A name that the file defines as well most likely means its own.
+        // If the file itself defines the name, it most likely means its own definition.
         let says_something = !list.iter().any(|definer| definer.file == index);
         let weight = f64::from(count).sqrt() * weight_of(name, list.len());
         let is_plain = !name.chars().skip(1).any(char::is_uppercase);
         let is_meant = |definer: &Definer| {
             let is_other = name == written && (definer.has_type || definer.has_other);
-            // A member of a plain name may belong to any type, such as one of the language's library.
+            // A member with a plain name may belong to any type, such as a library's type. It counts only if the file also uses a
+            // type of the defining file.
             is_other || (definer.has_member && (!is_plain || with_used_types.contains(&definer.file)))
         };
         let may_use = |definer: &&Definer| is_test || !definer.is_test;
@@ -180,25 +181,26 @@ fn uses<'a>(
     })
 }
 
-/// Returns how much a use of a name says, for each file that defines it.
+/// Returns the weight of a use of a name, for each file that defines the name.
 fn weight_of(name: &str, definers: usize) -> f64 {
     let is_private = name.starts_with(['_', '#']);
     let is_short = name.chars().count() <= SHORT && name.is_ascii();
-    // A plain word is mostly that of something else, such as `join` of a library's type, or `MAX` of a number.
+    // A plain word mostly refers to something else, such as `join` to a method of a library's type, or `MAX` to a constant of a
+    // number.
     let is_one_case = !name.contains(char::is_uppercase) || !name.contains(char::is_lowercase);
     let is_plain = !name.trim_matches('_').contains('_') && is_one_case;
     let vague = [is_private, is_short, is_plain, definers > COMMON].into_iter().filter(|is_vague| *is_vague).count();
     VAGUE.powi(i32::try_from(vague).unwrap_or(0)) / definers.max(1) as f64
 }
 
-/// Returns the rank of each node; all together are 1. `start` says where a reader begins, and begins again.
+/// Returns the rank of each node; the sum is 1. `start` is the distribution of the nodes where a reader starts, and starts again.
 fn page_rank(edges: &Edges, start: &[f64]) -> Vec<f64> {
     let sum: f64 = start.iter().sum();
     let start: Vec<f64> = start.iter().map(|weight| weight / sum).collect();
     let totals: Vec<f64> = edges.iter().map(|edges| edges.iter().map(|(_, weight)| weight).sum()).collect();
     let mut ranks = start.clone();
     for _ in 0..ROUNDS {
-        // A node without edges leads to where a reader begins.
+        // From a node without edges, the reader starts again.
         let lost: f64 = ranks.iter().zip(&totals).filter(|(_, total)| **total <= 0.0).map(|(rank, _)| rank).sum();
         let mut next: Vec<f64> = start.iter().map(|weight| weight * (1.0 - DAMPING + DAMPING * lost)).collect();
         for ((from, rank), total) in edges.iter().zip(&ranks).zip(&totals).filter(|(_, total)| **total > 0.0) {
@@ -344,7 +346,7 @@ mod tests {
             let graph: Vec<_> = files[left_out..].iter().map(file).collect();
             assert_eq!(definers(&graph).contains_key(&("new", CodeLanguage::Rust)), is_known, "{left_out}");
         }
-        // Names of other families of languages count neither for being common nor for the weight.
+        // Uses in other families of languages affect neither how common a name is nor its weight.
         let used = |other: CodeLanguage| {
             let language = |index: usize| if index < 59 { other } else { CodeLanguage::Rust };
             let file = |(index, tags)| GraphFile { language: language(index), ..file(tags) };

@@ -1,4 +1,4 @@
-//! Tests with files that were made to do harm: they cost little time, and no call fails.
+//! Tests with malicious files: each must cost little time, and no call may fail.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::guard::StopSignal;
 use crate::tools::ToolsConfig;
 use crate::tools::testing::{ToolWorld, context};
 
-/// The files, by what is wrong with them, without an ending.
+/// Returns the files, each with a name for its fault and without an extension.
 fn hostile_files() -> Vec<(&'static str, Vec<u8>)> {
     let nested =
         |open: &str, close: &str, count: usize| format!("{}1{}", open.repeat(count), close.repeat(count)).into_bytes();
@@ -39,10 +39,10 @@ fn hostile_files() -> Vec<(&'static str, Vec<u8>)> {
 
 #[test]
 fn each_hostile_file_ends_in_time() {
-    // Twice the limit of one file, for parse and query, and more for a slow machine.
+    // Twice the time limit of one file, for parsing and the query, plus a margin for a slow machine.
     let most = Duration::from_secs(12);
     std::thread::scope(|scope| {
-        // Those with a scanner of their own, and one without.
+        // Languages with their own scanner, and one without.
         for language in
             [CodeLanguage::Cpp, CodeLanguage::Java, CodeLanguage::Python, CodeLanguage::Rust, CodeLanguage::Tsx]
         {
@@ -92,7 +92,7 @@ async fn hostile_files_keep_no_call_from_the_others() {
         }
         assert!(told.len() < 20_000, "{name}: {}", told.len());
     }
-    // Bytes that are no text stay as they are.
+    // Bytes that are not valid text stay unchanged.
     let kept = std::fs::read(world.path("not_utf8.rs")).unwrap();
     assert!(kept.starts_with(b"fn \xff\xfe() { \xc3\x28 }\ndef \xf0\x28: pass\n"), "{kept:?}");
 }

@@ -1,4 +1,4 @@
-//! The programming languages that the code tools know: their names, file endings and grammars.
+//! The programming languages that the code tools know: their names, file extensions and grammars.
 
 use std::path::Path;
 
@@ -35,7 +35,7 @@ impl CodeLanguage {
         Self::TypeScript,
     ];
 
-    /// Returns the names by which models call the language, the usual one first.
+    /// Returns the names by which models call the language, the canonical one first.
     fn names(self) -> &'static [&'static str] {
         match self {
             Self::C => &["c"],
@@ -50,7 +50,8 @@ impl CodeLanguage {
         }
     }
 
-    /// Returns the endings of its files. A header file counts as C++, whose grammar reads nearly all C headers, too.
+    /// Returns the extensions of the language's files. A header file counts as C++, whose grammar parses nearly all C headers as
+    /// well.
     fn endings(self) -> &'static [&'static str] {
         match self {
             Self::C => &["c"],
@@ -65,15 +66,15 @@ impl CodeLanguage {
         }
     }
 
-    /// Returns the usual name.
+    /// Returns the canonical name.
     pub(super) fn name(self) -> &'static str {
         self.names()[0]
     }
 
-    /// Returns the language that a model calls `name`, in any case.
+    /// Returns the language that a model calls `name`, ignoring case.
     ///
     /// # Errors
-    /// There is none; the error names all.
+    /// No such language; the error lists all.
     pub(super) fn named(name: &str) -> Result<Self, String> {
         let is_named = |language: &Self| language.names().iter().any(|known| known.eq_ignore_ascii_case(name.trim()));
         Self::ALL.into_iter().find(is_named).ok_or_else(|| {
@@ -82,13 +83,13 @@ impl CodeLanguage {
         })
     }
 
-    /// Returns the language of a file by the ending of its name.
+    /// Returns the language of a file by its extension.
     pub(super) fn of_path(path: &Path) -> Option<Self> {
         let ending = path.extension()?.to_str()?;
         Self::ALL.into_iter().find(|language| language.endings().iter().any(|known| known.eq_ignore_ascii_case(ending)))
     }
 
-    /// Returns the language that stands for all whose files use names of each other.
+    /// Returns the representative of the family: the languages whose files use names of each other.
     pub(super) fn family(self) -> Self {
         match self {
             Self::C => Self::Cpp,
@@ -97,7 +98,7 @@ impl CodeLanguage {
         }
     }
 
-    /// Returns true if a search in this language looks at a file of the language `of`: headers belong to C as well.
+    /// Returns true if a search in this language includes a file of the language `of`: headers belong to C as well.
     pub(super) fn searches(self, of: Self, path: &Path) -> bool {
         let is_header = || path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("h"));
         self == of || self == Self::C && is_header()
@@ -118,7 +119,7 @@ impl CodeLanguage {
     }
 }
 
-// The crate `ast-grep-language` has the same for its languages, but links every grammar's module and panics for those left out.
+// The crate `ast-grep-language` offers the same for its languages, but links every grammar and panics for those left out.
 impl PatternLanguage for CodeLanguage {
     fn kind_to_id(&self, kind: &str) -> u16 {
         self.grammar().id_for_node_kind(kind, true)
@@ -132,7 +133,7 @@ impl PatternLanguage for CodeLanguage {
         builder.build(|source| StrDoc::try_new(source, *self))
     }
 
-    /// Returns the letter that stands for `$` in a pattern, for a grammar that does not read `$` as a part of names.
+    /// Returns the letter that replaces `$` in a pattern, for a grammar that does not accept `$` in names.
     fn expando_char(&self) -> char {
         match self {
             Self::C | Self::Cpp => '𐀀',
@@ -141,7 +142,7 @@ impl PatternLanguage for CodeLanguage {
         }
     }
 
-    /// Puts that letter in the place of each `$` that begins a variable: `$A`, `$_`, `$$$A`, `$$$`.
+    /// Replaces each `$` that begins a variable with that letter: `$A`, `$_`, `$$$A`, `$$$`.
     fn pre_process_pattern<'q>(&self, query: &'q str) -> Cow<'q, str> {
         let expando = self.expando_char();
         if expando == '$' {

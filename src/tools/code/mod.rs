@@ -1,4 +1,4 @@
-//! The tools that know the syntax of source code: a map of a code base, its outline, and search and replacement by the shape of code.
+//! The tools that know the syntax of source code: a map of a code base, its outline, and search and replacement by code patterns.
 
 mod ast_grep;
 mod ast_replace;

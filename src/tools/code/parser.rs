@@ -1,4 +1,4 @@
-//! The parser of source files, within bounds of time, size and depth: what is in a file may be made to be slow.
+//! The parser of source files, with limits on time, size and depth, because a malicious file may be slow to parse.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -11,33 +11,33 @@ use tree_sitter::{Query, QueryMatch, Tree};
 use super::language::CodeLanguage;
 use crate::guard::StopSignal;
 
-/// The largest file that is parsed, in bytes: larger ones are generated, and their trees take a hundred times the memory.
+/// The maximum size of a parsed file, in bytes. Larger files are generated, and their trees take a hundred times the memory.
 pub(super) const MAX_SOURCE: u64 = 512 << 10;
-/// The longest time for one file.
+/// The time limit for one file.
 const FILE_TIME: Duration = Duration::from_secs(2);
-/// The deepest tree that code walks by recursion.
+/// The maximum depth of a tree that code walks by recursion.
 const MAX_DEPTH: usize = 500;
-/// The matches that a query follows at the same time.
+/// The maximum number of matches that a query tracks at the same time.
 const MATCH_LIMIT: u32 = 4_096;
 
-/// Why a file has no tree.
+/// The reason why a file has no tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ParseFailure {
     /// The work as a whole was stopped.
     Stopped,
-    /// The file alone took too long.
+    /// The work on this file took too long.
     TooSlow,
-    /// Its code is nested too deeply.
+    /// The code is nested too deeply.
     TooDeep,
 }
 
-/// Parses one file after the other on one thread.
+/// A parser that parses one file after the other on one thread.
 pub(super) struct SourceParser {
     parser: Parser,
     cursor: QueryCursor,
 }
 
-/// Ends the work on one file in time.
+/// A callback that ends the work on one file in time.
 struct FileDeadline<'a> {
     stop: &'a StopSignal,
     until: Instant,
@@ -67,10 +67,10 @@ impl SourceParser {
         Self { parser: Parser::new(), cursor }
     }
 
-    /// Parses a file. Code with errors has a tree, too.
+    /// Parses a file. Code with syntax errors has a tree as well.
     ///
     /// # Errors
-    /// Why there is no tree.
+    /// The reason why there is no tree.
     pub(super) fn parse(
         &mut self,
         language: CodeLanguage,
@@ -78,7 +78,7 @@ impl SourceParser {
         stop: &StopSignal,
     ) -> Result<Tree, ParseFailure> {
         let deadline = FileDeadline::new(stop);
-        // What a parse that was ended early has left.
+        // An interrupted parse leaves state behind.
         self.parser.reset();
         if let Err(error) = self.parser.set_language(&language.grammar()) {
             tracing::error!(%error, language = language.name(), "a grammar does not fit the parser");
@@ -93,7 +93,7 @@ impl SourceParser {
     /// Calls `found` for each match of `query`.
     ///
     /// # Errors
-    /// It took too long, or the work was stopped.
+    /// The query took too long, or the work was stopped.
     pub(super) fn query(
         &mut self,
         query: &Query,
@@ -116,7 +116,7 @@ impl SourceParser {
 /// Checks that a tree can be walked by recursion.
 ///
 /// # Errors
-/// It is too deep.
+/// The tree is too deep.
 pub(super) fn check_depth(tree: &Tree) -> Result<(), ParseFailure> {
     let mut cursor = tree.walk();
     let mut depth = 0;

@@ -1,8 +1,9 @@
 //! The queries that find definitions and references in the trees of each language.
 //!
-//! The grammars ship queries of their own, which find no references in C and C++, no types in Python and Java, and no constants.
-//! `@definition.KIND` is a whole definition, with its `@name`; `@reference` is the name of something defined elsewhere; `@constant` is
-//! such a name if it begins with a capital letter. Of several definitions with the same name node, the first pattern counts.
+//! The queries that the grammars ship find no references in C and C++, no types in Python and Java, and no constants.
+//! `@definition.KIND` is a whole definition, with its `@name`. `@reference` is the name of something defined elsewhere.
+//! `@constant` is such a name if it begins with a capital letter. Of several definitions with the same name node, the first
+//! pattern counts.
 
 use super::language::CodeLanguage;
 
@@ -69,7 +70,7 @@ const PYTHON: &str = r"
 (identifier) @constant
 ";
 
-/// What JavaScript and TypeScript share.
+/// The query that JavaScript and TypeScript share.
 const SCRIPT: &str = r"
 (method_definition name: [(property_identifier) (private_property_identifier)] @name) @definition.method
 (function_declaration name: (identifier) @name) @definition.function
@@ -170,7 +171,7 @@ const C: &str = r"
 (identifier) @constant
 ";
 
-/// What C++ adds to C.
+/// The patterns that C++ adds to the query of C.
 const CPP: &str = r"
 (class_specifier name: (type_identifier) @name body: (_)) @definition.class
 (function_declarator declarator: (field_identifier) @name) @definition.method

@@ -1,4 +1,4 @@
-//! The tool `repo_map`: the definitions of a code base that matter most, within a number of tokens.
+//! The tool `repo_map`: a map of the most important definitions of a code base, within a number of tokens.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
@@ -21,16 +21,16 @@ use crate::text::truncate;
 use crate::tools::files::{CACHED, ReadContext, ReadScope, ReadTool, files_word, skip_note};
 use crate::tools::{OutputLimit, Tool, ToolDefinition, ToolResult};
 
-/// The size of a map if the call names none, in tokens.
+/// The size of a map if the call does not set one, in tokens.
 const DEFAULT_TOKENS: usize = 2_000;
-/// A definition takes at least so many tokens.
+/// The minimum number of tokens that a definition takes.
 const LEAST_TOKENS: usize = 3;
-/// The most files under discussion and mentioned names that count.
+/// The maximum number of files under discussion, and of mentioned names, that count.
 const MAX_HINTS: usize = 200;
-/// The kinds of other files, and the unknown files, that a note names.
+/// The maximum number of other file kinds, and of unknown files, that a note names.
 const NAMED_KINDS: usize = 5;
 const NAMED_CHARS: usize = 100;
-/// The maps that are made at the same time, each with several threads.
+/// The maximum number of maps that are built at the same time, each with several threads.
 const AT_ONCE: usize = 2;
 
 #[derive(Deserialize, JsonSchema)]
@@ -47,7 +47,7 @@ struct RepoMapArgs {
     max_tokens: Option<u32>,
 }
 
-/// Returns the tool `repo_map`: it makes a map of the definitions of a code base.
+/// Returns the tool `repo_map`.
 pub fn repo_map(scope: ReadScope, cache: CodeCache, timeout: Duration) -> Arc<dyn Tool> {
     let definition = ToolDefinition {
         output_limit: OutputLimit { chars: 40_000, lines: 5_000 },
@@ -65,9 +65,9 @@ struct MappedFile {
     real: PathBuf,
     language: CodeLanguage,
     tags: FileTags,
-    /// What the cache is to know; `None`: it knows the file.
+    /// The entry to add to the cache; `None` if the cache already knows the file.
     news: Option<(SourceStamp, ContentKey)>,
-    /// The file was parsed.
+    /// True if the file was parsed for this map.
     is_parsed: bool,
 }
 
@@ -111,7 +111,7 @@ fn map(jail: &Jail, args: &RepoMapArgs, cache: &CodeCache, context: &ReadContext
     Ok(result)
 }
 
-/// Returns the tags of a file: from the cache if it knows the file, or its content.
+/// Returns the tags of a file: from the cache if it knows the file or its content, otherwise by parsing the file.
 fn read_file(
     parser: &mut SourceParser,
     file: &mut SourceFile,
@@ -143,7 +143,7 @@ fn read_file(
     }
     let tags = match extract_tags(parser, file.language, &source, stop) {
         Ok(tags) => tags,
-        // It would be so the next time.
+        // The next parse would fail in the same way, so the cache may hold this result.
         Err(ParseFailure::TooDeep) => FileTags { is_too_deep: true, ..FileTags::default() },
         Err(ParseFailure::TooSlow) => return Err(SkipReason::TooSlow),
         Err(ParseFailure::Stopped) => return Err(SkipReason::Stopped),
@@ -151,7 +151,7 @@ fn read_file(
     Ok(mapped(file, tags, Some((stamp, content)), true))
 }
 
-/// Tells the cache what was read, and, if all was, which files are gone.
+/// Adds the read files to the cache. If all files were read, also removes the entries of files that are gone.
 fn remember(cache: &CodeCache, files: &mut [MappedFile], mut known: HashMap<PathBuf, KnownFile>, is_whole: bool) {
     let mut update = CacheUpdate::default();
     let mut used = HashMap::new();
@@ -167,7 +167,7 @@ fn remember(cache: &CodeCache, files: &mut [MappedFile], mut known: HashMap<Path
         }
     }
     if is_whole {
-        // The others are hidden from this call, or ignored.
+        // The other files are ignored, or hidden from this call.
         let is_gone = |path: &PathBuf| path.symlink_metadata().is_err();
         update.gone = known.into_keys().filter(is_gone).collect();
     }
@@ -176,9 +176,9 @@ fn remember(cache: &CodeCache, files: &mut [MappedFile], mut known: HashMap<Path
 
 /// The files under discussion.
 struct DiscussedFiles {
-    /// By their index.
+    /// The indexes of the files.
     files: BTreeSet<usize>,
-    /// The names of no file.
+    /// The names that match no file.
     unknown: Vec<String>,
 }
 
@@ -202,7 +202,7 @@ impl DiscussedFiles {
     }
 }
 
-/// Returns true for a file of tests, as the languages' tools name them.
+/// Returns true for a test file, by the naming conventions of the languages' tools.
 fn is_test(shown: &str) -> bool {
     let (folder, name) = shown.rsplit_once('/').unwrap_or(("", shown));
     let (stem, endings) = name.split_once('.').unwrap_or((name, ""));
@@ -219,7 +219,7 @@ fn plain(path: &Path) -> PathBuf {
     path.components().filter(|part| *part != Component::CurDir).collect()
 }
 
-/// Returns the last lines: what is not in the map.
+/// Returns the last lines of the map, which state what is not in it.
 fn notes(scan: &ScanResult<MappedFile>, unknown: &[String], context: &ReadContext) -> Vec<String> {
     let mut notes = Vec::new();
     if !unknown.is_empty() {
@@ -245,7 +245,7 @@ fn notes(scan: &ScanResult<MappedFile>, unknown: &[String], context: &ReadContex
     notes
 }
 
-/// Returns the map with as many definitions as fit into `budget` tokens, and the files in it.
+/// Returns the map with as many definitions as fit into `budget` tokens, and the indexes of the files in it.
 fn fit(
     files: &[MappedFile],
     discussed: &BTreeSet<usize>,
@@ -265,7 +265,7 @@ fn fit(
         }
     }
     let mut best = draw(least, notes);
-    // A longer text is estimated by samples, so that less may seem to be more.
+    // The tokens of a longer text are estimated from samples, so that a shorter text may seem longer.
     while !fits(&best.0) && least > 0 {
         least -= 1;
         best = draw(least, notes);
@@ -273,12 +273,13 @@ fn fit(
     if fits(&best.0) {
         return best;
     }
-    // Not even the names of the files under discussion, or the notes, fit.
+    // Even the names of the files under discussion, or the notes, do not fit.
     let bare = render(files, &BTreeSet::new(), &[], notes);
     if fits(&bare.0) { bare } else { render(files, &BTreeSet::new(), &[], &[]) }
 }
 
-/// Returns a map of these definitions, and the files in it: the most important file first, its definitions by their lines.
+/// Returns a map of these definitions, and the indexes of the files in it. The most important file comes first, with its
+/// definitions by line.
 fn render(
     files: &[MappedFile],
     discussed: &BTreeSet<usize>,

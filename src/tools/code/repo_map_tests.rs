@@ -1,4 +1,4 @@
-//! Tests of maps through the executor: the cache, the budget, and what a conversation may see.
+//! Tests of maps through the executor: the cache, the token budget, and what a conversation may see.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,7 +9,7 @@ use crate::llm::estimate_tokens;
 use crate::tools::testing::ToolWorld;
 use crate::tools::{PrivateFolders, ToolsConfig};
 
-/// Returns how many files a map read, parsed, and took from the cache.
+/// Returns how many files a map read, how many it parsed, and how many it took from the cache.
 async fn counts(world: &ToolWorld) -> [u64; 3] {
     let metadata = world.run_as(Trust::Owner, "repo_map", &json!({})).await.metadata;
     ["files", "parsed", "from_cache"].map(|key| metadata[key].as_u64().unwrap())
@@ -76,13 +76,13 @@ async fn only_changed_files_are_parsed_again() {
     world.write(&FILES);
     assert_eq!(counts(&world).await, [4, 4, 0]);
     assert_eq!(counts(&world).await, [4, 0, 4]);
-    // Touched, with the same content.
+    // The file is touched, but its content is the same.
     let touched = std::fs::File::options().write(true).open(world.path("src/main.rs")).unwrap();
     touched.set_modified(SystemTime::now() - Duration::from_secs(999)).unwrap();
     assert_eq!(counts(&world).await, [4, 0, 4]);
     world.write(&[("src/main.rs", "fn other() {}\n")]);
     assert_eq!(counts(&world).await, [4, 1, 3]);
-    // A copy has a content that is known.
+    // The cache knows the content of the copy.
     world.write(&[("copy.rs", "fn other() {}\n")]);
     assert_eq!(counts(&world).await, [5, 0, 5]);
     std::fs::remove_file(world.path("src/main.rs")).unwrap();
@@ -93,7 +93,7 @@ async fn only_changed_files_are_parsed_again() {
         cache.query_row("SELECT count(*) FROM files", [], |row| row.get::<_, i64>(0)).unwrap()
     };
     assert_eq!(rows(), 3);
-    // A map of a part knows nothing of the rest.
+    // A map of a subfolder does not remove the other entries.
     world.run_as(Trust::Owner, "repo_map", &json!({"path": "app"})).await;
     assert_eq!(rows(), 3);
 }
@@ -106,7 +106,7 @@ async fn a_damaged_cache_is_made_anew() {
     std::fs::write(&cache, "not a database, and never was one").unwrap();
     assert_eq!(counts(&world).await, [4, 4, 0]);
     assert_eq!(counts(&world).await, [4, 0, 4]);
-    // Nothing fails without one.
+    // Nothing fails without a cache.
     let world = ToolWorld::new(&ToolsConfig::default());
     world.write(&FILES);
     std::fs::create_dir(world.home.path().join("code-cache.db")).unwrap();
@@ -161,11 +161,11 @@ async fn the_cache_shows_nobody_what_is_private() {
         let other = world.run_as(trust, "repo_map", &json!({"path": "memory"})).await;
         assert!(!other.success, "{}", other.content);
     }
-    // What others may not see is still there for the owner.
+    // The entries of files that other senders may not see are still there for the owner.
     assert_eq!(counts(&world).await, [6, 0, 6]);
     let clean = world.run_as(Trust::Owner, "repo_map", &json!({"path": "src"})).await;
     assert!(!clean.metadata.contains_key("taint"), "{:?}", clean.metadata);
-    // A link out of the workspace is not followed, and a file that became one is not answered from the cache.
+    // A link out of the workspace is not followed. A file that became a link is not answered from the cache.
     std::fs::write(world.home.path().join("outside.rs"), "fn outside_canary() {}").unwrap();
     std::fs::remove_file(world.path("src/store.rs")).unwrap();
     std::os::unix::fs::symlink("../../outside.rs", world.path("src/store.rs")).unwrap();

@@ -9,15 +9,17 @@ use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::guard::{EntryKind, Jail, StopSignal, Verdict, Walk, WalkStop, WalkVisitor, WalkedEntry, quote_controls};
+use crate::guard::{
+    EntryKind, Jail, StopSignal, Walk, WalkSelection, WalkStop, WalkVisitor, WalkedEntry, quote_controls,
+};
 use crate::tools::files::{ReadContext, ReadScope, ReadTool, files_word, skip_note};
 use crate::tools::{OutputLimit, Tool, ToolDefinition};
 
 const DEFAULT_DEPTH: usize = 3;
-/// The most lines of a tree, and the most entries of one folder in it.
+/// The maximum number of lines of a tree, and of entries of one folder in it.
 const MAX_LINES: usize = 400;
 const MAX_OF_FOLDER: usize = 60;
-/// The folders and files that are in memory.
+/// The maximum number of folders and files that are in memory.
 const MAX_ENTRIES: usize = 200_000;
 
 #[derive(Deserialize, JsonSchema)]
@@ -28,7 +30,7 @@ struct RepoStructureArgs {
     max_depth: Option<u32>,
 }
 
-/// Returns the tool `repo_structure`: it shows the tree below a folder.
+/// Returns the tool `repo_structure`, which shows the tree below a folder.
 pub fn repo_structure(scope: ReadScope, timeout: Duration) -> Arc<dyn Tool> {
     let definition = ToolDefinition {
         output_limit: OutputLimit { chars: 16_000, lines: MAX_LINES + 10 },
@@ -39,7 +41,7 @@ pub fn repo_structure(scope: ReadScope, timeout: Duration) -> Arc<dyn Tool> {
     }))
 }
 
-/// What is in a folder.
+/// The content of a folder.
 #[derive(Debug, Default)]
 struct FolderTree {
     folders: BTreeMap<String, FolderTree>,
@@ -53,7 +55,7 @@ struct EntryCounts {
     files: usize,
 }
 
-/// Collects the paths of a walk on one thread.
+/// A visitor that collects the paths of a walk on one thread.
 struct PathCollector<'a> {
     paths: &'a Mutex<Vec<(PathBuf, EntryKind)>>,
     stop: &'a StopSignal,
@@ -75,7 +77,7 @@ fn structure(jail: &Jail, args: &RepoStructureArgs, context: &ReadContext) -> Re
     let wanted = args.max_depth.map_or(DEFAULT_DEPTH, |depth| depth as usize);
     let paths = Mutex::default();
     let walk = Walk::new(jail, path, stop).map_err(|error| error.to_string())?;
-    walk.run(&|_, _| Verdict::Usual, || PathCollector { paths: &paths, stop });
+    walk.run(&|_, _| WalkSelection::Usual, || PathCollector { paths: &paths, stop });
     let mut tree = FolderTree::default();
     for (path, kind) in paths.into_inner() {
         tree.add(&path, kind);
@@ -97,7 +99,7 @@ fn structure(jail: &Jail, args: &RepoStructureArgs, context: &ReadContext) -> Re
     Ok(format!("{text}\n[{}{skipped}]", all.describe()))
 }
 
-/// Draws a tree to the greatest depth up to `wanted` at which it has at most `most` lines. Returns that depth with it.
+/// Draws a tree to the greatest depth, up to `wanted`, at which it has at most `most` lines. Returns the lines and that depth.
 fn draw_within(tree: &FolderTree, wanted: usize, most: usize) -> (Vec<String>, usize) {
     let mut depth = wanted.max(1);
     loop {

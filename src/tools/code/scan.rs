@@ -1,4 +1,4 @@
-//! Reads the source files below a folder, as `grep` does: by the walk of the path jail, with several threads.
+//! Reads the source files below a folder with several threads, through the walk of the path jail, as `grep` does.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,15 +11,15 @@ use parking_lot::Mutex;
 use super::language::CodeLanguage;
 use super::parser::{MAX_SOURCE, ParseFailure, SourceParser};
 use crate::guard::{
-    EntryKind, Jail, JailError, OpenFile, StopSignal, Verdict, Walk, WalkStop, WalkVisitor, WalkedEntry,
+    EntryKind, Jail, JailError, OpenFile, StopSignal, Walk, WalkSelection, WalkStop, WalkVisitor, WalkedEntry,
 };
 
-/// The most source files of one call.
+/// The maximum number of source files of one call.
 const MAX_FILES: usize = 25_000;
-/// The most different file endings that are counted.
+/// The maximum number of different file extensions that are counted.
 const MAX_ENDINGS: usize = 200;
 
-/// A source file that the call may read: it is open.
+/// An open source file that the call may read.
 pub(super) struct SourceFile {
     pub language: CodeLanguage,
     /// The path as shown to the model.
@@ -32,7 +32,7 @@ pub(super) struct SourceFile {
 }
 
 impl SourceFile {
-    /// Returns the facts that change when the file does; `None` if they cannot be read.
+    /// Returns the metadata that change when the file does; `None` if they cannot be read.
     pub(super) fn metadata(&self) -> Option<std::fs::Metadata> {
         self.file.metadata().ok()
     }
@@ -40,7 +40,7 @@ impl SourceFile {
     /// Reads the file.
     ///
     /// # Errors
-    /// Why it is left out.
+    /// The reason why the file is left out.
     pub(super) fn read(&mut self) -> Result<Vec<u8>, SkipReason> {
         let mut bytes = Vec::new();
         let read = (&mut self.file).take(MAX_SOURCE + 1).read_to_end(&mut bytes);
@@ -54,7 +54,7 @@ impl SourceFile {
     }
 }
 
-/// Why a source file is left out.
+/// The reason why a source file is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SkipReason {
     TooLarge,
@@ -66,8 +66,22 @@ pub(super) enum SkipReason {
     Stopped,
 }
 
-/// The words for the reasons but the last, in their order.
+/// The texts for the reasons that are counted, each in its slot.
 const SKIP_WORDS: [&str; 5] = ["too large to parse", "binary", "unreadable", "too slow to parse", "nested too deeply"];
+
+impl SkipReason {
+    /// Returns the place of the reason in [`SKIP_WORDS`]; `None` if it is not counted.
+    fn slot(self) -> Option<usize> {
+        match self {
+            Self::TooLarge => Some(0),
+            Self::Binary => Some(1),
+            Self::Unreadable => Some(2),
+            Self::TooSlow => Some(3),
+            Self::TooDeep => Some(4),
+            Self::Stopped => None,
+        }
+    }
+}
 
 impl From<ParseFailure> for SkipReason {
     fn from(failure: ParseFailure) -> Self {
@@ -79,19 +93,19 @@ impl From<ParseFailure> for SkipReason {
     }
 }
 
-/// What was made of the source files, and what was left out.
+/// The results for the source files, and the numbers of files that were left out.
 pub(super) struct ScanResult<T> {
-    /// In no order.
+    /// The results, in no particular order.
     pub items: Vec<T>,
-    /// The files that were read.
+    /// The number of files that were read.
     pub read: usize,
-    /// The numbers of files of other kinds, by their ending.
+    /// The numbers of files of other kinds, by extension.
     pub others: BTreeMap<String, usize>,
     /// The numbers of files that were left out, by reason.
     pub skipped: Vec<(usize, &'static str)>,
 }
 
-/// The work on source files, which several threads share.
+/// The state of a scan, which several threads share.
 struct Scan<'a, T> {
     stop: &'a StopSignal,
     wants: &'a (dyn Fn(CodeLanguage, &Path) -> bool + Sync),
@@ -103,11 +117,11 @@ struct Scan<'a, T> {
     skips: [AtomicUsize; SKIP_WORDS.len()],
 }
 
-/// Makes something of a file: `None` for nothing.
+/// A function that turns a file into a result; `None` if there is none.
 pub(super) type SourceVisit<'a, T> =
     dyn Fn(&mut SourceParser, &mut SourceFile) -> Result<Option<T>, SkipReason> + Sync + 'a;
 
-/// A file, or a folder whose source files are read.
+/// The scope of a scan: a file, or a folder whose source files are read.
 pub(super) enum SourceScope<'a> {
     Folder(Walk<'a>),
     File { opened: OpenFile, inside: Option<PathBuf> },
@@ -138,10 +152,10 @@ impl<'a> SourceScope<'a> {
         }
     }
 
-    /// Calls `visit` for each source file that `wants` names.
+    /// Calls `visit` for each source file whose language `wants` accepts.
     ///
     /// # Errors
-    /// The scope is a single file, and of another language.
+    /// The scope is a single file of another language.
     pub(super) fn scan<T: Send>(
         self,
         stop: &StopSignal,
@@ -161,7 +175,7 @@ impl<'a> SourceScope<'a> {
         match self {
             Self::Folder(walk) => {
                 let worker = || ScanWorker { scan: &scan, folder: walk.folder(), parser: SourceParser::new() };
-                walk.run(&|_, _| Verdict::Usual, worker);
+                walk.run(&|_, _| WalkSelection::Usual, worker);
                 let skipped = walk.skipped.list();
                 Ok(scan.finish(skipped))
             }
@@ -185,8 +199,10 @@ impl<T> Scan<'_, T> {
                 self.items.lock().extend(item);
                 &self.read
             }
-            Err(SkipReason::Stopped) => return,
-            Err(reason) => &self.skips[reason as usize],
+            Err(reason) => match reason.slot() {
+                Some(slot) => &self.skips[slot],
+                None => return,
+            },
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }
@@ -211,7 +227,7 @@ impl<T> Scan<'_, T> {
     }
 }
 
-/// Visits the files of a walk on one thread.
+/// A visitor that reads the files of a walk on one thread.
 struct ScanWorker<'a, T> {
     scan: &'a Scan<'a, T>,
     folder: &'a Path,

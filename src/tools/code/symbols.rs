@@ -1,4 +1,4 @@
-//! The tool `symbols`: the outline of source files.
+//! The tool `symbols`, which shows the outline of source files.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use crate::text::truncate;
 use crate::tools::files::{CACHED, ReadContext, ReadScope, ReadTool, files_word, skip_note};
 use crate::tools::{OutputLimit, Tool, ToolDefinition, ToolResult};
 
-/// The most symbols that are shown, and the symbols after which no further file is read.
+/// The maximum number of symbols that are shown, and the number of symbols after which no further file is read.
 const MAX_SHOWN: usize = 500;
 const MAX_READ: usize = 50_000;
 /// The longest line of a definition, in characters.
 const LINE_CHARS: usize = 160;
-/// The deepest indentation.
+/// The maximum indentation.
 const MAX_LEVEL: usize = 8;
 
 #[derive(Deserialize, JsonSchema)]
@@ -29,7 +29,7 @@ struct SymbolsArgs {
     query: Option<String>,
 }
 
-/// Returns the tool `symbols`: it lists the definitions of source files.
+/// Returns the tool `symbols`, which lists the definitions of source files.
 pub fn symbols(scope: ReadScope, timeout: Duration) -> Arc<dyn Tool> {
     let definition = ToolDefinition {
         output_limit: OutputLimit { chars: 24_000, lines: 2 * MAX_SHOWN + 10 },
@@ -45,7 +45,7 @@ struct FileOutline {
     shown: String,
     path: Option<PathBuf>,
     lines: Vec<String>,
-    /// The symbols that match the query.
+    /// The number of symbols that match the query.
     found: usize,
 }
 
@@ -97,12 +97,13 @@ fn list(jail: &Jail, args: &SymbolsArgs, context: &ReadContext) -> Result<ToolRe
     Ok(result)
 }
 
-/// Returns a line for each definition that `query` matches, and for those around it; and how many match. `query` is in lower case.
+/// Returns a line for each definition that `query` matches and for the definitions that enclose it, and the number of matches.
+/// `query` is in lower case.
 fn outline(definitions: &[Definition], source: &[u8], query: Option<&str>) -> (Vec<String>, usize) {
     let matches = |definition: &Definition| query.is_none_or(|query| definition.name.to_lowercase().contains(query));
     let starts = line_starts(source);
     let mut lines = Vec::new();
-    // The definitions that are open, with their indentation; and whether their line was written.
+    // The definitions that enclose the current one, with their indentation, and whether their line is already in the outline.
     let mut open: Vec<(&Definition, bool)> = Vec::new();
     let mut found = 0;
     for definition in definitions {
@@ -122,7 +123,7 @@ fn outline(definitions: &[Definition], source: &[u8], query: Option<&str>) -> (V
     (lines, found)
 }
 
-/// Returns the first byte of each line.
+/// Returns the byte offset of each line.
 fn line_starts(source: &[u8]) -> Vec<usize> {
     let ends = source.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
     std::iter::once(0).chain(ends.map(|(at, _)| at + 1)).collect()

@@ -1,4 +1,4 @@
-//! The definitions of a source file, and the names in it that are defined elsewhere.
+//! The definitions of a source file, and its references to names that are defined elsewhere.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
@@ -12,12 +12,13 @@ use super::parser::{ParseFailure, SourceParser};
 use super::queries::query_text;
 use crate::guard::StopSignal;
 
-/// The longest name, in bytes, and the most definitions and different references of a file. More of them are not looked at.
+/// The maximum length of a name, in bytes, and the maximum numbers of definitions and of different references of a file. Further
+/// ones are ignored.
 const MAX_NAME: usize = 200;
 const MAX_DEFINITIONS: usize = 5_000;
 const MAX_REFERENCES: usize = 10_000;
 
-/// What a definition defines.
+/// The kind of a definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum SymbolKind {
@@ -27,7 +28,7 @@ pub(super) enum SymbolKind {
     Enum,
     Field,
     Function,
-    /// A block of Rust with the methods of a type; it defines no name.
+    /// A block of Rust with the methods of a type. It defines no name.
     Impl,
     Interface,
     Macro,
@@ -62,7 +63,7 @@ impl SymbolKind {
         ("variant", Self::Variant),
     ];
 
-    /// Returns true for a type, which has members.
+    /// Returns true for a type that has members.
     pub(super) fn is_type(self) -> bool {
         matches!(
             self,
@@ -70,12 +71,12 @@ impl SymbolKind {
         )
     }
 
-    /// Returns true for a part of a type.
+    /// Returns true for a member of a type.
     pub(super) fn is_member(self) -> bool {
         matches!(self, Self::Constructor | Self::Field | Self::Method | Self::Variant)
     }
 
-    /// Returns the word for it.
+    /// Returns the name of the kind, as models see it.
     pub(super) fn name(self) -> &'static str {
         Self::ALL.iter().find(|(_, kind)| *kind == self).map_or("symbol", |(name, _)| name)
     }
@@ -85,7 +86,7 @@ impl SymbolKind {
     }
 }
 
-/// A definition, with its lines, counted from 1.
+/// A definition with its line numbers, which start at 1.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Definition {
     #[serde(rename = "k")]
@@ -95,14 +96,15 @@ pub(super) struct Definition {
     /// The line of the name.
     #[serde(rename = "l")]
     pub line: u32,
-    /// The first and the last line of the whole.
+    /// The first and the last line of the whole definition.
     #[serde(rename = "s")]
     pub start: u32,
     #[serde(rename = "e")]
     pub end: u32,
 }
 
-/// How often each name occurs. A line for each: a map takes several times the memory, and all files of a map are in memory.
+/// How often each name occurs, as a text with one line for each name. A map would take several times the memory, and all files of
+/// a repository map are in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct NameCounts(String);
@@ -125,18 +127,18 @@ impl<T: Display> From<BTreeMap<T, u32>> for NameCounts {
 /// The definitions and references of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FileTags {
-    /// In the order of their places.
+    /// The definitions in the order of their positions.
     #[serde(rename = "d")]
     pub definitions: Vec<Definition>,
-    /// A name with a dot before it can only be that of a member.
+    /// The references. A name with a leading dot can refer only to a member.
     #[serde(rename = "r")]
     pub references: NameCounts,
-    /// Nothing was read of the file: its code is nested too deeply.
+    /// True if nothing was read of the file, because its code is nested too deeply.
     #[serde(default, rename = "p", skip_serializing_if = "std::ops::Not::not")]
     pub is_too_deep: bool,
 }
 
-/// What a capture of a query is.
+/// The role of a capture in a query.
 #[derive(Clone, Copy)]
 enum CaptureRole {
     Name,
@@ -149,7 +151,7 @@ enum CaptureRole {
 /// The compiled query of a language.
 struct TagQuery {
     query: Query,
-    /// By the index of the capture.
+    /// The roles by the index of the capture.
     roles: Vec<CaptureRole>,
 }
 
@@ -182,7 +184,7 @@ impl TagQuery {
     }
 }
 
-/// A definition and its place.
+/// A definition with its position.
 struct FoundDefinition {
     definition: Definition,
     pattern: usize,
@@ -191,7 +193,7 @@ struct FoundDefinition {
 /// Finds the definitions and references of a file.
 ///
 /// # Errors
-/// It took too long, or the work was stopped.
+/// The file took too long, or the work was stopped.
 pub(super) fn extract_tags(
     parser: &mut SourceParser,
     language: CodeLanguage,
@@ -200,7 +202,7 @@ pub(super) fn extract_tags(
 ) -> Result<FileTags, ParseFailure> {
     let Some(TagQuery { query, roles }) = TagQuery::of(language) else { return Ok(FileTags::default()) };
     let tree = parser.parse(language, source, stop)?;
-    // By the first byte of the name.
+    // The key is the byte offset of the name.
     let mut definitions: BTreeMap<usize, FoundDefinition> = BTreeMap::new();
     let mut references: HashMap<usize, (bool, &str)> = HashMap::new();
     parser.query(query, &tree, source, stop, |found| {
@@ -222,7 +224,7 @@ pub(super) fn extract_tags(
                 Some(CaptureRole::Name | CaptureRole::Constant | CaptureRole::Definition(_)) | None => continue,
             };
             if references.len() < MAX_REFERENCES {
-                // A constant may be one of a type.
+                // A constant may be the constant of a type.
                 references.entry(capture.node.start_byte()).or_insert((is_member, name)).0 |= is_member;
             }
         }
@@ -232,17 +234,17 @@ pub(super) fn extract_tags(
         *counts.entry(format!("{}{name}", if *is_member { "." } else { "" })).or_default() += 1;
     }
     let mut definitions: Vec<_> = definitions.into_values().map(|found| found.definition).collect();
-    // An outer one before those in it.
+    // An outer definition precedes those in it.
     definitions.sort_by_key(|definition| (definition.start, std::cmp::Reverse(definition.end)));
     Ok(FileTags { definitions, references: counts.into(), is_too_deep: false })
 }
 
-/// The types of Rust whose names are those of no module in this place.
+/// The primitive types of Rust. A name before `::` that is one of them is a type, not a module.
 const PRIMITIVE_TYPES: [&str; 16] = [
     "bool", "char", "str", "f32", "f64", "i8", "i16", "i32", "i64", "i128", "isize", "u8", "u16", "u32", "u64", "usize",
 ];
 
-/// Returns true for the name behind a value (`value.name`) or a type (`Type::name`), and false behind a module.
+/// Returns true if the name follows a value (`value.name`) or a type (`Type::name`), and false if it follows a module.
 fn is_of_type(name: Node<'_>, source: &[u8]) -> bool {
     let Some(path) = name.parent().and_then(|parent| parent.child_by_field_name("path")) else { return true };
     let last = path.child_by_field_name("name").unwrap_or(path);
@@ -252,11 +254,11 @@ fn is_of_type(name: Node<'_>, source: &[u8]) -> bool {
 
 fn name_of<'a>(node: Node<'_>, source: &'a [u8]) -> Option<&'a str> {
     let name = source.get(node.byte_range()).filter(|name| name.len() <= MAX_NAME)?;
-    // A name with other bytes is no name.
+    // A name that is not UTF-8 is ignored.
     std::str::from_utf8(name).ok().filter(|name| !name.is_empty() && !name.contains(char::is_control))
 }
 
-/// Returns the first byte of the name of a definition, and the definition.
+/// Returns the byte offset of a definition's name, and the definition.
 fn read_definition(
     found: &QueryMatch<'_, '_>,
     role: impl Fn(u32) -> Option<CaptureRole>,
@@ -281,13 +283,13 @@ fn read_definition(
         start: line(node.start_position().row),
         end: line(node.end_position().row),
     };
-    // The name of an `impl` is that of the type, which is a reference.
+    // The name node of an `impl` is the type's name, which is a reference.
     let at = if kind == SymbolKind::Impl { node.start_byte() } else { name.start_byte() };
     Some((at, definition))
 }
 
-/// Returns the whole of a function of C, given by its declarator: `None` for what is declared in a function, which may as well be a
-/// variable.
+/// Returns the whole declaration of a C function, given its declarator. Returns `None` for a declaration inside a function, which
+/// may be a variable.
 fn declaration_of(declarator: Node<'_>) -> Option<Node<'_>> {
     let mut node = declarator;
     loop {
@@ -301,7 +303,7 @@ fn declaration_of(declarator: Node<'_>) -> Option<Node<'_>> {
                 let is_local = parent.parent().is_some_and(|outer| outer.kind() == "compound_statement");
                 return (!is_local).then_some(parent);
             }
-            // A parameter, or the type of something else.
+            // The declarator belongs to a parameter, or to the type of something else.
             _ => return None,
         }
     }

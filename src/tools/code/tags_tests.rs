@@ -14,7 +14,7 @@ fn tags(language: CodeLanguage, source: &[u8]) -> FileTags {
     extract_tags(&mut SourceParser::new(), language, source, &stop).unwrap()
 }
 
-/// A language, a source, its definitions as `kind name line`, names that are references, and names that are none.
+/// A language, a source, its definitions as `kind name line`, names that are references, and names that are not.
 type Row<'a> = (CodeLanguage, &'a str, &'a str, &'a str, &'a str);
 
 fn check(rows: &[Row<'_>]) {
@@ -72,7 +72,7 @@ fn rust_and_python() {
             "类型 函数",
             "",
         ),
-        // Errors of syntax leave the rest.
+        // Syntax errors do not affect the rest.
         (
             CodeLanguage::Rust,
             "fn good() { call_it() }\nfn bad( { \nstruct After;\nfn also_good() {}",

@@ -1,25 +1,27 @@
-//! The ZIP archive that most documents are, with bounds on what it unpacks to.
+//! The ZIP archive that most document formats consist of, with a limit on the unpacked size.
 
 use std::io::{Cursor, Read};
 
 use encoding_rs::UTF_8;
 use zip::ZipArchive;
 
-/// The most files in an archive.
+/// The maximum number of files in an archive.
 const MAX_FILES: usize = 20_000;
-/// What is unpacked of an archive, in bytes.
+/// The maximum unpacked size of an archive, in bytes.
 const MAX_UNPACKED: u64 = 100_000_000;
 
-/// The files of a document.
+/// The files in a document's archive.
 pub(super) struct DocumentArchive<'a> {
     archive: ZipArchive<Cursor<&'a [u8]>>,
-    /// The bytes that may still be unpacked.
+    /// The number of bytes that may still be unpacked.
     room: u64,
 }
 
 impl<'a> DocumentArchive<'a> {
+    /// Opens the archive of a document.
+    ///
     /// # Errors
-    /// The archive is broken, or unpacks to too much.
+    /// The archive is broken, or its unpacked size is too large.
     pub(super) fn open(bytes: &'a [u8]) -> Result<Self, String> {
         let broken = |error| format!("the ZIP archive is broken: {error}");
         let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(broken)?;
@@ -30,7 +32,8 @@ impl<'a> DocumentArchive<'a> {
         for at in 0..archive.len() {
             unpacked = unpacked.saturating_add(archive.by_index_raw(at).map_err(broken)?.size());
         }
-        // Images and videos are not unpacked; the sizes of the rest are checked again while they are read.
+        // Images and videos are never unpacked, so the total may exceed the limit here. The sizes of the other files are checked
+        // again when they are read.
         if unpacked / 8 > MAX_UNPACKED {
             return Err(too_large());
         }
@@ -49,7 +52,7 @@ impl<'a> DocumentArchive<'a> {
     /// Unpacks a file.
     ///
     /// # Errors
-    /// It is missing, broken or encrypted, or the archive unpacks to too much.
+    /// The file is missing, broken or encrypted, or the unpacked size is too large.
     pub(super) fn read(&mut self, name: &str) -> Result<Vec<u8>, String> {
         let file = self.archive.by_name(name).map_err(|error| format!("{name}: {error}"))?;
         let mut bytes = Vec::new();

@@ -9,10 +9,10 @@ use super::html;
 use super::office::attributes_of;
 use super::text_sink::TextSink;
 
-/// The file that names the book's package.
+/// The file that names the package file of the book.
 pub(super) const CONTAINER: &str = "META-INF/container.xml";
 
-/// Extracts the text of the book. Returns what it is.
+/// Extracts the text of the book. Returns a description of it.
 ///
 /// # Errors
 /// The book is broken.
@@ -42,7 +42,7 @@ pub(super) fn extract(archive: &mut DocumentArchive<'_>, sink: &mut TextSink) ->
     Ok(format!("EPUB, {chapters} chapters"))
 }
 
-/// Returns the name in the archive of a file that the package names.
+/// Returns the path in the archive of a file that the package refers to.
 fn path_of(folder: &str, href: &str) -> String {
     let href = href.split('#').next().unwrap_or_default();
     let href = percent_decode_str(href).decode_utf8_lossy();

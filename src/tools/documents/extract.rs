@@ -1,4 +1,5 @@
-//! The process that extracts the text of one document: it reads the file from its input and writes the text to its output.
+//! The process that extracts the text of one document. It reads the file from its standard input and writes the text to its
+//! standard output.
 
 use std::io::{self, Read, Write};
 use std::process::ExitCode;
@@ -10,23 +11,23 @@ use super::text_sink::TextSink;
 use super::{epub, office, pdf, sheets};
 use crate::guard::give_up_access;
 
-/// The argument by which this program becomes an extractor.
+/// The argument that starts this program as an extractor.
 pub const EXTRACT_COMMAND: &str = "__extract";
 /// The largest document, in bytes.
 pub(super) const MAX_DOCUMENT: u64 = 100_000_000;
-/// The memory of the process, in bytes.
+/// The memory limit of the process, in bytes.
 pub(super) const MAX_MEMORY: u64 = 768_000_000;
-/// The processor time of the process, in seconds.
+/// The processor time limit of the process, in seconds.
 const MAX_PROCESSOR_TIME: u64 = 60;
-/// The exit code with a reason on the output.
+/// The exit code for a refusal; the reason is on the output.
 pub(super) const REFUSED: u8 = 3;
-/// How far into a file the mark of a PDF may be, in bytes.
+/// The maximum offset of the marker of a PDF in a file, in bytes.
 const PDF_MARK_WITHIN: usize = 1_024;
 const ZIP_MARK: &[u8] = b"PK\x03\x04";
-/// The mark of the compound files of older office programs.
+/// The marker of the compound files of older office programs.
 const COMPOUND_MARK: &[u8] = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1";
 
-/// Returns true if a file that begins so may be a document.
+/// Returns true if a file with this beginning may be a document.
 pub(crate) fn is_document(start: &[u8]) -> bool {
     start.starts_with(ZIP_MARK) || start.starts_with(COMPOUND_MARK) || is_pdf(start)
 }
@@ -38,7 +39,7 @@ fn is_pdf(start: &[u8]) -> bool {
 
 /// Runs the extractor to its end.
 pub fn extract_main() -> ExitCode {
-    // The first process that ends when the machine has no memory left.
+    // If the machine runs out of memory, this process is killed first.
     drop(std::fs::write("/proc/self/oom_score_adj", "1000"));
     let limits = [
         (Resource::Core, 0),
@@ -65,7 +66,7 @@ pub fn extract_main() -> ExitCode {
     if written.is_ok() { code } else { ExitCode::FAILURE }
 }
 
-/// Returns a line that says what the document is, and its text below.
+/// Returns a line that describes the document, followed by its text.
 fn extract(bytes: &[u8]) -> Result<String, String> {
     if bytes.len() as u64 > MAX_DOCUMENT {
         return Err(format!("the document has more than {} MB, which is not read", MAX_DOCUMENT / 1_000_000));
@@ -109,7 +110,7 @@ fn extract_archive(bytes: &[u8], sink: &mut TextSink) -> Result<String, String> 
     }
 }
 
-/// Extracts a file of an older office program, whose streams have names in UTF-16.
+/// Extracts a file of an older office program. The names of its streams, which are in UTF-16, identify the kind of file.
 fn extract_compound(bytes: &[u8], sink: &mut TextSink) -> Result<String, String> {
     let has = |name: &str| {
         let name: Vec<u8> = name.encode_utf16().flat_map(u16::to_le_bytes).collect();

@@ -1,4 +1,4 @@
-//! HTML as Markdown, for pages of the web and chapters of books.
+//! Converts HTML to Markdown, for web pages and chapters of books.
 
 use std::time::{Duration, Instant};
 
@@ -7,11 +7,11 @@ use html5ever::tendril::TendrilSink;
 use html5ever::tree_builder::TreeBuilderOpts;
 use html5ever::{ParseOpts, parse_document};
 
-/// Deeper HTML is not read: the libraries recurse.
+/// The maximum depth of HTML, since the libraries recurse.
 const MAX_DEPTH: usize = 400;
-/// HTML that takes longer is not read: deep nesting and many attributes cost the parser the square of their number.
+/// The time limit for parsing. The time grows with the square of the nesting depth and of the number of attributes.
 const PARSE_TIME: Duration = Duration::from_secs(5);
-/// What is parsed between two looks at the clock, in bytes.
+/// How many bytes are parsed between two checks of the clock.
 const PARSE_STEP: usize = 4_096;
 /// Elements without text for readers.
 const SKIPPED: &[&str] = &["script", "style", "noscript", "template", "svg", "iframe", "head", "form", "button"];
@@ -27,7 +27,7 @@ pub(in crate::tools) fn markdown(html: &str) -> Result<String, String> {
 /// Parses a page.
 ///
 /// # Errors
-/// It is built so that reading it would take too long or too deep.
+/// Reading the page would take too long, or its nesting is too deep.
 pub(in crate::tools) fn parse(html: &str) -> Result<Document, String> {
     let document = parse_in_time(html).ok_or("the HTML is built so that reading it takes too long")?;
     if is_deeper_than(&document, MAX_DEPTH) {
@@ -36,14 +36,14 @@ pub(in crate::tools) fn parse(html: &str) -> Result<Document, String> {
     Ok(document)
 }
 
-/// Returns all text of a page as Markdown with escapes, and removes from the page what a reader does not see.
+/// Returns all text of a page as Markdown with escapes. Removes from the page what a reader does not see.
 pub(in crate::tools) fn whole_markdown(document: &Document) -> String {
-    // What a reader does not see is not shown to the model either.
+    // The model must not see what a reader does not see.
     document.select("[hidden], [aria-hidden=true], [style*='display:none'], [style*='display: none']").remove();
     document.md(Some(SKIPPED)).to_string()
 }
 
-/// Returns `None` if parsing takes too long.
+/// Parses a page; returns `None` if that takes too long.
 fn parse_in_time(html: &str) -> Option<Document> {
     let tree_builder = TreeBuilderOpts { scripting_enabled: false, ..TreeBuilderOpts::default() };
     let mut parser = parse_document(Document::default(), ParseOpts { tree_builder, ..ParseOpts::default() });
@@ -60,8 +60,8 @@ fn parse_in_time(html: &str) -> Option<Document> {
     Some(parser.finish())
 }
 
-/// Removes the backslashes that the writer of Markdown puts before every mark of punctuation outside of code: the text is read, not
-/// rendered. Those before `*` and backticks stay.
+/// Removes the backslashes that the Markdown writer puts before every punctuation mark outside of code, because the text is read,
+/// not rendered. Backslashes before `*` and backticks stay.
 pub(in crate::tools) fn without_escapes(markdown: &str) -> String {
     let mut text = String::with_capacity(markdown.len());
     let mut in_block = false;
@@ -91,7 +91,7 @@ fn push_without_escapes(text: &mut String, line: &str) {
     }
 }
 
-/// Walks without recursion.
+/// Returns true if the document is nested deeper than `limit`. Walks without recursion.
 fn is_deeper_than(document: &Document, limit: usize) -> bool {
     let mut open = vec![(document.root(), 0)];
     while let Some((node, depth)) = open.pop() {

@@ -1,7 +1,7 @@
 //! The text of documents: PDF, DOCX, PPTX, ODT, ODP, EPUB, XLSX, XLSB, XLS and ODS.
 //!
-//! The libraries that parse them panic, recurse and allocate as the file says, and files come from strangers. So a document is
-//! read in a process of its own, with bounds on memory and time: a hostile file ends that process, not the gateway.
+//! A document can make the parsing libraries panic, recurse and allocate, and documents come from strangers. A separate process
+//! therefore reads each document, with limits on memory and time: a malicious file ends that process, not the gateway.
 
 mod archive;
 mod epub;

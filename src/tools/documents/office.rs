@@ -1,4 +1,5 @@
-//! The text of DOCX, PPTX, ODT and ODP: XML in an archive. Nothing recurses, and entities of a document's own are not expanded.
+//! The text of DOCX, PPTX, ODT and ODP: XML in an archive. Nothing recurses, and entities that the document defines are not
+//! expanded.
 
 use std::collections::HashMap;
 
@@ -8,12 +9,12 @@ use quick_xml::events::{BytesRef, BytesStart, Event};
 use super::archive::DocumentArchive;
 use super::text_sink::TextSink;
 
-/// Between the cells of a table.
+/// The separator between the cells of a table.
 const CELL: &str = " | ";
-/// The deepest heading of Markdown.
+/// The maximum heading level of Markdown.
 const MAX_HEADING: usize = 6;
 
-/// The names of the elements that matter, which differ between the formats.
+/// The formats, which differ in the names of the relevant elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OfficeFormat {
     /// DOCX and PPTX (ECMA-376): text is in `t`.
@@ -22,7 +23,7 @@ enum OfficeFormat {
     OpenDocument,
 }
 
-/// Extracts the text of a DOCX whose main part has this name. Returns what it is.
+/// Extracts the text of a DOCX whose main part has this name. Returns a description of it.
 pub(super) fn extract_docx(
     archive: &mut DocumentArchive<'_>,
     main: &str,
@@ -38,7 +39,7 @@ pub(super) fn extract_docx(
     Ok("DOCX".to_owned())
 }
 
-/// Extracts the text of a PPTX, slide by slide. Returns what it is.
+/// Extracts the text of a PPTX, slide by slide. Returns a description of it.
 pub(super) fn extract_pptx(archive: &mut DocumentArchive<'_>, sink: &mut TextSink) -> Result<String, String> {
     let order = attributes_of(&archive.read_text("ppt/presentation.xml")?, "sldId", &["id"])?;
     let relations =
@@ -60,14 +61,14 @@ pub(super) fn extract_pptx(archive: &mut DocumentArchive<'_>, sink: &mut TextSin
     Ok(format!("PPTX, {slides} slides"))
 }
 
-/// Extracts the text of an ODT or ODP. Returns what it is.
+/// Extracts the text of an ODT or ODP. Returns a description of it.
 pub(super) fn extract_open_document(archive: &mut DocumentArchive<'_>, sink: &mut TextSink) -> Result<String, String> {
     TextWalker::new(OfficeFormat::OpenDocument).walk(&archive.read_text("content.xml")?, sink)?;
     Ok("OpenDocument".to_owned())
 }
 
-/// Returns the attributes `names`, by their names without prefix, of each element `element`. An attribute with a prefix comes
-/// before one without.
+/// Returns the attributes `names` of each element `element`. Names are compared without prefix. An attribute with a prefix takes
+/// precedence over one without.
 pub(super) fn attributes_of(xml: &str, element: &str, names: &[&str]) -> Result<Vec<HashMap<String, String>>, String> {
     let mut reader = Reader::from_str(xml);
     let mut found = Vec::new();
@@ -102,16 +103,16 @@ fn broken(error: impl std::fmt::Display) -> String {
     format!("its XML is broken: {error}")
 }
 
-/// Walks through the XML of a text.
+/// A walker through the XML of a text.
 struct TextWalker {
     dialect: OfficeFormat,
     /// The number of open elements that hold text.
     texts: usize,
-    /// The number of open elements whose content is no text, such as the other form of a drawing.
+    /// The number of open elements whose content is not text, such as the alternative form of a drawing.
     skipped: usize,
     /// The number of open cells of tables.
     cells: usize,
-    /// What comes before the text of the paragraph.
+    /// The text that precedes the text of the paragraph.
     prefix: String,
 }
 
@@ -208,7 +209,7 @@ impl TextWalker {
         sink.push(text);
     }
 
-    /// Within a cell, a space stands for a line break.
+    /// Breaks the line. Within a cell, a space replaces the line break.
     fn break_line(&self, sink: &mut TextSink) {
         if self.cells > 0 { sink.push(" ") } else { sink.break_line() }
     }
@@ -220,7 +221,8 @@ impl TextWalker {
         }
     }
 
-    /// Properties of paragraphs (where `tab` is a position), the old form of a drawing, and what was deleted.
+    /// Returns true for elements without text for the reader: properties of paragraphs (where `tab` is a position), the old form
+    /// of a drawing, and deleted text.
     fn is_skipped(&self, name: &str) -> bool {
         match self.dialect {
             OfficeFormat::Office => matches!(name, "pPr" | "Fallback"),
@@ -241,7 +243,7 @@ fn heading(level: usize) -> String {
     format!("{} ", "#".repeat(level.clamp(1, MAX_HEADING)))
 }
 
-/// Returns the character that a reference stands for; nothing for an entity of the document's own.
+/// Returns the character that a reference denotes. An entity that the document defines gives nothing.
 fn character(reference: &BytesRef<'_>) -> String {
     if let Ok(Some(character)) = reference.resolve_char_ref() {
         return character.to_string();

@@ -1,4 +1,4 @@
-//! The text of a PDF, page by page. The library panics on files that it does not expect, so each page is caught by itself.
+//! The text of a PDF, page by page. The library panics on unexpected files, so panics are caught for each page.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -6,13 +6,13 @@ use pdf_extract::{Document, Error, PlainTextOutput, output_doc_page};
 
 use super::text_sink::TextSink;
 
-/// The most pages that are read.
+/// The maximum number of pages that are read.
 const MAX_PAGES: usize = 2_000;
 
-/// Extracts the text of each page. Returns what it is.
+/// Extracts the text of each page. Returns a description of the document.
 ///
 /// # Errors
-/// The file is broken, encrypted, or has no text.
+/// The file is broken or encrypted, or has no text.
 pub(super) fn extract(bytes: &[u8], sink: &mut TextSink) -> Result<String, String> {
     let loaded = catch_unwind(AssertUnwindSafe(|| open(bytes)));
     let document = loaded.unwrap_or_else(|_| Err("the PDF is broken".to_owned()))?;

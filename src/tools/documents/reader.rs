@@ -1,4 +1,4 @@
-//! The gateway's side of an extractor: starts it, and reads what it writes. Dropping the call kills it.
+//! The gateway's side of an extractor: starts it, and reads its output. Dropping the call kills the process.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -17,22 +17,22 @@ use tokio::time::timeout;
 use super::extract::{EXTRACT_COMMAND, MAX_MEMORY, REFUSED};
 use super::text_sink::MAX_TEXT;
 
-/// How many documents are read at the same time.
+/// The maximum number of documents that are read at the same time.
 const AT_ONCE: usize = 2;
-/// How long a document may take.
+/// The time limit for one document.
 const MAX_TIME: Duration = Duration::from_secs(60);
-/// The longest line that says what a document is, in bytes.
+/// The maximum length of the line that describes a document, in bytes.
 const MAX_SUMMARY: usize = 4_096;
 
 /// The text of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DocumentText {
-    /// What the document is, such as `PDF, 3 pages`.
+    /// The description of the document, such as `PDF, 3 pages`.
     pub summary: String,
     pub text: String,
 }
 
-/// Reads documents, each in a process of its own.
+/// A reader of documents that starts a process for each.
 #[derive(Clone, Debug)]
 pub(crate) struct DocumentReader {
     exe: PathBuf,
@@ -40,7 +40,7 @@ pub(crate) struct DocumentReader {
 }
 
 impl DocumentReader {
-    /// `exe` is this program.
+    /// Creates a reader. `exe` is the path of this program.
     pub(crate) fn new(exe: PathBuf) -> Self {
         Self { exe, places: Arc::new(Semaphore::new(AT_ONCE)) }
     }
@@ -63,7 +63,7 @@ impl DocumentReader {
     /// Reads a document from the start of `file`.
     ///
     /// # Errors
-    /// What it is, and why it cannot be read.
+    /// Describes the document, and why it cannot be read.
     pub(crate) async fn read(&self, file: File) -> Result<DocumentText, String> {
         let _place = self.places.acquire().await.map_err(|error| error.to_string())?;
         let (status, output) = timeout(MAX_TIME, self.run(file))
@@ -98,7 +98,7 @@ impl DocumentReader {
     }
 }
 
-/// Returns why an extractor ended without a reason.
+/// Returns why an extractor ended without stating a reason.
 fn failure(status: ExitStatus) -> String {
     match status.signal() {
         Some(libc::SIGXCPU) => "reading the document took too much processor time".to_owned(),

@@ -1,4 +1,4 @@
-//! The cells of a workbook as lines with tabs between the cells: XLSX, XLSB, XLS and ODS.
+//! The cells of a workbook as lines, with tabs between the cells: XLSX, XLSB, XLS and ODS.
 
 use std::io::Cursor;
 
@@ -6,12 +6,13 @@ use calamine::{Data, DataRef, ExcelDateTime, Reader, Sheets, open_workbook_auto_
 
 use super::text_sink::TextSink;
 
-/// More empty rows than these are named instead of shown.
-const MAX_EMPTY_ROWS: u32 = 2;
-/// Cells beyond this many empty ones of a row are not aligned.
+/// The maximum number of consecutive empty rows that are written; the sink keeps no more empty lines. After a longer gap, the
+/// number of the next row is written instead.
+const MAX_EMPTY_ROWS: u32 = 1;
+/// The maximum number of consecutive empty cells in a row that keep the alignment. Cells after a longer gap are not aligned.
 const MAX_EMPTY_CELLS: u32 = 100;
 
-/// Extracts the cells of each sheet. Returns what it is.
+/// Extracts the cells of each sheet. Returns a description of the workbook.
 ///
 /// # Errors
 /// The workbook is broken or encrypted.
@@ -42,7 +43,7 @@ fn wrong(error: impl std::fmt::Display) -> String {
 }
 
 fn read_sheet(workbook: &mut Sheets<Cursor<&[u8]>>, name: &str, rows: &mut RowWriter<'_>) -> Result<(), String> {
-    // Cell by cell: a single cell far away would make the whole sheet a huge table.
+    // The cells are read one by one: as a range, a single distant cell would make the whole sheet a huge table.
     if let Sheets::Xlsx(workbook) = workbook {
         let mut cells = workbook.worksheet_cells_reader(name).map_err(wrong)?;
         while let Some(cell) = cells.next_cell().map_err(wrong)? {
@@ -70,7 +71,7 @@ fn read_sheet(workbook: &mut Sheets<Cursor<&[u8]>>, name: &str, rows: &mut RowWr
     Ok(())
 }
 
-/// Writes cells in the order of rows and columns.
+/// A writer of cells, which come in the order of rows and columns.
 struct RowWriter<'a> {
     sink: &'a mut TextSink,
     row: u32,
@@ -79,7 +80,7 @@ struct RowWriter<'a> {
 }
 
 impl RowWriter<'_> {
-    /// Writes a cell; returns true if nothing more is to be written.
+    /// Writes a cell. Returns true if no more cells are needed.
     fn put(&mut self, row: u32, column: u32, text: &str) -> bool {
         if row != self.row || !self.has_row {
             if self.has_row {
@@ -89,7 +90,6 @@ impl RowWriter<'_> {
             if empty > MAX_EMPTY_ROWS || row < self.row {
                 self.sink.push(&format!("[row {}]\n", u64::from(row) + 1));
             } else {
-                // A space keeps the empty lines.
                 self.sink.push(&"\n".repeat(empty as usize));
             }
             (self.row, self.column, self.has_row) = (row, 0, true);
@@ -137,10 +137,10 @@ mod tests {
     fn cells_are_aligned_and_far_ones_named() {
         let mut sink = TextSink::new();
         let mut rows = RowWriter { sink: &mut sink, row: 0, column: 0, has_row: false };
-        for (row, column, text) in [(0, 0, "a"), (0, 2, "b\tc"), (2, 1, "d"), (1_048_575, 16_383, "far")] {
+        for (row, column, text) in [(0, 0, "a"), (0, 2, "b\tc"), (2, 1, "d"), (5, 0, "e"), (1_048_575, 16_383, "far")] {
             assert!(!rows.put(row, column, text));
         }
-        let expected = format!("a\t\tb c\n\n\td\n[row 1048576]\n{}far", "\t".repeat(100));
+        let expected = format!("a\t\tb c\n\n\td\n[row 6]\ne\n[row 1048576]\n{}far", "\t".repeat(100));
         assert_eq!(sink.finish().0, expected);
     }
 

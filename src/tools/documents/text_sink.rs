@@ -1,10 +1,10 @@
-//! The text that is extracted from a document, up to a bound.
+//! A sink for the text that is extracted from a document, with limits on size and time.
 
 use std::time::{Duration, Instant};
 
-/// The longest text of a document, in bytes.
+/// The maximum length of a document's text, in bytes.
 pub(super) const MAX_TEXT: usize = 4_000_000;
-/// How long a document is read; what was read until then is its text.
+/// The time limit for reading a document. The text that was read until then is the result.
 const MAX_TIME: Duration = Duration::from_secs(40);
 
 /// Collects the text of a document.
@@ -33,32 +33,32 @@ impl TextSink {
         }
     }
 
-    /// Ends the line, without the spaces at its end.
+    /// Ends the line and removes the spaces at its end.
     pub(super) fn break_line(&mut self) {
         self.trim_end();
         self.push("\n");
     }
 
-    /// Removes spaces and tabs at the end.
+    /// Removes spaces and tabs at the end of the text.
     pub(super) fn trim_end(&mut self) {
         let length = self.text.trim_end_matches([' ', '\t']).len();
         self.text.truncate(length);
     }
 
-    /// Removes `ending` at the end.
+    /// Removes `ending` at the end of the text.
     pub(super) fn trim_ending(&mut self, ending: &str) {
         if self.text.ends_with(ending) {
             self.text.truncate(self.text.len() - ending.len());
         }
     }
 
-    /// Returns true if nothing more is to be read: the text is as long as it may be, or took as long as it may.
+    /// Returns true if the size or time limit is reached, so that nothing more should be read.
     pub(super) fn is_full(&mut self) -> bool {
         self.is_cut |= Instant::now() > self.deadline;
         self.is_cut
     }
 
-    /// Returns the text without runs of empty lines, and whether something of it is missing.
+    /// Returns the text without runs of empty lines, and whether a part of it is missing.
     pub(super) fn finish(self) -> (String, bool) {
         let mut text = String::with_capacity(self.text.len());
         let mut empty = 0;

@@ -1,5 +1,5 @@
-//! Captures the output of a command in bounded memory: start and end are kept, and the whole goes to a spill file once
-//! it exceeds them.
+//! Captures the output of a command in bounded memory. The start and the end are kept; once the output is longer, the whole
+//! output goes to a spill file.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::tools::spill::{SpillFile, SpillStore};
 use crate::tools::truncation::{TextExtent, truncate_middle_of};
 use crate::tools::{OutputLimit, ToolContext, truncate_middle};
 
-/// The size of the start and of the end kept in memory, in bytes.
+/// The size of the start, and of the end, that memory keeps, in bytes.
 const KEPT_BYTES: usize = 64 * 1_024;
 
 /// The captured output of one command.
@@ -31,7 +31,7 @@ pub(super) struct OutputCapture {
 enum SpillState {
     NotNeeded,
     Open(SpillFile),
-    /// The file could not be written; the log has the reason.
+    /// The file could not be written; the log states the reason.
     Failed,
 }
 
@@ -51,8 +51,8 @@ impl OutputCapture {
         }
     }
 
-    /// Adds output. The write to the spill file blocks the command; it goes to the page cache, and only up to the
-    /// file's bound.
+    /// Adds output. The write to the spill file blocks the thread, but it goes to the page cache, and ends at the file's size
+    /// limit.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         let Some(last) = bytes.last() else { return };
         self.last = *last;
@@ -81,7 +81,7 @@ impl OutputCapture {
         }
     }
 
-    /// Starts the spill file, since memory no longer holds the whole output.
+    /// Starts the spill file, since memory can no longer hold the whole output.
     fn overflow(&mut self, rest: &[u8]) {
         let filled = self.spill.create(&self.folder, self.turn, &self.call_id).and_then(|mut file| {
             file.write(&self.front)?;
@@ -100,13 +100,13 @@ impl OutputCapture {
         };
     }
 
-    /// Returns the characters of the whole output if it exceeded memory, so that [`Self::finish`] shortens it.
+    /// Returns the number of characters of the whole output if it exceeds the memory, so that [`Self::finish`] shortens it.
     pub(super) fn exceeding_length(&self) -> Option<usize> {
         (self.total > (self.front.len() + self.back.len()) as u64).then_some(self.extent.chars)
     }
 
-    /// Returns the output and, if it exceeded memory, the path of the whole. Output from memory is returned whole: the
-    /// executor shortens it.
+    /// Returns the output and, if it exceeds the memory, the path of the whole output. An output that fits into memory is
+    /// returned whole: the executor shortens it.
     pub(super) fn finish(mut self, limit: OutputLimit) -> (String, Option<String>) {
         if self.total <= (self.front.len() + self.back.len()) as u64 {
             self.front.extend(self.back);
@@ -123,7 +123,7 @@ impl OutputCapture {
         let back: Vec<u8> = self.back.into_iter().skip_while(|byte| (byte & 0xc0) == 0x80).collect();
         let back = String::from_utf8_lossy(&back);
         let content = truncate_middle_of(&front, &back, self.extent, limit, path.as_deref());
-        // Invalid UTF-8 is counted differently than it is shown.
+        // Invalid UTF-8 is counted differently from how it is shown, so the exact cut happens here.
         (truncate_middle(&content, limit, path.as_deref()), path)
     }
 }

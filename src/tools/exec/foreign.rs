@@ -1,5 +1,7 @@
-//! Folders with content of others than the owner, and the commands that read them. What a command prints has no source, so
-//! such a folder is empty for a command that does not name it, and what a command that names it prints counts as content of others.
+//! The folders with foreign content (content from anyone but the owner), and the commands that read them.
+//!
+//! The output of a command does not show which files it comes from. Such a folder therefore appears empty to a command that does
+//! not name it. The output of a command that names it counts as foreign content.
 
 use std::path::{Path, PathBuf};
 
@@ -9,24 +11,25 @@ use crate::guard::Taint;
 use crate::tools::ToolContext;
 use crate::tools::files::FOREIGN_FOLDERS;
 
-/// Returns the folders that are empty for the command, relative to the workspace. A turn that has read from others sees all of them.
+/// Returns the folders that appear empty to the command, relative to the workspace. A turn that has read foreign content sees all
+/// of them.
 pub(super) fn hidden_folders(workspace: &Path, command: &str, context: &ToolContext) -> Vec<PathBuf> {
     if !context.taint.is_empty() {
         return Vec::new();
     }
-    // Where there is none, none is created.
+    // A folder that does not exist is left out, since hiding it would create it.
     let is_folder = |folder: &Path| workspace.join(folder).symlink_metadata().is_ok_and(|found| found.is_dir());
     let hidden = FOREIGN_FOLDERS.iter().filter(|folder| !is_named(folder, command)).map(PathBuf::from);
     hidden.filter(|folder| is_folder(folder)).collect()
 }
 
-/// Returns all such folders, relative to the workspace.
+/// Returns all folders with foreign content, relative to the workspace.
 pub(super) fn folders() -> impl Iterator<Item = PathBuf> {
     FOREIGN_FOLDERS.iter().map(PathBuf::from)
 }
 
-/// Returns the sources of what the command prints: the folders that it names, unless it names only files that came with the message of
-/// the owner or of a known sender.
+/// Returns the sources of the command's output: the folders that the command names. A folder does not count if the command names
+/// only files in it that came with the message of the owner or of a known sender.
 pub(super) fn sources(command: &str, context: &ToolContext) -> Taint {
     let mut command = command.to_owned();
     if context.trust != Trust::Untrusted {

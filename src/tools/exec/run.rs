@@ -1,5 +1,5 @@
-//! Runs one command from the gateway's side: starts the supervisor, sends the request, passes the output on, and
-//! requests the end when the time is up. Dropping the future closes the socket, which is the same request.
+//! Runs one command from the gateway's side: starts the supervisor, sends the request, forwards the output, and requests the end
+//! when the time is up. Dropping the future closes the socket, which also requests the end.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::guard::{ExecReport, ExecRequest, ShellExit, signal_group};
 use crate::tools::supervisor_client::SupervisorClient;
 
-/// How long a supervisor may take to end everything, and its output to close afterwards.
+/// How long a supervisor may take to end everything and to close the output.
 const END_GRACE: Duration = Duration::from_secs(7);
 const DRAIN_GRACE: Duration = Duration::from_secs(1);
 /// The size of one read of the command's output, in bytes.
@@ -25,7 +25,7 @@ const CHUNK: usize = 32 * 1_024;
 /// The receiver of a command's output.
 pub(super) type OutputSink<'a> = dyn FnMut(&[u8]) + Send + 'a;
 
-/// How a command ended, from the gateway's side.
+/// How a command ended, as the gateway sees it.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::tools) enum CommandOutcome {
     Exited(ShellExit),
@@ -38,7 +38,7 @@ impl CommandOutcome {
     /// Returns the exit code of a command that ended by itself.
     ///
     /// # Errors
-    /// It did not, in words for the model. `limit` was its time limit.
+    /// The command did not end by itself; the text is for the model. `limit` was its time limit.
     pub(in crate::tools) fn exit_code(&self, limit: Duration) -> Result<i32, String> {
         match self {
             Self::Exited(ShellExit::Code(code)) => Ok(*code),
@@ -51,7 +51,7 @@ impl CommandOutcome {
     }
 }
 
-/// Runs `request` within `limit`; `sink` gets the output.
+/// Runs `request` within `limit`, and passes the output to `sink`.
 ///
 /// # Errors
 /// The supervisor could not be started, or was killed.
@@ -74,20 +74,20 @@ pub(super) async fn run(
 struct RunningExec {
     supervisor: SupervisorClient,
     output: pipe::Receiver,
-    /// The shell's process group, for the case that the supervisor is gone.
+    /// The shell's process group, for the case that the supervisor dies.
     group: Option<i32>,
 }
 
 impl RunningExec {
     fn start(exe: &Path, environment: &[(String, String)]) -> io::Result<Self> {
-        // One pipe for both keeps errors in order with the output.
+        // Both outputs share one pipe, which keeps errors in order with the output.
         let (output, printed) = io::pipe()?;
         let stdout = Stdio::from(printed.try_clone()?);
         let supervisor = SupervisorClient::start(exe, environment, stdout, Stdio::from(printed))?;
         Ok(Self { supervisor, output: pipe::Receiver::from_owned_fd(OwnedFd::from(output))?, group: None })
     }
 
-    /// Waits until the supervisor reports the end or its time for that is up.
+    /// Waits until the supervisor reports the end, or until its time for that is up.
     async fn wait(
         &mut self,
         deadline: Instant,

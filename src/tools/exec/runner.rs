@@ -19,15 +19,15 @@ use crate::guard::{
 use crate::tools::private_folders::{FolderVisibility, PrivateFolders};
 use crate::tools::{ExecConfig, ToolContext};
 
-/// How much longer than the command's own limit a call may take.
+/// How much longer a call may take than the time limit of its command.
 pub(in crate::tools) const END_MARGIN: Duration = Duration::from_secs(15);
-/// The longest command, in bytes: one argument of a program has at most 128 KiB on Linux (execve(2)).
+/// The maximum length of a command, in bytes. Linux limits one argument of a program to 128 KiB (execve(2)).
 pub(in crate::tools) const COMMAND_BYTES: usize = 100_000;
-/// The start and the end of an output that [`CommandRunner::collect`] keeps, in bytes.
+/// The size of the start, and of the end, of an output that [`CommandRunner::collect`] keeps, in bytes.
 const COLLECTED_BYTES: usize = 2_000_000;
-/// The variables of the gateway's environment that commands see, in addition to `LC_*` and configured ones.
+/// The variables of the gateway's environment that commands see, in addition to `LC_*` and the configured ones.
 const PASSED_VARIABLES: [&str; 5] = ["PATH", "LANG", "TERM", "TZ", "USER"];
-/// The folders and files of the workspace that are part of the system prompt, or tasks of the agent.
+/// The folders and files of the workspace that become part of the system prompt or of the agent's tasks.
 const INSTRUCTION_FOLDERS: [&str; 3] = ["skills", ".claude", ".agents"];
 const INSTRUCTION_FILES: [&str; 5] = ["AGENTS.md", "SOUL.md", "USER.md", "TOOLS.md", "HEARTBEAT.md"];
 /// The PATH for commands if the gateway has none.
@@ -42,13 +42,13 @@ pub struct RunnerDeps {
     pub protected: Vec<PathBuf>,
     /// Folders of the workspace that only some turns may use.
     pub private: PrivateFolders,
-    /// Bytes that stay free on the disk.
+    /// The number of bytes that must stay free on the disk.
     pub reserve: u64,
-    /// This program, which is started again as the supervisor.
+    /// The path of this program, which runs again as the supervisor.
     pub exe: PathBuf,
 }
 
-/// Runs shell commands in the workspace.
+/// The runner of shell commands in the workspace.
 pub struct CommandRunner {
     config: ExecConfig,
     deps: RunnerDeps,
@@ -59,16 +59,17 @@ pub(in crate::tools) struct ShellCommand {
     pub command: String,
     pub environment: Vec<(String, String)>,
     pub limit: Duration,
-    /// Folders that are empty for the command, in addition to private ones; relative to the workspace.
+    /// Further folders that appear empty to the command, in addition to the private ones. The paths are relative to the
+    /// workspace.
     pub hidden: Vec<PathBuf>,
 }
 
-/// The end and the output of a command.
+/// How a command ended, and its output.
 pub(in crate::tools) struct CollectedOutput {
     pub outcome: CommandOutcome,
-    /// Standard output and errors; what exceeds 4 MB is left out in the middle.
+    /// Standard output and errors. If they exceed 4 MB, a part in the middle is missing.
     pub bytes: Vec<u8>,
-    /// Nothing is left out.
+    /// True if no part is missing.
     pub is_whole: bool,
 }
 
@@ -89,7 +90,7 @@ impl CommandRunner {
         &self.deps.workspace
     }
 
-    /// Runs a command within `limit`; `sink` gets its output.
+    /// Runs a command within `limit`, and passes its output to `sink`.
     ///
     /// # Errors
     /// The command cannot be run; the error is for the model.
@@ -132,7 +133,7 @@ impl CommandRunner {
         Ok(CollectedOutput { outcome, bytes: front, is_whole })
     }
 
-    /// Returns the folders with content of others that are empty for a command.
+    /// Returns the folders with foreign content that appear empty to a command.
     pub(in crate::tools) fn foreign_folders(&self, command: &str, context: &ToolContext) -> Vec<PathBuf> {
         foreign::hidden_folders(&self.deps.workspace, command, context)
     }
@@ -149,16 +150,17 @@ impl CommandRunner {
         self.request_seeing(command, visibility, context.trust).await
     }
 
-    /// As [`CommandRunner::request`], for a process that serves several conversations: it sees what is for all of them.
+    /// Builds a request like [`CommandRunner::request`], for a process that serves several conversations. The process sees only
+    /// what all of them may see.
     pub(in crate::tools) async fn shared_request(&self, command: String, trust: Trust) -> Result<ExecRequest, String> {
         let is_there = |folder: &&PathBuf| self.deps.workspace.join(folder).symlink_metadata().is_ok();
         let mut visibility = self.deps.private.default_visibility();
-        // Where there is no folder with content of others, none is created.
+        // A folder that does not exist is left out, since hiding it would create it.
         visibility.hidden.extend(foreign::folders().filter(|folder| is_there(&folder)));
         self.request_seeing(command, visibility, trust).await
     }
 
-    /// Starts a program of the owner's configuration that serves several conversations, in the workspace.
+    /// Starts a program of the owner's configuration that serves several conversations.
     ///
     /// # Errors
     /// The sandbox is not available, or the program cannot be started.
@@ -168,8 +170,8 @@ impl CommandRunner {
     ) -> Result<(ServerProcess, ServerSocket), ServerStartError> {
         let ServerCommand { words, environment: own, home, network, is_sandboxed } = command;
         let words: Vec<_> = words.iter().map(|word| quote_word(word)).collect();
-        // Its input is its output, a socket. It begins in its own folder: what the agent writes into the workspace must not become code of a
-        // program with network and secrets.
+        // The program's standard output is the same socket as its input. The program starts in its own folder: files that the
+        // agent writes into the workspace must not become code of a program with network and secrets.
         let script = format!("cd \"$HOME\" && exec {} <&1", words.join(" "));
         let mut visibility = self.deps.private.default_visibility();
         visibility.hidden.extend(foreign::folders());
@@ -195,7 +197,8 @@ impl CommandRunner {
         ServerProcess::start(&self.deps.exe, &environment, &request).await
     }
 
-    /// Returns the files and folders that become part of the system prompt or tasks of the agent. Missing ones are made, empty.
+    /// Returns the files and folders that become part of the system prompt or of the agent's tasks. Creates missing ones empty,
+    /// so that they can be mounted read-only.
     fn instructions(&self) -> Result<Vec<PathBuf>, String> {
         let failed = |error: std::io::Error| format!("the workspace: {error}");
         let workspace = Dir::open_ambient_dir(&self.deps.workspace, ambient_authority()).map_err(failed)?;
@@ -252,7 +255,7 @@ impl CommandRunner {
                 sandbox: if sandbox == Sandbox::Off { None } else { Some(self.policy()?) },
                 bwrap: None,
                 shares_proc: false,
-                // The temp folder lies directly in the home, and so does the workspace that daoyou created.
+                // The temp folder lies directly in the home, and so does a workspace that daoyou created.
                 hands_over: self.deps.temp.parent().is_some_and(|home| {
                     home != Path::new("/") && self.deps.workspace == home.join(crate::home::WORKSPACE)
                 }),
@@ -270,7 +273,7 @@ impl CommandRunner {
         Ok(request)
     }
 
-    /// Returns which folders are empty for a command, and which parts of them it sees, as absolute paths.
+    /// Returns the folders that appear empty to a command, and the parts of them that it sees, as absolute paths.
     async fn for_command(&self, visibility: FolderVisibility) -> Result<FolderVisibility, String> {
         let workspace = self.deps.workspace.clone();
         let found = tokio::task::spawn_blocking(move || visibility.for_command(&workspace)).await;
@@ -315,16 +318,16 @@ impl CommandRunner {
             environment.push(("PATH".to_owned(), DEFAULT_PATH.to_owned()));
         }
         environment.push(("HOME".to_owned(), self.deps.workspace.display().to_string()));
-        // Compiled files of Python beside its sources would change installed skills.
+        // Bytecode files that Python writes next to its sources would change installed skills.
         environment.push(("PYTHONDONTWRITEBYTECODE".to_owned(), "1".to_owned()));
         environment
     }
 }
 
-/// Returns the sandbox of commands on this machine. `exe` is this program.
+/// Returns the sandbox for commands on this machine. `exe` is the path of this program.
 ///
 /// # Errors
-/// The configuration accepts none that is available; the error is for the model and the owner.
+/// The configuration accepts none of the available sandboxes; the error is for the model and the owner.
 pub fn sandbox_of(mode: SandboxMode, exe: &Path) -> Result<Sandbox, String> {
     if mode == SandboxMode::Off {
         return Ok(Sandbox::Off);
@@ -348,7 +351,7 @@ pub fn sandbox_of(mode: SandboxMode, exe: &Path) -> Result<Sandbox, String> {
     ))
 }
 
-/// Returns why only the owner may run commands.
+/// Returns the error that states why only the owner may run commands.
 fn owner_only_error(sandbox: Sandbox) -> String {
     let why = "only the owner's turns can run commands here: what is not for this conversation can be hidden from a command in \
                namespaces alone";
@@ -358,7 +361,7 @@ fn owner_only_error(sandbox: Sandbox) -> String {
     }
 }
 
-/// Quotes a text as one word of a shell.
+/// Quotes a text as one word for a shell.
 pub(in crate::tools) fn quote_word(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }

@@ -1,5 +1,5 @@
-//! A program that serves for long, such as a language server: it runs below a supervisor as a command does, and its standard input
-//! and output are one socket. Dropping it ends the program, and so does the death of the gateway.
+//! A long-running program, such as a language server. It runs below a supervisor like a command, and its standard input and
+//! output are one socket. Dropping the process ends the program, and so does the death of the gateway.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdUnixStream;
@@ -19,19 +19,19 @@ use crate::guard::{ExecReport, ExecRequest, ShellExit};
 use crate::text::{one_line, truncate};
 use crate::tools::supervisor_client::SupervisorClient;
 
-/// How long to wait for the rest of what an ended program has said.
+/// How long to wait for the remaining output of a program that has ended.
 const DRAIN_LIMIT: Duration = Duration::from_millis(500);
 /// How long the supervisor may take to end everything.
 const END_LIMIT: Duration = Duration::from_secs(7);
-/// The kept end of the error output, in bytes, and the part that is shown, in characters.
+/// The size of the end of the error output that is kept, in bytes, and the length of the part that is shown, in characters.
 const ERROR_BYTES: usize = 4_096;
 const SHOWN_CHARS: usize = 300;
 
-/// Why a program was not started.
+/// The reason why a program was not started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerStartError {
     pub text: String,
-    /// A second try may pass.
+    /// True if a retry may succeed.
     pub is_temporary: bool,
 }
 
@@ -45,17 +45,17 @@ impl ServerStartError {
     }
 }
 
-/// What [`CommandRunner::start_server`](super::CommandRunner::start_server) starts.
+/// The program that [`CommandRunner::start_server`](super::CommandRunner::start_server) starts.
 pub struct ServerCommand {
     /// The program and its arguments.
     pub words: Vec<String>,
-    /// Variables in addition to those of commands, which they replace.
+    /// Environment variables that are added to those of commands, or replace them.
     pub environment: Vec<(String, String)>,
-    /// The folder that the program alone uses, which is its `HOME`; it exists. `None`: the home of the gateway's user.
+    /// The program's own folder, which is its `HOME` and must exist. `None` for the home of the gateway's user.
     pub home: Option<PathBuf>,
-    /// Network connections are allowed.
+    /// True if network connections are allowed.
     pub network: bool,
-    /// The program runs in the sandbox of commands.
+    /// True if the program runs in the sandbox of commands.
     pub is_sandboxed: bool,
 }
 
@@ -65,17 +65,17 @@ pub struct ServerProcess {
     errors: pipe::Receiver,
 }
 
-/// The two directions of the socket that is the program's input and output.
+/// The two directions of the socket that is the program's standard input and output.
 pub struct ServerSocket {
     pub reader: OwnedReadHalf,
     pub writer: OwnedWriteHalf,
 }
 
 impl ServerProcess {
-    /// Starts the program of `request`. `exe` is this program, which is started as the supervisor.
+    /// Starts the program of `request`. `exe` is the path of this program, which runs as the supervisor.
     ///
     /// # Errors
-    /// It cannot be started, or the sandbox refuses it.
+    /// The program cannot be started, or the sandbox refuses it.
     pub(in crate::tools) async fn start(
         exe: &Path,
         environment: &[(String, String)],
@@ -96,9 +96,12 @@ impl ServerProcess {
         Ok((Self { supervisor, errors }, ServerSocket { reader, writer }))
     }
 
-    /// Runs `work`, which returns a fault of the program or `None` at the end of the connection, until it ends or the program
-    /// does; then ends the program. `on_error_line` gets each line that the program writes to its error output. `on_end` gets
-    /// how it ended, as the end of a sentence that begins with its name, before everything that it started is gone.
+    /// Runs `work` until it or the program ends, and then ends the program. `work` returns a fault of the program, or `None` at
+    /// the end of the connection.
+    ///
+    /// `on_error_line` gets each line that the program writes to its error output. `on_end` gets how the program ended, as the
+    /// end of a sentence that begins with the program's name. It is called before all processes that the program started are
+    /// gone.
     pub async fn run(
         self,
         work: impl Future<Output = Option<String>>,
@@ -120,16 +123,16 @@ impl ServerProcess {
                 never = never_after(drain.as_mut()) => never,
             };
             if exit.is_none() && fault.is_none() {
-                // It has closed its output: most likely it has ended.
+                // The program has closed its output, so most likely it has ended.
                 exit = timeout(DRAIN_LIMIT, supervisor.next_report()).await.ok().map(|report| report.ok().flatten());
             }
-            // The end of the error output may have come before the report.
+            // The error output may still hold lines that were written before the end.
             if exit.is_some() && !drain.is_terminated() {
                 drop(timeout(DRAIN_LIMIT, drain).await);
             }
             fault
         };
-        let said = last_words(&tail.into_inner());
+        let said = last_error_line(&tail.into_inner());
         let reason = match (fault, &exit) {
             (Some(fault), _) => format!("was stopped: {fault}{said}"),
             (None, Some(Some(ExecReport::Ended(end)))) => format!("ended ({}){said}", describe(*end)),
@@ -146,7 +149,7 @@ impl ServerProcess {
     }
 }
 
-/// Keeps the end of what the program writes to its error output, and passes its lines on.
+/// Keeps the end of the program's error output, and passes its lines on.
 async fn drain(errors: &mut pipe::Receiver, tail: &Mutex<Vec<u8>>, on_line: &mut impl FnMut(&str)) {
     let (mut chunk, mut line) = ([0; 1_024], Vec::new());
     while let Ok(read @ 1..) = errors.read(&mut chunk).await {
@@ -164,14 +167,14 @@ async fn drain(errors: &mut pipe::Receiver, tail: &Mutex<Vec<u8>>, on_line: &mut
     }
 }
 
-/// Does the work, and then waits for ever.
+/// Does the work, and then waits forever, so that a `select!` never ends by this branch.
 async fn never_after(work: impl Future<Output = ()>) -> Option<String> {
     work.await;
     std::future::pending().await
 }
 
-/// Returns the last line of an error output that is not empty, as a part of a sentence.
-fn last_words(errors: &[u8]) -> String {
+/// Returns the last line of an error output that is not empty, formatted as a part of a sentence.
+fn last_error_line(errors: &[u8]) -> String {
     let text = String::from_utf8_lossy(errors);
     let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
     line.map(|line| format!(": {}", truncate(&one_line(line), SHOWN_CHARS))).unwrap_or_default()

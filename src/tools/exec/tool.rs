@@ -20,9 +20,9 @@ use crate::tools::{
     OutputLimit, ReplayPolicy, SpillStore, Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult, with_arguments,
 };
 
-/// The longest label of a background command, in characters.
+/// The maximum length of a background command's label, in characters.
 const LABEL_CHARS: usize = 60;
-/// The size of the line before the output of a failed command.
+/// The size limit of the line before the output of a failed command.
 const FAILURE_LINE: OutputLimit = OutputLimit { chars: 120, lines: 2 };
 
 #[derive(Deserialize, JsonSchema)]
@@ -49,7 +49,7 @@ pub struct ExecTool {
 }
 
 impl ExecTool {
-    /// Without `processes`, nothing runs in the background.
+    /// Creates the tool. Without `processes`, nothing runs in the background.
     pub fn new(runner: Arc<CommandRunner>, spill: Arc<SpillStore>, processes: Option<Arc<Processes>>) -> Self {
         let config = runner.config();
         let network = if config.network { "" } else { ", no network" };
@@ -69,7 +69,7 @@ impl ExecTool {
         );
         let definition = ToolDefinition {
             timeout: Some(config.timeout.0.saturating_add(END_MARGIN)),
-            // Text from a file or page must not become a command that nobody has read.
+            // Text from a file or page must not become a command that neither the model nor the owner has read.
             literal_arguments: &["command"],
             ..ToolDefinition::changing::<ExecArgs>("exec", &description, ReplayPolicy::Once)
         };
@@ -142,7 +142,7 @@ impl ExecTool {
     }
 }
 
-/// Returns the result of a command without its output.
+/// Returns the result of a command, without its output.
 fn result_of(ended: &CommandOutcome, limit: Duration) -> ToolResult {
     let code = match ended.exit_code(limit) {
         Ok(code) => code,

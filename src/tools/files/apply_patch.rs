@@ -1,4 +1,4 @@
-//! The tool `apply_patch`: changes several files by one patch, all or none.
+//! The tool `apply_patch`, which changes several files by one patch. It changes all files or none.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ struct ApplyPatchArgs {
     patch: String,
 }
 
-/// Applies a patch to files of the workspace.
+/// The tool `apply_patch`.
 pub struct ApplyPatch {
     definition: ToolDefinition,
     files: WriteScope,
@@ -30,11 +30,11 @@ pub struct ApplyPatch {
 }
 
 impl ApplyPatch {
-    /// `scope` knows whose texts the files hold: an error shows a part of them.
+    /// Creates the tool. `scope` determines the sources of the files' content, because an error shows a part of it.
     pub fn new(files: WriteScope, scope: ReadScope, trash: Arc<Trash>) -> Self {
         let description = "Change, add, delete and move files by a patch, all or none.";
         let definition = ToolDefinition {
-            // Text from a file or page must not choose the files that are changed.
+            // Text from a file or page must not determine which files are changed.
             literal_arguments: &["patch"],
             ..ToolDefinition::changing::<ApplyPatchArgs>("apply_patch", description, ReplayPolicy::Once)
         };
@@ -85,7 +85,7 @@ impl Tool for ApplyPatch {
     }
 }
 
-/// The files of the workspace, as they are now.
+/// The current files of the workspace.
 struct WorkspaceFiles<'a>(&'a JailWriter<'a>);
 
 impl PatchedFiles for WorkspaceFiles<'_> {
@@ -102,8 +102,8 @@ impl PatchedFiles for WorkspaceFiles<'_> {
     }
 }
 
-/// Writes the files of a plan: first those that are to be there, then the removals. If one is refused, those before it get
-/// their former content.
+/// Writes the files of a plan: first the files that remain, then the removals. If a write is refused, the files before it get
+/// their former content back.
 pub(in crate::tools) fn write_plan(
     plan: &PatchPlan,
     writer: &JailWriter<'_>,
@@ -127,13 +127,13 @@ pub(in crate::tools) fn write_plan(
     Ok(())
 }
 
-/// Moves a file to the trash, as an entry of its own.
+/// Moves a file to the trash, as a separate entry.
 fn remove_file(jail: &Jail, trash: &Trash, path: &str, record: &TrashRecord) -> Result<(), String> {
     let record = TrashRecord { id: daoyou_channels::new_id(), ..record.clone() };
     move_to_trash(jail, trash, path, record).map(|_| ())
 }
 
-/// Gives files their former content. Returns what is to be said of them.
+/// Restores the former content of files. Returns a note about them for the error.
 fn undo(done: &[(&String, &PlannedFile)], writer: &JailWriter<'_>) -> String {
     let mut left = Vec::new();
     for (path, file) in done.iter().rev() {
@@ -166,7 +166,7 @@ mod tests {
         let world = ToolWorld::new(&ToolsConfig::default());
         std::fs::write(world.path("a"), "one\n").unwrap();
         std::fs::set_permissions(world.path("a"), PermissionsExt::from_mode(0o640)).unwrap();
-        // Nothing is there to read, and nothing can be written through it.
+        // The link target does not exist, so nothing can be read, and nothing may be written through the link.
         symlink("../outside", world.path("z")).unwrap();
         let patch = "*** Begin Patch\n*** Update File: a\n-one\n+two\n*** Add File: b/new\n+x\n*** Add File: z\n+x\n*** End Patch";
         let told = world.says("apply_patch", json!({ "patch": patch })).await;

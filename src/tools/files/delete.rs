@@ -15,10 +15,10 @@ use crate::guard::{Jail, JailEntry, JailError};
 use crate::tools::trash::{Trash, TrashRecord};
 use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolDefinition};
 
-/// What daoyou itself reads, or writes from its database, relative to the workspace.
-const KEPT: [&str; 8] =
+/// The paths that daoyou itself reads, or writes from its database, relative to the workspace.
+const UNDELETABLE: [&str; 8] =
     ["AGENTS.md", "SOUL.md", "USER.md", "TOOLS.md", "HEARTBEAT.md", "memory", "memory/MEMORY.md", "memory/HISTORY.md"];
-/// The folders that no deletion touches, whoever asks.
+/// The folders that no deletion may touch, for any sender.
 const CLOSED: [&str; 2] = [".daoyou", ".daoyou-own"];
 
 #[derive(Deserialize, JsonSchema)]
@@ -26,10 +26,10 @@ struct DeleteFileArgs {
     path: String,
 }
 
-/// Returns the tool `delete_file`: it moves a file or folder into the trash.
+/// Returns the tool `delete_file`, which moves a file or folder into the trash.
 pub fn delete_file(scope: WriteScope, trash: Arc<Trash>) -> Arc<dyn Tool> {
     let description = "Move a file or folder to the trash.";
-    // A second run finds the entry that the first one made.
+    // A second run finds the entry that the first run created.
     let definition = ToolDefinition::changing::<DeleteFileArgs>("delete_file", description, ReplayPolicy::Idempotent);
     Arc::new(WriteTool::new(definition, scope, move |jail, args: DeleteFileArgs, context| {
         let (shown, id) = move_to_trash(jail, &trash, &args.path, new_record(context))?;
@@ -37,7 +37,7 @@ pub fn delete_file(scope: WriteScope, trash: Arc<Trash>) -> Arc<dyn Tool> {
     }))
 }
 
-/// Returns a record for what a call deletes.
+/// Creates the trash record for a file that a call deletes.
 pub(super) fn new_record(context: &ToolContext) -> TrashRecord {
     TrashRecord {
         id: daoyou_channels::new_id(),
@@ -51,10 +51,10 @@ pub(super) fn new_record(context: &ToolContext) -> TrashRecord {
     }
 }
 
-/// Moves what `path` names. Returns the path as shown to the model, and the id of the entry.
+/// Moves the entry that `path` names into the trash. Returns the path as shown to the model, and the id of the trash entry.
 ///
 /// # Errors
-/// It does not exist, may not be deleted, or cannot be moved.
+/// The entry does not exist, may not be deleted, or cannot be moved.
 pub(super) fn move_to_trash(
     jail: &Jail,
     trash: &Trash,
@@ -82,7 +82,7 @@ pub(super) fn move_to_trash(
     Ok((entry.shown, record.id))
 }
 
-/// Returns the path of an entry that may be deleted, relative to the workspace.
+/// Returns the path of an entry relative to the workspace, if the entry may be deleted.
 fn deletable(jail: &Jail, entry: &JailEntry) -> Result<String, String> {
     let shown = &entry.shown;
     let Ok(relative) = entry.real.strip_prefix(jail.root()) else {
@@ -91,7 +91,7 @@ fn deletable(jail: &Jail, entry: &JailEntry) -> Result<String, String> {
     if relative.as_os_str().is_empty() || CLOSED.iter().any(|closed| relative.starts_with(closed)) {
         return Err(format!("{shown}: off limits, it holds keys or daoyou's own data"));
     }
-    if KEPT.iter().any(|kept| relative == Path::new(kept)) {
+    if UNDELETABLE.iter().any(|path| relative == Path::new(path)) {
         return Err(format!("{shown}: daoyou itself uses it, so it is not deleted; change its content instead"));
     }
     if jail.holds_protected(entry) {

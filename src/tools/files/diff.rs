@@ -1,4 +1,4 @@
-//! What a tool changed in files, shown as unified diffs within bounds.
+//! Shows a tool's changes of files as unified diffs of limited size.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -7,14 +7,14 @@ use similar::TextDiff;
 
 use crate::text::truncate;
 
-/// The most characters of a line.
+/// The maximum number of characters of a line.
 const LINE_CHARS: usize = 300;
-/// The unchanged lines around a change.
+/// The number of unchanged lines around a change.
 const CONTEXT: usize = 2;
-/// How long the smallest difference of a file is looked for; then a larger one is shown.
+/// How long the search for the smallest diff of a file may take. After that, a larger one is shown.
 const TIME: Duration = Duration::from_millis(200);
 
-/// The bounds of the differences of one call.
+/// The size limits for the diffs of one call.
 #[derive(Clone, Copy)]
 pub(in crate::tools) struct DiffLimits {
     pub lines: usize,
@@ -22,21 +22,21 @@ pub(in crate::tools) struct DiffLimits {
 }
 
 impl DiffLimits {
-    /// Of a call that changes one file.
+    /// The limits for a call that changes one file.
     pub(in crate::tools) const FILE: Self = Self { lines: 120, chars: 6_000 };
-    /// Of a call that changes many files.
+    /// The limits for a call that changes many files.
     pub(in crate::tools) const FILES: Self = Self { lines: 400, chars: 14_000 };
 }
 
 /// A file before and after a change.
 pub(in crate::tools) struct FileDiff<'a> {
-    /// The path in the head of the difference; without one, it has no head.
+    /// The path in the header of the diff. Without one, the diff has no header.
     pub shown: Option<&'a str>,
     pub old: Cow<'a, str>,
     pub new: Cow<'a, str>,
 }
 
-/// Returns the lines of the differences, and says what is not shown.
+/// Returns the lines of the diffs, and notes about the parts that are not shown.
 pub(in crate::tools) fn render_diffs<'a>(
     files: impl ExactSizeIterator<Item = FileDiff<'a>>,
     limits: DiffLimits,

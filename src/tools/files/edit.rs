@@ -1,5 +1,5 @@
-//! The tool `edit_file`: replaces text that occurs exactly once, or every occurrence on request. It never reports a
-//! change that it did not make.
+//! The tool `edit_file`, which replaces text that occurs exactly once, or every occurrence on request. It never reports a change
+//! that it did not make.
 
 use async_trait::async_trait;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -14,10 +14,11 @@ use crate::guard::FileContent;
 use crate::text::truncate;
 use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolDefinition, ToolOutcome};
 
-/// The lines that the search for similar text compares, and the characters of each that an error shows.
+/// The maximum number of lines that the search for similar text compares, and the number of characters of each that an error
+/// shows.
 const NEAR_LINES: usize = 5_000;
 const NEAR_CHARS: usize = 200;
-/// The most edits of one call.
+/// The maximum number of edits of one call.
 const MAX_EDITS: usize = 200;
 
 #[derive(Deserialize, JsonSchema)]
@@ -40,13 +41,13 @@ struct TextEdit {
     replace_all: Option<bool>,
 }
 
-/// Names no fields: a schema is sent with every request.
+/// Returns a schema without fields, to keep it short: every request contains it.
 fn array_of_objects(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "array", "items": { "type": "object" } })
 }
 
 impl EditFileArgs {
-    /// Returns the edits in their order.
+    /// Returns all edits in order.
     fn all_edits(&self) -> Result<Vec<TextEdit>, String> {
         let single = match (&self.old_text, &self.new_text) {
             (Some(old_text), Some(new_text)) => {
@@ -65,7 +66,7 @@ impl EditFileArgs {
     }
 }
 
-/// Replaces text in a file.
+/// The tool `edit_file`.
 pub struct EditFile {
     definition: ToolDefinition,
     files: WriteScope,
@@ -73,10 +74,10 @@ pub struct EditFile {
 }
 
 impl EditFile {
-    /// `scope` knows whose texts the files hold: the result shows a part of them.
+    /// Creates the tool. `scope` determines the sources of the files' content, because the result shows a part of it.
     pub fn new(files: WriteScope, scope: ReadScope) -> Self {
         let definition = ToolDefinition {
-            // Text from a file or page must not choose the file that is overwritten.
+            // Text from a file or page must not determine which file is overwritten.
             literal_arguments: &["path"],
             ..ToolDefinition::changing::<EditFileArgs>("edit_file", "Replace text in a file.", ReplayPolicy::Once)
         };
@@ -150,12 +151,12 @@ fn apply_edits(opened: &FileContent, edits: &[TextEdit]) -> Result<(Vec<u8>, Str
     Ok((bytes, format!("Replaced {count} {plural} in {shown}{note}\n{}", diff(&file.text, &text))))
 }
 
-/// A text after a replacement.
+/// The text after a replacement.
 #[derive(Debug)]
 struct ReplacedText {
     text: String,
     count: usize,
-    /// The spaces of the text differed.
+    /// True if the white space of the replaced text differed from the request.
     is_tolerant: bool,
 }
 
@@ -177,7 +178,7 @@ fn ambiguous(shown: &str, lines: impl ExactSizeIterator<Item = usize>, how: &str
     )
 }
 
-/// Replaces whole lines whose spaces at the ends, or whose common indentation, differ.
+/// Replaces whole lines that differ from `old` only in the white space at their ends or in their common indentation.
 fn replace_block(text: &str, old: &str, new: &str, all: bool, shown: &str) -> Result<ReplacedText, String> {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let bodies: Vec<&str> = text.lines().collect();
@@ -202,7 +203,7 @@ fn replace_block(text: &str, old: &str, new: &str, all: bool, shown: &str) -> Re
         let shifted = new.split_inclusive('\n').map(|line| shift.apply(line)).collect::<String>();
         at = line + block.len();
         replaced.push_str(&shifted);
-        // Text that ends within a line leaves the end of that line.
+        // If `old` ends within a line, the line break of that line stays.
         if !old.ends_with('\n') && lines[at - 1].ends_with('\n') {
             replaced.push('\n');
         }
@@ -212,7 +213,7 @@ fn replace_block(text: &str, old: &str, new: &str, all: bool, shown: &str) -> Re
     Ok(ReplacedText { text: replaced, count, is_tolerant: true })
 }
 
-/// Returns what may be wrong with a text that was not found.
+/// Returns a hint about why a text was not found.
 fn hint(lines: &[&str], old: &str) -> String {
     let is_numbered = |line: &str| {
         line.split_once('\t')

@@ -1,4 +1,4 @@
-//! Tools whose code is one function over the files of the turn.
+//! Tools whose code is one function over the files that the turn may access.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,17 +13,17 @@ use super::scope::{ForeignFiles, ReadScope, WriteScope, run_on_jail};
 use crate::guard::{Jail, StopSignal, WalkStop};
 use crate::tools::{Tool, ToolContext, ToolDefinition, ToolOutcome};
 
-/// The longest search. With a short `tools.timeout`, half of that.
+/// The longest time limit of a search. If `tools.timeout` is short, the limit is half of it.
 const LONGEST_SEARCH: Duration = Duration::from_secs(20);
-/// How long a result is given again if no file has changed.
+/// How long a cached result may be reused if no file has changed.
 pub(in crate::tools) const CACHED: Duration = Duration::from_secs(300);
 
-/// Returns how long a search may take within calls that may take `timeout`.
+/// Returns the time limit of a search within calls that may take `timeout`.
 pub(in crate::tools) fn search_limit(timeout: Duration) -> Duration {
     LONGEST_SEARCH.min(timeout / 2)
 }
 
-/// What a function that reads files knows of its call.
+/// The context of a call for a function that reads files.
 pub(in crate::tools) struct ReadContext {
     pub limit: Duration,
     /// Stops the work after `limit`, or when the call is cancelled.
@@ -36,7 +36,7 @@ impl ReadContext {
         Self { limit, stop: StopSignal::new(limit, cancel), foreign }
     }
 
-    /// Returns the note that the work was stopped before all was read.
+    /// Returns the note that the work stopped before everything was read.
     pub(in crate::tools) fn stop_note(&self) -> Option<String> {
         match self.stop.reason()? {
             WalkStop::Enough => None,
@@ -50,7 +50,7 @@ impl ReadContext {
     }
 }
 
-/// The work of a tool on its jail.
+/// The function that does the work of a tool, with the jail of the turn.
 type Work<Args, Context> = dyn Fn(&Jail, Args, &Context) -> ToolOutcome + Send + Sync;
 
 /// A tool that reads files.
@@ -59,13 +59,13 @@ pub(in crate::tools) struct ReadTool<Args> {
     scope: ReadScope,
     limit: Duration,
     shows_content: bool,
-    /// The calls that run at the same time; `None`: any number.
+    /// Permits for calls that run at the same time; `None` for any number.
     places: Option<Arc<Semaphore>>,
     work: Arc<Work<Args, ReadContext>>,
 }
 
 impl<Args> ReadTool<Args> {
-    /// `timeout` is the time limit of a call.
+    /// Creates the tool. `timeout` is the time limit of a call.
     pub(in crate::tools) fn new<Done: Into<ToolOutcome>>(
         definition: ToolDefinition,
         scope: ReadScope,
@@ -76,12 +76,12 @@ impl<Args> ReadTool<Args> {
         Self { definition, scope, limit: search_limit(timeout), shows_content: false, places: None, work }
     }
 
-    /// Returns the same tool, whose results show what is in files.
+    /// Returns the same tool, with results that show file content.
     pub(in crate::tools) fn showing_content(self) -> Self {
         Self { shows_content: true, ..self }
     }
 
-    /// Returns the same tool, of which at most `number` calls run at the same time.
+    /// Returns the same tool, with at most `number` calls running at the same time.
     pub(in crate::tools) fn at_once(self, number: usize) -> Self {
         Self { places: Some(Arc::new(Semaphore::new(number))), ..self }
     }
@@ -93,7 +93,7 @@ impl<Args: DeserializeOwned + Send + 'static> Tool for ReadTool<Args> {
         &self.definition
     }
 
-    /// An untrusted sender sees the sender's own files, and public ones.
+    /// Returns true if an untrusted sender may see the files: the sender's own files, and public ones.
     fn allows_untrusted(&self, arguments: &Value, context: &ToolContext) -> bool {
         self.scope.allows_untrusted(arguments, context)
     }
@@ -107,16 +107,16 @@ impl<Args: DeserializeOwned + Send + 'static> Tool for ReadTool<Args> {
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        let (limit, foreign, cancel) = (self.limit, ForeignFiles::of(context), context.cancel.clone());
-        let work = Arc::clone(&self.work);
-        // The work keeps its place until it ends, also if nobody waits for it any more.
+        let (work, jail) = (Arc::clone(&self.work), self.scope.for_turn(context));
+        // The work keeps its permit until it ends, even if the caller no longer waits.
         let place = match &self.places {
             Some(places) => Arc::clone(places).acquire_owned().await.ok(),
             None => None,
         };
-        run_on_jail(self.scope.for_turn(context), arguments, move |jail, args| {
+        let context = ReadContext::new(self.limit, context.cancel.clone(), ForeignFiles::of(context));
+        run_on_jail(jail, arguments, move |jail, args| {
             let _place = place;
-            work(jail, args, &ReadContext::new(limit, cancel, foreign))
+            work(jail, args, &context)
         })
         .await
     }
@@ -146,7 +146,7 @@ impl<Args> WriteTool<Args> {
         scope: WriteScope,
         work: impl Fn(&Jail, Args, &ToolContext) -> Done + Send + Sync + 'static,
     ) -> Self {
-        // Text from a file or page must not choose what is changed.
+        // Text from a file or page must not determine what is changed.
         let definition = ToolDefinition { literal_arguments: &["path"], ..definition };
         Self { definition, scope, work: Arc::new(move |jail, args, context| work(jail, args, context).into()) }
     }

@@ -13,11 +13,11 @@ use serde::Deserialize;
 
 use super::file_tool::ReadTool;
 use super::scope::ReadScope;
-use crate::guard::{EntryKind, Jail, JailError, StopSignal, Verdict, Walk, WalkStop, WalkVisitor, WalkedEntry};
+use crate::guard::{EntryKind, Jail, JailError, StopSignal, Walk, WalkSelection, WalkStop, WalkVisitor, WalkedEntry};
 use crate::text::one_line;
 use crate::tools::{OutputLimit, Tool, ToolDefinition};
 
-/// The paths that are shown.
+/// The maximum number of paths that are shown.
 const MAX_SHOWN: usize = 200;
 /// The longest accepted pattern, in bytes.
 const MAX_PATTERN: usize = 1_000;
@@ -29,7 +29,7 @@ struct GlobArgs {
     path: Option<String>,
 }
 
-/// Returns the tool `glob`: it finds files by their paths.
+/// Returns the tool `glob`, which finds files by their paths.
 pub fn glob(scope: ReadScope, timeout: Duration) -> Arc<dyn Tool> {
     let definition = ToolDefinition {
         output_limit: OutputLimit { chars: 16_000, lines: MAX_SHOWN + 2 },
@@ -40,18 +40,18 @@ pub fn glob(scope: ReadScope, timeout: Duration) -> Arc<dyn Tool> {
     }))
 }
 
-/// A pattern below a folder without wildcards.
+/// A pattern, split into a leading folder without wildcards and the rest.
 struct PathPattern {
-    /// The folder in front of the first wildcard, relative to the searched one.
+    /// The folder before the first wildcard, relative to the searched folder.
     folder: String,
     matcher: GlobMatcher,
-    /// For a pattern without a folder: the same at any depth.
+    /// For a pattern without a folder: the same pattern at any depth.
     anywhere: Option<GlobMatcher>,
-    /// How deep a match can be; `None` for any depth.
+    /// The maximum depth of a match; `None` for any depth.
     depth: Option<usize>,
-    /// Hidden folders are entered, as the pattern names one.
+    /// True if hidden folders are entered, because the pattern names one.
     enters_hidden: bool,
-    /// Only folders match.
+    /// True if only folders match.
     wants_folders: bool,
 }
 
@@ -91,16 +91,16 @@ impl PathPattern {
         })
     }
 
-    fn verdict(&self, path: &Path, kind: EntryKind) -> Verdict {
+    fn selection(&self, path: &Path, kind: EntryKind) -> WalkSelection {
         let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
         match kind {
-            EntryKind::Folder if self.depth.is_some_and(|depth| path.iter().count() > depth) => Verdict::Never,
-            EntryKind::Folder if is_hidden && self.enters_hidden && !path.ends_with(".git") => Verdict::Always,
-            EntryKind::Folder => Verdict::Usual,
-            EntryKind::File if self.wants_folders || !self.is_match(path) => Verdict::Never,
-            // `*` matches no hidden file, `.*` does.
-            EntryKind::File if is_hidden && self.names_hidden() => Verdict::Always,
-            EntryKind::File => Verdict::Usual,
+            EntryKind::Folder if self.depth.is_some_and(|depth| path.iter().count() > depth) => WalkSelection::Never,
+            EntryKind::Folder if is_hidden && self.enters_hidden && !path.ends_with(".git") => WalkSelection::Always,
+            EntryKind::Folder => WalkSelection::Usual,
+            EntryKind::File if self.wants_folders || !self.is_match(path) => WalkSelection::Never,
+            // `*` matches no hidden file, but `.*` does.
+            EntryKind::File if is_hidden && self.names_hidden() => WalkSelection::Always,
+            EntryKind::File => WalkSelection::Usual,
         }
     }
 
@@ -119,11 +119,11 @@ fn compile(pattern: &str) -> Result<GlobMatcher, String> {
     glob.map(|glob| glob.compile_matcher()).map_err(|error| one_line(&error.to_string()))
 }
 
-/// The newest of the matching paths, and their number.
+/// The newest matching paths, and the total number of matches.
 #[derive(Default)]
 struct NewestPaths {
     total: usize,
-    /// The oldest is on top.
+    /// The newest paths, with the oldest of them on top of the heap.
     newest: BinaryHeap<Reverse<(SystemTime, Reverse<String>)>>,
 }
 
@@ -142,9 +142,10 @@ impl NewestPaths {
     }
 }
 
-/// What a walk finds: files and folders directly below the searched folder, if the pattern names none, and elsewhere.
+/// The matches of a walk. If the pattern names no folder, files and folders directly in the searched folder are kept apart from
+/// deeper ones.
 #[derive(Default)]
-struct Found {
+struct GlobMatches {
     files: NewestPaths,
     folders: NewestPaths,
     deeper: NewestPaths,
@@ -152,7 +153,7 @@ struct Found {
 
 struct Collector<'a> {
     pattern: &'a PathPattern,
-    found: &'a Mutex<Found>,
+    found: &'a Mutex<GlobMatches>,
 }
 
 impl WalkVisitor for Collector<'_> {
@@ -176,12 +177,12 @@ impl WalkVisitor for Collector<'_> {
 
 fn find(jail: &Jail, args: &GlobArgs, stop: &StopSignal) -> Result<String, String> {
     let path = args.path.as_deref().unwrap_or(".");
-    // Models write the whole path of the workspace in front.
+    // Models may prefix the pattern with the whole path of the workspace.
     let root = format!("{}/", jail.root().display());
     let pattern = args.pattern.strip_prefix(&root).filter(|_| args.path.is_none()).unwrap_or(&args.pattern);
     let pattern = PathPattern::new(pattern)?;
     let first = Walk::new(jail, path, stop).map_err(|error| error.to_string())?;
-    let found = Mutex::new(Found::default());
+    let found = Mutex::new(GlobMatches::default());
     let below = format!("{path}/{}", pattern.folder);
     let walk = match pattern.folder.as_str() {
         "" => Ok(first),
@@ -190,14 +191,14 @@ fn find(jail: &Jail, args: &GlobArgs, stop: &StopSignal) -> Result<String, Strin
     let mut left_out = Vec::new();
     match walk {
         Ok(walk) => {
-            let select = |path: &Path, kind| pattern.verdict(path, kind);
+            let select = |path: &Path, kind| pattern.selection(path, kind);
             walk.run(&select, || Collector { pattern: &pattern, found: &found });
             left_out.extend(walk.skipped.list().into_iter().filter(|(_, what)| *what != "special"));
         }
         Err(JailError::Missing(_) | JailError::NotFolder(_)) => {}
         Err(error) => return Err(error.to_string()),
     }
-    let Found { files, folders, deeper } = found.into_inner();
+    let GlobMatches { files, folders, deeper } = found.into_inner();
     let mut note = None;
     let shown = if files.total > 0 {
         files

@@ -15,18 +15,18 @@ use tokio::sync::Semaphore;
 use super::file_tool::{CACHED, ReadContext, files_word, search_limit, skip_note};
 use super::scope::{ForeignFiles, ReadScope, run_on_jail};
 use super::search::{MAX_MATCHES, Search};
-use crate::guard::{EntryKind, Jail, JailError, KnownSecrets, Verdict, Walk, WalkStop};
+use crate::guard::{EntryKind, Jail, JailError, KnownSecrets, Walk, WalkSelection, WalkStop};
 use crate::postprocess::FileLines;
 use crate::text::one_line;
 use crate::tools::{OutputLimit, Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult};
 
-/// The matches that are shown if the call names no number.
+/// The number of matches that are shown if the call sets none.
 const DEFAULT_MATCHES: usize = 100;
 /// The longest accepted glob, in bytes.
 const MAX_GLOB: usize = 1_000;
-/// How much later a search ends whose pattern is slow: it is stopped between two buffers.
+/// How much later a search with a slow pattern may end, since a search stops only between two buffers.
 const GRACE: Duration = Duration::from_secs(2);
-/// The searches that run at the same time, each with several threads.
+/// The maximum number of searches that run at the same time, each with several threads.
 const AT_ONCE: usize = 4;
 
 #[derive(Deserialize, JsonSchema)]
@@ -38,18 +38,19 @@ struct GrepArgs {
     max_results: Option<u32>,
 }
 
-/// Searches the lines of files.
+/// The tool `grep`, which searches the lines of files.
 pub struct Grep {
     definition: ToolDefinition,
     scope: ReadScope,
     limit: Duration,
     places: Arc<Semaphore>,
-    /// Removed from lines before these are cut.
+    /// The secrets that are removed from lines before the lines are cut.
     secrets: KnownSecrets,
 }
 
 impl Grep {
-    /// `timeout` is the time limit of a call. `secrets` are removed from lines before these are cut: a cut would leave a part of one.
+    /// Creates the tool. `timeout` is the time limit of a call. `secrets` are removed from lines before the lines are cut, since
+    /// a cut could leave an unrecognizable part of a secret.
     pub fn new(scope: ReadScope, timeout: Duration, secrets: KnownSecrets) -> Self {
         let definition = ToolDefinition {
             output_limit: OutputLimit { chars: 16_000, lines: MAX_MATCHES + 10 },
@@ -67,7 +68,7 @@ impl Tool for Grep {
         &self.definition
     }
 
-    /// An untrusted sender searches the sender's own files, and public ones.
+    /// Returns true if an untrusted sender may search the files: the sender's own files, and public ones.
     fn allows_untrusted(&self, arguments: &Value, context: &ToolContext) -> bool {
         self.scope.allows_untrusted(arguments, context)
     }
@@ -84,7 +85,7 @@ impl Tool for Grep {
         let args = GrepArgs::deserialize(arguments).ok()?;
         let globs = args.glob.as_deref().map(overrides).transpose().ok()?;
         let path = args.path.unwrap_or_else(|| ".".to_owned());
-        self.scope.tree_stamp(path, move |path, kind| verdict(globs.as_ref(), path, kind), context).await
+        self.scope.tree_stamp(path, move |path, kind| selection(globs.as_ref(), path, kind), context).await
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
@@ -92,7 +93,7 @@ impl Tool for Grep {
         let (limit, foreign, cancel) = (self.limit, ForeignFiles::of(context), context.cancel.clone());
         let secrets = self.secrets.clone();
         let search = async {
-            // The work keeps its place until it ends, also if nobody waits for it any more.
+            // The work keeps its permit until it ends, even if the caller no longer waits.
             let place = Arc::clone(&self.places).acquire_owned().await;
             run_on_jail(jail, arguments, move |jail, args: GrepArgs| {
                 let _place = place;
@@ -111,7 +112,7 @@ impl Tool for Grep {
     }
 }
 
-/// Reads lines of the files of a turn.
+/// A reader of lines from the files that a turn may read.
 struct JailLines {
     jail: Arc<Jail>,
 }
@@ -124,7 +125,7 @@ impl FileLines for JailLines {
             let opened = jail.open_file(&path).ok().filter(|opened| opened.size <= jail.max_bytes())?;
             let lines = BufReader::new(opened.file).lines();
             let wanted = lines.skip(first.saturating_sub(1)).take((last + 1).saturating_sub(first));
-            // A file that is no text any more has no lines.
+            // A file that has become binary since has no lines.
             wanted.collect::<Result<Vec<_>, _>>().ok()
         };
         tokio::task::spawn_blocking(read).await.ok().flatten()
@@ -140,7 +141,7 @@ fn grep(jail: &Jail, args: &GrepArgs, secrets: &KnownSecrets, context: &ReadCont
     let path = args.path.as_deref().unwrap_or(".");
     let skipped = match Walk::new(jail, path, stop) {
         Ok(walk) => {
-            walk.run(&|path, kind| verdict(globs.as_ref(), path, kind), || search.visitor());
+            walk.run(&|path, kind| selection(globs.as_ref(), path, kind), || search.visitor());
             walk.skipped.list()
         }
         Err(JailError::NotFolder(_)) => {
@@ -184,16 +185,16 @@ fn grep(jail: &Jail, args: &GrepArgs, secrets: &KnownSecrets, context: &ReadCont
     Ok(result)
 }
 
-/// Returns the place of an entry in a search with these globs.
-fn verdict(globs: Option<&Override>, path: &Path, kind: EntryKind) -> Verdict {
+/// Decides whether a search with these globs visits an entry.
+fn selection(globs: Option<&Override>, path: &Path, kind: EntryKind) -> WalkSelection {
     match globs.map(|globs| globs.matched(path, kind == EntryKind::Folder)) {
-        None | Some(ignore::Match::None) => Verdict::Usual,
-        Some(ignore::Match::Ignore(_)) => Verdict::Never,
-        Some(ignore::Match::Whitelist(_)) => Verdict::Always,
+        None | Some(ignore::Match::None) => WalkSelection::Usual,
+        Some(ignore::Match::Ignore(_)) => WalkSelection::Never,
+        Some(ignore::Match::Whitelist(_)) => WalkSelection::Always,
     }
 }
 
-/// Parses `glob`: names of files, or paths below the searched folder; `!` leaves out what it matches.
+/// Parses `glob`: file names, or paths below the searched folder. `!` excludes what the glob matches.
 fn overrides(glob: &str) -> Result<Override, String> {
     let invalid = |error: &dyn std::fmt::Display| format!("glob {glob:?}: {}", one_line(&error.to_string()));
     if glob.len() > MAX_GLOB {

@@ -60,7 +60,7 @@ async fn lines_are_found_as_ripgrep_finds_them() {
     ] {
         let said = world.says("grep", arguments.clone()).await;
         let said: Vec<_> = said.lines().collect();
-        // How many files were searched before the search ended depends on the threads.
+        // The number of files that were searched before the search ended depends on the threads, so it is not compared.
         let expected: Vec<_> = expected.lines().collect();
         let compared = if arguments["max_results"] == 1 { 2 } else { expected.len() };
         assert_eq!(said[..compared], expected[..compared], "{arguments}");
@@ -134,7 +134,7 @@ async fn private_folders_are_not_searched_for_others() {
         let said = world.run("grep", &json!({"pattern": "one", "path": path}), &known).await.result.render();
         assert!(said.contains("off limits"), "{path}: {said}");
     }
-    // Another name, and another path to it.
+    // The folder gets another name, and another path leads to it.
     fs::rename(world.path("memory"), world.path("notes")).unwrap();
     symlink("notes", world.path("memory")).unwrap();
     let said = world.run("grep", &json!({"pattern": "one"}), &known).await.result.render();
@@ -163,7 +163,7 @@ async fn lines_of_mails_are_marked() {
     }
 }
 
-/// Patterns for which other engines need years, over lines as long as are searched.
+/// Patterns that backtracking engines would need years for, over lines of the maximum length.
 #[tokio::test]
 async fn no_pattern_takes_long() {
     let config = ToolsConfig { timeout: Span::from_secs(4), ..ToolsConfig::default() };

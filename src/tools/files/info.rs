@@ -15,9 +15,9 @@ use super::scope::ReadScope;
 use crate::guard::{EntryFacts, Jail, JailError};
 use crate::tools::{Tool, ToolDefinition};
 
-/// The entries of a folder that are counted.
+/// The maximum number of entries of a folder that are counted.
 const MAX_COUNTED: usize = 50_000;
-/// The bytes in which a NUL marks a binary file.
+/// The number of leading bytes in which a NUL marks a binary file.
 const BINARY_CHECK_BYTES: usize = 8_192;
 
 #[derive(Deserialize, JsonSchema)]
@@ -25,7 +25,7 @@ struct FileInfoArgs {
     path: String,
 }
 
-/// Returns the tool `file_info`: it says what a path names.
+/// Returns the tool `file_info`, which describes what a path names.
 pub fn file_info(scope: ReadScope, timeout: Duration) -> Arc<dyn Tool> {
     let definition = ToolDefinition::reading::<FileInfoArgs>("file_info", "Kind, size, time and encoding of a file.");
     Arc::new(ReadTool::new(definition, scope, timeout, |jail, args: FileInfoArgs, _| info(jail, &args.path)))
@@ -75,7 +75,8 @@ fn content(jail: &Jail, path: &str, facts: &EntryFacts) -> String {
     }
 }
 
-/// Returns the media type of a content; of a text also the encoding, if need be guessed, and the number of lines.
+/// Returns the media type of a file's content. For a text, also returns the encoding, guessed if necessary, and the number of
+/// lines.
 fn describe(bytes: &[u8]) -> String {
     if bytes.is_empty() {
         return "empty".to_owned();

@@ -1,23 +1,23 @@
-//! Finds blocks of lines in a text: exactly, or with other spaces at the ends and another indentation.
+//! Finds blocks of lines in a text: exact matches, or matches with different white space at line ends and different indentation.
 
-/// The most line numbers that an error names.
+/// The maximum number of line numbers that an error names.
 const MAX_NAMED_LINES: usize = 10;
-/// The comparisons of lines that one call may cost.
+/// The maximum number of line comparisons in one call.
 const MAX_COMPARISONS: u64 = 20_000_000;
-/// The most places that are reported.
+/// The maximum number of places that are reported.
 const MAX_PLACES: usize = 1_000;
-/// The lines of a block, and of the text, that the search for a similar place compares.
+/// The maximum numbers of lines, of the block and of the text, that the search for a similar place compares.
 const SIMILAR_BLOCK: usize = 12;
 const SIMILAR_LINES: usize = 20_000;
 /// The longest part of a line that is compared for its similarity, in characters.
 const SIMILAR_CHARS: usize = 200;
 
-/// How the indentation of the block differs from that of the text.
+/// The difference between the indentation of the block and that of the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum IndentShift {
-    /// The text has this in front of each line of the block; it may be empty.
+    /// The text has this prefix before each line of the block; it may be empty.
     Added(String),
-    /// The block has this in front of each line of the text.
+    /// The block has this prefix before each line of the text.
     Removed(String),
 }
 
@@ -26,7 +26,7 @@ impl IndentShift {
         Self::Added(String::new())
     }
 
-    /// Returns a line that belongs to the block with the indentation of the text.
+    /// Converts a line of the block to the indentation of the text.
     pub(super) fn apply(&self, line: &str) -> String {
         match self {
             _ if line.trim().is_empty() => line.to_owned(),
@@ -47,7 +47,7 @@ pub(super) struct BlockPlace {
     pub shift: IndentShift,
 }
 
-/// Searches with a bound on the work of all searches together.
+/// A search for blocks, with one limit on the work of all its searches together.
 pub(super) struct BlockSearch<'a> {
     lines: &'a [&'a str],
     left: u64,
@@ -58,7 +58,7 @@ impl<'a> BlockSearch<'a> {
         Self { lines, left: MAX_COMPARISONS }
     }
 
-    /// Returns the places at or after line `from` that are equal to the block.
+    /// Returns the places at or after line `from` that equal the block.
     ///
     /// # Errors
     /// The search takes too long.
@@ -68,8 +68,8 @@ impl<'a> BlockSearch<'a> {
         })
     }
 
-    /// Returns the places at or after line `from` that differ from the block only by spaces at the ends of lines and by the same
-    /// indentation of all lines.
+    /// Returns the places at or after line `from` that differ from the block only in white space at line ends, and in an equal
+    /// change of the indentation of all lines.
     ///
     /// # Errors
     /// The search takes too long.
@@ -91,7 +91,7 @@ impl<'a> BlockSearch<'a> {
             return Ok(places);
         }
         for (line, place) in self.lines.windows(block.len()).enumerate().skip(from) {
-            // Most places end with the first comparison.
+            // The first comparison already rules out most places.
             let is_likely = place[0].trim() == block[0].trim();
             let cost = if is_likely { block.len() as u64 } else { 1 };
             self.left = self.left.checked_sub(cost).ok_or("finding the place takes too long; give more exact text")?;
@@ -122,7 +122,7 @@ impl<'a> BlockSearch<'a> {
     }
 }
 
-/// Returns the shift by which all lines of the block become those of the text.
+/// Returns the shift that converts all lines of the block to those of the text; `None` if there is none.
 fn shift_between(place: &[&str], block: &[&str]) -> Option<IndentShift> {
     let mut common: Option<IndentShift> = None;
     for (line, wanted) in place.iter().zip(block) {
@@ -149,12 +149,12 @@ fn shift_between(place: &[&str], block: &[&str]) -> Option<IndentShift> {
     common
 }
 
-/// The least similarity (1 is equal) of a line that is named.
+/// The minimum similarity of a line that an error names; 1 means equal.
 const MIN_SIMILARITY: f64 = 0.6;
-/// The most similar lines that are named.
+/// The maximum number of similar lines that an error names.
 const MAX_NEAREST: usize = 3;
 
-/// Returns the lines that are most similar to `wanted`, best first, by index, with their similarity.
+/// Returns the lines that are most similar to `wanted`, best first: their index and their similarity.
 pub(super) fn nearest_lines(lines: &[&str], wanted: &str) -> Vec<(usize, f64)> {
     let clip = |line: &str| line.trim().chars().take(SIMILAR_CHARS).collect::<String>();
     let wanted = clip(wanted);
@@ -168,7 +168,7 @@ pub(super) fn nearest_lines(lines: &[&str], wanted: &str) -> Vec<(usize, f64)> {
     found
 }
 
-/// Lists the numbers of lines as an error names them.
+/// Formats line numbers for an error.
 pub(super) fn line_list(lines: impl ExactSizeIterator<Item = usize>) -> String {
     let more = if lines.len() > MAX_NAMED_LINES { ", …" } else { "" };
     let named: Vec<_> = lines.take(MAX_NAMED_LINES).map(|line| line.to_string()).collect();

@@ -12,7 +12,7 @@ use super::scope::ReadScope;
 use crate::guard::{Jail, quote_controls};
 use crate::tools::{OutputLimit, Tool, ToolDefinition};
 
-/// The entries that are shown, and that are read to sort them.
+/// The maximum number of entries that are shown, and of those that are read for sorting.
 const MAX_SHOWN: usize = 500;
 const MAX_SORTED: usize = 50_000;
 
@@ -22,7 +22,7 @@ struct ListDirArgs {
     path: Option<String>,
 }
 
-/// Returns the tool `list_dir`: it lists one folder, sorted by name.
+/// Returns the tool `list_dir`, which lists one folder, sorted by name.
 pub fn list_dir(scope: ReadScope, timeout: Duration) -> Arc<dyn Tool> {
     let description = "List a folder: folders end with /, files show their size.";
     let definition = ToolDefinition {

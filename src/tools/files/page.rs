@@ -1,33 +1,33 @@
-//! Pages of a text: numbered lines, and a note that says where the text continues.
+//! Pages of a text: numbered lines, and a note about where the text continues.
 
 use std::io::Read;
 
 use super::text_stream::TextStream;
 
-/// The maximum size of a page. Characters include the numbers of the lines.
+/// The maximum size of a page. The characters include the line numbers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PageLimit {
     pub lines: usize,
     pub chars: usize,
 }
 
-/// The part of a text that is asked for.
+/// The requested part of a text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PageRequest {
-    /// The first line, from 1.
+    /// The first line, starting from 1.
     pub line: usize,
-    /// The first character of that line, from 1.
+    /// The first character of that line, starting from 1.
     pub column: usize,
     pub limit: PageLimit,
-    /// Reads on to the end of the text, to tell the number of its lines.
+    /// True if the text is read to its end, so that its lines can be counted.
     pub counts_lines: bool,
 }
 
-/// A page, and what it is a part of.
+/// A page, and facts about the whole text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TextPage {
     pub text: String,
-    /// Some bytes stand for no character.
+    /// True if some bytes are invalid in the encoding.
     pub has_invalid: bool,
 }
 
@@ -56,16 +56,16 @@ pub(super) fn read_page<R: Read>(
 struct PageBuilder {
     request: PageRequest,
     shown: String,
-    /// Of what is shown.
+    /// The number of characters on the page.
     chars: usize,
     lines: usize,
-    /// The number of the line that is being read, and what is shown of it.
+    /// The number of the line that is being read, and its shown part.
     line: usize,
     part: String,
     part_chars: usize,
-    /// Characters of the line that are still to be skipped.
+    /// The number of characters of the line that must still be skipped.
     skip: usize,
-    /// The line has begun.
+    /// True if the line has begun.
     is_open: bool,
     /// The line and column where the text continues, once the page is full.
     next: Option<(usize, usize)>,
@@ -89,7 +89,7 @@ impl PageBuilder {
         }
     }
 
-    /// Takes a line or a part of one.
+    /// Adds a line or a part of a line.
     fn push(&mut self, piece: &str) -> Result<(), String> {
         let (body, is_end) = match piece.strip_suffix('\n') {
             Some(body) => (body, true),
@@ -127,7 +127,7 @@ impl PageBuilder {
             self.next = Some((self.line, 1));
             self.part.clear();
         } else {
-            // A line longer than a page.
+            // A line that is longer than a page continues on the next page.
             self.next = Some((self.line, self.request.column + self.part_chars));
             self.show();
         }

@@ -1,4 +1,4 @@
-//! Plans a patch: finds the place of each hunk in the current files, and composes the new ones. Nothing is written here.
+//! Plans a patch: finds the place of each hunk in the current files, and composes the new files. Nothing is written here.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -9,42 +9,42 @@ use super::text_file::TextFile;
 use crate::guard::FileContent;
 use crate::text::truncate;
 
-/// The bytes of all files of a patch together, old and new.
+/// The maximum size of all files of a patch together, old and new, in bytes.
 const MAX_BYTES: usize = 64_000_000;
-/// The lines of a hunk, and the characters of each, that an error shows.
+/// The maximum number of lines of a hunk that an error shows, and of characters of each.
 const SHOWN_LINES: usize = 8;
 const SHOWN_CHARS: usize = 160;
 const EXECUTABLE: u32 = 0o755;
 const NOT_EXECUTABLE: u32 = 0o644;
 
-/// A file as it is, and as it is to be.
+/// The content of a file before and after the patch.
 #[derive(Debug, Default)]
 pub(in crate::tools) struct PlannedFile {
-    /// `None`: there is no such file.
+    /// The old content; `None` if the file does not exist.
     pub old: Option<Vec<u8>>,
     pub new: Option<Vec<u8>>,
-    /// The mode of the new file; `None`: as the old one, or the usual.
+    /// The mode of the new file. `None` keeps the old mode, or uses the default for a new file.
     pub mode: Option<u32>,
 }
 
-/// A patch whose every part fits.
+/// A patch whose hunks all fit.
 #[derive(Debug, Default)]
 pub(in crate::tools) struct PatchPlan {
-    /// By path.
+    /// The files by path.
     pub files: BTreeMap<String, PlannedFile>,
-    /// A line for each file of the patch.
+    /// The summary, with a line for each file of the patch.
     pub summary: Vec<String>,
 }
 
 /// The files to which a patch is applied.
 pub(super) trait PatchedFiles {
-    /// Reads a file; `None` if there is none.
+    /// Reads a file; `None` if it does not exist.
     ///
     /// # Errors
     /// The file cannot be used.
     fn read(&self, path: &str) -> Result<Option<FileContent>, String>;
 
-    /// Returns the mode of a file; `None` if there is none.
+    /// Returns the mode of a file; `None` if it does not exist.
     ///
     /// # Errors
     /// The file cannot be used.
@@ -54,7 +54,7 @@ pub(super) trait PatchedFiles {
 /// Plans a patch.
 ///
 /// # Errors
-/// The file and hunk that do not fit, and why.
+/// States the file and the hunk that do not fit, and why.
 pub(super) fn plan(patch: &[FilePatch], files: &dyn PatchedFiles) -> Result<PatchPlan, String> {
     let mut planner = Planner { files, plan: PatchPlan::default(), bytes: 0 };
     for file in patch {
@@ -130,7 +130,7 @@ impl Planner<'_> {
         Ok(format!("R {path} -> {to} {counts}"))
     }
 
-    /// Returns a file as the patch has left it so far.
+    /// Returns a file in the state after the parts of the patch so far.
     fn current(&mut self, path: &str) -> Result<Option<FileContent>, String> {
         if let Some(file) = self.plan.files.get(path) {
             return Ok(file.new.clone().map(|bytes| FileContent { bytes, shown: path.to_owned() }));
@@ -168,7 +168,7 @@ fn plain_path(path: &str) -> Result<String, String> {
     for component in Path::new(path).components() {
         match component {
             Component::CurDir => {}
-            // Two names of one file would each get their own change.
+            // With `..`, one file could have two names, and a separate change for each.
             Component::ParentDir => {
                 return Err(format!(
                     "{path:?}: the paths of a patch are in the workspace and have no ..; nothing was changed"
@@ -180,7 +180,7 @@ fn plain_path(path: &str) -> Result<String, String> {
     Ok(plain.display().to_string())
 }
 
-/// A text after its hunks.
+/// A text after its hunks were applied.
 #[derive(Debug)]
 struct PatchedText {
     text: String,
@@ -188,7 +188,7 @@ struct PatchedText {
     removed: usize,
 }
 
-/// Applies hunks, which are in the order of their places.
+/// Applies hunks, which must be in the order of their places.
 fn apply(opened: &FileContent, hunks: &[Hunk]) -> Result<PatchedText, String> {
     let mut patched = PatchedText { text: String::new(), added: 0, removed: 0 };
     if hunks.is_empty() {
@@ -198,7 +198,7 @@ fn apply(opened: &FileContent, hunks: &[Hunk]) -> Result<PatchedText, String> {
     let lines: Vec<&str> = file.text.split_inclusive('\n').collect();
     let bodies: Vec<&str> = lines.iter().map(|line| line.strip_suffix('\n').unwrap_or(line)).collect();
     let mut search = HunkSearch { lines: &bodies, blocks: BlockSearch::new(&bodies), from: 0, drift: 0 };
-    // Each line, and whether a line break follows it.
+    // Each line, and whether a line break ends it.
     let mut out: Vec<(String, bool)> = Vec::new();
     let keep = |line: &str| (line.strip_suffix('\n').unwrap_or(line).to_owned(), line.ends_with('\n'));
     for (number, hunk) in hunks.iter().enumerate() {
@@ -242,13 +242,13 @@ fn apply(opened: &FileContent, hunks: &[Hunk]) -> Result<PatchedText, String> {
     Ok(patched)
 }
 
-/// Finds the places of hunks, one after the other.
+/// The search for the places of hunks, in order.
 struct HunkSearch<'a> {
     lines: &'a [&'a str],
     blocks: BlockSearch<'a>,
     /// The first line after the previous hunk.
     from: usize,
-    /// How far the previous hunk was from the place that its header names.
+    /// The distance of the previous hunk from the place that its header names.
     drift: isize,
 }
 
@@ -266,15 +266,15 @@ impl HunkSearch<'_> {
         let place = if let Some(at) = exact.iter().position(|place| Some(place.line) == expected) {
             exact.swap_remove(at)
         } else if !exact.is_empty() {
-            // A line that leads to the place also says which of several it is.
-            if hunk.anchors.is_empty() { only(exact, "")? } else { exact.swap_remove(0) }
+            // Anchors also select a place: the first match after them is the one.
+            if hunk.anchors.is_empty() { single_place(exact, "")? } else { exact.swap_remove(0) }
         } else {
             let mut tolerant = self.blocks.tolerant(&block, begin)?;
             tolerant.retain(is_possible);
             if tolerant.is_empty() {
                 return Err(self.conflict(&block, begin));
             }
-            only(tolerant, " if spaces do not count")?
+            single_place(tolerant, " if spaces do not count")?
         };
         if let Some(start) = hunk.start {
             self.drift = place.line.cast_signed() - start.saturating_sub(1).cast_signed();
@@ -282,7 +282,7 @@ impl HunkSearch<'_> {
         Ok(place)
     }
 
-    /// Returns the line from which the hunk is looked for.
+    /// Returns the line at which the search for the hunk starts.
     fn after_anchors(&self, hunk: &Hunk) -> Result<usize, String> {
         let mut begin = self.from;
         for (number, anchor) in hunk.anchors.iter().enumerate() {
@@ -296,7 +296,7 @@ impl HunkSearch<'_> {
         Ok(begin)
     }
 
-    /// Returns where a hunk that only adds lines belongs: after the line that its header names, or at the end.
+    /// Returns where a hunk that only adds lines belongs: after the line that its header names, after its anchors, or at the end.
     fn insertion(&self, hunk: &Hunk, begin: usize) -> usize {
         let end = self.lines.len();
         match hunk.start.and_then(|start| start.checked_add_signed(self.drift)) {
@@ -325,8 +325,8 @@ impl HunkSearch<'_> {
     }
 }
 
-/// Returns the only place.
-fn only(mut places: Vec<BlockPlace>, how: &str) -> Result<BlockPlace, String> {
+/// Returns the only place. Fails if there are several.
+fn single_place(mut places: Vec<BlockPlace>, how: &str) -> Result<BlockPlace, String> {
     if places.len() == 1 {
         return Ok(places.swap_remove(0));
     }
@@ -365,7 +365,7 @@ mod tests {
         plan(&parse_patch(patch)?, &files)
     }
 
-    /// Returns the new content of the file `x`.
+    /// Applies a patch to the file `x`, and returns its new content.
     fn patched(text: &str, patch: &str) -> Result<String, String> {
         let new = plan_for(text, patch)?.files.remove("x").and_then(|file| file.new);
         Ok(new.map_or_else(|| "(gone)".to_owned(), |bytes| String::from_utf8(bytes).unwrap()))
@@ -378,11 +378,11 @@ mod tests {
     fn hunks_find_their_places() {
         for (text, head, hunks, expected) in [
             ("a\nb\nc\n", HEAD, "@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n", "a\nB\nc\n"),
-            // The header is wrong, and the place is the only one.
+            // The header is wrong, but only one place matches.
             ("0\n1\na\nb\nc\n", HEAD, "@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n", "0\n1\na\nB\nc\n"),
-            // Of several equal places, the header names one.
+            // The header selects one of several equal places.
             ("a\na\na\n", HEAD, "@@ -2 +2 @@\n-a\n+b\n", "a\nb\na\n"),
-            // The second hunk is as far off as the first.
+            // The second hunk has the same distance from its header as the first.
             ("new\nx\na\nb\na\n", HEAD, "@@ -1 +1 @@\n-x\n+X\n@@ -2 +2 @@\n-a\n+A\n", "new\nX\nA\nb\na\n"),
             ("a\nb", HEAD, "@@ -1,2 +1,2 @@\n a\n-b\n\\ No newline at end of file\n+B\n", "a\nB\n"),
             ("a\nb\n", HEAD, "@@ -2 +2 @@\n-b\n+B\n\\ No newline at end of file\n", "a\nB"),
@@ -391,7 +391,7 @@ mod tests {
             ("a\nb\n", HEAD, "@@ -1,0 +2 @@\n+i\n", "a\ni\nb\n"),
             ("", HEAD, "@@ -0,0 +1 @@\n+i\n", "i\n"),
             ("a\r\nb\r\n", HEAD, "@@ -1,2 +1,2 @@\n a\n-b\n+c\n", "a\r\nc\r\n"),
-            // Other spaces.
+            // The white space differs.
             ("\tif x {\n\t\ty();  \n\t}\n", UPDATE, "@@\n if x {\n-\ty();\n+\tz();\n }\n", "\tif x {\n\t\tz();\n\t}\n"),
             ("a\nfn f\n  b\nfn g\n  b\n", UPDATE, "@@ fn g\n-  b\n+  c\n", "a\nfn f\n  b\nfn g\n  c\n"),
             ("fn g\n  b\n", UPDATE, "@@ fn g\n fn g\n-  b\n+  c\n", "fn g\n  c\n"),
@@ -465,7 +465,7 @@ mod tests {
             let diff = TextDiff::from_lines(&old, &new).unified_diff().context_radius(context).header("a/x", "b/x").to_string();
             prop_assume!(!diff.is_empty());
             prop_assert_eq!(patched(&old, &diff), Ok(new.clone()), "{}", diff);
-            // Moved down by lines that were added above, it fits in one place or is refused.
+            // Lines that were added above move the place; the patch must fit in exactly one place or be refused.
             let moved = format!("z\nz\n{old}");
             if let Ok(text) = patched(&moved, &diff) {
                 prop_assert_eq!(text.lines().count(), new.lines().count() + 2, "{}", diff);

@@ -1,12 +1,12 @@
-//! Reads patches: unified diffs, also those of git, and the `*** Begin Patch` form.
+//! Parses patches: unified diffs, including those of git, and the `*** Begin Patch` form.
 //!
-//! Own code: models write wrong line counts and headers without line numbers, which the libraries refuse, and none reads both
-//! forms.
+//! Own code: models write wrong line counts and headers without line numbers, which the libraries refuse, and no library reads
+//! both forms.
 
 use std::iter::Peekable;
 use std::str::Lines;
 
-/// The most files of a patch.
+/// The maximum number of files of a patch.
 const MAX_FILES: usize = 200;
 const BEGIN: &str = "*** Begin Patch";
 const END: &str = "*** End Patch";
@@ -15,7 +15,7 @@ const DELETE: &str = "*** Delete File: ";
 const UPDATE: &str = "*** Update File: ";
 const MOVE: &str = "*** Move to: ";
 const END_OF_FILE: &str = "*** End of File";
-/// How a diff names the file that is not there.
+/// The name of a missing file in a diff.
 const NULL: &str = "/dev/null";
 /// The longest part of a line that an error repeats, in characters.
 const ECHO_CHARS: usize = 120;
@@ -25,7 +25,7 @@ const ECHO_CHARS: usize = 120;
 pub(super) struct FilePatch {
     pub path: String,
     pub change: FileChange,
-    /// Whether the file is to be executable, if the patch says so.
+    /// Whether the file becomes executable; `None` if the patch does not say.
     pub executable: Option<bool>,
 }
 
@@ -45,7 +45,7 @@ pub(super) enum FileChange {
     Add {
         content: String,
     },
-    /// With hunks, the file must hold exactly what they remove.
+    /// If there are hunks, the file must contain exactly the lines that they remove.
     Delete {
         hunks: Vec<Hunk>,
     },
@@ -55,17 +55,17 @@ pub(super) enum FileChange {
     },
 }
 
-/// A change of lines that are next to each other.
+/// A change of adjacent lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Hunk {
-    /// The line that begins it, as written.
+    /// The line that begins the hunk, as written.
     pub header: String,
-    /// The number of its first line in the file, from 1, if the header says so.
+    /// The number of the hunk's first line in the file, starting from 1, if the header states it.
     pub start: Option<usize>,
-    /// Lines of the file that come before it.
+    /// Lines of the file that precede the hunk, in order.
     pub anchors: Vec<String>,
     pub lines: Vec<HunkLine>,
-    /// It ends where the file ends.
+    /// True if the hunk ends at the end of the file.
     pub is_at_end: bool,
 }
 
@@ -73,9 +73,9 @@ pub(super) struct Hunk {
 pub(super) struct HunkLine {
     pub kind: PatchLineKind,
     pub text: String,
-    /// It is the last line of the file, without a line break.
+    /// True for the last line of a file that does not end with a line break.
     pub is_unended: bool,
-    /// It is an empty line of the patch, without the space that an empty line of the file has there.
+    /// True for an empty line of the patch without the leading space that a context line has.
     is_bare: bool,
 }
 
@@ -87,15 +87,15 @@ pub(super) enum PatchLineKind {
 }
 
 impl Hunk {
-    /// Returns the lines that the file must hold.
+    /// Returns the lines that the file must contain.
     pub(super) fn old_lines(&self) -> Vec<&str> {
         self.lines.iter().filter(|line| line.kind != PatchLineKind::Added).map(|line| line.text.as_str()).collect()
     }
 
-    /// Adds a line of a patch; returns false if it is none of a hunk.
+    /// Adds a line of a patch. Returns false if it does not belong to a hunk.
     fn push(&mut self, line: &str) -> bool {
         let kind = match line.chars().next() {
-            // Editors and models remove the space of an empty line.
+            // Editors and models remove the leading space of an empty context line.
             None | Some(' ') => PatchLineKind::Context,
             Some('-') => PatchLineKind::Removed,
             Some('+') => PatchLineKind::Added,
@@ -113,10 +113,10 @@ impl Hunk {
     }
 }
 
-/// Reads a patch.
+/// Parses a patch.
 ///
 /// # Errors
-/// What is wrong with it.
+/// States what is wrong with the patch.
 pub(super) fn parse_patch(text: &str) -> Result<Vec<FilePatch>, String> {
     let text = without_fence(text);
     let is_envelope = text
@@ -132,7 +132,7 @@ pub(super) fn parse_patch(text: &str) -> Result<Vec<FilePatch>, String> {
     }
 }
 
-/// Removes the marks of a block of Markdown around the patch.
+/// Removes the fence of a Markdown code block around the patch.
 fn without_fence(text: &str) -> String {
     let is_fence = |line: &&str| line.trim_start().starts_with("```");
     let mut lines: Vec<&str> = text.lines().collect();
@@ -196,7 +196,7 @@ fn envelope_hunks(path: &str, lines: &mut Peekable<Lines<'_>>) -> Result<Vec<Hun
     let mut open: Option<Hunk> = None;
     while let Some(line) = lines.next_if(|line| !is_heading(line)) {
         if line.starts_with("@@") {
-            // Several of these lines in a row lead to the place step by step.
+            // Several headers in a row lead to the place step by step.
             if open.as_ref().is_some_and(|hunk| !hunk.lines.is_empty()) {
                 close(path, &mut open, &mut hunks)?;
             }
@@ -220,7 +220,7 @@ fn bad_line(path: &str, number: usize, line: &str) -> String {
     format!("{path}, hunk {number}: {} begins with none of space, + and -; nothing was changed", echo(line))
 }
 
-/// Ends a hunk. Bare lines at its end separate it from what follows.
+/// Ends a hunk. Bare lines at its end only separate it from the following text.
 fn close(path: &str, open: &mut Option<Hunk>, hunks: &mut Vec<Hunk>) -> Result<(), String> {
     let Some(mut hunk) = open.take() else { return Ok(()) };
     while hunk.lines.last().is_some_and(|line| line.is_bare) {
@@ -233,7 +233,8 @@ fn close(path: &str, open: &mut Option<Hunk>, hunks: &mut Vec<Hunk>) -> Result<(
     Ok(())
 }
 
-/// Reads `@@ -1,2 +1,3 @@`, or a line of the file that comes before the hunk. Returns the numbers of old and new lines.
+/// Parses a header: `@@ -1,2 +1,3 @@`, or `@@` with a line of the file that precedes the hunk. Returns the numbers of old and new
+/// lines.
 fn read_header(line: &str, hunk: &mut Hunk) -> Option<(usize, usize)> {
     if hunk.header.is_empty() {
         hunk.header = line.trim_end().to_owned();
@@ -259,13 +260,13 @@ fn read_header(line: &str, hunk: &mut Hunk) -> Option<(usize, usize)> {
     None
 }
 
-/// What a unified diff says of one file.
+/// The part of a unified diff about one file.
 #[derive(Debug, Default)]
 struct DiffSection {
     is_git: bool,
-    /// The names of the line `diff --git`.
+    /// The names in the line `diff --git`.
     git: Option<(String, String)>,
-    /// The names of the lines `---` and `+++`.
+    /// The names in the lines `---` and `+++`.
     names: Option<(String, String)>,
     renamed: (Option<String>, Option<String>),
     is_new: bool,
@@ -304,7 +305,7 @@ impl DiffSection {
         if line.starts_with("Binary files ") || line == "GIT binary patch" {
             return Err("the patch changes a binary file, which is not supported; nothing was changed".to_owned());
         }
-        // Only git writes these, and only before the hunks; elsewhere they are the words of a mail.
+        // Only git writes these lines, and only before the hunks. Elsewhere they may be the text of a mail.
         if !self.is_git || !self.hunks.is_empty() {
             return Ok(());
         }
@@ -326,7 +327,7 @@ impl DiffSection {
         Ok(())
     }
 
-    /// Reads the lines of a hunk up to the next one, the next file, or text that is no part of a diff.
+    /// Reads the lines of a hunk, up to the next hunk, the next file, or text that does not belong to the diff.
     fn read_hunk(&mut self, header: &str, lines: &mut Peekable<Lines<'_>>) -> Result<(), String> {
         let path = self.old_name().unwrap_or_default();
         if path.is_empty() {
@@ -364,7 +365,7 @@ impl DiffSection {
         Some(if old == NULL { new } else { old })
     }
 
-    /// Returns the old and new name, without the prefixes that git adds.
+    /// Returns the old and the new name, without the prefixes that git adds.
     fn header_names(&self) -> Option<(String, String)> {
         let (old, new) = self.names.as_ref().or(self.git.as_ref())?;
         let has = |name: &str, prefix: &str| name == NULL || name.starts_with(prefix);
@@ -375,7 +376,7 @@ impl DiffSection {
         Some((old.clone(), new.clone()))
     }
 
-    /// Returns the change of the file; `None` if nothing is said of one.
+    /// Returns the change of the file; `None` if the section describes no change.
     fn finish(self) -> Result<Option<FilePatch>, String> {
         let Some((old, new)) = self.header_names().or_else(|| self.renamed.0.clone().zip(self.renamed.1.clone()))
         else {
@@ -404,8 +405,8 @@ impl DiffSection {
     }
 }
 
-/// Returns true if the next lines name a file. Changed lines that begin with dashes and plus signs look the same; what follows and
-/// the numbers of lines that are `left` in the hunk tell them apart.
+/// Returns true if the next lines are the names of the next file. Changed lines that begin with dashes and plus signs look the
+/// same. The following line, and the numbers of lines that are `left` in the hunk, distinguish them.
 fn is_file_name(lines: &Peekable<Lines<'_>>, left: Option<(usize, usize)>) -> bool {
     let mut ahead = lines.clone();
     let mut begins = |start: &str| ahead.next().is_some_and(|line| line.starts_with(start));
@@ -433,7 +434,7 @@ fn executable_of(mode: &str) -> Result<bool, String> {
     }
 }
 
-/// Returns the two names of a line `diff --git`, which are the same but for their prefixes.
+/// Returns the two names in a line `diff --git`, which must be equal except for their prefixes.
 fn git_names(names: &str) -> Option<(String, String)> {
     let names = names.trim_end();
     if let Some(quoted) = names.strip_prefix('"') {
@@ -445,12 +446,12 @@ fn git_names(names: &str) -> Option<(String, String)> {
     Some((old.to_owned(), new.strip_prefix(' ')?.to_owned()))
 }
 
-/// Returns the name of a line `---` or `+++`, behind which there may be a time.
+/// Returns the name in a line `---` or `+++`, without the time that may follow it.
 fn file_name(rest: &str) -> String {
     unquoted(rest.split('\t').next().unwrap_or_default())
 }
 
-/// Returns a name as git writes it: with special characters in quotes.
+/// Decodes a name that git has quoted because of special characters.
 fn unquoted(name: &str) -> String {
     let name = name.trim();
     let Some(inner) = name.strip_prefix('"').and_then(|name| name.strip_suffix('"')) else {

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Returns what a patch says, in short: hunks as `@start` with anchors and marked lines.
+/// Returns a short form of a parsed patch: hunks as `@start` with anchors and marked lines.
 fn outline(text: &str) -> Result<Vec<String>, String> {
     let hunk = |hunk: &Hunk| {
         let start = hunk.start.map(|start| start.to_string()).unwrap_or_default();
@@ -44,7 +44,7 @@ fn unified_diffs_are_read() {
             &["M x@3[][-b|+c\\]"],
         ),
         ("```diff\n--- a/x\n+++ b/x\n@@ @@\n-b\n+c\n```\n", &["M x@[][-b|+c]"]),
-        // Wrong counts, and a second file after them.
+        // The counts are wrong, and a second file follows.
         (
             "--- a/x\n+++ b/x\n@@ -1,9 +1,9 @@\n a\n\n-b\n+c\ndiff --git a/y b/y\n--- a/y\n+++ b/y\n@@ -1 +1 @@\n-d\n+e\n",
             &["M x@1[][ a| |-b|+c]", "M y@1[][-d|+e]"],
@@ -53,7 +53,7 @@ fn unified_diffs_are_read() {
             "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-b\n+c\n--- a/y\n+++ b/y\n@@ -1 +1 @@\n-d\n+e\n",
             &["M x@1[][-b|+c]", "M y@1[][-d|+e]"],
         ),
-        // Lines that look like names of files.
+        // Some lines look like file names.
         ("--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- d\n+++ e\n f\n", &["M x@1[][--- d|+++ e| f]"]),
         ("--- /dev/null\n+++ b/n\n@@ -0,0 +1,2 @@\n+one\n+two\n", &["A n \"one\\ntwo\\n\""]),
         (

@@ -1,4 +1,4 @@
-//! The tool `read_file`: pages of a text, of any size and in any usual encoding, and the text of documents.
+//! The tool `read_file`, which reads pages of a text of any size and in any common encoding, and the text of documents.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -20,19 +20,19 @@ use crate::tools::documents::{DocumentReader, DocumentText, is_document};
 use crate::tools::encoding::TextEncoding;
 use crate::tools::{OutputLimit, Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult};
 
-/// The default page.
+/// The size of a page by default.
 const DEFAULT_PAGE: PageLimit = PageLimit { lines: 200, chars: 5_000 };
-/// The largest page, for calls with a `limit`.
+/// The maximum size of a page, for calls with a `limit`.
 const LARGE_PAGE: PageLimit = PageLimit { lines: 1_000, chars: 11_600 };
-/// The size of the notes around a page.
+/// The size limit of the notes around a page.
 const NOTES: OutputLimit = OutputLimit { chars: 400, lines: 4 };
-/// By how many bytes from the start the kind and the encoding of a file are recognized.
+/// The number of leading bytes by which the kind and the encoding of a file are detected.
 const START_BYTES: u64 = 256 * 1_024;
-/// How far from the start a zero marks a binary file, in bytes.
+/// The number of leading bytes in which a zero marks a binary file.
 const BINARY_CHECK_BYTES: usize = 8_192;
-/// The lines of a larger file are not counted, in bytes.
+/// The maximum size of a file whose lines are counted, in bytes.
 const MAX_COUNTED: u64 = 10_000_000;
-/// How long a page is looked for.
+/// The time limit for finding a page.
 const MAX_TIME: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Deserialize, JsonSchema)]
@@ -45,16 +45,16 @@ struct ReadFileArgs {
     column: Option<u32>,
 }
 
-/// Reads a file by pages of numbered lines.
+/// The tool `read_file`, which reads a file in pages of numbered lines.
 pub struct ReadFile {
     definition: ToolDefinition,
     scope: ReadScope,
     documents: DocumentReader,
 }
 
-/// A file whose kind is known.
+/// The content of an opened file, by kind.
 enum OpenedContent {
-    /// The page that was asked for.
+    /// The requested page.
     Text(String),
     Image {
         note: String,
@@ -102,7 +102,7 @@ impl Tool for ReadFile {
         &self.definition
     }
 
-    /// An untrusted sender sees the sender's own files, and public ones.
+    /// Returns true if an untrusted sender may see the file: the sender's own files, and public ones.
     fn allows_untrusted(&self, arguments: &Value, context: &ToolContext) -> bool {
         self.scope.allows_untrusted(arguments, context)
     }
@@ -119,7 +119,7 @@ impl Tool for ReadFile {
     }
 }
 
-/// Opens a file, and reads the page if it is a text.
+/// Opens a file, and reads the requested page if it is a text.
 fn open(jail: &Jail, args: &ReadFileArgs, limit: WorkLimit) -> Result<OpenedContent, String> {
     let OpenFile { mut file, size, shown, .. } = jail.open_file(&args.path).map_err(|error| error.to_string())?;
     let failed = |error: std::io::Error| format!("{shown}: {error}");
@@ -138,15 +138,15 @@ fn open(jail: &Jail, args: &ReadFileArgs, limit: WorkLimit) -> Result<OpenedCont
     Ok(OpenedContent::Text(with_encoding(page, encoding)))
 }
 
-/// Returns the encoding of a text; `None` if the file is none.
+/// Returns the encoding of a text; `None` if the file is not a text.
 fn text_encoding(start: &[u8], size: u64) -> Option<TextEncoding> {
-    // Later zeros are shown as they are: a log may have some.
+    // Later zeros are shown as they are, since a log may contain some.
     let has_early_zero = start.iter().take(BINARY_CHECK_BYTES).any(|byte| *byte == 0);
     let zero = start.iter().position(|byte| *byte == 0).filter(|_| !has_early_zero);
     let start = &start[..zero.unwrap_or(start.len())];
     let found = TextEncoding::detect(start, start.len() as u64 == size)?;
     let is_plain = found.name().is_none() || found.is_wide() || found.mark > 0;
-    // Almost any bytes are text of some encoding: a mark of another kind decides.
+    // Almost any bytes are text in some encoding, so the signature of another file kind takes precedence.
     (is_plain || known_kind(start).is_none()).then_some(found)
 }
 
@@ -155,12 +155,12 @@ fn known_kind(start: &[u8]) -> Option<&'static str> {
     Some(kind.mime_type())
 }
 
-/// Returns what is told of an image, and the image itself if a model may see it; `None` for other files.
+/// Returns the note about an image, and the image itself if a model may see it; `None` for other files.
 fn image_kind(start: &[u8], size: u64, shown: &str) -> Option<OpenedContent> {
     let image = infer::get(start).filter(|kind| kind.matcher_type() == MatcherType::Image)?;
     let dimensions = imagesize::blob_size(start).ok()?;
     let (kind, width, height) = (image.mime_type(), dimensions.width, dimensions.height);
-    // Elsewhere than in the workspace, the file is not read again when the model is asked.
+    // Images are read again when the request is sent, but only inside the workspace. Others get only a note.
     let is_inside = Path::new(shown).is_relative();
     let (image, what) = match SEEN_IMAGES.contains(&kind) {
         true if size > MAX_IMAGE_BYTES => (None, "too large to be shown (at most 3.7 MB)"),

@@ -1,4 +1,4 @@
-//! The files that file tools may reach in a turn, and the thread on which they work.
+//! The files that file tools may access in a turn, and the thread on which the tools work.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use serde_json::Value;
 
 use super::tree_stamp::{STAMP_LIMIT, tree_stamp};
 use crate::crash;
-use crate::guard::{AccessKind, EntryKind, Jail, StopSignal, Taint, Verdict};
+use crate::guard::{AccessKind, EntryKind, Jail, StopSignal, Taint, WalkSelection};
 use crate::tools::private_folders::{GATEWAY_FOLDER, PrivateFolders};
 use crate::tools::spill::is_foreign;
 use crate::tools::{ToolContext, ToolOutcome, ToolResult};
 
-/// The folder of the workspace in which a turn that has read from others than the owner writes without an approval. What it holds counts
-/// as content of others, too.
+/// The folder of the workspace where a turn that has read foreign content (content from anyone but the owner) writes without
+/// approval. Its content counts as foreign as well.
 const SCRATCH: &str = "scratch";
-/// The folders of the workspace with content of others than the owner.
+/// The folders of the workspace with foreign content.
 pub const FOREIGN_FOLDERS: [&str; 2] = [MAIL_FOLDER, SCRATCH];
 
-/// The path jail of the workspace, with the private folders that each turn may not see.
+/// The path jail of the workspace, with the private folders that some turns may not see.
 #[derive(Clone)]
 pub struct WorkspaceJail {
     jail: Arc<Jail>,
@@ -30,7 +30,7 @@ pub struct WorkspaceJail {
 }
 
 impl WorkspaceJail {
-    /// `private` are the folders of the workspace that only some turns may use.
+    /// Creates the jail. `private` are the folders of the workspace that only some turns may use.
     pub fn new(jail: Jail, private: PrivateFolders) -> Self {
         Self { jail: Arc::new(jail), private }
     }
@@ -40,7 +40,7 @@ impl WorkspaceJail {
         self.for_turn_to(context, AccessKind::Read)
     }
 
-    /// As [`WorkspaceJail::for_turn`], for what a call does with the files.
+    /// Returns the jail for the turn of `context`, with the rules for this kind of access.
     fn for_turn_to(&self, context: &ToolContext, kind: AccessKind) -> Arc<Jail> {
         let visibility = self.private.visibility_for(context);
         let jail = self.jail.with_closed(&visibility.hidden).with_reopened(&visibility.shown);
@@ -52,9 +52,9 @@ impl WorkspaceJail {
 /// The files that a turn may change.
 #[derive(Clone)]
 pub struct WriteScope {
-    /// The files that the configuration allows.
+    /// The jail of the files that the configuration allows.
     configured: WorkspaceJail,
-    /// The workspace alone, and no links, for turns that have read from others than the owner.
+    /// The jail without links and without paths outside the workspace, for turns that have read foreign content.
     strict: WorkspaceJail,
 }
 
@@ -70,15 +70,15 @@ impl WriteScope {
         jail.for_turn_to(context, AccessKind::Write)
     }
 
-    /// Returns true if a turn that has read from others may not change all of these paths without an approval: one is outside
-    /// the scratch folder.
+    /// Returns true if the turn needs approval to change these paths: it has read foreign content, and a path lies outside the
+    /// scratch folder.
     pub fn is_restricted<'a>(&self, paths: impl IntoIterator<Item = &'a str>, context: &ToolContext) -> bool {
         let is_scratch =
             |path| relative_path(&self.configured.jail, path).is_some_and(|path| path.starts_with(SCRATCH));
         context.trust == Trust::Untrusted || !paths.into_iter().all(is_scratch)
     }
 
-    /// As [`WriteScope::is_restricted`], for the `path` of these arguments.
+    /// Checks the `path` of these arguments like [`WriteScope::is_restricted`].
     pub fn is_path_restricted(&self, arguments: &Value, context: &ToolContext) -> bool {
         self.is_restricted(arguments["path"].as_str(), context) || arguments["path"].is_null()
     }
@@ -87,16 +87,16 @@ impl WriteScope {
 /// The files that a turn may read.
 #[derive(Clone)]
 pub struct ReadScope {
-    /// The files that the configuration allows.
+    /// The jail of the files that the configuration allows.
     configured: WorkspaceJail,
-    /// The workspace alone, for untrusted senders.
+    /// The jail of the workspace alone, for untrusted senders.
     workspace: WorkspaceJail,
     /// The paths of the workspace that untrusted senders may read in addition to their own files.
     public: Arc<[PathBuf]>,
 }
 
 impl ReadScope {
-    /// `public` are the paths that outside senders may read.
+    /// Creates the scope. `public` are the paths that untrusted senders may read.
     pub fn new(configured: WorkspaceJail, workspace: WorkspaceJail, public: &[String]) -> Self {
         let public = public.iter().filter_map(|path| relative_path(&workspace.jail, path)).collect();
         Self { configured, workspace, public }
@@ -111,31 +111,31 @@ impl ReadScope {
         }
     }
 
-    /// Returns the stamp of all files below the folder `path` that the searching tools read, for
+    /// Returns a stamp of all files below the folder `path` that the search tools read, for
     /// [`Tool::cache_stamp`](crate::tools::Tool::cache_stamp).
     pub(in crate::tools) async fn stamp_of_all(&self, path: &str, context: &ToolContext) -> Option<String> {
-        self.tree_stamp(path.to_owned(), |_, _| Verdict::Usual, context).await
+        self.tree_stamp(path.to_owned(), |_, _| WalkSelection::Usual, context).await
     }
 
-    /// Returns the stamp of what a call reads below the folder `path`, for [`Tool::cache_stamp`]; `select` is that of its
-    /// walk. `None` if caching is not worth it or not safe.
+    /// Returns a stamp of the files that a call reads below the folder `path`, for [`Tool::cache_stamp`]. `select` is the filter
+    /// of the call's walk. Returns `None` if caching is not worthwhile or not safe.
     ///
     /// [`Tool::cache_stamp`]: crate::tools::Tool::cache_stamp
     pub(super) async fn tree_stamp(
         &self,
         path: String,
-        select: impl Fn(&Path, EntryKind) -> Verdict + Send + Sync + 'static,
+        select: impl Fn(&Path, EntryKind) -> WalkSelection + Send + Sync + 'static,
         context: &ToolContext,
     ) -> Option<String> {
         let (jail, stop) = (self.for_turn(context), StopSignal::new(STAMP_LIMIT, context.cancel.clone()));
         let stamp = move || tree_stamp(&jail, &path, &select, &stop, SystemTime::now());
         let stamp = tokio::task::spawn_blocking(stamp).await.ok()??;
-        // Files that came with the message count as its sender's own.
+        // Files that came with the message count as the sender's own, so they are part of the stamp.
         Some(format!("{stamp} {}", context.files.join("\n")))
     }
 
-    /// Returns true if an untrusted sender may read the `path` of these arguments: the file came with the sender's own
-    /// message, or is public.
+    /// Returns true if an untrusted sender may read the `path` in these arguments: the file came with the sender's own message,
+    /// or is public.
     pub fn allows_untrusted(&self, arguments: &Value, context: &ToolContext) -> bool {
         let Some(path) = relative_path(&self.workspace.jail, arguments["path"].as_str().unwrap_or(".")) else {
             return false;
@@ -144,19 +144,20 @@ impl ReadScope {
         self.public.iter().any(|public| path.starts_with(public)) || is_own()
     }
 
-    /// Returns the source of a file's content if it is not the owner's: a file in the scratch folder, or one that came with a mail,
-    /// unless it came with the message of the owner, or of a known sender, that this turn answers.
+    /// Returns the source of a file's content if the content is foreign: the file lies in the scratch folder, or came with a
+    /// mail. A file that came with the message that this turn answers is not foreign if the owner or a known sender sent the
+    /// message.
     pub fn sources(&self, arguments: &Value, context: &ToolContext) -> Taint {
         self.sources_of(arguments["path"].as_str().unwrap_or("."), context)
     }
 
-    /// As [`ReadScope::sources`], for the file at `path`.
+    /// Returns the sources like [`ReadScope::sources`], for the file at `path`.
     pub(super) fn sources_of(&self, path: &str, context: &ToolContext) -> Taint {
         let foreign = ForeignFiles::of(context);
         self.meant_paths(path).iter().find_map(|path| foreign.source(path)).into_iter().collect()
     }
 
-    /// Returns what a path may mean below the workspace: as it is written, and where its links and `..` lead.
+    /// Returns the paths below the workspace that a path may refer to: as written, and with links and `..` resolved.
     fn meant_paths(&self, path: &str) -> Vec<PathBuf> {
         let root = self.workspace.jail.root();
         let real = std::fs::canonicalize(root.join(path)).ok();
@@ -164,7 +165,7 @@ impl ReadScope {
         relative_path(&self.workspace.jail, path).into_iter().chain(real).collect()
     }
 
-    /// Returns true if `path` of these arguments names a file that is not the owner's, or a folder that may hold one.
+    /// Returns true if the `path` in these arguments names a file with foreign content, or a folder that may contain one.
     pub fn may_hold_foreign(&self, arguments: &Value, context: &ToolContext) -> bool {
         let path = relative_path(&self.workspace.jail, arguments["path"].as_str().unwrap_or("."));
         if path.as_ref().is_none_or(|path| FOREIGN_FOLDERS.iter().any(|foreign| Path::new(foreign).starts_with(path))) {
@@ -174,7 +175,7 @@ impl ReadScope {
     }
 }
 
-/// Tells the files that are not the owner's from others.
+/// The distinction between files with foreign content and other files, for one turn.
 pub(in crate::tools) struct ForeignFiles {
     trust: Trust,
     own: Arc<[String]>,
@@ -185,8 +186,8 @@ impl ForeignFiles {
         Self { trust: context.trust, own: Arc::clone(&context.files) }
     }
 
-    /// Returns the source of the content of a file, given by its path relative to the workspace, if it is not the owner's: it is in the
-    /// scratch folder, or came with a mail, and not with the message of the owner or of a known sender that this turn answers.
+    /// Returns the source of a file's content if the content is foreign. `path` is relative to the workspace.
+    /// [`ReadScope::sources`] states the rule.
     pub(in crate::tools) fn source(&self, path: &Path) -> Option<String> {
         let is_own = || self.trust != Trust::Untrusted && self.own.iter().any(|own| Path::new(own) == path);
         let is_of_others = FOREIGN_FOLDERS.iter().any(|foreign| path.starts_with(foreign))
@@ -195,7 +196,7 @@ impl ForeignFiles {
     }
 }
 
-/// Parses the arguments and does the work on a thread that may block. Once started, the work completes, even if the caller no
+/// Parses the arguments and does the work on a thread that may block. Once started, the work completes even if the caller no
 /// longer waits.
 pub(in crate::tools) async fn run_on_jail<Args, Done>(
     jail: Arc<Jail>,
@@ -210,7 +211,7 @@ where
     work_on_jail(jail, arguments, work).await.map_or_else(|error| ToolResult::failed(error).into(), Into::into)
 }
 
-/// As [`run_on_jail`], for work that is not yet the outcome.
+/// Does the work like [`run_on_jail`], but returns its value instead of an outcome.
 ///
 /// # Errors
 /// The error of `work`.
@@ -231,7 +232,7 @@ pub(super) async fn work_on_jail<Args: DeserializeOwned + Send + 'static, T: Sen
     })
 }
 
-/// Returns a path relative to the workspace without `.`; `None` if it contains `..` or lies elsewhere.
+/// Returns a path relative to the workspace, without `.`. Returns `None` if it contains `..` or lies elsewhere.
 fn relative_path(jail: &Jail, path: &str) -> Option<PathBuf> {
     let path = Path::new(path);
     let path = path.strip_prefix(jail.root()).unwrap_or(path);

@@ -15,16 +15,17 @@ use regex_syntax::ParserBuilder;
 use crate::guard::{EntryKind, KnownSecrets, StopSignal, WalkStop, WalkVisitor, WalkedEntry};
 use crate::text::{one_line, truncate};
 
-/// The most matches of a search.
+/// The maximum number of matches of a search.
 pub(super) const MAX_MATCHES: usize = 500;
-/// The longest part of a line that is shown, in characters, and how much of it is before the match.
+/// The maximum length of the shown part of a line, in characters, and how much of it precedes the match.
 const LINE_CHARS: usize = 300;
 const CHARS_BEFORE: usize = 100;
-/// The longest pattern, in bytes, and the bounds of its automata: a search of one buffer cannot be interrupted.
+/// The maximum length of a pattern, in bytes, and the size limits of its automata. The limits matter because a search of one
+/// buffer cannot be interrupted.
 const MAX_PATTERN: usize = 4_096;
 const MAX_PROGRAM_BYTES: usize = 512 << 10;
 const MAX_CACHE_BYTES: usize = 8 << 20;
-/// The longest line that is searched, in bytes. A file with a longer one is searched up to it.
+/// The maximum length of a searched line, in bytes. A file with a longer line is searched up to that line.
 const MAX_LINE: usize = 1 << 20;
 
 /// A search that several threads share.
@@ -44,15 +45,15 @@ pub(super) struct Search<'a> {
 /// A file with matches.
 pub(super) struct MatchedFile {
     pub shown: String,
-    /// Relative to the workspace, if the file lies there.
+    /// The path relative to the workspace, if the file lies there.
     pub path: Option<PathBuf>,
-    /// The numbers and texts of lines.
+    /// The line numbers and texts.
     pub lines: Vec<(u64, String)>,
 }
 
 /// The result of a search.
 pub(super) struct SearchResult {
-    /// Sorted by path.
+    /// The files with matches, sorted by path.
     pub files: Vec<MatchedFile>,
     pub searched: usize,
     /// The numbers of files that were not searched, or not to their end, by reason.
@@ -63,7 +64,7 @@ impl<'a> Search<'a> {
     /// Prepares a search for up to `wanted` matches, which ends early at `stop`.
     ///
     /// # Errors
-    /// The pattern is no regex; the error names the place.
+    /// The pattern is not a valid regex; the error names the position.
     pub(super) fn new(pattern: &str, ignore_case: bool, wanted: usize, stop: &'a StopSignal) -> Result<Self, String> {
         let matcher = compile(pattern, ignore_case)?;
         let counter = || AtomicUsize::new(0);
@@ -81,7 +82,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Returns the same search, which removes secrets from the lines that it finds.
+    /// Returns the same search, with secrets removed from the lines that it finds.
     pub(super) fn without(self, secrets: &KnownSecrets) -> Self {
         Self { secrets: secrets.clone(), ..self }
     }
@@ -97,7 +98,7 @@ impl<'a> Search<'a> {
         self.add(lines, || (shown.to_owned(), path.map(Path::to_owned)));
     }
 
-    /// Returns what was found. A search that was stopped has not seen all files.
+    /// Returns the matches. A stopped search has not seen all files.
     pub(super) fn finish(self) -> SearchResult {
         let mut files = self.files.into_inner();
         files.sort_by(|one, other| one.shown.cmp(&other.shown));
@@ -111,8 +112,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Returns a found line as text; of a long one, the part around the match. Secrets are removed before the line is cut: the part of one
-    /// would not be recognized.
+    /// Returns a matching line as text. Of a long line, returns the part around the match. Secrets are removed before the line is
+    /// cut, since a part of a secret would not be recognized.
     fn excerpt(&self, line: &[u8]) -> String {
         let begin = |line: &[u8]| self.matcher.find(line).ok().flatten().map_or(0, |found| found.start());
         if !self.secrets.is_empty() {
@@ -140,7 +141,7 @@ impl<'a> Search<'a> {
             _ if is_binary => &self.binary,
             Ok(()) => &self.searched,
             Err(_) if self.stop.is_stopped() => return lines,
-            // The searcher has no type for it.
+            // The searcher has no error type for this case.
             Err(error) if error.to_string().contains("allocation limit") => &self.long_lines,
             Err(_) => &self.unreadable,
         };
@@ -149,7 +150,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Searches the files of a walk on one thread.
+/// A visitor that searches the files of a walk on one thread.
 pub(super) struct FileSearcher<'a> {
     search: &'a Search<'a>,
     searcher: Searcher,
@@ -174,7 +175,7 @@ fn searcher() -> Searcher {
         .build()
 }
 
-/// Reads a file until the search is stopped.
+/// A reader of a file that ends early when the search is stopped.
 struct StoppableReader<'a> {
     file: File,
     stop: &'a StopSignal,
@@ -189,7 +190,7 @@ impl Read for StoppableReader<'_> {
     }
 }
 
-/// Takes the matching lines of one file.
+/// A sink for the matching lines of one file.
 struct LineSink<'a> {
     search: &'a Search<'a>,
     lines: Vec<(u64, String)>,
@@ -218,9 +219,9 @@ impl Sink for LineSink<'_> {
     }
 }
 
-/// Returns a line as text; of a long one, the part around the match, which begins at byte `at`.
+/// Returns a line as text. Of a long line, returns the part around the match, which begins at byte `at`.
 fn excerpt(line: &[u8], at: usize) -> String {
-    // A character has up to four bytes. One that is cut becomes a replacement character, which is removed.
+    // A character has up to four bytes. A character that is cut becomes a replacement character, which is removed.
     let from = at.saturating_sub(4 * CHARS_BEFORE).min(line.len());
     let to = (at + 4 * LINE_CHARS).min(line.len());
     let before: Vec<char> = String::from_utf8_lossy(&line[from..at.min(to)]).chars().collect();
@@ -260,7 +261,7 @@ fn compile(pattern: &str, ignore_case: bool) -> Result<RegexMatcher, String> {
         })
 }
 
-/// Finds the fault in a pattern, and names its place.
+/// Finds the error in a pattern, and states its position.
 fn check_syntax(pattern: &str) -> ControlFlow<String> {
     let (what, at) = match ParserBuilder::new().utf8(false).build().parse(pattern) {
         Ok(_) => return ControlFlow::Continue(()),

@@ -1,14 +1,14 @@
-//! The text of a file that is changed: its encoding, byte order mark and line ends stay as they are.
+//! The text of a file that a tool changes. Its encoding, byte order mark and line ends stay as they are.
 
 use crate::guard::FileContent;
 use crate::tools::encoding::TextEncoding;
 
-/// A text that can be written back without a change of other bytes.
+/// A text that can be written back without changing other bytes of the file.
 #[derive(Debug)]
 pub(in crate::tools) struct TextFile<'a> {
     opened: &'a FileContent,
     encoding: TextEncoding,
-    /// Every line ends with CR LF; in `text`, with LF.
+    /// True if every line of the file ends with CR LF. In `text`, lines end with LF.
     pub is_crlf: bool,
     pub text: String,
 }
@@ -17,7 +17,7 @@ impl<'a> TextFile<'a> {
     /// Decodes a file.
     ///
     /// # Errors
-    /// It is no text, or some of its bytes would be lost.
+    /// The file is not a text, or decoding would lose some of its bytes.
     pub(in crate::tools) fn decode(opened: &'a FileContent) -> Result<Self, String> {
         let (bytes, shown) = (&opened.bytes, &opened.shown);
         let encoding = TextEncoding::detect(bytes, true)
@@ -35,12 +35,12 @@ impl<'a> TextFile<'a> {
         Ok(Self { opened, encoding, is_crlf, text })
     }
 
-    /// Returns a text of the model with line ends as in `text`.
+    /// Converts the line ends of a text from the model to those of `text`.
     pub(in crate::tools) fn normalize(&self, text: &str) -> String {
         if self.is_crlf { text.replace("\r\n", "\n") } else { text.to_owned() }
     }
 
-    /// Encodes the text that the file is to have.
+    /// Encodes the new text of the file.
     ///
     /// # Errors
     /// The file's encoding lacks a character.

@@ -1,4 +1,4 @@
-//! Reads a text in steps, so that a page of a large file needs no more memory than one of a small file.
+//! Reads a text in steps, so that a page of a large file needs no more memory than a page of a small file.
 
 use std::io::{BufRead, ErrorKind, Read};
 use std::time::{Duration, Instant};
@@ -8,10 +8,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::tools::encoding::TextEncoding;
 
-/// The size of a step, in bytes; even, so that no code unit of UTF-16 is split.
+/// The size of a step, in bytes. It is even, so that no code unit of UTF-16 is split.
 const STEP: usize = 64 * 1_024;
 
-/// The bounds of the work on one file.
+/// The limits for the work on one file.
 #[derive(Clone, Debug)]
 pub(super) struct WorkLimit {
     deadline: Instant,
@@ -23,8 +23,10 @@ impl WorkLimit {
         Self { deadline: Instant::now() + time, cancel }
     }
 
+    /// Checks that the work may continue.
+    ///
     /// # Errors
-    /// The turn was cancelled, or the time is over.
+    /// The turn was cancelled, or the time is up.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.cancel.is_cancelled() {
             return Err("cancelled while the file was read".to_owned());
@@ -42,7 +44,7 @@ pub(super) struct TextStream<R> {
     encoding: TextEncoding,
     decoder: Decoder,
     buffer: Vec<u8>,
-    /// The part of the buffer that was neither skipped nor decoded.
+    /// The start of the part of the buffer that is neither skipped nor decoded yet.
     at: usize,
     filled: usize,
     is_ended: bool,
@@ -50,13 +52,13 @@ pub(super) struct TextStream<R> {
 }
 
 impl<R: Read> TextStream<R> {
-    /// `input` is at the start of the text.
+    /// Creates the stream. `input` must be at the start of the text.
     pub(super) fn new(input: R, encoding: TextEncoding, limit: WorkLimit) -> Self {
         let decoder = encoding.encoding.new_decoder_without_bom_handling();
         Self { input, encoding, decoder, buffer: vec![0; STEP], at: 0, filled: 0, is_ended: false, limit }
     }
 
-    /// Goes to the start of line number `line` (the first is 1).
+    /// Skips to the start of line number `line`; the first is 1.
     ///
     /// # Errors
     /// The text has fewer lines, or cannot be read.
@@ -85,7 +87,7 @@ impl<R: Read> TextStream<R> {
     /// Returns the next part of the text; `None` at its end.
     ///
     /// # Errors
-    /// The text cannot be read, or the bounds of the work are reached.
+    /// The text cannot be read, or the limits of the work are reached.
     pub(super) fn next_text(&mut self) -> Result<Option<String>, String> {
         if self.is_ended {
             return Ok(None);
@@ -94,13 +96,13 @@ impl<R: Read> TextStream<R> {
         let bytes = &self.buffer[self.at..self.filled];
         let room = self.decoder.max_utf8_buffer_length(bytes.len()).unwrap_or(STEP * 4);
         let mut text = String::with_capacity(room);
-        // The room is enough for all bytes, and U+FFFD stands for those that are not valid.
+        // The string has room for all bytes, and U+FFFD replaces invalid ones, so the result needs no check.
         let (_, _, _) = self.decoder.decode_to_string(bytes, &mut text, self.is_ended);
         self.at = self.filled;
         Ok(Some(text))
     }
 
-    /// Reads the next step; returns false at the end.
+    /// Reads the next step. Returns false at the end of the text.
     fn fill(&mut self) -> Result<bool, String> {
         self.limit.check()?;
         (self.at, self.filled) = (0, 0);
@@ -123,7 +125,7 @@ impl<R: Read> TextStream<R> {
             let unit = bytes.chunks_exact(2).position(|unit| unit == line_feed)?;
             return Some(self.at + (unit + 1) * 2);
         }
-        // No other encoding that is recognized has this byte within a character.
+        // No other supported encoding has this byte within a character.
         let mut rest = bytes;
         let passed = rest.skip_until(b'\n').ok()?;
         (passed > 0 && bytes[passed - 1] == b'\n').then_some(self.at + passed)

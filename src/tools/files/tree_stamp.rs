@@ -1,4 +1,4 @@
-//! A stamp of the files of a tree, which costs much less than reading them.
+//! A stamp of the files of a tree, which is much cheaper than reading them.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -9,25 +9,27 @@ use daoyou_channels::text::hex;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
-use crate::guard::{EntryKind, Jail, StopSignal, Verdict, Walk, WalkVisitor, WalkedEntry};
+use crate::guard::{EntryKind, Jail, StopSignal, Walk, WalkSelection, WalkVisitor, WalkedEntry};
 
-/// The longest time that taking a stamp may last.
+/// The time limit for computing a stamp.
 pub(super) const STAMP_LIMIT: Duration = Duration::from_secs(1);
-/// A tree with fewer files and bytes is read about as fast as it is stamped.
+/// The minimum number of files, or of bytes, that makes a stamp worthwhile. Reading a smaller tree takes about as long as the
+/// stamp.
 const MIN_FILES: usize = 1_000;
 const MIN_BYTES: u64 = 16 << 20;
-/// A file that changed this recently may change again without another time of change, in seconds: file systems keep it in steps.
+/// How long a changed file counts as unsettled, in seconds. File systems store times in steps, so another change in this time
+/// could leave the stamp the same.
 const SETTLING_SECS: u64 = 2;
 
-/// What the threads of a walk have seen.
+/// The facts that the threads of a walk have collected.
 #[derive(Default)]
 struct TreeFacts {
-    /// One hash for each file: its path, place on the disk, size, mode and times.
+    /// One hash for each file, of its path, position on the disk, size, mode and times.
     files: Vec<[u8; 32]>,
     bytes: u64,
     /// The time of the latest change, in seconds.
     latest: Option<u64>,
-    /// A file was gone before it was looked at.
+    /// True if a file disappeared before its facts were read.
     has_vanished: bool,
 }
 
@@ -54,12 +56,14 @@ impl WalkVisitor for FileStamper<'_> {
     }
 }
 
-/// Returns a stamp of the files below the folder `path` that `select` has a place for, at the time `now`. It changes whenever one
-/// of them does. `None` if reading them costs no more, if one has only just changed, or if they are too many.
+/// Returns a stamp, at the time `now`, of the files below the folder `path` that `select` accepts. The stamp changes whenever one
+/// of the files does.
+///
+/// Returns `None` if reading the files is no more expensive, if a file has changed too recently, or if there are too many files.
 pub(super) fn tree_stamp(
     jail: &Jail,
     path: &str,
-    select: &(dyn Fn(&Path, EntryKind) -> Verdict + Sync),
+    select: &(dyn Fn(&Path, EntryKind) -> WalkSelection + Sync),
     stop: &StopSignal,
     now: SystemTime,
 ) -> Option<String> {
@@ -99,20 +103,20 @@ mod tests {
         let stamp_at = |path: &str, after: u64| {
             let stop = StopSignal::new(Duration::from_secs(60), CancellationToken::new());
             let now = SystemTime::now() + Duration::from_secs(after);
-            tree_stamp(&jail, path, &|_, _| Verdict::Usual, &stop, now)
+            tree_stamp(&jail, path, &|_, _| WalkSelection::Usual, &stop, now)
         };
         let stamp = || stamp_at(".", 60);
         assert_eq!(stamp_at(".", 0), None, "the files are too new");
         let first = stamp();
         assert!(first.is_some() && first == stamp());
-        // What is not searched does not matter.
+        // Changes of files that are not searched do not matter.
         fs::write(root.join("ignored"), "x").unwrap();
         fs::write(root.join(".hidden"), "x").unwrap();
         assert_eq!(stamp(), first);
         let mut seen = vec![first];
         let time = fs::metadata(root.join("src/1.rs")).unwrap().modified().unwrap();
         let changes: [&dyn Fn(); 6] = [
-            // Of the same size, with the time of before.
+            // The new content has the same size, and the modification time is restored.
             &|| {
                 fs::write(root.join("src/1.rs"), "fn g() {}\n").unwrap();
                 fs::File::options().write(true).open(root.join("src/1.rs")).unwrap().set_modified(time).unwrap();

@@ -21,7 +21,7 @@ struct CreateDirArgs {
     path: String,
 }
 
-/// Returns the tool `write_file`: it writes a whole file.
+/// Returns the tool `write_file`, which writes a whole file.
 pub fn write_file(scope: WriteScope) -> Arc<dyn Tool> {
     let description = "Write a whole file; makes its folders.";
     let definition = ToolDefinition::changing::<WriteFileArgs>("write_file", description, ReplayPolicy::Idempotent);
@@ -34,7 +34,7 @@ pub fn write_file(scope: WriteScope) -> Arc<dyn Tool> {
     }))
 }
 
-/// Returns the tool `create_dir`: it creates a folder and those above it.
+/// Returns the tool `create_dir`, which creates a folder and the folders above it.
 pub fn create_dir(scope: WriteScope) -> Arc<dyn Tool> {
     let description = "Create a folder and those above it.";
     let definition = ToolDefinition::changing::<CreateDirArgs>("create_dir", description, ReplayPolicy::Idempotent);

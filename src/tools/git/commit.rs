@@ -15,7 +15,7 @@ use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolDefinition, ToolOutcome,
 
 /// The longest message, in bytes.
 const MESSAGE_BYTES: usize = 20_000;
-/// The files that a result or an error names.
+/// The maximum number of files that a result or an error names.
 const MAX_NAMED: usize = 50;
 
 #[derive(Deserialize, JsonSchema)]
@@ -29,18 +29,18 @@ struct GitCommitArgs {
     repo_path: Option<String>,
 }
 
-/// Commits changes.
+/// The tool `git_commit`.
 pub struct GitCommit {
     definition: ToolDefinition,
     git: GitRunner,
 }
 
-/// The files of a commit.
+/// The content of a commit.
 #[derive(Debug, PartialEq, Eq)]
 enum CommitContent {
-    /// What is staged.
+    /// The staged changes.
     Index,
-    /// These alone, whatever is staged.
+    /// These files alone, whatever is staged.
     Files(CommitFiles),
 }
 
@@ -48,7 +48,7 @@ enum CommitContent {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct CommitFiles {
     all: Vec<String>,
-    /// Those that differ from the index.
+    /// The files that differ from the index.
     unstaged: Vec<String>,
 }
 
@@ -57,7 +57,7 @@ impl GitCommit {
         let (name, description) = ("git_commit", "Commit changes in a git repository.");
         let definition = ToolDefinition {
             timeout: Some(git.timeout()),
-            // Text from a file or page must not choose what is committed.
+            // Text from a file or page must not determine what is committed.
             literal_arguments: &["files", "all_files", "repo_path"],
             ..ToolDefinition::changing::<GitCommitArgs>(name, description, ReplayPolicy::Once)
         };
@@ -85,8 +85,8 @@ impl GitCommit {
 }
 
 async fn read_status(session: &GitSession<'_>, files: Option<&[String]>, all: bool) -> Result<WorkTreeStatus, String> {
-    // A folder without tracked files counts as one entry unless every file is listed. Without files to search for, only
-    // `all` needs the new ones; a folder of them is enough for the hint of an error.
+    // Without `all`, git lists a folder of untracked files as one entry. Every file is needed if `files` are searched for, or if
+    // `all` commits the new ones. Otherwise the folder is enough for the hint in an error.
     let untracked = if all || files.is_some() { "all" } else { "normal" };
     let paths: Vec<String> = files.unwrap_or_default().iter().map(|path| quote_word(path)).collect();
     let script = format!(
@@ -101,7 +101,7 @@ async fn read_status(session: &GitSession<'_>, files: Option<&[String]>, all: bo
     Ok(WorkTreeStatus::parse(&output.text))
 }
 
-/// Returns what a commit is to hold.
+/// Returns the content of the commit.
 fn content_of(status: &WorkTreeStatus, files: Option<&[String]>, all: bool) -> Result<CommitContent, String> {
     let entries = &status.entries;
     if let Some(files) = files {
@@ -141,7 +141,7 @@ fn content_of(status: &WorkTreeStatus, files: Option<&[String]>, all: bool) -> R
 }
 
 impl CommitFiles {
-    /// Returns the files of these entries. A folder ends with `/`: it is a repository of its own.
+    /// Returns the files of these entries. A path that ends with `/` is a nested repository.
     fn of<'a>(entries: impl Iterator<Item = &'a StatusEntry>) -> Self {
         let mut files = Self::default();
         for entry in entries.filter(|entry| !entry.path.ends_with('/')) {
@@ -154,8 +154,8 @@ impl CommitFiles {
     }
 }
 
-/// Refuses files that a filter would change, such as those of Git LFS: filters do not run here, and without them the
-/// commit would hold the wrong bytes.
+/// Refuses files that a filter would change, such as those of Git LFS. Filters do not run here, so the commit would contain the
+/// wrong bytes.
 async fn refuse_filtered(session: &GitSession<'_>, paths: &[String]) -> Result<(), String> {
     let script = format!("{} | git check-attr -z --stdin filter", print_paths(paths));
     let output = session.run(&script, GitAccess::Reads).await?.success()?;
@@ -171,7 +171,7 @@ async fn refuse_filtered(session: &GitSession<'_>, paths: &[String]) -> Result<(
     }
 }
 
-/// Returns a command that prints paths, each with a NUL at its end.
+/// Returns a command that prints paths, each followed by a NUL.
 fn print_paths(paths: &[String]) -> String {
     let quoted: Vec<String> = paths.iter().map(|path| quote_word(path)).collect();
     format!("printf '%s\\0' {}", quoted.join(" "))

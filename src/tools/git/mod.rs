@@ -1,5 +1,5 @@
-//! The git tools. They run git itself, in the sandbox of commands, with a configuration of their own: nothing of a
-//! repository's configuration, hooks or attributes runs a program.
+//! The git tools. They run git itself, in the sandbox of commands, with a configuration composed by daoyou. A repository's own
+//! configuration, hooks and attributes cannot run a program.
 
 mod commit;
 mod read;

@@ -12,15 +12,15 @@ use crate::text::{one_line, truncate};
 use crate::tools::exec::quote_word;
 use crate::tools::{OutputLimit, Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult, with_arguments};
 
-/// The files that a status shows.
+/// The maximum number of files that a status shows.
 const MAX_FILES: usize = 300;
-/// The commits of a log: by default, and at most.
+/// The number of commits of a log: the default and the maximum.
 const DEFAULT_COMMITS: u32 = 10;
 const MAX_COMMITS: u32 = 200;
-/// The longest author and subject, in characters.
+/// The maximum lengths of author and subject, in characters.
 const AUTHOR_CHARS: usize = 60;
 const SUBJECT_CHARS: usize = 200;
-/// A longer diff begins with its statistics.
+/// The size above which a diff begins with its statistics.
 const SHORT_DIFF: OutputLimit = OutputLimit { chars: 4_000, lines: 100 };
 
 #[derive(Deserialize, JsonSchema)]
@@ -47,7 +47,7 @@ struct GitLogArgs {
     repo_path: Option<String>,
 }
 
-/// What a tool shows of a repository.
+/// The view of a repository that a tool shows.
 #[derive(Clone, Copy)]
 enum GitView {
     Status,
@@ -55,7 +55,7 @@ enum GitView {
     Log,
 }
 
-/// A tool that reads a repository.
+/// A tool that shows a view of a repository.
 pub struct GitReader {
     definition: ToolDefinition,
     git: GitRunner,
@@ -63,7 +63,7 @@ pub struct GitReader {
 }
 
 impl GitReader {
-    /// Returns all tools of this kind.
+    /// Returns one tool for each view.
     pub fn all(git: &GitRunner) -> [Self; 3] {
         let status = "Show the branch and changed files of a git repository.";
         let diff = "Show changes that are not committed.";
@@ -177,7 +177,7 @@ fn parse_commit(record: &str) -> Option<Value> {
     Some(json!({"hash": hash, "date": date, "author": truncate(&one_line(author), AUTHOR_CHARS), "subject": subject}))
 }
 
-/// Returns the fields of an object that are not null.
+/// Returns the fields of a JSON object that are not null.
 pub(super) fn object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(fields) => fields.into_iter().filter(|(_, value)| !value.is_null()).collect(),

@@ -1,4 +1,4 @@
-//! Finds the repository of a call: inside the workspace, with all its parts.
+//! Finds the repository of a call. The repository and all its parts must lie inside the workspace.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -6,7 +6,7 @@ use crate::guard::{Jail, JailError};
 
 /// The longest `.git` or `commondir` file, in bytes.
 const LINK_BYTES: usize = 8_192;
-/// The folders below the workspace that are searched for repositories, and how many an error names.
+/// The maximum number of folders below the workspace that are searched for repositories, and of repositories that an error names.
 const MAX_SEARCHED: usize = 1_000;
 const MAX_NAMED: usize = 5;
 
@@ -15,18 +15,18 @@ const MAX_NAMED: usize = 5;
 pub(super) struct Repository {
     /// The folder that contains `.git`.
     pub work_tree: PathBuf,
-    /// HEAD and the index.
+    /// The folder with HEAD and the index.
     pub git_dir: PathBuf,
-    /// Objects and branches; other than `git_dir` for a linked work tree.
+    /// The folder with objects and branches. It differs from `git_dir` in a linked work tree.
     pub common_dir: PathBuf,
 }
 
 impl Repository {
-    /// Finds the repository that contains `start`, a path relative to the workspace. Without `start` it is the one that
-    /// contains the workspace, or else `path`.
+    /// Finds the repository that contains `start`, a path relative to the workspace. Without `start`, finds the repository that
+    /// contains the workspace, otherwise the one that contains `path`.
     ///
     /// # Errors
-    /// There is none, or a part of it is outside the workspace.
+    /// There is no repository, or a part of it lies outside the workspace.
     pub(super) fn find(jail: &Jail, start: Option<&str>, path: Option<&str>) -> Result<Self, String> {
         let begin = jail.locate(start.unwrap_or(".")).map_err(|error| error.to_string())?;
         let mut found = Self::above(jail, &begin)?;
@@ -62,7 +62,7 @@ impl Repository {
             }
             _ => git_dir.clone(),
         };
-        // A program must not read further files in their place: all of them are in the workspace, too.
+        // git must not read files outside the workspace through these entries, so all of them must lie inside as well.
         for part in ["objects", "refs", "logs", "packed-refs", "reftable", "shallow", "info", "config"] {
             let part = common_dir.join(part);
             if part.symlink_metadata().is_ok() {
@@ -72,11 +72,11 @@ impl Repository {
         Ok(Self { work_tree: work_tree.to_owned(), git_dir, common_dir })
     }
 
-    /// Returns a path of a call relative to the work tree. The path is relative to the repository, or to the workspace
+    /// Converts a path of a call to a path relative to the work tree. The path is relative to the repository, or to the workspace
     /// if it exists only there.
     ///
     /// # Errors
-    /// The path is outside the repository.
+    /// The path lies outside the repository.
     pub(super) fn relative(&self, jail: &Jail, path: &str) -> Result<String, String> {
         if let Err(error @ (JailError::Empty | JailError::Invalid(_))) = jail.locate(path) {
             return Err(error.to_string());
@@ -102,7 +102,7 @@ impl Repository {
     }
 }
 
-/// Returns the path with the links of its parents resolved, which may be missing, but not with a link that it is itself.
+/// Resolves the links of the parents of a path, which need not exist. A link at the end of the path is not resolved.
 fn locate_parent(jail: &Jail, path: &str) -> Result<PathBuf, String> {
     match jail.locate(path) {
         Ok(_) | Err(JailError::Missing(_)) => {}
@@ -110,7 +110,7 @@ fn locate_parent(jail: &Jail, path: &str) -> Result<PathBuf, String> {
     }
     let mut missing = Vec::new();
     let mut at = Path::new(path);
-    // `..` is resolved together with what is before it.
+    // `..` is resolved together with the component before it.
     while let (Some(Component::Normal(name)), Some(parent)) = (at.components().next_back(), at.parent()) {
         missing.push(name);
         at = parent;
@@ -149,7 +149,7 @@ fn shown(jail: &Jail, path: &Path) -> String {
     }
 }
 
-/// Returns the error for a call without a repository, with the repositories directly below the workspace.
+/// Returns the error for a call without a repository, which lists the repositories directly below the workspace.
 fn no_repository(jail: &Jail, start: &str) -> String {
     let entries = std::fs::read_dir(jail.root()).into_iter().flatten().flatten().take(MAX_SEARCHED);
     let is_repository =

@@ -1,9 +1,9 @@
-//! Runs git on a repository of the workspace, so that nothing of the repository runs a program.
+//! Runs git on a repository of the workspace, so that nothing in the repository can run a program.
 //!
-//! Git reads configuration, hooks and attributes of a repository from its common folder (`GIT_COMMON_DIR`). Here that is
-//! a temporary folder with our own configuration, no hooks, no attributes, and links to the repository's objects and
-//! branches. HEAD and the index are the repository's own. `.gitattributes` can then name filters and drivers, but none is
-//! defined. The sandbox of commands is the second line of defence.
+//! Git reads the configuration, hooks and attributes of a repository from its common folder (`GIT_COMMON_DIR`). Here that is a
+//! temporary folder with daoyou's own configuration, no hooks, no attributes, and links to the repository's objects and branches.
+//! HEAD and the index are the repository's own. `.gitattributes` can then name filters and drivers, but none is defined. The
+//! sandbox of commands is the second line of defence.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use crate::tools::ToolContext;
 use crate::tools::exec::{COMMAND_BYTES, CommandRunner, END_MARGIN, ShellCommand, quote_word};
 use crate::tools::files::WorkspaceJail;
 
-/// What git reads of a repository besides HEAD and the index.
+/// The parts of a repository that git reads in addition to HEAD and the index.
 const LINKED: &str = "objects refs logs packed-refs reftable shallow";
-/// The environment of every call.
+/// The environment variables of every call.
 const ENVIRONMENT: &[(&str, &str)] = &[
     ("GIT_ASKPASS", "/bin/false"),
     ("GIT_ATTR_NOSYSTEM", "1"),
@@ -42,7 +42,7 @@ const NOT_FOUND: i32 = 127;
 /// The longest error of git that is repeated, in characters.
 const ERROR_CHARS: usize = 1_500;
 
-/// Runs git for the git tools.
+/// The runner of git for the git tools.
 #[derive(Clone)]
 pub struct GitRunner {
     runner: Arc<CommandRunner>,
@@ -56,20 +56,20 @@ pub(super) enum GitAccess {
     Writes,
 }
 
-/// The end of a call of git.
+/// The exit code and output of a git call.
 pub(super) struct GitOutput {
     pub code: i32,
-    /// Standard output, and errors if the code is not 0.
+    /// Standard output, plus errors if the code is not 0.
     pub text: String,
-    /// Nothing of a very long output is left out.
+    /// True if no part of the output is missing.
     pub is_whole: bool,
 }
 
 impl GitOutput {
-    /// Returns the output of a call that succeeded.
+    /// Returns the output of a successful call.
     ///
     /// # Errors
-    /// What git says.
+    /// The error text of git.
     pub(super) fn success(self) -> Result<Self, String> {
         if self.code == 0 {
             return Ok(self);
@@ -99,10 +99,10 @@ impl GitRunner {
         self.runner.config().timeout.0.saturating_add(END_MARGIN)
     }
 
-    /// Opens the repository of a call: the one that contains `repo_path`, or else the workspace, or else `path`.
+    /// Opens the repository of a call: the one that contains `repo_path`, otherwise the workspace, otherwise `path`.
     ///
     /// # Errors
-    /// There is none, or git is missing.
+    /// There is no repository, or git is missing.
     pub(super) async fn open<'a>(
         &'a self,
         repo_path: Option<&str>,
@@ -126,7 +126,7 @@ impl GitSession<'_> {
     /// Runs a script that calls `git`, in the work tree.
     ///
     /// # Errors
-    /// The script cannot be run to its end.
+    /// The script does not run to its end.
     pub(super) async fn run(&self, script: &str, access: GitAccess) -> Result<GitOutput, String> {
         let Repository { work_tree, git_dir, common_dir } = &self.repository;
         let mut environment = self.environment();
@@ -155,7 +155,7 @@ impl GitSession<'_> {
         self.collect(command, environment).await
     }
 
-    /// Reads the repository's own configuration without its includes, and composes the one for git from it.
+    /// Reads the repository's own configuration, without its includes, and composes git's configuration from it.
     async fn read_settings(&self) -> Result<String, String> {
         let config = self.repository.common_dir.join("config");
         match config.symlink_metadata() {
@@ -165,13 +165,13 @@ impl GitSession<'_> {
             }
             Err(_) => return Ok(compose(b"")),
         }
-        // Started outside of every repository, so that no other configuration is read.
+        // git starts outside of every repository, so that it reads no other configuration.
         let command = format!("cd / && git config --file {} --no-includes --list -z", quote_path(&config));
         let listed = self.collect(command, self.environment()).await?.success()?;
         Ok(compose(listed.text.as_bytes()))
     }
 
-    /// Returns the environment of commands without variables of git, and ours.
+    /// Returns the environment of commands, with [`ENVIRONMENT`] in place of all variables of git.
     fn environment(&self) -> Vec<(String, String)> {
         let is_ours = |name: &str| ENVIRONMENT.iter().any(|(ours, _)| *ours == name);
         let mut environment = self.runner.environment();

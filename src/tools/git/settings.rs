@@ -1,9 +1,9 @@
-//! The configuration that git gets in the place of the repository's own: the settings that only describe the repository,
-//! and ours. Every other key stays out, because many of them name programs: filters, hooks, pagers, editors, helpers,
-//! diff drivers, file system monitors, further files of configuration.
+//! The configuration that git gets instead of the repository's own: the settings that only describe the repository, and daoyou's
+//! settings. Every other key is left out, because many of them name programs or further files: filters, hooks, pagers, editors,
+//! helpers, diff drivers, file system monitors, included configuration.
 
-/// The sections and keys that are taken over. `*` stands for any subsection.
-const TAKEN: &[(&str, &str, &[&str])] = &[
+/// The sections and keys that are copied. `*` stands for any subsection.
+const COPIED_KEYS: &[(&str, &str, &[&str])] = &[
     ("user", "", &["name", "email"]),
     ("author", "", &["name", "email"]),
     ("committer", "", &["name", "email"]),
@@ -30,10 +30,10 @@ const TAKEN: &[(&str, &str, &[&str])] = &[
     ("branch", "*", &["merge", "remote"]),
     ("remote", "*", &["fetch"]),
 ];
-/// Extensions of the repository's format that would read further configuration, or ask a server.
+/// Extensions of the repository's format that would read further configuration, or contact a server.
 const DROPPED_EXTENSIONS: [&str; 2] = ["partialclone", "worktreeconfig"];
-/// Comes last, so that it wins. No hook is in that folder.
-const OWN: &str = "[core]
+/// daoyou's settings. They come last, so that they take precedence. The hooks folder contains no hook.
+const OVERRIDES: &str = "[core]
 \thooksPath = /dev/null
 \tfsmonitor = false
 \tuntrackedCache = keep
@@ -63,7 +63,7 @@ const OWN: &str = "[core]
 ";
 /// The author of commits in a repository without one.
 const AUTHOR: (&str, &str) = ("daoyou", "daoyou@localhost");
-/// The longest configuration that is written, in bytes. What comes after it is left out; ours is not.
+/// The maximum size of the copied configuration, in bytes. The rest is left out, but daoyou's settings are always included.
 const MAX_BYTES: usize = 40_000;
 
 /// Composes the configuration from the output of `git config --list -z`.
@@ -73,7 +73,7 @@ pub(super) fn compose(listed: &[u8]) -> String {
     let (mut has_name, mut has_email) = (false, false);
     for entry in listed.split('\0').filter(|entry| !entry.is_empty()) {
         let (key, value) = entry.split_once('\n').map_or((entry, None), |(key, value)| (key, Some(value)));
-        let Some((section, subsection, name)) = split_key(key).filter(|key| is_taken(*key)) else { continue };
+        let Some((section, subsection, name)) = split_key(key).filter(|key| is_copied(*key)) else { continue };
         let before = text.len();
         push(&mut text, section, subsection, name, value);
         if text.len() > MAX_BYTES {
@@ -84,7 +84,7 @@ pub(super) fn compose(listed: &[u8]) -> String {
         has_name |= section == "user" && name == "name" && is_set;
         has_email |= section == "user" && name == "email" && is_set;
         if section == "remote" {
-            // A remote without an address does not count as one, and nothing is fetched here.
+            // A remote without an address does not count as a remote, so it gets one that leads nowhere.
             push(&mut text, section, subsection, "url", Some("/dev/null"));
         }
     }
@@ -93,7 +93,7 @@ pub(super) fn compose(listed: &[u8]) -> String {
             push(&mut text, "user", "", name, Some(value));
         }
     }
-    text + OWN
+    text + OVERRIDES
 }
 
 /// Splits `section.subsection.name`; the subsection may contain dots.
@@ -103,16 +103,16 @@ fn split_key(key: &str) -> Option<(&str, &str, &str)> {
     Some((section, subsection, name))
 }
 
-fn is_taken((section, subsection, name): (&str, &str, &str)) -> bool {
+fn is_copied((section, subsection, name): (&str, &str, &str)) -> bool {
     let is_plain = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
     if !is_plain(section) || !is_plain(name) || subsection.contains(char::is_control) {
         return false;
     }
-    // Git refuses a repository with an extension that it does not know, and so it must see them.
+    // Git must see all extensions, so that it refuses a repository with an unknown one.
     if section == "extensions" {
         return subsection.is_empty() && !DROPPED_EXTENSIONS.contains(&name);
     }
-    TAKEN
+    COPIED_KEYS
         .iter()
         .any(|(taken, of, names)| *taken == section && (*of == "*") != subsection.is_empty() && names.contains(&name))
 }
@@ -145,13 +145,13 @@ mod tests {
                         [branch \"a.b\"]\n\tremote = \"ori\\\"gin\"\n[remote \"origin\"]\n\tfetch = \"+a:b\"\n\
                         [remote \"origin\"]\n\turl = \"/dev/null\"\n[user]\n\tname = \"A \\\\ \\\"B\\\"\\nC\"\n\
                         [core]\n\tfilemode\n[user]\n\temail = \"daoyou@localhost\"\n";
-        assert_eq!(text, format!("{expected}{OWN}"));
+        assert_eq!(text, format!("{expected}{OVERRIDES}"));
     }
 
     #[test]
     fn a_huge_configuration_is_bounded_and_ends_with_ours() {
         let listed: String = (0..5_000).map(|n| format!("branch.b{n}.merge\nrefs/heads/{n}\0")).collect();
         let text = compose(listed.as_bytes());
-        assert!(text.len() < MAX_BYTES + 2_000 && text.ends_with(OWN), "{}", text.len());
+        assert!(text.len() < MAX_BYTES + 2_000 && text.ends_with(OVERRIDES), "{}", text.len());
     }
 }

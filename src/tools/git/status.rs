@@ -3,20 +3,20 @@
 /// The state of a work tree.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct WorkTreeStatus {
-    /// `None`: HEAD is detached.
+    /// The current branch; `None` if HEAD is detached.
     pub branch: Option<String>,
     /// The commit of HEAD; `None` before the first commit.
     pub commit: Option<String>,
     pub upstream: Option<String>,
-    /// The commits that the upstream branch does not have, and those that only it has.
+    /// The number of commits that the upstream branch lacks, and the number that only it has.
     pub ahead_behind: Option<(u64, u64)>,
     pub entries: Vec<StatusEntry>,
 }
 
-/// A file that differs.
+/// A file that differs from HEAD or the index.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct StatusEntry {
-    /// Two letters as in `git status --short`: the index, and the work tree.
+    /// Two letters as in `git status --short`: for the index, and for the work tree.
     pub code: String,
     pub path: String,
     /// The former path of a renamed file.
@@ -46,7 +46,7 @@ impl WorkTreeStatus {
             let (kind, rest) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
             match kind {
                 "#" => status.read_header(rest),
-                // Fields before the path: see git-status(1).
+                // The number of fields before the path: see git-status(1).
                 "1" => status.add(rest, 7, None),
                 "2" => status.add(rest, 8, records.next()),
                 "u" => status.add(rest, 9, None),

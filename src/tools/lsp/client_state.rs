@@ -1,4 +1,5 @@
-//! The state of a client: the answers, diagnostics and progress of its server, and the answers to what the server asks. Nothing here waits or writes.
+//! The state of a client: the answers, diagnostics and progress of its server, and the client's answers to the server's requests.
+//! Nothing here waits or does I/O.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -11,14 +12,14 @@ use tokio::sync::{oneshot, watch};
 
 use crate::text::{one_line, truncate};
 
-/// The longest id of a request and of a progress, in bytes.
+/// The maximum length of the id of a request or a progress report, in bytes.
 const MAX_ID: usize = 200;
-/// The most diagnostics of a file, and of progress reports, that are kept.
+/// The maximum number of diagnostics of a file, and of progress reports, that are kept.
 pub(super) const MAX_DIAGNOSTICS: usize = 2_000;
 const MAX_PROGRESS: usize = 1_000;
-/// The most items of a question about the configuration.
+/// The maximum number of items in a configuration request.
 const MAX_ITEMS: usize = 1_000;
-/// The most characters of a server's error that are shown.
+/// The maximum number of characters of a server's error that are shown.
 const SHOWN_CHARS: usize = 500;
 
 /// An error as the server reports it.
@@ -29,8 +30,8 @@ pub(super) struct ServerFault {
 }
 
 impl ServerFault {
-    /// Returns true if the same request may pass a moment later: the content changed meanwhile, the server was busy or not
-    /// ready yet, or it dropped the request.
+    /// Returns true if the same request may succeed a moment later: the content changed in the meantime, the server was busy or
+    /// not ready, or it dropped the request.
     pub(super) fn is_temporary(&self) -> bool {
         matches!(self.code, -32801 | -32802 | -32800 | -32002)
     }
@@ -43,22 +44,22 @@ type ServerAnswer = Result<Value, ServerFault>;
 pub(super) struct PublishedDiagnostics {
     pub version: Option<i32>,
     pub diagnostics: Vec<Diagnostic>,
-    /// The number of the publication, which grows.
+    /// The number of the publication, which increases.
     pub serial: u64,
 }
 
-/// Whether a server works as it should, as it reports. Its messages are not shown: all conversations share the server.
+/// The health of a server, as the server reports it. Its messages are not shown, since all conversations share the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServerHealth {
     Ok,
-    /// It works with a part of the project or of its libraries.
+    /// The server works with only a part of the project or of its libraries.
     Warning,
     /// It could not load the project.
     Error,
 }
 
 impl ServerHealth {
-    /// Returns the health of `experimental/serverStatus`.
+    /// Returns the health that `experimental/serverStatus` names.
     fn named(name: Option<&str>) -> Self {
         match name {
             Some("warning") => Self::Warning,
@@ -67,7 +68,7 @@ impl ServerHealth {
         }
     }
 
-    /// Returns what a result says of it.
+    /// Returns the note about the health that is added to a result.
     pub(super) fn note(self) -> Option<&'static str> {
         match self {
             Self::Ok => None,
@@ -80,17 +81,17 @@ impl ServerHealth {
 #[derive(Default)]
 struct ServerState {
     pending: HashMap<i64, oneshot::Sender<ServerAnswer>>,
-    /// Of open files alone.
+    /// The diagnostics of open files; files that are not open have no entry.
     published: HashMap<PathBuf, Option<PublishedDiagnostics>>,
     serial: u64,
     progress: HashSet<String>,
     has_reported_progress: bool,
     is_quiescent: Option<bool>,
-    /// As it reports it.
+    /// The health that the server reports.
     health: Option<ServerHealth>,
-    /// It has shown an error with `window/showMessage`.
+    /// True if the server has shown an error with `window/showMessage`.
     has_shown_error: bool,
-    /// Why the server has ended.
+    /// The reason why the server has ended.
     ended: Option<String>,
 }
 
@@ -120,17 +121,17 @@ struct Publication {
 }
 
 impl ClientState {
-    /// `root` is the folder of the project.
+    /// Creates the state. `root` is the folder of the project.
     pub(super) fn new(root: Url) -> Self {
         Self { root, state: Mutex::default(), changes: watch::Sender::new(()) }
     }
 
-    /// Returns a receiver that is woken by each change.
+    /// Returns a receiver that each change wakes.
     pub(super) fn changes(&self) -> watch::Receiver<()> {
         self.changes.subscribe()
     }
 
-    /// Adds a request that waits for its answer. Without a sender of the answer, the server has ended.
+    /// Registers a request that waits for its answer. The sender of the answer is dropped when the server ends.
     ///
     /// # Errors
     /// The server has ended, for this reason.
@@ -144,12 +145,12 @@ impl ClientState {
         Ok(receiver)
     }
 
-    /// Forgets a request. Returns false if it was answered.
+    /// Removes a request. Returns false if it was answered.
     pub(super) fn forget_request(&self, id: i64) -> bool {
         self.state.lock().pending.remove(&id).is_some()
     }
 
-    /// Notes that the server has ended, and fails all that wait. Only the first reason counts.
+    /// Records that the server has ended, and fails all waiting requests. Only the first reason counts.
     pub(super) fn end(&self, reason: &str) {
         let mut state = self.state.lock();
         state.ended.get_or_insert_with(|| reason.to_owned());
@@ -163,7 +164,7 @@ impl ClientState {
         self.state.lock().ended.clone()
     }
 
-    /// Begins or ends to keep the diagnostics of a file.
+    /// Starts or stops keeping the diagnostics of a file.
     pub(super) fn set_open(&self, path: &Path, is_open: bool) {
         let mut state = self.state.lock();
         if is_open {
@@ -183,7 +184,7 @@ impl ClientState {
         self.state.lock().serial
     }
 
-    /// Returns true if work is in progress, as the server says.
+    /// Returns true if the server reports work in progress.
     pub(super) fn is_working(&self) -> bool {
         !self.state.lock().progress.is_empty()
     }
@@ -193,12 +194,12 @@ impl ClientState {
         self.state.lock().has_reported_progress
     }
 
-    /// Returns whether the server has read its project, if it says so.
+    /// Returns whether the server has read its project, if it reports that.
     pub(super) fn is_quiescent(&self) -> Option<bool> {
         self.state.lock().is_quiescent
     }
 
-    /// Returns whether the server works as it should: as its `experimental/serverStatus` says, otherwise by whether it has shown an
+    /// Returns the health of the server: as `experimental/serverStatus` reports it, otherwise by whether the server has shown an
     /// error.
     pub(super) fn health(&self) -> ServerHealth {
         let state = self.state.lock();
@@ -206,15 +207,15 @@ impl ClientState {
         state.health.unwrap_or(shown)
     }
 
-    /// Forgets a shown error: the server loads the project again, and shows it again if it persists.
+    /// Resets the flag for a shown error. The server loads the project again, and shows the error again if it persists.
     pub(super) fn forget_shown_error(&self) {
         self.state.lock().has_shown_error = false;
     }
 
-    /// Handles a message. Returns the answer to be sent, if it is a request.
+    /// Handles a message. Returns the answer to send, if the message is a request.
     ///
     /// # Errors
-    /// It is no message of the protocol.
+    /// The bytes are not a message of the protocol.
     pub(super) fn handle(&self, bytes: &[u8]) -> Result<Option<Value>, String> {
         let read = serde_json::from_slice::<Message>(bytes);
         let message =
@@ -233,7 +234,7 @@ impl ClientState {
                 self.notice(&method, message.params);
                 None
             }
-            // An answer that nobody waits for, such as a second one, is dropped.
+            // An answer that no request waits for, such as a second one, is dropped.
             (None, id) => {
                 let waits = id.and_then(|id| self.state.lock().pending.remove(&id.as_i64()?));
                 if let Some(waits) = waits {
@@ -295,7 +296,7 @@ fn shown_message(message: &Value) -> String {
     truncate(&one_line(&text), SHOWN_CHARS).to_string()
 }
 
-/// Answers a request of a server: nothing is shown, asked or changed for it.
+/// Answers a request of a server. The client shows, asks and changes nothing for the server.
 fn answer_to(method: &str, params: &Value, root: &Url) -> Result<Value, Value> {
     Ok(match method {
         "workspace/configuration" => {
@@ -409,7 +410,7 @@ mod tests {
         );
         state.forget_shown_error();
         assert_eq!((state.health(), show(1)), (ServerHealth::Ok, ServerHealth::Warning));
-        // What the status says counts more than messages.
+        // A reported status takes precedence over shown messages.
         for (params, expected, health) in [
             (json!({"quiescent": false}), Some(false), ServerHealth::Ok),
             (json!({"health": "error", "message": "no manifest"}), Some(false), ServerHealth::Error),

@@ -34,7 +34,7 @@ impl Default for LspConfig {
 }
 
 impl LspConfig {
-    /// Returns the key that has a fault, what is wrong, and what is allowed.
+    /// Returns the invalid key, what is wrong with it, and what is allowed.
     pub fn fault(&self) -> Option<(&'static str, String, &'static str)> {
         const ALLOWED: &str =
             "rust, python, typescript, go or c, and a program with its arguments, such as python = [\"pylsp\"]";

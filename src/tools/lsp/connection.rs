@@ -1,4 +1,4 @@
-//! The connection to a language server, which runs below a supervisor as a command does. Its standard input and output are one
+//! The connection to a language server, which runs below a supervisor like a command. Its standard input and output are one
 //! socket. Dropping the connection ends the server, and so does the death of the gateway.
 
 use std::path::PathBuf;
@@ -21,18 +21,18 @@ use crate::guard::ExecRequest;
 use crate::tools::ToolResult;
 use crate::tools::exec::{ServerProcess, ServerSocket};
 
-/// How long a server may take to read what is sent to it.
+/// How long a server may take to read a message.
 const SEND_LIMIT: Duration = Duration::from_secs(10);
-/// The messages that wait to be written.
+/// The maximum number of messages that wait to be written.
 const QUEUE: usize = 256;
 /// The size of one read, in bytes.
 const CHUNK: usize = 64 * 1_024;
 
-/// Why a call of a language server failed, in words for the model.
+/// The reason why a call of a language server failed, worded for the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LspError {
     pub text: String,
-    /// A second try may pass.
+    /// True if a retry may succeed.
     pub is_temporary: bool,
 }
 
@@ -54,13 +54,13 @@ impl From<LspError> for ToolResult {
     }
 }
 
-/// What is needed to start a server.
+/// The parameters for starting a server.
 pub(super) struct ServerLaunch {
-    /// This program, which is started as the supervisor.
+    /// The path of this program, which runs as the supervisor.
     pub exe: PathBuf,
     pub environment: Vec<(String, String)>,
     pub request: ExecRequest,
-    /// The name of the server in texts.
+    /// The name of the server, as shown in texts.
     pub name: String,
     /// The folder of the project.
     pub root: Url,
@@ -75,7 +75,7 @@ pub(super) struct LspConnection {
     _running: AbortOnDropHandle<()>,
 }
 
-/// A request that the server has not answered. Dropping it cancels the request.
+/// A request that the server has not answered yet. Dropping it cancels the request.
 struct OpenRequest<'a> {
     connection: &'a LspConnection,
     id: i64,
@@ -85,7 +85,7 @@ impl Drop for OpenRequest<'_> {
     fn drop(&mut self) {
         if self.connection.state.forget_request(self.id) {
             let message = json!({"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": self.id}});
-            // A server that reads nothing learns it by its end.
+            // If the queue is full, the server reads nothing, and the cancellation is not sent.
             drop(self.connection.outgoing.try_send(frame(&message)));
         }
     }
@@ -95,7 +95,7 @@ impl LspConnection {
     /// Starts the server.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// The server cannot be started.
     pub(super) async fn start(launch: ServerLaunch) -> Result<Self, LspError> {
         let ServerLaunch { exe, environment, request, name, root } = launch;
         let started = ServerProcess::start(&exe, &environment, &request).await;
@@ -131,10 +131,10 @@ impl LspConnection {
         }
     }
 
-    /// Sends a request, and returns the answer. A request that is given up is cancelled.
+    /// Sends a request, and returns the answer. Dropping the future cancels the request.
     ///
     /// # Errors
-    /// The server has ended, answers with an error or not within `limit`, or the turn is cancelled.
+    /// The server has ended, answers with an error, or does not answer within `limit`; or the turn is cancelled.
     pub(super) async fn request(
         &self,
         method: &str,
@@ -176,7 +176,7 @@ struct ServerStreams {
 }
 
 impl ServerStreams {
-    /// Passes messages on until the server ends, or sends what cannot be read.
+    /// Passes messages on until the server ends, or sends something unreadable.
     async fn run(self, process: ServerProcess, state: Arc<ClientState>, name: String) {
         let Self { socket: ServerSocket { mut reader, mut writer }, mut to_write, answers } = self;
         let work = async {
@@ -194,7 +194,7 @@ impl ServerStreams {
     }
 }
 
-/// Reads messages; returns what is wrong with them, or `None` at their end.
+/// Reads messages. Returns what is wrong with them, or `None` at the end of the stream.
 async fn read_messages(
     reader: &mut OwnedReadHalf,
     answers: &mpsc::WeakSender<Vec<u8>>,
@@ -227,7 +227,7 @@ async fn read_messages(
     }
 }
 
-/// Writes messages; returns `None` when the server reads no more.
+/// Writes messages. Returns `None` when the server stops reading.
 async fn write_messages(writer: &mut OwnedWriteHalf, to_write: &mut mpsc::Receiver<Vec<u8>>) -> Option<String> {
     while let Some(message) = to_write.recv().await {
         if writer.write_all(&message).await.is_err() {

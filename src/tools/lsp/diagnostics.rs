@@ -1,4 +1,4 @@
-//! The diagnostics of a file, pulled or awaited, and their lines.
+//! The diagnostics of a file: how they are obtained from the server, and how they are formatted.
 
 use std::time::Duration;
 
@@ -12,33 +12,33 @@ use super::positions::{PositionEncoding, PositionIndex};
 use super::service::OpenTarget;
 use crate::text::{one_line, truncate};
 
-/// The most diagnostics of a result, and the most characters of a message.
+/// The maximum number of diagnostics of a result, and of characters of a message.
 const MAX_LINES: usize = 200;
 const MESSAGE_CHARS: usize = 500;
-/// How often a request that the server gave up is repeated.
+/// The maximum number of attempts of a request that the server drops.
 const TRIES: usize = 3;
-/// After the first publication, a server has said all when it is quiet for so long.
+/// How long a server must be quiet after a publication for its diagnostics to count as complete.
 const QUIET: Duration = Duration::from_millis(700);
-/// How long new diagnostics of an unchanged file are awaited; those from before are right if none come.
+/// How long to wait for new diagnostics of an unchanged file. If none come, the earlier ones are still right.
 const RENEWED: Duration = Duration::from_secs(3);
 
 /// The diagnostics of a file.
 pub(super) struct FoundDiagnostics {
     pub all: Vec<Diagnostic>,
-    /// The server was still at work.
+    /// True if the server was still working.
     pub is_partial: bool,
 }
 
-/// Returns the diagnostics of the present content of a file.
+/// Returns the diagnostics of the current content of a file.
 ///
 /// # Errors
-/// The server fails, or sends none in time.
+/// The server fails, or sends no diagnostics in time.
 pub(super) async fn diagnostics_of(target: &OpenTarget) -> Result<FoundDiagnostics, LspError> {
     if !target.server().can("diagnosticProvider") {
         return await_published(target).await;
     }
     let mut all = pull(target).await?;
-    // Compilers run beside the server, and their findings are published.
+    // The server runs a compiler, whose findings are published separately.
     let is_partial = target.server().kind.reports_status && !settle(target).await;
     if let Some(published) = target.server().connection.state.published(&target.document.path) {
         all.extend(published.diagnostics);
@@ -87,7 +87,7 @@ async fn await_published(target: &OpenTarget) -> Result<FoundDiagnostics, LspErr
     Ok(FoundDiagnostics { all: published.diagnostics, is_partial: !is_settled })
 }
 
-/// Waits until the server is quiet; returns false if it still works at the deadline.
+/// Waits until the server is quiet. Returns false if it still works at the deadline.
 async fn settle(target: &OpenTarget) -> bool {
     let (server, path) = (target.server(), &target.document.path);
     let state = &server.connection.state;
@@ -153,7 +153,7 @@ pub(super) fn render_diagnostics(
 
 const SEVERITIES: [(u8, &str); 4] = [(1, "error"), (2, "warning"), (3, "information"), (4, "hint")];
 
-/// A diagnostic without a severity counts as an error.
+/// Returns the severity of a diagnostic. One without a severity counts as an error.
 fn severity_of(diagnostic: &Diagnostic) -> u8 {
     match diagnostic.severity {
         Some(DiagnosticSeverity::WARNING) => 2,

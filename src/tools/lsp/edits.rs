@@ -1,11 +1,11 @@
-//! Edits of texts as a server proposes them.
+//! Edits of texts that a server proposes.
 
 use lsp_types::{DocumentChangeOperation, DocumentChanges, OneOf, TextEdit, Url, WorkspaceEdit};
 use serde_json::Value;
 
 use super::positions::{PositionEncoding, PositionIndex};
 
-/// The bounds of one proposal.
+/// The limits of one proposal.
 const MAX_FILES: usize = 500;
 const MAX_EDITS: usize = 20_000;
 
@@ -16,10 +16,10 @@ pub(super) struct FileEdits {
     pub edits: Vec<TextEdit>,
 }
 
-/// Returns the edits of a proposal, by file; none if the server proposes nothing.
+/// Returns the edits of a proposal by file; empty if the server proposes nothing.
 ///
 /// # Errors
-/// It is not valid, too large, or does more than to change texts.
+/// The proposal is invalid or too large, or does more than edit texts.
 pub(super) fn file_edits(answer: Value) -> Result<Vec<FileEdits>, String> {
     let read = serde_json::from_value::<Option<WorkspaceEdit>>(answer);
     let edit = read.map_err(|_| "the server answers with what is no edit".to_owned())?.unwrap_or_default();
@@ -62,10 +62,10 @@ fn file_of(edit: lsp_types::TextDocumentEdit) -> FileEdits {
     FileEdits { url: edit.text_document.uri, edits: edits.collect() }
 }
 
-/// Applies edits to a text. Each one names places of the text as it was.
+/// Applies edits to a text. The positions of all edits refer to the original text.
 ///
 /// # Errors
-/// An edit does not fit the text, or two of them overlap.
+/// An edit does not fit the text, or two edits overlap.
 pub(super) fn apply_edits(text: &str, edits: &[TextEdit], encoding: PositionEncoding) -> Result<String, String> {
     let index = PositionIndex::new(text, encoding);
     let mut places = Vec::new();
@@ -76,7 +76,7 @@ pub(super) fn apply_edits(text: &str, edits: &[TextEdit], encoding: PositionEnco
         }
         places.push((start, end, edit.new_text.as_str()));
     }
-    // Insertions at the same place keep their order.
+    // The sort is stable, so insertions at the same position keep their order.
     places.sort_by_key(|(start, end, _)| (*start, *end));
     let (mut new, mut done) = (String::with_capacity(text.len()), 0);
     for (start, end, insertion) in places {

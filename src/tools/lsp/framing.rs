@@ -1,13 +1,14 @@
-//! The frames of the protocol: headers with the length of a message, and the message. Own code, since the reader of async-lsp
-//! allocates whatever length a server names, and ends at the first line that is no header.
+//! The frames of the protocol: headers with the length of a message, and the message.
+//!
+//! Own code: the reader of async-lsp allocates whatever length a server names, and ends at the first line that is not a header.
 
 use serde_json::Value;
 
 /// The longest accepted message, in bytes.
 const MAX_MESSAGE: usize = 8_000_000;
-/// The most bytes that are no frame between two messages.
+/// The maximum number of bytes between two messages that belong to no frame.
 const MAX_NOISE: usize = 64 * 1_024;
-/// The header that counts, in lower case.
+/// The only header that is used, in lower case.
 const LENGTH_HEADER: &str = "content-length:";
 
 /// Composes the frame of a message.
@@ -16,18 +17,19 @@ pub(super) fn frame(message: &Value) -> Vec<u8> {
     format!("Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
-/// Splits the output of a server into messages. Lines that are no headers are skipped: some servers print to their output.
+/// A decoder that splits the output of a server into messages. Lines that are not headers are skipped, since some servers print
+/// to their standard output.
 #[derive(Default)]
 pub(super) struct FrameDecoder {
     buffer: Vec<u8>,
-    /// The start of what was not returned yet.
+    /// The start of the bytes that were not returned yet.
     start: usize,
-    /// The end of what was searched for a line break.
+    /// The end of the bytes that were searched for a line break.
     searched: usize,
-    /// The length in the headers of the message.
+    /// The length that the headers of the message state.
     length: Option<usize>,
     in_body: bool,
-    /// The bytes since the last message that belong to no frame.
+    /// The number of bytes since the last message that belong to no frame.
     noise: usize,
 }
 
@@ -44,7 +46,7 @@ impl FrameDecoder {
     /// Returns the next message, or `None` if more bytes are needed.
     ///
     /// # Errors
-    /// What the server sends cannot be read any further, in words.
+    /// States why the server's output cannot be read any further.
     pub(super) fn next_message(&mut self) -> Result<Option<Vec<u8>>, String> {
         loop {
             if self.in_body {
@@ -80,7 +82,7 @@ impl FrameDecoder {
             return Ok(());
         }
         let lower = line.to_ascii_lowercase();
-        // What was printed without a line break is before the header.
+        // Text that the server printed without a line break precedes the header.
         let Some(at) = lower.rfind(LENGTH_HEADER) else {
             self.noise += line.len() + 1;
             return self.check_noise(0);

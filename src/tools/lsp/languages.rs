@@ -1,10 +1,10 @@
-//! The language servers that are known: their languages, the files that mark a project, and the programs.
+//! The supported language servers: their languages, the files that mark a project, and their programs.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-/// The extensions of files, and the identifier that the protocol has for their language.
+/// File extensions, each with the protocol's identifier of the language.
 type LanguageIds = &'static [(&'static str, &'static str)];
 
 /// A kind of language server.
@@ -12,22 +12,22 @@ type LanguageIds = &'static [(&'static str, &'static str)];
 pub(super) struct ServerKind {
     /// The name in `[tools.lsp.servers]`.
     pub name: &'static str,
-    /// The name of the language in texts.
+    /// The name of the language, as shown in texts.
     pub language: &'static str,
     pub ids: LanguageIds,
-    /// Files in the root folder of a project.
+    /// The names of files that mark the root folder of a project.
     pub markers: &'static [&'static str],
-    /// The programs with their arguments; the first that is installed is used.
+    /// The programs with their arguments. The first installed one is used.
     pub commands: &'static [&'static [&'static str]],
-    /// How one of them can be installed.
+    /// Instructions for installing one of the programs.
     pub install: &'static str,
-    /// The server says by `experimental/serverStatus` when it has read the project.
+    /// True if the server reports by `experimental/serverStatus` when it has read the project.
     pub reports_status: bool,
-    /// `initializationOptions`.
+    /// The `initializationOptions` of the protocol.
     pub options: fn() -> Value,
 }
 
-/// All kinds.
+/// All supported servers.
 pub(super) const SERVERS: [ServerKind; 5] = [
     ServerKind {
         name: "rust",
@@ -66,7 +66,8 @@ pub(super) const SERVERS: [ServerKind; 5] = [
         commands: &[&["typescript-language-server", "--stdio"]],
         install: "typescript-language-server and typescript (npm)",
         reports_status: false,
-        // Type declarations would be fetched from the network, and the server of syntax answers before the project is read.
+        // Automatic acquisition would fetch type declarations from the network. The syntax server would answer before the project
+        // is read.
         options: || json!({"disableAutomaticTypingAcquisition": true, "tsserver": {"useSyntaxServer": "never"}}),
     },
     ServerKind {
@@ -101,10 +102,10 @@ pub(super) const SERVERS: [ServerKind; 5] = [
 ];
 
 impl ServerKind {
-    /// Returns the kind for a file, and the identifier of its language.
+    /// Returns the server kind for a file, and the identifier of the file's language.
     ///
     /// # Errors
-    /// There is none; the error names the known extensions.
+    /// No server supports the file; the error names the supported extensions.
     pub(super) fn of_file(path: &Path) -> Result<(&'static Self, &'static str), String> {
         let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         let found = SERVERS.iter().find_map(|kind| Some((kind, kind.language_id(extension)?)));
@@ -114,31 +115,30 @@ impl ServerKind {
         })
     }
 
-    /// Returns the identifier of the language of a file; empty if the server does not know it.
+    /// Returns the language identifier of a file; empty if the server does not support it.
     pub(super) fn language_of(&self, path: &Path) -> &'static str {
         let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         self.language_id(extension).unwrap_or_default()
     }
 
-    /// Returns the identifier of the language of files with this extension, if the server knows it.
+    /// Returns the language identifier of files with this extension, if the server supports it.
     fn language_id(&self, extension: &str) -> Option<&'static str> {
         self.ids.iter().find(|(known, _)| known.eq_ignore_ascii_case(extension)).map(|(_, id)| *id)
     }
 
-    /// Returns the kind of a project in this folder or the nearest one above it, and the project's root.
+    /// Returns the kind and the root of the project in this folder, or in the nearest folder above it.
     pub(super) fn of_folder(workspace: &Path, folder: &Path) -> Option<(&'static Self, PathBuf)> {
         folders_up(workspace, folder)
             .find_map(|above| Some((SERVERS.iter().find(|kind| kind.marks(above))?, above.to_owned())))
     }
 
-    /// Returns the root of the project of a file: the nearest folder with a marker, or the workspace.
+    /// Returns the root of a file's project: the nearest folder with a marker, or the workspace.
     pub(super) fn root_of(&self, workspace: &Path, file: &Path) -> PathBuf {
         let folder = file.parent().unwrap_or(workspace);
         folders_up(workspace, folder).find(|above| self.marks(above)).unwrap_or(workspace).to_owned()
     }
 
-    /// Returns the folder that a project belongs to: the outermost one with a marker around `root`, such as a workspace of several
-    /// packages.
+    /// Returns the outermost folder with a marker at or above `root`, such as a Cargo workspace of several packages.
     pub(super) fn outermost_root(&self, workspace: &Path, root: &Path) -> PathBuf {
         folders_up(workspace, root).filter(|above| self.marks(above)).last().unwrap_or(root).to_owned()
     }
@@ -147,7 +147,7 @@ impl ServerKind {
         self.markers.iter().any(|marker| folder.join(marker).is_file())
     }
 
-    /// Returns true if the server wants to know of changes of this file.
+    /// Returns true if the server must learn of changes of this file.
     pub(super) fn watches(&self, name: &str) -> bool {
         let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
         self.markers.contains(&name) || self.language_id(extension).is_some()
@@ -218,7 +218,7 @@ mod tests {
             let found = ServerKind::of_folder(&workspace, &workspace.join(folder)).map(|(kind, _)| kind.name);
             assert_eq!(found, expected, "{folder}");
         }
-        // The marker above the workspace does not count.
+        // The marker above the workspace is ignored.
         assert!(ServerKind::of_folder(&workspace, &workspace).is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! Lines of results: places in files, with the text of the line.
+//! Formats places in files as lines of a result, with the text of the line.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,16 +11,16 @@ use super::service::ProjectView;
 use crate::guard::{JailError, quote_controls};
 use crate::text::{one_line, truncate};
 
-/// The most places of a result, and the most characters of a line.
+/// The maximum number of places of a result, and of characters of a line.
 pub(super) const MAX_PLACES: usize = 200;
 const LINE_CHARS: usize = 200;
 
-/// A place as a server names it.
+/// A place in a file, as a server names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ServerPlace {
     pub url: Url,
     pub start: Position,
-    /// What is said of it, in place of the text of the line.
+    /// The text that is shown instead of the line's text.
     pub label: Option<String>,
 }
 
@@ -30,7 +30,7 @@ impl From<Location> for ServerPlace {
     }
 }
 
-/// Returns the places of an answer; `None`: it is not valid.
+/// Returns the places of an answer; `None` if the answer is invalid.
 pub(super) fn places_of(answer: Value) -> Option<Vec<ServerPlace>> {
     let answer: Option<GotoDefinitionResponse> = serde_json::from_value(answer).ok()?;
     let places: Vec<ServerPlace> = match answer {
@@ -45,8 +45,8 @@ pub(super) fn places_of(answer: Value) -> Option<Vec<ServerPlace>> {
     Some(places)
 }
 
-/// Formats places as `path:line:character: text`, sorted. Those outside the workspace have no text; those in files that the turn
-/// may not see are left out. Reads files.
+/// Formats places as `path:line:character: text`, sorted. Places outside the workspace have no text. Places in files that the
+/// turn may not see are left out. Reads files.
 pub(super) fn render_places(places: Vec<ServerPlace>, view: &ProjectView, encoding: PositionEncoding) -> Vec<String> {
     let mut by_file: BTreeMap<(PathBuf, &str), Vec<ServerPlace>> = BTreeMap::new();
     let mut lines = Vec::new();

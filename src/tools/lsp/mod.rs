@@ -1,5 +1,5 @@
-//! The tools that ask language servers: diagnostics, definitions, references, symbols, code actions and renaming. Servers run in
-//! the sandbox of commands, and see what is for all conversations.
+//! The tools that use language servers: diagnostics, definitions, references, symbols, code actions and renaming. Servers run in
+//! the sandbox of commands, and see only what all conversations may see.
 
 mod client_state;
 mod config;

@@ -1,4 +1,4 @@
-//! The running language servers: one for each kind and project, started by the first call, stopped when idle.
+//! The running language servers: one for each kind and project. The first call starts a server, and an idle server is stopped.
 
 use std::collections::HashMap;
 use std::env::split_paths;
@@ -18,9 +18,9 @@ use super::languages::ServerKind;
 use super::server::{LanguageServer, url_of};
 use crate::tools::exec::{CommandRunner, quote_word};
 
-/// The servers that run at the same time.
+/// The maximum number of servers that run at the same time.
 const MAX_SERVERS: usize = 4;
-/// How often idle servers are looked for.
+/// The maximum time between two searches for idle servers.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 const SHORTEST_WAIT: Duration = Duration::from_millis(100);
 
@@ -36,11 +36,11 @@ pub(super) struct LanguageServers {
 #[derive(Default)]
 struct ServerSlots {
     by_key: HashMap<ServerKey, Arc<ServerSlot>>,
-    /// A task looks for idle servers.
+    /// True if a task stops idle servers.
     is_watched: bool,
 }
 
-/// A running server, or one that starts.
+/// A server that runs or is being started.
 struct ServerSlot {
     running: tokio::sync::Mutex<Option<RunningServer>>,
     usage: Mutex<SlotUsage>,
@@ -48,7 +48,7 @@ struct ServerSlot {
 
 struct RunningServer {
     server: Arc<LanguageServer>,
-    /// The folders that are empty in its sandbox.
+    /// The folders that appear empty in the server's sandbox.
     hidden: Vec<PathBuf>,
 }
 
@@ -64,7 +64,7 @@ impl ServerSlot {
     }
 }
 
-/// A server that a call uses.
+/// The use of a server by one call.
 pub(super) struct ServerLease {
     pub server: Arc<LanguageServer>,
     _use: SlotUse,
@@ -96,10 +96,10 @@ impl LanguageServers {
         &self.config
     }
 
-    /// Returns the server of a project, and starts it if it does not run.
+    /// Returns the server of a project, and starts it if necessary.
     ///
     /// # Errors
-    /// The turn may run no commands, the server is not installed or does not start, or too many are in use.
+    /// The turn may not run commands, the server is not installed or does not start, or too many servers are in use.
     pub(super) async fn lease(
         self: &Arc<Self>,
         kind: &'static ServerKind,
@@ -110,7 +110,7 @@ impl LanguageServers {
         let environment = self.environment();
         let command = self.command(kind, &environment)?;
         let name = Path::new(&command[0]).file_name().unwrap_or_default().to_string_lossy().into_owned();
-        // Refuses a turn that may run no commands, also if the server runs already.
+        // This refuses a turn that may not run commands, even if the server already runs.
         let request = self.runner.shared_request(script(root, &command), trust).await?;
         let slot = self.slot((kind.name, root.to_owned())).await?;
         let shared = Arc::clone(&slot.0);
@@ -121,7 +121,7 @@ impl LanguageServers {
         let hidden = request.hidden.clone();
         if let Some(RunningServer { server, hidden: seen }) = running.take() {
             let is_running = server.connection.state.ended().is_none();
-            // A folder that appeared later is not hidden from a server that was started before.
+            // A server that was started earlier would see a hidden folder that appeared later, so it is replaced.
             if is_running && seen == hidden {
                 *running = Some(RunningServer { server: Arc::clone(&server), hidden });
                 return Ok(ServerLease { server, _use: slot });
@@ -149,7 +149,7 @@ impl LanguageServers {
     /// Returns the command of a server.
     ///
     /// # Errors
-    /// It is not installed.
+    /// The server is not installed.
     fn command(&self, kind: &ServerKind, environment: &[(String, String)]) -> Result<Vec<String>, LspError> {
         let path = environment.iter().find(|(name, _)| name == "PATH").map_or("", |(_, value)| value.as_str());
         if let Some(command) = self.config.servers.get(kind.name).filter(|command| !command.is_empty()) {
@@ -168,14 +168,15 @@ impl LanguageServers {
         })
     }
 
-    /// Returns the environment of servers: that of commands, where the user's toolchains are, and what keeps them from the
-    /// network.
+    /// Returns the environment of servers: the environment of commands, the locations of the user's toolchains, and the settings
+    /// that keep servers off the network.
     fn environment(&self) -> Vec<(String, String)> {
         let mut environment = self.runner.environment();
-        // The home of commands is the workspace.
+        // Commands have the workspace as their home, so the user's home is looked up here.
         let user = std::env::home_dir().unwrap_or_default();
         let is_offline = !self.runner.config().network;
-        // Where downloads go is not for reading alone.
+        // With network access, servers download into two of these folders. The user's own ones, which are read-only here, are
+        // then of no use.
         let toolchains = [
             ("RUSTUP_HOME", ".rustup", true),
             ("CARGO_HOME", ".cargo", is_offline),
@@ -194,7 +195,7 @@ impl LanguageServers {
         environment
     }
 
-    /// Returns the slot of a server. If there are too many, the one that was not used for the longest time is stopped.
+    /// Returns the slot of a server. If there are too many servers, stops the least recently used one.
     async fn slot(self: &Arc<Self>, key: ServerKey) -> Result<SlotUse, LspError> {
         let (slot, stopped) = {
             let mut slots = self.slots.lock();
@@ -222,7 +223,7 @@ impl LanguageServers {
         Ok(slot)
     }
 
-    /// Stops idle servers. Returns false if none is left.
+    /// Stops idle servers. Returns false if no server is left.
     async fn stop_idle(&self) -> bool {
         let limit = self.config.idle_timeout.0;
         let (idle, is_left) = {
@@ -258,14 +259,15 @@ async fn stop(slot: &ServerSlot) {
     }
 }
 
-/// Returns the script that starts a server: its input is its output, a socket. Caches go to the temp folder.
+/// Returns the script that starts a server. The server's standard output is the same socket as its input. Caches go to the temp
+/// folder.
 fn script(root: &Path, command: &[String]) -> String {
     let words: Vec<_> = command.iter().map(|word| quote_word(word)).collect();
     let root = quote_word(&root.display().to_string());
     format!("cd {root} && XDG_CACHE_HOME=\"$TMPDIR/cache\" exec {} <&1", words.join(" "))
 }
 
-/// Returns true if this program can be started: a path, or a name in one of the folders of `path`.
+/// Returns true if this program can be started. `program` is a path, or a name in one of the folders of `path`.
 fn is_program(program: &str, path: &str) -> bool {
     let is_executable = |file: PathBuf| {
         std::fs::metadata(file).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)

@@ -1,11 +1,11 @@
-//! Positions in a text: as a model counts them, as a server counts them, and as offsets.
+//! Positions in a text: as models count them, as servers count them, and as byte offsets.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 
 use lsp_types::Position;
 
-/// How many characters of a line lie between two places that are remembered.
+/// The number of characters between two cached places of a line.
 const CHECKPOINT_CHARS: usize = 1_024;
 
 /// The unit in which a server counts the characters of a line.
@@ -17,10 +17,10 @@ pub(super) enum PositionEncoding {
 }
 
 impl PositionEncoding {
-    /// Returns the encoding of this name in the protocol.
+    /// Returns the encoding with this name in the protocol.
     ///
     /// # Errors
-    /// It is none that was offered.
+    /// The client did not offer this encoding.
     pub(super) fn named(name: &str) -> Result<Self, String> {
         match name {
             "utf-8" => Ok(Self::Utf8),
@@ -39,18 +39,18 @@ impl PositionEncoding {
     }
 }
 
-/// The lines of a text: they end with LF, CR LF or CR, as the protocol says.
+/// An index of the lines of a text. Lines end with LF, CR LF or CR, as in the protocol.
 #[derive(Debug)]
 pub(super) struct PositionIndex<'a> {
     text: &'a str,
     encoding: PositionEncoding,
-    /// The offsets at which lines start.
+    /// The byte offsets at which lines start.
     starts: Vec<usize>,
-    /// Of the lines that were asked for: many positions may be in one long line.
+    /// Cached places in the lines that were used, since one long line may have many positions.
     checkpoints: RefCell<HashMap<usize, Vec<LinePlace>>>,
 }
 
-/// A place within a line, counted from its start.
+/// A place within a line, in several units from the start of the line.
 #[derive(Clone, Copy, Debug, Default)]
 struct LinePlace {
     units: usize,
@@ -76,17 +76,17 @@ impl<'a> PositionIndex<'a> {
         Self { text, encoding, starts: std::iter::once(0).chain(starts).collect(), checkpoints: RefCell::default() }
     }
 
-    /// Returns a line, counted from 0, without its end.
+    /// Returns a line without its line break. Lines are counted from 0.
     pub(super) fn line(&self, number: usize) -> Option<&'a str> {
         let start = *self.starts.get(number)?;
         let end = self.starts.get(number + 1).copied().unwrap_or(self.text.len());
         Some(self.text[start..end].trim_end_matches(['\n', '\r']))
     }
 
-    /// Returns the position, as the server counts, of a line and a character that a model counts from 1.
+    /// Converts a line and a character, which models count from 1, to a position as the server counts.
     ///
     /// # Errors
-    /// There is no such place; the error says what there is.
+    /// There is no such place; the error states the valid range.
     pub(super) fn to_server(&self, line: u32, character: u32) -> Result<Position, String> {
         let lines = self.starts.len() - usize::from(self.text.is_empty() || self.text.ends_with(['\n', '\r']));
         let found = (line as usize).checked_sub(1).filter(|at| *at < lines.max(1)).and_then(|at| self.line(at));
@@ -99,7 +99,7 @@ impl<'a> PositionIndex<'a> {
         Ok(Position::new(line - 1, u32::try_from(units).unwrap_or(u32::MAX)))
     }
 
-    /// Returns the last place of a line that is not behind `units`.
+    /// Returns the last cached place of a line that is not after `units`.
     fn place_before(&self, number: usize, line: &str, units: usize) -> LinePlace {
         let mut checkpoints = self.checkpoints.borrow_mut();
         let checkpoints = checkpoints.entry(number).or_insert_with(|| {
@@ -120,7 +120,7 @@ impl<'a> PositionIndex<'a> {
         place
     }
 
-    /// Returns the line and the character, counted from 1, of a server's position. One beyond the text is moved into it.
+    /// Converts a server's position to a line and a character, counted from 1. A position beyond the text is moved into it.
     pub(super) fn to_model(&self, position: Position) -> (u32, usize) {
         let at = position.line as usize;
         let line = self.line(at).unwrap_or_default();
@@ -128,13 +128,13 @@ impl<'a> PositionIndex<'a> {
         (position.line.saturating_add(1), place.characters + 1)
     }
 
-    /// Returns the offset of a server's position. One beyond the end of a line is its end, as the protocol says.
+    /// Returns the byte offset of a server's position. A position beyond the end of a line means its end, as in the protocol.
     ///
     /// # Errors
-    /// There is no such line, or the position is within a character.
+    /// There is no such line, or the position lies within a character.
     pub(super) fn offset(&self, position: Position) -> Result<usize, String> {
         let (at, wanted) = (position.line as usize, position.character as usize);
-        // The end of a text without a last line break is sometimes named as the line after it.
+        // Some servers name the end of a text without a final line break as the line after it.
         if at == self.starts.len() && wanted == 0 {
             return Ok(self.text.len());
         }

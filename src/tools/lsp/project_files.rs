@@ -1,5 +1,5 @@
-//! The files of a project that a server is to know of: which of them changed since the last call. Servers that watch nothing
-//! themselves learn it from their client.
+//! The files of a project that a server must learn of: which of them changed since the last call. Servers that do not watch files
+//! themselves rely on their client for this.
 
 use std::collections::HashMap;
 use std::fs;
@@ -8,27 +8,27 @@ use std::time::SystemTime;
 
 use super::languages::ServerKind;
 
-/// The bounds of one look at a project.
+/// The limits of one listing of a project.
 const MAX_ENTRIES: usize = 20_000;
 const MAX_DEPTH: usize = 16;
-/// The most changes that are told at once.
+/// The maximum number of changes in one notification.
 const MAX_CHANGES: usize = 1_000;
-/// Folders with what tools made or fetched.
-const LEFT_OUT: [&str; 5] = ["target", "node_modules", "__pycache__", "dist", "build"];
+/// Folders with build results or downloads.
+const EXCLUDED_FOLDERS: [&str; 5] = ["target", "node_modules", "__pycache__", "dist", "build"];
 
-/// The time of the last change, and the size in bytes.
+/// The modification time of a file, and its size in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DiskStamp(SystemTime, u64);
 
 impl DiskStamp {
-    /// Returns the stamp of a file; `None`: there is none.
+    /// Returns the stamp of a file; `None` if the file does not exist.
     pub(super) fn of(path: &Path) -> Option<Self> {
         let metadata = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)?;
         Some(Self(metadata.modified().ok()?, metadata.len()))
     }
 }
 
-/// How a file changed; the numbers are those of the protocol.
+/// How a file changed. The numbers are those of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum FileChangeKind {
     Created = 1,
@@ -36,10 +36,11 @@ pub(super) enum FileChangeKind {
     Deleted = 3,
 }
 
-/// The files of a project with their stamps.
+/// The files of a project, with their stamps.
 pub(super) type ProjectFiles = HashMap<PathBuf, DiskStamp>;
 
-/// Lists the files below `root` that the server watches. `hidden` are folders that it does not see. Links are not followed.
+/// Lists the files below `root` that the server watches. `hidden` are folders that the server does not see. Links are not
+/// followed.
 pub(super) fn list_files(kind: &ServerKind, root: &Path, hidden: &[PathBuf]) -> ProjectFiles {
     let (mut found, mut seen) = (ProjectFiles::new(), 0);
     let mut folders = vec![(root.to_owned(), 0)];
@@ -52,8 +53,8 @@ pub(super) fn list_files(kind: &ServerKind, root: &Path, hidden: &[PathBuf]) -> 
             let (path, name) = (entry.path(), entry.file_name());
             let Some(name) = name.to_str() else { continue };
             let Ok(file_type) = entry.file_type() else { continue };
-            let is_left_out = name.starts_with('.') || LEFT_OUT.contains(&name) || hidden.contains(&path);
-            if file_type.is_dir() && !is_left_out && depth < MAX_DEPTH {
+            let is_excluded = name.starts_with('.') || EXCLUDED_FOLDERS.contains(&name) || hidden.contains(&path);
+            if file_type.is_dir() && !is_excluded && depth < MAX_DEPTH {
                 folders.push((path, depth + 1));
             } else if file_type.is_file()
                 && kind.watches(name)
@@ -66,7 +67,7 @@ pub(super) fn list_files(kind: &ServerKind, root: &Path, hidden: &[PathBuf]) -> 
     found
 }
 
-/// Returns the files that differ, in the order of their paths.
+/// Returns the files that differ, sorted by path.
 pub(super) fn changes(before: &ProjectFiles, after: &ProjectFiles) -> Vec<(PathBuf, FileChangeKind)> {
     let kind_of = |path: &PathBuf, stamp| match before.get(path) {
         None => Some(FileChangeKind::Created),

@@ -1,4 +1,4 @@
-//! The tools that ask a language server and change nothing.
+//! The tools that query a language server and change nothing.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::symbols::{project_symbols, render_file_symbols};
 use crate::text::{one_line, truncate};
 use crate::tools::{Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult};
 
-/// The most code actions that are listed, and the most characters of a title.
+/// The maximum number of code actions that are listed, and of characters of a title.
 const MAX_ACTIONS: usize = 50;
 const TITLE_CHARS: usize = 200;
 
@@ -56,7 +56,7 @@ struct LspSymbolsArgs {
     query: Option<String>,
 }
 
-/// A question to a server.
+/// The kind of a query.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LspQuestion {
     Diagnostics,
@@ -66,7 +66,7 @@ enum LspQuestion {
     CodeActions,
 }
 
-/// A tool that asks a server.
+/// A tool that queries a language server.
 pub struct LspQuery {
     definition: ToolDefinition,
     service: Arc<LspService>,
@@ -74,7 +74,7 @@ pub struct LspQuery {
 }
 
 impl LspQuery {
-    /// Returns all tools of this kind.
+    /// Returns one tool for each kind of query.
     pub fn all(service: &Arc<LspService>) -> [Self; 5] {
         fn tool<Args: JsonSchema>(name: &str, description: &str) -> ToolDefinition {
             ToolDefinition::reading::<Args>(name, description)
@@ -95,7 +95,7 @@ impl LspQuery {
         tools.map(|(question, definition)| {
             let definition = ToolDefinition {
                 timeout: Some(service.limit()),
-                // Text from a file or page must not choose the project whose code a server runs.
+                // Text from a file or page must not determine the project whose code a server runs.
                 literal_arguments: &["path"],
                 ..definition
             };
@@ -138,7 +138,7 @@ fn read<T: DeserializeOwned>(arguments: Value) -> Result<T, LspError> {
     serde_json::from_value(arguments).map_err(|error| LspError::from(error.to_string()))
 }
 
-/// Joins the lines of a result, with the note that something may be missing.
+/// Joins the lines of a result, and adds the note that something may be missing.
 pub(super) fn joined(mut lines: Vec<String>, target: &OpenTarget) -> String {
     lines.extend(target.note());
     lines.join("\n")
@@ -154,7 +154,7 @@ async fn diagnostics(target: &OpenTarget) -> Result<String, LspError> {
     Ok(joined(lines, target))
 }
 
-/// Asks for places, and formats them.
+/// Requests places, and formats them.
 async fn places(target: &OpenTarget, method: &str, params: Value, none: &str) -> Result<String, LspError> {
     let answer = target.ask(method, params).await?;
     let found = places_of(answer).ok_or_else(|| target.invalid("places"))?;
@@ -197,7 +197,7 @@ async fn symbols(service: &LspService, args: LspSymbolsArgs, context: &ToolConte
 async fn code_actions(target: &OpenTarget, line: u32, character: u32) -> Result<String, LspError> {
     target.server().require("codeActionProvider", "it proposes no code actions")?;
     let position = target.position(line, character)?;
-    // Fixes belong to diagnostics. A server that has none in time may still propose other changes.
+    // Quick fixes need the diagnostics. If the server has none in time, it may still propose other changes.
     let found = diagnostics_of(target).await.map(|found| found.all).unwrap_or_default();
     let is_here = |one: &Diagnostic| one.range.start.line <= position.line && position.line <= one.range.end.line;
     let here: Vec<_> = found.into_iter().filter(is_here).collect();
@@ -211,7 +211,7 @@ async fn code_actions(target: &OpenTarget, line: u32, character: u32) -> Result<
     Ok(joined(lines, target))
 }
 
-/// Formats code actions as numbered lines; `None`: the answer is not valid.
+/// Formats code actions as numbered lines; `None` if the answer is invalid.
 fn render_actions(answer: &Value) -> Option<Vec<String>> {
     let actions = match answer {
         Value::Null => &[][..],
@@ -251,7 +251,7 @@ impl Tool for LspQuery {
         &self.definition
     }
 
-    /// A server runs code of the project, as a command does.
+    /// Always true: a server runs code of the project, as a command does.
     fn is_restricted(&self, _: &Value, _: &ToolContext) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! The tool `lsp_rename`: the server says what to change, and all of it is written, or nothing.
+//! The tool `lsp_rename`: the server proposes the changes, and the tool writes all of them or none.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,10 +25,10 @@ use crate::tools::files::{
 };
 use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult, with_arguments};
 
-/// The longest name, in characters.
+/// The maximum length of a name, in characters.
 const NAME_CHARS: usize = 200;
 const UNCHANGED: &str = "; nothing was changed";
-/// The bytes of all changed files together, old and new.
+/// The maximum size of all changed files together, old and new, in bytes.
 const MAX_BYTES: usize = 64_000_000;
 
 #[derive(Deserialize, JsonSchema)]
@@ -43,18 +43,18 @@ struct RenameArgs {
     new_name: String,
 }
 
-/// Renames a symbol in all files of its project.
+/// The tool `lsp_rename`, which renames a symbol in all files of its project.
 pub struct LspRename {
     definition: ToolDefinition,
     service: Arc<LspService>,
     files: WriteScope,
 }
 
-/// A file to change.
+/// A file with its edits.
 struct PlannedEdit {
     real: PathBuf,
     edits: Vec<TextEdit>,
-    /// What the server knows of the file.
+    /// The version of the file that the server knows.
     known: ServerFileState,
 }
 
@@ -77,7 +77,7 @@ impl LspRename {
         let description = "Rename a symbol in all files of its project.";
         let definition = ToolDefinition {
             timeout: Some(service.limit()),
-            // Text from a file or page must choose neither the code that a server runs nor what is written.
+            // Text from a file or page must determine neither the code that a server runs nor the text that is written.
             literal_arguments: &["path", "new_name"],
             ..ToolDefinition::changing::<RenameArgs>("lsp_rename", description, ReplayPolicy::Once)
         };
@@ -110,7 +110,7 @@ impl LspRename {
         let now = server.open_unknown(before, &paths, target.view.reader()).await;
         let now = now.map_err(unchanged)?.ok_or_else(changed_meanwhile)?;
         if now != before {
-            // The server may have answered from older texts of the files that it was now told of.
+            // The server has just learned of changed files, so its first answer may be based on older texts.
             located = edits().await?;
         }
         let paths: Vec<PathBuf> = located.keys().cloned().collect();
@@ -136,7 +136,7 @@ fn changed_meanwhile() -> LspError {
     LspError::for_now(format!("files changed meanwhile{UNCHANGED}. Try again"))
 }
 
-/// Asks for the edits of a rename. Returns them by real path.
+/// Requests the edits of a rename. Returns them by real path.
 async fn located_edits(target: &OpenTarget, params: &Value) -> Result<BTreeMap<PathBuf, Vec<TextEdit>>, LspError> {
     let answer = target.ask("textDocument/rename", params.clone()).await?;
     let files = file_edits(answer).map_err(|error| unchanged(error.into()))?;
@@ -146,8 +146,8 @@ async fn located_edits(target: &OpenTarget, params: &Value) -> Result<BTreeMap<P
     located.map_err(|error| error.to_string())?.map_err(|error| unchanged(error.into()))
 }
 
-/// Returns the edits by real path. A server may only change sources of its own language below `boundary`: it runs code of the project,
-/// which must not choose other files.
+/// Returns the edits by real path. A server may change only source files of its own language below `boundary`: it runs code of
+/// the project, and that code must not select other files.
 fn locate_edits(
     files: Vec<FileEdits>,
     view: &ProjectView,
@@ -167,7 +167,7 @@ fn locate_edits(
     Ok(located)
 }
 
-/// Writes all changes, or nothing. Returns what was changed, as a unified diff.
+/// Writes all changes or none. Returns the changes as a unified diff.
 fn write(jail: &Jail, files: Vec<PlannedEdit>, encoding: PositionEncoding) -> Result<String, String> {
     let writer = jail.writer();
     let (mut plan, mut changes, mut bytes) = (PatchPlan::default(), Vec::new(), 0);

@@ -1,4 +1,4 @@
-//! A language server of one project: its start, its documents, and when it is ready.
+//! The language server of one project: its start, its open documents, and its readiness.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -15,19 +15,19 @@ use super::languages::ServerKind;
 use super::positions::PositionEncoding;
 use super::project_files::{DiskStamp, FileChangeKind, ProjectFiles, changes, list_files};
 
-/// The files that stay open in a server; the longest unused one is closed.
+/// The maximum number of files that stay open in a server. Beyond it, the least recently used file is closed.
 const MAX_OPEN: usize = 24;
-/// How long a server that says nothing of its progress counts as not ready.
+/// How long to wait for a server's first progress report. A server that has reported none by then counts as ready.
 const FIRST_PROGRESS: Duration = Duration::from_millis(500);
 /// How long a server may take to end by itself.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(2);
 
-/// A language server that was initialized.
+/// An initialized language server.
 pub(super) struct LanguageServer {
     pub kind: &'static ServerKind,
     pub connection: LspConnection,
     pub encoding: PositionEncoding,
-    /// The outermost project that the server's folder belongs to, whose files are watched; a real path.
+    /// The real path of the outermost project that the server's folder belongs to. The files of this project are watched.
     pub project: PathBuf,
     /// Folders that the server does not see.
     hidden: Vec<PathBuf>,
@@ -40,9 +40,9 @@ pub(super) struct LanguageServer {
 struct Documents {
     open: HashMap<PathBuf, OpenDocument>,
     files: ProjectFiles,
-    /// Grows with each call.
+    /// A counter that increases with each call.
     clock: u64,
-    /// Grows with each change that the server is told of.
+    /// A counter that increases with each change that the server learns of.
     generation: u64,
 }
 
@@ -53,45 +53,45 @@ struct OpenDocument {
     used: u64,
 }
 
-/// A file as the server knows it now.
+/// The state of a file that the server has just been informed about.
 #[derive(Clone, Debug)]
 pub(super) struct SyncedDocument {
     pub url: Url,
     pub path: PathBuf,
     pub text: Arc<str>,
     pub version: i32,
-    /// The number of the newest diagnostics before the server was told of the changes.
+    /// The number of the newest diagnostics before the server learned of the changes.
     pub serial: u64,
-    /// The text was new to the server.
+    /// True if the server did not know the text before.
     pub is_new_text: bool,
-    /// The server was told of a change of any file.
+    /// True if the server learned of a change of any file.
     pub is_changed: bool,
-    /// The number of changes that the server was told of so far.
+    /// The number of changes that the server has learned of so far.
     pub generation: u64,
 }
 
-/// What a server knows of a file.
+/// The version of a file that a server knows.
 pub(super) enum ServerFileState {
-    /// This text.
+    /// The file is open with this text.
     Open(Arc<str>),
-    /// What was in the file when it had this stamp.
+    /// The file is closed, and the server knows its content as of this stamp.
     Closed(DiskStamp),
     Unknown,
 }
 
-/// Reads the text of a file that the call may read.
+/// A function that reads the text of a file that the call may read.
 pub(super) type ReadText = dyn Fn(&Path) -> Result<String, String> + Send + Sync;
 
-/// The files as they are now.
+/// The current files.
 struct FilesNow {
     text: Arc<str>,
     stamp: Option<DiskStamp>,
-    /// Other open files that changed; `None`: the file can no longer be read.
+    /// Other open files that changed; the text is `None` if the file can no longer be read.
     others: Vec<(PathBuf, Option<Arc<str>>, Option<DiskStamp>)>,
     files: ProjectFiles,
 }
 
-/// Returns the address of a file.
+/// Returns the URL of a file.
 ///
 /// # Errors
 /// The path is not absolute.
@@ -103,7 +103,7 @@ impl LanguageServer {
     /// Initializes a server that was started in `root`, a folder of `project`.
     ///
     /// # Errors
-    /// It does not answer in time, or not as a language server does.
+    /// The server does not answer in time, or not as a language server does.
     pub(super) async fn initialize(
         kind: &'static ServerKind,
         connection: LspConnection,
@@ -119,7 +119,7 @@ impl LanguageServer {
             return Err(LspError::from(format!("{name} does not answer as a language server does")));
         }
         let is_pylsp = result["serverInfo"]["name"] == "pylsp";
-        // Against the protocol, pylsp counts characters as Python does.
+        // pylsp violates the protocol: it counts characters as Python does.
         let default = if is_pylsp { "utf-32" } else { "utf-16" };
         let encoding = result["capabilities"]["positionEncoding"].as_str().unwrap_or(default);
         let encoding = PositionEncoding::named(encoding).map_err(|error| LspError::from(format!("{name}: {error}")))?;
@@ -147,7 +147,7 @@ impl LanguageServer {
     /// Checks that the server has a capability.
     ///
     /// # Errors
-    /// It has not.
+    /// The server lacks the capability.
     pub(super) fn require(&self, capability: &str, what: &str) -> Result<(), LspError> {
         if self.can(capability) {
             return Ok(());
@@ -155,8 +155,7 @@ impl LanguageServer {
         Err(LspError::from(format!("{} cannot do this: {what}", self.connection.name)))
     }
 
-    /// Tells the server the present content of `path` and of the other files that it has open, and which files of the project
-    /// changed.
+    /// Informs the server of the current content of `path` and of its other open files, and of the project's files that changed.
     ///
     /// # Errors
     /// The file cannot be read, or the server has ended.
@@ -188,7 +187,7 @@ impl LanguageServer {
         Ok(SyncedDocument { url, path, text, version, serial, is_new_text, is_changed, generation })
     }
 
-    /// Reads what has changed, on a thread that may block.
+    /// Reads the changed files, on a thread that may block.
     async fn read_present_files(
         &self,
         path: &Path,
@@ -220,7 +219,7 @@ impl LanguageServer {
         Ok(seen?)
     }
 
-    /// Tells which files of the project changed; returns true if there are any.
+    /// Informs the server of the project's files that changed. Returns true if there are any.
     async fn tell_changes(&self, documents: &mut Documents, files: ProjectFiles) -> Result<bool, LspError> {
         let changed = changes(&documents.files, &files);
         let event =
@@ -237,8 +236,8 @@ impl LanguageServer {
         Ok(!events.is_empty())
     }
 
-    /// Opens a file, or changes it, and says that it is saved; returns true if its text is new to the server. What is noted
-    /// changes after each message, so that a call that is given up in between leaves both sides alike.
+    /// Opens a file or changes it, and reports it as saved. Returns true if the text is new to the server. The recorded state
+    /// changes after each message, so that both sides agree even if the call is cancelled in between.
     async fn tell_text(
         &self,
         documents: &mut Documents,
@@ -251,7 +250,7 @@ impl LanguageServer {
             document.stamp = stamp;
             return Ok(false);
         }
-        // A file that the server knew from the disk, and that did not change since, is no change.
+        // A file that the server read from the disk, and that has not changed since, is not a change.
         if documents.open.contains_key(path) || stamp.is_none() || documents.files.get(path).copied() != stamp {
             documents.generation += 1;
         }
@@ -284,11 +283,11 @@ impl LanguageServer {
         Ok(())
     }
 
-    /// Opens those of `paths` whose text the server may not know as it is now. Returns the number of changes that it was told of;
-    /// `None`: it was told of others since `generation`.
+    /// Opens those of `paths` whose current text the server may not know. Returns the number of changes that the server has
+    /// learned of, or `None` if it has learned of other changes since `generation`.
     ///
     /// # Errors
-    /// A file cannot be read, there are too many of them, or the server has ended.
+    /// A file cannot be read, there are too many files, or the server has ended.
     pub(super) async fn open_unknown(
         &self,
         generation: u64,
@@ -322,8 +321,8 @@ impl LanguageServer {
         Ok(Some(documents.generation))
     }
 
-    /// Returns what the server knows of files; `None`: it was told of changes since `generation`, so that its answers to what was
-    /// asked before may name places of other texts.
+    /// Returns the versions of files that the server knows. Returns `None` if the server has learned of changes since
+    /// `generation`: its earlier answers may then refer to other texts.
     pub(super) async fn known_since(&self, generation: u64, paths: &[PathBuf]) -> Option<Vec<ServerFileState>> {
         let documents = self.documents.lock().await;
         let state_of = |path: &PathBuf| match (documents.open.get(path), documents.files.get(path)) {
@@ -334,8 +333,8 @@ impl LanguageServer {
         (documents.generation == generation).then(|| paths.iter().map(state_of).collect())
     }
 
-    /// Returns until when a call waits for the server to have read its project: a while after its start, or a shorter while from
-    /// now.
+    /// Returns the deadline until which a call waits for the server to read its project: a while after the server's start, or a
+    /// shorter while from now.
     pub(super) fn ready_deadline(&self, after_start: Duration, from_now: Duration) -> Instant {
         (self.initialized + after_start).max(Instant::now() + from_now)
     }
@@ -352,7 +351,8 @@ impl LanguageServer {
         self.wait_until(deadline, cancel, || !state.is_working()).await
     }
 
-    /// Waits until the server's state is as wanted, at most until `deadline`; returns false if it is not, or the server has ended.
+    /// Waits until the server's state is as wanted, at most until `deadline`. Returns false if that fails, or if the server has
+    /// ended.
     pub(super) async fn wait_until(
         &self,
         deadline: Instant,
@@ -376,7 +376,7 @@ impl LanguageServer {
         }
     }
 
-    /// Asks the server to end, and ends it.
+    /// Asks the server to end, and then ends it.
     pub(super) async fn shut_down(&self) {
         let cancel = CancellationToken::new();
         let asked = async {
@@ -385,13 +385,13 @@ impl LanguageServer {
             self.wait_until(Instant::now() + SHUTDOWN_LIMIT, &cancel, || false).await;
             Ok::<(), LspError>(())
         };
-        // Dropping the connection ends a server that does not.
+        // If the server does not end by itself, dropping the connection ends it.
         drop(timeout_at(Instant::now() + SHUTDOWN_LIMIT + SHUTDOWN_LIMIT, asked).await);
     }
 }
 
-/// Returns the parameters of `initialize`. The process id is left out: the server sees other processes than the gateway does,
-/// and would end at once.
+/// Returns the parameters of `initialize`. The process id is left out: in its namespace the server cannot see the gateway's
+/// process, and would end at once.
 fn initialize_params(kind: &ServerKind, root: &Url) -> Value {
     let link = json!({"linkSupport": true});
     let text_document = json!({

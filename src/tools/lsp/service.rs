@@ -1,4 +1,5 @@
-//! What all tools of language servers share: from a path that a model wrote to a server that knows the present content.
+//! The shared part of all tools that use language servers: it takes a path that a model wrote, and returns a server that knows
+//! the file's current content.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,28 +25,28 @@ use crate::tools::files::{ReadScope, TextFile};
 
 /// The largest file that is sent to a server, in bytes.
 const MAX_TEXT: usize = 2_000_000;
-/// How much longer than its parts a call may take.
+/// How much longer a call may take than its parts.
 const MARGIN: Duration = Duration::from_secs(30);
 
-/// Language servers, and the files that turns may read.
+/// The language servers, and the files that turns may read.
 pub struct LspService {
     servers: Arc<LanguageServers>,
     scope: ReadScope,
 }
 
-/// A file, and a server that knows it.
+/// A file, and a server that knows its current content.
 pub(super) struct OpenTarget {
     lease: ServerLease,
     pub document: SyncedDocument,
     pub view: ProjectView,
-    /// When the server has to have answered.
+    /// The deadline for all answers of the server.
     pub deadline: Instant,
     pub cancel: CancellationToken,
-    /// The server has read the whole project.
+    /// True if the server has read the whole project.
     pub is_ready: bool,
 }
 
-/// The part of the workspace that results may come from.
+/// The part of the workspace that results may contain.
 #[derive(Clone)]
 pub(super) struct ProjectView {
     pub jail: Arc<Jail>,
@@ -54,22 +55,22 @@ pub(super) struct ProjectView {
 }
 
 impl ProjectView {
-    /// Returns the real path of a file that a server names. The name alone says nothing: it may hold links.
+    /// Returns the real path of a file that a server names. The name alone does not suffice, since it may contain links.
     ///
     /// # Errors
-    /// The file is not there, outside the workspace, or neither the turn nor a server may see it.
+    /// The file does not exist, lies outside the workspace, or is hidden from the turn or from servers.
     pub(super) fn resolve(&self, path: &Path) -> Result<PathBuf, JailError> {
         let named = path.to_str().ok_or(JailError::Invalid("it is not UTF-8"))?;
         let real = self.jail.locate(named)?;
         if self.is_hidden(&real) { Err(JailError::Protected(named.to_owned())) } else { Ok(real) }
     }
 
-    /// Returns the path relative to the workspace of a file there; `None`: it is elsewhere.
+    /// Returns a path relative to the workspace; `None` if the file lies elsewhere.
     pub(super) fn relative<'a>(&self, path: &'a Path) -> Option<&'a Path> {
         path.strip_prefix(self.jail.root()).ok()
     }
 
-    /// Returns true if servers do not see the path.
+    /// Returns true if the path is hidden from servers.
     pub(super) fn is_hidden(&self, path: &Path) -> bool {
         self.hidden.iter().any(|folder| path.starts_with(folder))
     }
@@ -83,7 +84,7 @@ impl ProjectView {
     /// Reads a text of the workspace that the turn may read, with LF as line ends.
     ///
     /// # Errors
-    /// It is not served, or no text.
+    /// The jail does not serve the file, or the file is not a text.
     pub(super) fn text(&self, path: &Path) -> Result<String, String> {
         let real = self.resolve(path).map_err(|error| error.to_string())?;
         let opened = self.jail.read(&real.to_string_lossy()).map_err(|error| error.to_string())?;
@@ -96,7 +97,7 @@ impl ProjectView {
     }
 }
 
-/// A file or folder of the workspace, and the kind of its server.
+/// A file or folder of the workspace, with the kind of its server.
 struct LocatedFile {
     path: PathBuf,
     root: PathBuf,
@@ -125,7 +126,8 @@ impl LspService {
         self.open_located(located, view, context).await
     }
 
-    /// As [`LspService::open`], for a file, or for the project of a folder with one of its files.
+    /// Opens a file like [`LspService::open`]. For a folder, opens the folder's project with one of its files. Returns true for a
+    /// folder.
     ///
     /// # Errors
     /// As [`LspService::open`].
@@ -165,7 +167,7 @@ impl OpenTarget {
         &self.lease.server
     }
 
-    /// Returns the parameters that name a place of the file.
+    /// Returns the request parameters for a place in the file.
     ///
     /// # Errors
     /// There is no such place.
@@ -174,7 +176,7 @@ impl OpenTarget {
         Ok(json!({"textDocument": {"uri": self.document.url}, "position": position}))
     }
 
-    /// Returns the server's position of a place of the file.
+    /// Returns the server's position for a place in the file.
     ///
     /// # Errors
     /// There is no such place.
@@ -182,7 +184,7 @@ impl OpenTarget {
         Ok(PositionIndex::new(&self.document.text, self.server().encoding).to_server(line, character)?)
     }
 
-    /// Asks the server.
+    /// Sends a request to the server.
     ///
     /// # Errors
     /// As [`super::connection::LspConnection::request`].
@@ -197,12 +199,12 @@ impl OpenTarget {
         })
     }
 
-    /// Returns the error for an answer that is not as the protocol says.
+    /// Returns the error for an answer that violates the protocol.
     pub(super) fn invalid(&self, what: &str) -> LspError {
         LspError::from(format!("{} answers with what are no {what}", self.server().connection.name))
     }
 
-    /// Returns why the server may not know the whole project.
+    /// Returns why the server may not know the whole project, if that is so.
     pub(super) fn why_incomplete(&self) -> Option<&'static str> {
         let health = self.server().connection.state.health();
         if !self.is_ready && health != ServerHealth::Error {
@@ -211,7 +213,7 @@ impl OpenTarget {
         health.note()
     }
 
-    /// Returns the note of a result that may lack something.
+    /// Returns the note for a result that may be incomplete.
     pub(super) fn note(&self) -> Option<String> {
         let connection = &self.server().connection;
         let why = self.why_incomplete()?;
@@ -253,7 +255,7 @@ fn locate_file(view: &ProjectView, path: &str) -> Result<LocatedFile, String> {
     Ok(LocatedFile { path: found, root, kind })
 }
 
-/// Locates a file, or one of the files of a folder's project; returns true for a folder.
+/// Locates a file, or one of the files in a folder's project. Returns true for a folder.
 fn locate_any(view: &ProjectView, path: &str) -> Result<(LocatedFile, bool), String> {
     let found = locate(view, path)?;
     if !found.is_dir() {
@@ -269,7 +271,7 @@ fn locate_any(view: &ProjectView, path: &str) -> Result<(LocatedFile, bool), Str
         )
     })?;
     let files = list_files(kind, &root, &view.hidden);
-    // Some servers answer only when a file is open.
+    // Some servers answer only while a file is open.
     let first =
         files.into_keys().filter(|file| ServerKind::of_file(file).is_ok_and(|(found, _)| found.name == kind.name));
     let first = first.filter(|file| view.resolve(file).is_ok());

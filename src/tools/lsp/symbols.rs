@@ -1,4 +1,4 @@
-//! The symbols of a file or project, as lines.
+//! Formats the symbols of a file or project as lines.
 
 use lsp_types::{DocumentSymbol, DocumentSymbolResponse, Location, Position, SymbolKind, Url};
 use serde::Deserialize;
@@ -7,10 +7,10 @@ use serde_json::Value;
 use super::locations::ServerPlace;
 use crate::text::{one_line, truncate};
 
-/// The most symbols of a file that are shown, and the most characters of a name.
+/// The maximum number of symbols of a file that are shown, and of characters of a name.
 const MAX_SYMBOLS: usize = 300;
 const NAME_CHARS: usize = 160;
-/// The kinds in the order of their numbers in the protocol, which start at 1.
+/// The symbol kinds, in the order of their numbers in the protocol, which start at 1.
 const KINDS: [&str; 26] = [
     "file",
     "module",
@@ -48,8 +48,8 @@ struct FileSymbol {
     kind: &'static str,
 }
 
-/// Formats the symbols of a file as indented lines `line: kind name`; with a query, those whose names contain it, in any case. `None`:
-/// the answer is not valid.
+/// Formats the symbols of a file as indented lines `line: kind name`. With a query, includes only those whose names contain it,
+/// ignoring case. Returns `None` if the answer is invalid.
 pub(super) fn render_file_symbols(answer: Value, query: &str) -> Option<Vec<String>> {
     let answer: Option<DocumentSymbolResponse> = serde_json::from_value(answer).ok()?;
     let mut found = Vec::new();
@@ -88,7 +88,7 @@ fn collect(symbols: Vec<DocumentSymbol>, depth: usize, found: &mut Vec<FileSymbo
     for symbol in symbols {
         let line = symbol.selection_range.start.line;
         found.push(FileSymbol { depth, line, name: symbol.name, kind: kind_name(symbol.kind) });
-        // The reader of JSON bounds the depth.
+        // The JSON parser limits the depth.
         collect(symbol.children.unwrap_or_default(), depth + 1, found);
     }
 }
@@ -114,7 +114,7 @@ struct ProjectSymbol {
     location: Value,
 }
 
-/// Returns the symbols of a project as places; `None`: the answer is not valid.
+/// Returns the symbols of a project as places; `None` if the answer is invalid.
 pub(super) fn project_symbols(answer: Value) -> Option<Vec<ServerPlace>> {
     let symbols: Option<Vec<ProjectSymbol>> = serde_json::from_value(answer).ok()?;
     let place = |symbol: ProjectSymbol| {

@@ -1,4 +1,4 @@
-//! Placeholders `{{ID}}` in the arguments of a plan's call, which take the result of another call.
+//! Placeholders `{{ID}}` in the arguments of a planned call. Each is replaced by the result of another call.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -12,7 +12,7 @@ const FILLED_BYTES: usize = 200_000;
 static PLACEHOLDER: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\{\{\s*([A-Za-z0-9_-]+)\s*\}\}").expect("the pattern is valid"));
 
-/// Returns the ids in placeholders of `value`, at any depth.
+/// Returns the ids of the placeholders in `value`, at any depth.
 pub(super) fn placeholder_ids(value: &Value) -> Vec<&str> {
     match value {
         Value::String(text) => PLACEHOLDER.captures_iter(text).map(|found| found.extract().1).map(|[id]| id).collect(),
@@ -22,8 +22,8 @@ pub(super) fn placeholder_ids(value: &Value) -> Vec<&str> {
     }
 }
 
-/// Returns `arguments` with every placeholder filled whose id `result_of` knows. Others stay unchanged, and inserted text is not
-/// searched again.
+/// Returns `arguments` with the placeholders replaced whose ids `result_of` knows. Other placeholders stay unchanged, and
+/// inserted text is not searched again.
 ///
 /// # Errors
 /// The filled arguments would be too large.

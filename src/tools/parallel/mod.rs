@@ -1,4 +1,4 @@
-//! Several calls as one plan: calls without needs run at once, the others after the calls that they need.
+//! Several calls as one plan: calls without dependencies run at once, the others after the calls that they need.
 
 mod fill;
 mod plan;

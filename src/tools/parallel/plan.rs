@@ -1,20 +1,20 @@
-//! The order of a plan: which nodes can run together, and which must wait. Pure.
+//! The order of a plan: which nodes can run together, and which must wait. This module does no I/O.
 
 use std::collections::HashMap;
 
 use thiserror::Error;
 
-/// The most nodes of one plan.
+/// The maximum number of nodes of one plan.
 const MAX_NODES: usize = 64;
-/// The longest id, in characters.
+/// The maximum length of an id, in characters.
 const ID_CHARS: usize = 40;
 
 /// A node of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PlanNode {
-    /// 1 to 40 letters, digits, `_` and `-`.
+    /// The id: 1 to 40 letters, digits, `_` and `-`.
     pub id: String,
-    /// The ids of the nodes that must have succeeded before.
+    /// The ids of the nodes that must succeed first.
     pub needs: Vec<String>,
 }
 
@@ -35,7 +35,7 @@ pub(super) enum PlanError {
     Cycle(Vec<String>),
 }
 
-/// Nodes in layers: each node needs only nodes of earlier layers. Nodes are identified by their index in the input.
+/// The nodes of a plan in layers. Each node needs only nodes of earlier layers. Nodes are identified by their index in the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CallPlan {
     ids: Vec<String>,
@@ -47,7 +47,7 @@ impl CallPlan {
     /// Sorts `nodes` into layers, each in input order.
     ///
     /// # Errors
-    /// The nodes form no valid plan; the error names them.
+    /// The nodes do not form a valid plan; the error names them.
     pub(super) fn new(nodes: &[PlanNode]) -> Result<Self, PlanError> {
         match nodes.len() {
             0 => return Err(PlanError::Empty),
@@ -104,7 +104,7 @@ fn need_indices(node: &PlanNode, indices: &HashMap<&str, usize>, ids: &[String])
     Ok(needs)
 }
 
-/// Returns the layers, or the nodes of a cycle with the first one again at the end.
+/// Returns the layers. If there is a cycle, returns its nodes instead, with the first one again at the end.
 fn layers_of(needs: &[Vec<usize>]) -> Result<Vec<Vec<usize>>, Vec<usize>> {
     let mut layers: Vec<Vec<usize>> = Vec::new();
     let mut placed = vec![false; needs.len()];

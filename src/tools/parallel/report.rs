@@ -5,14 +5,14 @@ use crate::tools::truncation::TextExtent;
 
 /// The section of one call.
 pub(super) struct ReportSection {
-    /// One line.
+    /// The heading, one line.
     pub head: String,
-    /// May be empty.
+    /// The text, which may be empty.
     pub text: String,
 }
 
-/// Returns how much of each section's text fits into `limit` next to the heads: the same bound for all, and room that
-/// short texts leave goes to long ones.
+/// Returns how much of each section's text fits into `limit` next to the headings. The bound is the same for all sections, but
+/// long texts get the room that short texts leave.
 pub(super) fn text_limit(sections: &[ReportSection], limit: OutputLimit) -> OutputLimit {
     let heads = TextExtent::of(&sections.iter().map(|section| format!("\n{}\n\n", section.head)).collect::<String>());
     let wants: Vec<TextExtent> = sections.iter().map(|section| TextExtent::of(&section.text)).collect();
@@ -28,7 +28,7 @@ pub(super) fn join_sections(sections: &[ReportSection]) -> String {
     sections.iter().map(one).collect::<Vec<_>>().join("\n\n")
 }
 
-/// Returns the highest bound at which `wants`, each limited to it, add up to no more than `room`.
+/// Returns the highest bound for which the `wants`, each cut to the bound, fit into `room` together.
 fn largest_equal_bound(wants: impl Iterator<Item = usize>, room: usize) -> usize {
     let mut wants: Vec<usize> = wants.collect();
     wants.sort_unstable();

@@ -1,4 +1,4 @@
-//! Runs a plan layer by layer: the nodes of a layer at the same time, up to a limit.
+//! Runs a plan layer by layer. The nodes of a layer run at the same time, up to a limit.
 
 use std::num::NonZeroUsize;
 
@@ -28,22 +28,22 @@ pub(super) enum OnError {
 pub(super) enum NodeOutcome<T> {
     Done(T),
     Failed(T),
-    /// The node has started something that goes on; the plan runs again when that ends.
+    /// The node has started work that continues. The plan runs again when the work ends.
     Waits(T),
-    /// A node that it needs, identified by its index, failed or was skipped.
+    /// A node that this node needs, identified by its index, failed or was skipped.
     Skipped {
         need: usize,
     },
-    /// The plan was stopped before, or a node that it needs waits.
+    /// The plan was stopped first, or a node that this node needs is waiting.
     NotRun,
 }
 
-/// Does the work of a plan's nodes.
+/// The code that does the work of a plan's nodes.
 #[async_trait]
 pub(super) trait NodeRunner: Sync {
     type Output: Send + Sync;
 
-    /// Runs one node, identified by its index; all that it needs is `Done` in `ends`. `cancel` asks it to end early.
+    /// Runs one node, identified by its index. All nodes that it needs are `Done` in `ends`. `cancel` asks the node to end early.
     /// Returns `Done`, `Failed` or `Waits`.
     async fn run(
         &self,
@@ -53,9 +53,9 @@ pub(super) trait NodeRunner: Sync {
     ) -> NodeOutcome<Self::Output>;
 }
 
-/// Runs `plan`, at most `at_once` nodes at the same time, and returns the outcome of each node in input order. A layer
-/// starts when the previous one has ended. `cancel` stops the plan: outcomes so far are kept, and running nodes are
-/// asked to end and awaited.
+/// Runs `plan`, with at most `at_once` nodes at the same time, and returns the outcome of each node in input order. A layer
+/// starts when the previous one has ended. `cancel` stops the plan: earlier outcomes are kept, and running nodes are asked to end
+/// and awaited.
 pub(super) async fn run_plan<R: NodeRunner>(
     plan: &CallPlan,
     runner: &R,
@@ -109,12 +109,12 @@ mod tests {
     use super::super::plan::PlanNode;
     use super::*;
 
-    /// The script of a node that waits for something that does not end while the plan runs.
+    /// The duration that marks a node whose work does not end while the plan runs.
     const FOR_EVER: u64 = 99;
 
-    /// Sleeps and fails as scripted, and records when it ran.
+    /// A runner that sleeps and fails as scripted, and records when each node ran.
     struct Sleeper {
-        /// By index: seconds, and whether the node fails.
+        /// By index: the seconds, and whether the node fails.
         script: Vec<(u64, bool)>,
         began: Instant,
         ran: Mutex<HashMap<usize, (u64, u64)>>,
@@ -138,7 +138,7 @@ mod tests {
         }
     }
 
-    /// A plan, the outcome of each node, and when it ran.
+    /// A plan, the expected outcome of each node, and when it ran.
     struct PlanCase {
         name: &'static str,
         nodes: &'static [(&'static str, &'static [&'static str], u64, bool)],

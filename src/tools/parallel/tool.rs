@@ -1,4 +1,4 @@
-//! The tool `parallel`: several calls of other tools as one call.
+//! The tool `parallel`, which runs several calls of other tools as one call.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -27,18 +27,18 @@ use crate::tools::{
     ToolOutcome, ToolResult, truncate_middle,
 };
 
-/// The tool whose results have numbers of lines.
+/// The tool whose results contain line numbers.
 const READ_FILE: &str = "read_file";
 /// The tool's name.
 const NAME: &str = "parallel";
-/// The time that a stopped plan has to end.
+/// How long a stopped plan may take to end.
 const END_MARGIN: Duration = Duration::from_secs(10);
-/// The size of the line before the sections when calls failed.
+/// The size limit of the line before the sections that names the failed calls.
 const FAILURE_LINE: OutputLimit = OutputLimit { chars: 400, lines: 2 };
-/// The longest report.
+/// The maximum length of the report, in characters.
 const MAX_CHARS: usize = 20_000;
 const MAX_LINES: usize = 1_000;
-/// The most failed calls that the first line names.
+/// The maximum number of failed calls that the first line names.
 const MAX_NAMED: usize = 5;
 
 #[derive(Deserialize, JsonSchema)]
@@ -59,26 +59,26 @@ struct PlannedCall {
     needs: Option<Vec<String>>,
 }
 
-/// Runs a plan of calls through the executor that runs this tool, with all its checks and limits. For the journal it is
-/// one call, as careful as the most careful tool in it.
+/// The tool `parallel`. It runs a plan of calls through the executor that runs the tool itself, with all checks and limits. For
+/// the journal the plan is one call, treated like the most cautious tool in it.
 pub struct ParallelTool {
     definition: ToolDefinition,
     limit: Duration,
 }
 
-/// Returns true if a call of this name is a plan of other calls.
+/// Returns true if a call with this name is a plan of other calls.
 pub fn is_plan(name: &str) -> bool {
     std::iter::once(&NAME).chain(aliases_of(NAME)).any(|known| known.eq_ignore_ascii_case(name.trim()))
 }
 
-/// A checked plan with the calls of its nodes.
+/// A checked plan, with the calls of its nodes.
 struct CheckedPlan {
     plan: CallPlan,
     calls: Vec<PlannedCall>,
     on_error: OnError,
 }
 
-/// Runs the calls of a plan.
+/// The runner of a plan's calls.
 struct PlanRunner<'a> {
     planned: &'a CheckedPlan,
     context: &'a ToolContext,
@@ -86,15 +86,15 @@ struct PlanRunner<'a> {
 }
 
 impl ParallelTool {
-    /// After `limit` the plan is stopped and reports how far it came, in at most `max_output` characters.
+    /// Creates the tool. After `limit` the plan is stopped and reports its progress, in at most `max_output` characters.
     pub fn new(limit: Duration, max_output: u32) -> Self {
         let description = "Run several tool calls as one plan, at the same time unless one needs another.";
         let max_output = usize::try_from(max_output).unwrap_or(usize::MAX);
         let definition = ToolDefinition {
             output_limit: OutputLimit { chars: MAX_CHARS.min(max_output), lines: MAX_LINES },
             timeout: Some(limit.saturating_add(END_MARGIN)),
-            // Without effect of its own; its calls count. It runs alone whatever they are, because it runs as many calls at
-            // once as are allowed.
+            // The tool has no effect of its own, so the calls of the plan decide how a restart treats it. It always runs alone,
+            // because it runs as many calls at once as are allowed.
             ..ToolDefinition::changing::<ParallelArgs>(NAME, description, ReplayPolicy::Idempotent)
         };
         Self { definition, limit }
@@ -163,7 +163,7 @@ impl Tool for ParallelTool {
         &self.definition
     }
 
-    /// Without effect of its own; each call is checked when it runs.
+    /// Always true: the tool has no effect of its own, and each call is checked when it runs.
     fn allows_untrusted(&self, _: &Value, _: &ToolContext) -> bool {
         true
     }
@@ -172,12 +172,12 @@ impl Tool for ParallelTool {
         let name = |call: &Value| call.get("tool").and_then(Value::as_str).unwrap_or_default().to_owned();
         match arguments.get("calls") {
             Some(Value::Array(calls)) => calls.iter().map(|call| (name(call), call["arguments"].clone())).collect(),
-            // Unreadable calls may be anything.
+            // Unreadable arguments may contain any calls, so an unknown tool stands for them.
             _ => vec![(String::new(), Value::Null)],
         }
     }
 
-    /// Without effect of its own; its calls count.
+    /// Always false: the tool has no effect of its own. The executor checks the calls of the plan.
     fn is_restricted(&self, _: &Value, _: &ToolContext) -> bool {
         false
     }
@@ -216,7 +216,7 @@ impl Tool for ParallelTool {
     }
 }
 
-/// Returns the outcome of a plan with waiting calls: the effects of these and of the calls that have ended.
+/// Returns the outcome of a plan with waiting calls: the effects of the waiting calls and of those that have ended.
 fn pending_outcome(ends: Vec<NodeOutcome<ToolOutcome>>) -> ToolOutcome {
     let effects = ends.into_iter().flat_map(|end| match end {
         NodeOutcome::Done(outcome) | NodeOutcome::Waits(outcome) => outcome.effects,
@@ -226,7 +226,7 @@ fn pending_outcome(ends: Vec<NodeOutcome<ToolOutcome>>) -> ToolOutcome {
 }
 
 impl CheckedPlan {
-    /// Parses and checks a plan without consulting the tools.
+    /// Parses and checks a plan, without looking up the tools.
     fn of(arguments: Value) -> Result<Self, String> {
         let args: ParallelArgs = serde_json::from_value(arguments).map_err(|error| error.to_string())?;
         let node = |(number, call): (usize, &PlannedCall)| PlanNode {
@@ -248,13 +248,13 @@ impl CheckedPlan {
         Ok(Self { plan, calls: args.calls, on_error: args.on_error.unwrap_or_default() })
     }
 
-    /// Returns true if another call takes in the result of this one.
+    /// Returns true if another call uses the result of this one.
     fn is_read(&self, node: usize) -> bool {
         let arguments = self.calls.iter().flat_map(|call| &call.arguments).flat_map(Map::values);
         arguments.flat_map(placeholder_ids).any(|id| id == self.plan.ids()[node])
     }
 
-    /// Checks that the tools exist and accept placeholders where the plan has them.
+    /// Checks that the tools exist, and that they accept placeholders where the plan has them.
     fn check_calls(&self, runner: &dyn CallRunner, context: &ToolContext) -> Result<(), String> {
         for (call, id) in self.calls.iter().zip(self.plan.ids()) {
             let wrong = |what: String| Err(format!("Nothing was run: {id:?}: {what}"));
@@ -279,8 +279,8 @@ impl CheckedPlan {
         self.check_repeatable(runner, context)
     }
 
-    /// Checks that a plan with waiting calls may run again, as it does whenever one of them ends: nothing in it may do
-    /// harm a second time.
+    /// Checks that a plan with waiting calls may run again, as it does whenever one of them ends. No call of the plan may do harm
+    /// in a second run.
     fn check_repeatable(&self, runner: &dyn CallRunner, context: &ToolContext) -> Result<(), String> {
         let tool_of = |call: &PlannedCall| runner.tool(&call.tool);
         let waits = |call: &&PlannedCall| {
@@ -319,22 +319,21 @@ impl NodeOutcome<ToolOutcome> {
 }
 
 impl PlanRunner<'_> {
-    /// Returns the context of a node's call. It has its own call id, so that each long output has a spill file of its
-    /// own.
+    /// Returns the context for a node's call. The call has its own id, so that each long output gets its own spill file.
     fn context_of(&self, node: usize, cancel: &CancellationToken) -> ToolContext {
         let call_id = format!("{}_{}", node + 1, self.context.call_id);
-        // From a result that other calls of the plan take in, nothing is left out.
+        // Nothing may be left out of a result that other calls of the plan use.
         let question = if self.planned.is_read(node) { Arc::default() } else { Arc::clone(&self.context.question) };
         ToolContext { call_id, cancel: cancel.clone(), question, ..self.context.clone() }
     }
 
     fn section(&self, node: usize, end: &NodeOutcome<ToolOutcome>) -> ReportSection {
         let (id, tool) = (&self.planned.plan.ids()[node], &self.planned.calls[node].tool);
-        // A model wrote the name; it was found, so it is short and plain except for spaces around it.
+        // The model wrote the name. The name was found in the registry, so it is short and plain, except for spaces around it.
         let tool = tool.trim();
         let section = |state: &str, outcome: &ToolOutcome| {
             let text = outcome.result.render();
-            // Repeated for each call, the notes would drown the results.
+            // Repeated for each call, the notes would make the results hard to find.
             let text = without_notes(&text).to_owned();
             ReportSection { head: format!("[{id}] {tool}: {state}"), text }
         };
@@ -371,7 +370,7 @@ impl PlanRunner<'_> {
         }
     }
 
-    /// Returns what another call gets of a result: of a page of a file, the text without the numbers of its lines.
+    /// Returns the text that another call gets from a result. Line numbers of a file's page are removed.
     fn insertion<'r>(&self, node: usize, result: &'r str) -> Cow<'r, str> {
         let tool = self.runner.tool(&self.planned.calls[node].tool);
         if tool.is_some_and(|tool| tool.spec().name == READ_FILE) {
@@ -394,7 +393,7 @@ impl NodeRunner for PlanRunner<'_> {
     ) -> NodeOutcome<ToolOutcome> {
         let (plan, call) = (&self.planned.plan, &self.planned.calls[node]);
         let mut context = self.context_of(node, cancel);
-        // A skill that an earlier call of the plan has loaded limits the later ones.
+        // A skill that an earlier call of the plan has loaded also limits the later calls.
         let loaded = ends.iter().filter_map(NodeOutcome::result).flat_map(|result| &result.allow_lists);
         context.allow_lists = context.allow_lists.iter().chain(loaded).cloned().collect();
         let result_of = |id: &str| {

@@ -1,4 +1,4 @@
-//! Tests of `parallel` from a model's view.
+//! Tests of `parallel` from the perspective of a model.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,7 +66,7 @@ async fn a_failure_skips_dependent_calls_and_stops_the_rest_on_request() {
     ));
     assert!(got.ends_with("[last] read_file: done\n1\tone"), "{got}");
     let got = run(&world, &plan("stop_others")).await.result.render();
-    // The stop may come before the file is read.
+    // The plan may be stopped before the file is read.
     let is_stopped = ["not run: the plan had been stopped", "skipped: a step that it needs failed (ok)"];
     assert!(is_stopped.iter().any(|end| got.ends_with(&format!("[last] read_file: {end}"))), "{got}");
     assert!(!world.path("x").exists());

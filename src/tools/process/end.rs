@@ -1,4 +1,4 @@
-//! The end of a background process, and its announcement.
+//! How a background process ended, and the announcement of its end.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,35 +11,35 @@ use crate::guard::ShellExit;
 use crate::store::processes::ProcessRow;
 use crate::store::{Connection, StoreError};
 
-/// How a process ended. Its text is kept in the store and read by models.
+/// How a process ended. The store keeps its text form, and models read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProcessEnd {
     /// The shell ended.
     Exited(ShellExit),
-    /// Killed after this time limit.
+    /// The process was killed after this time limit.
     TimedOut(Duration),
-    /// Killed by the `process` tool; `ending` is how the shell ended.
+    /// The `process` tool killed the process; `ending` is how the shell ended.
     Killed { ending: Option<ShellExit>, by: KillRequester },
     /// The gateway stopped.
     Interrupted,
-    /// Its supervisor was killed from outside, and the process with it.
+    /// The supervisor was killed from outside, and the process with it.
     Lost,
     /// A detached process that ended while no gateway was watching.
     Unwatched,
-    /// The reason.
+    /// The process was not started, for this reason.
     NotStarted(String),
 }
 
 /// The session that requested the end of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KillRequester {
-    /// The session that started the process; the result of its own call reports the end.
+    /// The session that started the process. The result of its own call reports the end.
     OwnSession,
     OtherSession,
 }
 
 impl ProcessEnd {
-    /// Returns true if the end is announced. The result of the session's own call already reported the others.
+    /// Returns true if the end must be announced. Other ends were already reported by the result of the session's own call.
     pub(super) fn is_news(&self) -> bool {
         !matches!(self, Self::Killed { by: KillRequester::OwnSession, .. } | Self::NotStarted(_) | Self::Unwatched)
     }
@@ -76,10 +76,11 @@ pub fn format_elapsed(time: Duration) -> String {
     }
 }
 
-/// Announces the end of a process to the session that started it. Implemented in the gateway, as tools do not know the bus.
+/// The announcer of a process's end to the session that started the process. The gateway implements it, because tools do not know
+/// the bus.
 pub trait ProcessEndAnnouncer: Send + Sync {
-    /// Puts the announcement into the inbox, within the commit of the end, and returns its session. A retried commit calls it
-    /// again.
+    /// Puts the announcement into the inbox, in the commit that records the end, and returns its session. A retried commit calls
+    /// this method again.
     ///
     /// # Errors
     /// The store refuses the write.
@@ -91,7 +92,7 @@ pub trait ProcessEndAnnouncer: Send + Sync {
         printed: &OutputTail,
     ) -> Result<SessionKey, StoreError>;
 
-    /// Called after the commit: wakes the session that now has something to answer.
+    /// Called after the commit. Wakes the session that has to answer the announcement.
     fn committed(&self, session: SessionKey);
 }
 

@@ -1,4 +1,4 @@
-//! Output files of background commands in the workspace, which `read_file` pages.
+//! The output files of background commands in the workspace, which `read_file` pages through.
 
 use std::collections::HashSet;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -13,7 +13,7 @@ use crate::tools::private_folders::{ConversationFolder, RetentionLimits};
 const SUBFOLDER: &str = "background";
 /// The number of newest files that are kept.
 const MAX_FILES: usize = 50;
-/// How much of a file's end is read, in bytes.
+/// The size of the part that is read from the end of a file, in bytes.
 const TAIL_BYTES: u64 = 64 * 1_024;
 
 /// The end of a process's output.
@@ -21,7 +21,7 @@ const TAIL_BYTES: u64 = 64 * 1_024;
 pub struct OutputTail {
     /// The last lines, without a line break at the end.
     pub text: String,
-    /// `text` is not the whole output.
+    /// True if `text` is not the whole output.
     pub is_cut: bool,
     /// The file with the kept output, relative to the workspace, and its size in bytes.
     pub path: String,
@@ -35,6 +35,8 @@ pub(super) struct OutputFiles {
 }
 
 impl OutputFiles {
+    /// Opens the output files of a workspace.
+    ///
     /// # Errors
     /// The workspace cannot be opened.
     pub(super) fn open(workspace: &Path) -> io::Result<Self> {
@@ -61,10 +63,10 @@ impl OutputFiles {
         folder.create(&self.workspace, SUBFOLDER, &file_name(id), &limits)
     }
 
-    /// Returns the last `lines` lines of a process's output, of at most `chars` characters.
+    /// Returns the last `lines` lines of a process's output, with at most `chars` characters.
     ///
     /// # Errors
-    /// The file is gone, or is no plain file: commands can write there.
+    /// The file is gone, or is not a regular file: commands can write there.
     pub(super) fn tail(
         &self,
         folder: &ConversationFolder,
@@ -90,7 +92,7 @@ fn file_name(id: &str) -> String {
     format!("{id}.txt")
 }
 
-/// Returns the last lines of a text, and whether there are more.
+/// Returns the last lines of a text, and whether the text has more.
 fn last_lines(text: &str, lines: usize, chars: usize) -> (&str, bool) {
     let text = text.trim_end_matches(['\n', '\r']);
     let by_lines = text.rmatch_indices('\n').nth(lines.max(1) - 1).map_or(0, |(at, _)| at + 1);

@@ -1,4 +1,5 @@
-//! The background processes of this gateway. The table is authoritative; each running process has a task and a slot.
+//! The background processes of this gateway. The table in the store is authoritative. Each running process also has a task and a
+//! slot.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -27,19 +28,19 @@ use crate::tools::ToolContext;
 use crate::tools::private_folders::ConversationFolder;
 use crate::tools::supervisor_client::START_LIMIT;
 
-/// Characters of an id: 36 to the power of 6 gives two billion ids.
+/// The number of characters of an id. 36 to the power of 6 gives two billion ids.
 const ID_CHARS: usize = 6;
-/// The kept prefix of a command, in characters.
+/// The length of the stored prefix of a command, in characters.
 const COMMAND_CHARS: usize = 200;
 /// The number of ended processes that are kept.
 const MAX_ENDED: u32 = 100;
-/// The size of the output in an announcement.
+/// The maximum size of the output in an announcement.
 const ANNOUNCED_LINES: usize = 20;
 const ANNOUNCED_CHARS: usize = 2_000;
 /// How often a process that is not this gateway's child is checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The background processes of a home, and those that run under this gateway.
+/// The background processes of a home folder, and the slots of those that run under this gateway.
 pub struct Processes {
     store: Store,
     files: Arc<OutputFiles>,
@@ -51,14 +52,14 @@ pub struct Processes {
 #[derive(Default)]
 struct RunningProcesses {
     by_id: HashMap<String, ProcessHandle>,
-    /// The gateway stops, and starts no more processes.
+    /// True once the gateway stops, and starts no more processes.
     is_closed: bool,
 }
 
-/// A process that runs or is about to.
+/// A process that runs or is about to run.
 struct ProcessHandle {
     session: String,
-    /// Its label, or else its command.
+    /// The label of the process, otherwise its command.
     name: String,
     request: watch::Sender<ProcessRequest>,
     end: watch::Receiver<Option<ProcessEnd>>,
@@ -70,14 +71,14 @@ pub(in crate::tools) struct LaunchedProcess {
     pub pid: i32,
 }
 
-/// A process that was started once, and whether it still lives.
+/// A process that was started, and whether it is still alive.
 pub(super) struct ProcessStatus {
     pub row: ProcessRow,
     pub lives: bool,
 }
 
 impl Processes {
-    /// Opens the processes of the home with this store and this workspace.
+    /// Opens the processes of the home folder with this store and this workspace.
     ///
     /// # Errors
     /// The workspace cannot be opened.
@@ -91,13 +92,13 @@ impl Processes {
         })
     }
 
-    /// Sets the announcer of ends; without one, ends are only recorded. Only the first call has an effect.
+    /// Sets the announcer of ends. Without one, ends are only recorded. Only the first call has an effect.
     pub fn set_announcer(&self, announcer: Arc<dyn ProcessEndAnnouncer>) {
         let _ = self.announcer.set(announcer);
     }
 
-    /// Handles the processes that the last gateway left: those that are not detached are killed if necessary and
-    /// announced as interrupted; detached ones continue. Returns when they are known; the rest happens in tasks.
+    /// Takes over the processes that the previous gateway left. Detached processes continue. The others are killed if necessary,
+    /// and announced as interrupted. Returns once the processes are known; tasks do the rest.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -115,7 +116,8 @@ impl Processes {
             self.check_detached(&row).await;
             return;
         }
-        // Its supervisor has noticed the death of the gateway and kills it, unless the supervisor is dead as well.
+        // The supervisor of the process notices the death of the gateway and kills the process, unless the supervisor is dead as
+        // well.
         if !is_gone_within(&row, GRACE + GRACE).await {
             kill(&row).await;
         }
@@ -123,7 +125,7 @@ impl Processes {
         self.write_end(&row.id, &folder_of(&row), &ProcessEnd::Interrupted).await;
     }
 
-    /// Records the end of a detached process if it is gone; returns true if it lives.
+    /// Records the end of a detached process if it is gone. Returns true if it is alive.
     async fn check_detached(&self, row: &ProcessRow) -> bool {
         if is_alive(row) {
             return true;
@@ -132,7 +134,7 @@ impl Processes {
         false
     }
 
-    /// Starts a process for the turn of `context`, and supervises it, whether or not the caller waits.
+    /// Starts a process for the turn of `context`, and supervises it, even if the caller no longer waits.
     ///
     /// # Errors
     /// The process was not started; the error is for the model.
@@ -150,7 +152,7 @@ impl Processes {
             chat_id: context.chat_id.clone(),
             trust: context.trust.as_str(),
             metadata: context.metadata.to_string(),
-            // The end of the process begins a turn that has read as much.
+            // The end of the process starts a turn. That turn inherits the taint of this one.
             origin: TurnOrigin { taint: context.taint.as_ref().clone(), ..context.origin.as_ref().clone() }.to_column(),
             label: launch.label.clone(),
             command,
@@ -210,7 +212,7 @@ impl Processes {
             }
         };
         tracing::info!(id, pid = supervised.pid, "a command runs in the background");
-        // The caller may be gone; the process runs anyway.
+        // The caller may no longer wait; the process runs anyway.
         let _ = answer.send(Ok(supervised.pid));
         let Some(end) = supervised.wait(launch.timeout, is_detached(&launch), channels.requests).await else { return };
         tracing::info!(id, how = %end, "a background process ended");
@@ -218,7 +220,7 @@ impl Processes {
         let _ = channels.ended.send(Some(end));
     }
 
-    /// Writes the row to disk before the start, so that the process is known whatever happens then.
+    /// Launches a process. The row is on disk before the start, so that the process is known whatever happens then.
     async fn launch(
         &self,
         process: NewProcess,
@@ -246,8 +248,8 @@ impl Processes {
         Ok(supervised)
     }
 
-    /// Writes the end, and in the same commit its announcement if there is one; retries until the store accepts. An
-    /// announcement that the store never accepts is left out.
+    /// Writes the end of a process, with its announcement if there is one in the same commit. Retries until the store accepts. An
+    /// announcement that the store refuses permanently is dropped.
     async fn write_end(&self, id: &str, folder: &ConversationFolder, end: &ProcessEnd) {
         let printed = self.read_tail(id, folder, ANNOUNCED_LINES, ANNOUNCED_CHARS).await.unwrap_or_default();
         let announcer = self.announcer.get().filter(|_| end.is_news()).cloned();
@@ -269,7 +271,7 @@ impl Processes {
             tracing::error!(id, %error, "the end of a background process cannot be announced");
             written = self.store.write_until(Durability::Synced, || make(&None), failed).await;
         }
-        // If the store is closed, the next start announces it.
+        // If the store is closed, the next start of the gateway announces the end.
         let Ok(session) = written else { return };
         if let (Some(session), Some(announcer)) = (session, announcer) {
             announcer.committed(session);
@@ -343,19 +345,19 @@ impl Processes {
         Ok(ProcessStatus { row, lives })
     }
 
-    /// Returns true if a process without a recorded end lives.
+    /// Returns true if a process without a recorded end is alive.
     async fn lives(&self, row: &ProcessRow) -> bool {
         self.lock().by_id.contains_key(&row.id) || (row.detached && self.check_detached(row).await)
     }
 
-    /// Ends a process; returns how it ended, in words.
+    /// Ends a process. Returns a text that states how the process ended.
     ///
     /// # Errors
     /// The process could not be ended; the error is for the model.
     pub(super) async fn kill(&self, row: &ProcessRow, context: &ToolContext) -> Result<String, String> {
         let (asked, session) = (row.clone(), context.session.to_string());
         let is_own = self.store.read(move |connection| belongs_to(connection, &asked, &session)).await;
-        // If the requesting session is the one that would be told of the end, the result of its call tells it.
+        // If the announcement would go to the requesting session itself, the result of its call reports the end instead.
         let by = match is_own.map_err(|error| format!("The store cannot be read: {error}"))? {
             true => KillRequester::OwnSession,
             false => KillRequester::OtherSession,
@@ -370,7 +372,7 @@ impl Processes {
             })
         };
         let Some(mut end) = handle else {
-            // An earlier gateway detached it.
+            // An earlier gateway started the process detached, so no task supervises it.
             if !kill(row).await {
                 return Err(format!("process {} did not end", row.id));
             }
@@ -384,14 +386,14 @@ impl Processes {
         }
     }
 
-    /// Stops all processes that are not detached, and announces their ends for the next gateway to answer. No more
+    /// Stops all processes that are not detached, and records announcements of their ends for the next gateway to answer. No more
     /// processes start.
     pub async fn stop(&self) {
         {
             let mut running = self.lock();
             running.is_closed = true;
             for handle in running.by_id.values() {
-                // A process that was asked to end already does.
+                // A process that is already being killed is left alone.
                 handle.request.send_if_modified(|request| {
                     let is_free = *request == ProcessRequest::Nothing;
                     if is_free {
@@ -417,13 +419,13 @@ impl Processes {
     }
 }
 
-/// The channels of a process's task: requests to it, and its end.
+/// The channels of a process's task: for requests to it, and for its end.
 struct ProcessChannels {
     requests: watch::Receiver<ProcessRequest>,
     ended: watch::Sender<Option<ProcessEnd>>,
 }
 
-/// The slot of a running process, which is released however its task ends.
+/// The slot of a running process. It is released however the task of the process ends.
 struct RunningSlot<'a> {
     processes: &'a Processes,
     id: &'a str,

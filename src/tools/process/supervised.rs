@@ -1,4 +1,4 @@
-//! Supervises one process from the gateway's side, in one small task. The output does not pass through it.
+//! Supervises one process from the gateway's side, in one small task. The task does not handle the output.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -12,7 +12,7 @@ use super::end::{KillRequester, ProcessEnd};
 use crate::guard::{ExecReport, ExecRequest, signal_group};
 use crate::tools::supervisor_client::SupervisorClient;
 
-/// Between SIGTERM and SIGKILL.
+/// The time between SIGTERM and SIGKILL.
 pub(in crate::tools) const GRACE: Duration = Duration::from_secs(3);
 /// How long a supervisor may take to end everything.
 pub(super) const END_LIMIT: Duration = Duration::from_secs(10);
@@ -21,15 +21,15 @@ pub(super) const END_LIMIT: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProcessRequest {
     Nothing,
-    /// Its end, requested by the `process` tool.
+    /// End the process, as the `process` tool requested.
     Kill(KillRequester),
-    /// The gateway stops.
+    /// End the process, because the gateway stops.
     Stop,
 }
 
 /// The request to start a background process.
 pub(in crate::tools) struct LaunchRequest {
-    /// This program.
+    /// The path of this program, which runs as the supervisor.
     pub exe: PathBuf,
     pub environment: Vec<(String, String)>,
     pub request: ExecRequest,
@@ -43,12 +43,12 @@ pub(in crate::tools) struct LaunchRequest {
 /// A running process.
 pub(super) struct SupervisedProcess {
     supervisor: SupervisorClient,
-    /// The shell's process id, which is also its group.
+    /// The process id of the shell, which is also the id of its process group.
     pub pid: i32,
 }
 
 impl SupervisedProcess {
-    /// Starts the process with its output to `file`.
+    /// Starts the process with its output going to `file`.
     ///
     /// # Errors
     /// The process was not started, for this reason.
@@ -60,13 +60,12 @@ impl SupervisedProcess {
             Ok(Ok(pid)) => return Ok(Self { supervisor, pid }),
             Ok(Err(reason)) | Err(reason) => reason,
         };
-        // A detached supervisor that starts late would otherwise keep running.
+        // A detached supervisor that starts too late would keep running otherwise.
         supervisor.request_end().await;
         Err(reason)
     }
 
-    /// Waits for the end of the process, at the latest after `limit`. Returns `None` if it lives on without this
-    /// gateway.
+    /// Waits for the end of the process, and ends it after `limit`. Returns `None` if the process outlives this gateway.
     pub(super) async fn wait(
         mut self,
         limit: Option<Duration>,
@@ -117,7 +116,7 @@ impl SupervisedProcess {
     }
 }
 
-/// Returns the next request; never returns if nobody can request any more.
+/// Returns the next request. Never returns once nothing can send requests.
 async fn next_request(requests: &mut watch::Receiver<ProcessRequest>) -> ProcessRequest {
     let request = requests.wait_for(|request| *request != ProcessRequest::Nothing).await.map(|request| *request);
     match request {

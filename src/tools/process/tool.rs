@@ -40,14 +40,14 @@ struct ProcessArgs {
     lines: Option<u32>,
 }
 
-/// Lists processes, reads their output, and ends them.
+/// The tool `process`, which lists background commands, reads their output, and ends them.
 pub struct ProcessTool {
     definition: ToolDefinition,
     processes: Option<Arc<Processes>>,
 }
 
 impl ProcessTool {
-    /// `None`: no gateway runs.
+    /// Creates the tool. `processes` is `None` if no gateway runs.
     pub fn new(processes: Option<Arc<Processes>>) -> Self {
         let description = "Look after commands in the background.";
         // Killing an ended process has no effect, and ids are never reused.

@@ -1,14 +1,14 @@
-//! Which sessions may see a process: the session that started it, and that of the chat for which it works.
+//! Which sessions may see a process: the session that started it, and the session of the chat that it works for.
 
 use crate::bus::ReplyTarget;
 use crate::origin::TurnOrigin;
 use crate::store::processes::{self, ProcessRow};
 use crate::store::{Connection, StoreError};
 
-/// More rows than a store keeps.
+/// A limit above the number of rows that the store keeps.
 const ALL: u32 = 1_000;
 
-/// Returns true if a process was started by this session, or for its chat: by a sub-agent, or by the run of a job.
+/// Returns true if the process was started by this session, or for its chat by a sub-agent or a job's run.
 pub(super) fn belongs_to(connection: &Connection, row: &ProcessRow, session: &str) -> Result<bool, StoreError> {
     if row.session == session {
         return Ok(true);

@@ -1,4 +1,4 @@
-//! Reads the output of `cargo test`: libtest's own form, and errors of the compiler.
+//! Parses the output of `cargo test`: the format of libtest, and errors of the compiler.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use crate::text::pattern;
 pattern!(RESULT, r"(?m)^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored;");
 pattern!(FAILED, r"(?m)^test (.+?)(?: - should panic)? \.\.\. FAILED$");
 pattern!(SECTION, r"(?m)^---- (.+) stdout ----$");
-// Rust 1.73 and later, and earlier ones.
+// The formats since Rust 1.73, and before.
 pattern!(PANIC, r"(?m)panicked at (?:'.*', )?([^\s':]+\.rs):(\d+):\d+:?\n?");
 pattern!(PLACE, r"(?m) at ([^\s:]+\.rs):(\d+):\d+$");
 pattern!(DOC_TEST, r"^(.+\.rs) - .*\(line (\d+)\)");
@@ -25,7 +25,7 @@ pub(super) fn parse(text: &str) -> TestReport {
         names.insert(head[1].to_owned());
         report.push(failure(&head[1], output));
     }
-    // With --nocapture there are no sections.
+    // With --nocapture, the output has no sections.
     for found in FAILED.captures_iter(text).filter(|found| !names.contains(&found[1])) {
         report.push(TestFailure::new(&found[1], None, ""));
     }

@@ -1,4 +1,4 @@
-//! Reads the output of `go test`, as JSON (test2json) or as text.
+//! Parses the output of `go test`, as JSON (test2json) or as text.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ pattern!(PLACE, r"(?m)^\s*([^\s:]+\.go):(\d+): (.*)$");
 pattern!(TEXT_END, r"(?m)^\s*--- (PASS|FAIL|SKIP): (\S+).*$");
 pattern!(BUILD_ERROR, r"(?m)^(?:vet: )?(?:\./)?([^\s:]+\.go):(\d+):\d+: (.+)$");
 
-/// The longest kept output of one test, in bytes, and the number of tests.
+/// The maximum size of the stored output of one test, in bytes, and the maximum number of tests.
 const OUTPUT_BYTES: usize = 10_000;
 const MAX_TESTS: usize = 100_000;
 
@@ -27,14 +27,14 @@ struct TestEvent {
     output: String,
 }
 
-/// What is known of a test.
+/// The state of a test.
 #[derive(Default)]
 struct TestState {
     action: String,
     output: String,
 }
 
-/// `module` is that of go.mod: the packages below it are folders.
+/// Parses the output. `module` is the module of go.mod: packages below it correspond to folders.
 pub(super) fn parse(text: &str, module: &str) -> TestReport {
     let mut tests: BTreeMap<(String, String), TestState> = BTreeMap::new();
     let mut plain = String::new();
@@ -69,7 +69,7 @@ pub(super) fn parse(text: &str, module: &str) -> TestReport {
     report
 }
 
-/// Reads the form for people, in which the output of a failed test follows its name.
+/// Parses the text format, in which the output of a failed test follows its name.
 fn read_text(text: &str, tests: &mut BTreeMap<(String, String), TestState>) {
     for (end, output) in sections(&TEXT_END, text) {
         let state = TestState { action: end[1].to_lowercase(), output: output.to_owned() };
@@ -79,7 +79,7 @@ fn read_text(text: &str, tests: &mut BTreeMap<(String, String), TestState>) {
 
 fn report_of(tests: &BTreeMap<(String, String), TestState>, module: &str) -> TestReport {
     let mut report = TestReport::default();
-    // A test with subtests fails and passes with them.
+    // A test with subtests fails and passes with them, so it is not counted itself.
     let parents: BTreeSet<(&str, &str)> =
         tests.keys().filter_map(|(package, test)| Some((package.as_str(), test.rsplit_once('/')?.0))).collect();
     for ((package, test), state) in tests {
@@ -89,7 +89,7 @@ fn report_of(tests: &BTreeMap<(String, String), TestState>, module: &str) -> Tes
         match state.action.as_str() {
             "pass" => report.add(1, 0, 0),
             "skip" => report.add(0, 0, 1),
-            // A test without an end was running when its program died.
+            // A test without an end was still running when its program died.
             _ => {
                 report.add(0, 1, 0);
                 report.push(failure(package, test, &state.output, module));

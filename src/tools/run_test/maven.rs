@@ -1,9 +1,9 @@
-//! Reads the output of Maven: the summary of the Surefire plugin, and errors of the compiler.
+//! Parses the output of Maven: the summary of the Surefire plugin, and errors of the compiler.
 
 use super::report::{TestFailure, TestReport, number};
 use crate::text::pattern;
 
-// The total of a module; the line of a class goes on with its time.
+// The pattern matches the total of a module. The line of a class continues with its time.
 pattern!(TOTAL, r"(?m)^\[\w+\]\s+Tests run: (\d+), Failures: (\d+), Errors: (\d+), Skipped: (\d+)\s*$");
 pattern!(
     FAILURE,
@@ -34,7 +34,7 @@ pub(super) fn parse(text: &str) -> TestReport {
     }
     for found in COMPILE_ERROR.captures_iter(text) {
         let failure = TestFailure::new(&found[3], Some((found[1].to_owned(), number(&found[2]))), "");
-        // Maven repeats them at the end.
+        // Maven repeats failures at the end.
         if !report.failures.contains(&failure) {
             report.push(failure);
         }

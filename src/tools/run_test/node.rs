@@ -1,4 +1,4 @@
-//! Reads the output of test runners in JavaScript: TAP and the own form of `node --test`, jest, vitest and mocha.
+//! Parses the output of JavaScript test runners: the TAP and default formats of `node --test`, jest, vitest and mocha.
 
 use super::report::{TestFailure, TestReport, number};
 use crate::text::pattern;
@@ -17,7 +17,7 @@ pattern!(MOCHA_FAILURE, r"(?m)^ {2}\d+\) (.+)\n((?: {5,}.+\n)*)");
 pattern!(COUNT, r"(\d+) (passed|failed|skipped|todo|pending)");
 pattern!(FRAME, r"(?:file://)?([^\s():]+\.[cm]?[jt]sx?):(\d+):\d+");
 
-/// The lines that belong to one failure at most.
+/// The maximum number of lines that belong to one failure.
 const FAILURE_LINES: usize = 60;
 
 pub(super) fn parse(text: &str) -> TestReport {
@@ -37,7 +37,7 @@ fn node_report(text: &str) -> TestReport {
     }
     for found in TAP_FAILURE.captures_iter(text) {
         let (name, body) = (&found[2], &found[3]);
-        // A suite fails because of its tests, which are reported themselves.
+        // A suite fails because of its tests, which are reported separately.
         if body.contains("failureType: 'subtestsFailed'") || name.contains("# TODO") {
             continue;
         }
@@ -66,7 +66,7 @@ fn jest_report(text: &str) -> TestReport {
         let body = following(text, found.get(0).map_or(0, |found| found.end()), "\n  ● ");
         let failure = TestFailure::new(found[1].trim(), frame_in(body, None), message_of(body));
         let is_known = report.failures.iter().any(|known| known.name == failure.name);
-        // A long run repeats its failures at the end. Console output has the same mark.
+        // A long run repeats its failures at the end. Console output has the same marker.
         if !is_known && !found[1].starts_with("Console") {
             report.push(failure);
         }
@@ -119,7 +119,7 @@ fn following<'a>(text: &'a str, at: usize, next: &str) -> &'a str {
     &rest[..end]
 }
 
-/// Returns the first place of a stack outside of libraries; with `file`, only one in that file.
+/// Returns the first stack frame outside of libraries. With `file`, returns only a frame in that file.
 fn frame_in(stack: &str, file: Option<&str>) -> Option<(String, u64)> {
     let mut frames = FRAME.captures_iter(stack).filter(|frame| {
         let is_own = file.is_none_or(|file| frame[1].ends_with(file) || file.ends_with(&frame[1]));
@@ -128,7 +128,7 @@ fn frame_in(stack: &str, file: Option<&str>) -> Option<(String, u64)> {
     frames.next().map(|frame| (frame[1].to_owned(), number(&frame[2])))
 }
 
-/// Returns the part of a failure before its stack.
+/// Returns the part of a failure that precedes the stack trace.
 fn message_of(body: &str) -> &str {
     let end = [" at ", " ❯ "].iter().filter_map(|mark| {
         body.match_indices(mark).find_map(|(at, _)| {

@@ -1,14 +1,14 @@
-//! Finds the project that a call is about, and composes the command that runs its tests.
+//! Finds the project of a call, and composes the command that runs the project's tests.
 
 use std::path::{Path, PathBuf};
 
 use crate::guard::{Jail, quote_controls};
 use crate::tools::exec::quote_word as quote;
 
-/// The entries of a folder that are searched for tests in Python.
+/// The maximum number of entries of a folder that are searched for Python tests.
 const MAX_ENTRIES: usize = 1_000;
 const MAKEFILES: [&str; 3] = ["GNUmakefile", "makefile", "Makefile"];
-/// What the script prints before it exits with 127 if the runner is missing.
+/// The text that the script prints before it exits with 127, if the runner is missing.
 pub(super) const MISSING: &str = "daoyou: missing program";
 
 /// A test runner.
@@ -24,14 +24,14 @@ pub(super) enum TestFramework {
 
 use TestFramework::{Cargo, Go, Make, Maven, Npm, Pytest};
 
-/// In the order of preference for a folder that has several; a Makefile often calls another of them.
+/// The runners in the order of preference, for a folder that has several. A Makefile often calls one of the others.
 const FRAMEWORKS: [TestFramework; 6] = [Cargo, Go, Maven, Npm, Pytest, Make];
 
 impl TestFramework {
-    /// Returns the runner that a model names.
+    /// Returns the runner with this name.
     ///
     /// # Errors
-    /// There is none of that name.
+    /// There is no such runner.
     pub(super) fn named(name: &str) -> Result<Self, String> {
         match name.trim().to_lowercase().as_str() {
             "cargo" | "cargo test" | "rust" | "nextest" => Ok(Cargo),
@@ -55,7 +55,7 @@ impl TestFramework {
         }
     }
 
-    /// Returns the files, and words for what must be in them, by which a project is known.
+    /// Returns the files that mark a project, and the texts that must be in them.
     const fn marks(self) -> &'static str {
         match self {
             Cargo => "Cargo.toml",
@@ -67,7 +67,7 @@ impl TestFramework {
         }
     }
 
-    /// Returns the program, and the Debian package or other source of it.
+    /// Returns the program, and the Debian package or other source that provides it.
     pub(super) const fn program(self) -> (&'static str, &'static str) {
         match self {
             Cargo => ("cargo", "rustup.rs"),
@@ -108,21 +108,21 @@ impl TestFramework {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TestProject {
     pub framework: TestFramework,
-    /// The folder in which the runner is started; a real path.
+    /// The real path of the folder in which the runner starts.
     pub root: PathBuf,
     /// The file or folder to test, relative to `root`.
     target: Option<PathBuf>,
-    /// The target of the Makefile.
+    /// The target in the Makefile.
     make_target: &'static str,
-    /// The module of go.mod.
+    /// The module name in go.mod.
     pub module: String,
 }
 
 impl TestProject {
-    /// Finds the project of `path`, or of the workspace: in its folder, or in the nearest one above it.
+    /// Finds the project of `path`, or of the workspace: in its folder, or in the nearest folder above it.
     ///
     /// # Errors
-    /// There is none, or the path is refused.
+    /// There is no project, or the path is refused.
     pub(super) fn find(jail: &Jail, path: Option<&str>, wanted: Option<TestFramework>) -> Result<Self, String> {
         let at = jail.locate(path.unwrap_or(".")).map_err(|error| error.to_string())?;
         let start = if at.is_dir() { at.as_path() } else { at.parent().unwrap_or(&at) };
@@ -192,7 +192,7 @@ impl TestProject {
                     "$py -m pytest --color=no --tb=short -rfE -p no:cacheprovider{}",
                     target(" ./").unwrap_or_default()
                 );
-                // An environment of the project has its dependencies.
+                // The project's virtual environment contains its dependencies.
                 let python = "py=python3; [ ! -x .venv/bin/python ] || py=.venv/bin/python";
                 (format!("{python}\n$py -c 'import pytest'"), run)
             }
@@ -202,7 +202,7 @@ impl TestProject {
         format!("cd {root} || exit\n{check} > /dev/null 2>&1 || {{ echo '{MISSING}'; exit 127; }}\nexec {run}")
     }
 
-    /// Returns the arguments that choose the tests of a file: a test program, or the module of a source file.
+    /// Returns the arguments that select the tests of a file: a test program, or the module of a source file.
     fn cargo_arguments(&self) -> String {
         let Some(target) = &self.target else { return String::new() };
         let parts: Vec<&str> = target.iter().filter_map(|part| part.to_str()).collect();
@@ -275,7 +275,7 @@ fn go_module(text: &str) -> Option<String> {
     text.lines().find_map(|line| line.trim().strip_prefix("module ")).map(|module| module.trim().to_owned())
 }
 
-/// Returns the folder of tests in Python that no file of a project marks; for a folder named `tests`, the one above it.
+/// Returns the root folder of Python tests that no project file marks. For a folder named `tests`, returns the folder above it.
 fn python_root(folders: &[&Path]) -> Option<PathBuf> {
     let has_tests = |folder: &Path| {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().take(MAX_ENTRIES);
@@ -296,7 +296,7 @@ fn python_root(folders: &[&Path]) -> Option<PathBuf> {
 mod tests {
     use super::*;
 
-    /// Creates files in a workspace: a path ending with `/` is a folder.
+    /// Creates files in a workspace. A path that ends with `/` is a folder.
     fn workspace(files: &[(&str, &str)]) -> (tempfile::TempDir, Jail) {
         let folder = tempfile::tempdir().unwrap();
         for (path, text) in files {

@@ -1,4 +1,4 @@
-//! Reads the output of pytest, with short or long tracebacks.
+//! Parses the output of pytest, with short or long tracebacks.
 
 use super::report::{TestFailure, TestReport, number, sections};
 use crate::text::pattern;
@@ -17,7 +17,8 @@ pub(super) fn parse(text: &str) -> TestReport {
     for count in COUNT.captures_iter(&counts[1]) {
         report.add_named(number(&count[1]), &count[2]);
     }
-    let sections: Vec<_> = sections(&SECTION, text).map(|(head, body)| (head.extract::<1>().1[0], body)).collect();
+    let sections: Vec<_> =
+        sections(&SECTION, text).map(|(head, body)| (head.get(1).map_or("", |name| name.as_str()), body)).collect();
     for found in SUMMARY.captures_iter(text) {
         let (name, message) = split_summary(&found[1]);
         report.push(failure(name, message, &sections));
@@ -25,7 +26,7 @@ pub(super) fn parse(text: &str) -> TestReport {
     report
 }
 
-/// Splits a line of the summary. The parameters of a test may contain the separator.
+/// Splits a line of the summary into the test's name and the message. The parameters of a test may contain the separator.
 fn split_summary(line: &str) -> (&str, &str) {
     let first = line.find(" - ");
     let in_brackets = line.find('[').filter(|at| first.is_none_or(|first| *at < first));
@@ -36,7 +37,7 @@ fn split_summary(line: &str) -> (&str, &str) {
     cut.map_or((line, ""), |cut| (&line[..cut], &line[cut + 3..]))
 }
 
-/// Returns a failure with the place and message of its traceback.
+/// Returns a failure, with the place and message from its traceback.
 fn failure(name: &str, message: &str, sections: &[(&str, &str)]) -> TestFailure {
     let (file, test) = name.split_once("::").unwrap_or((name, ""));
     let dotted = test.replace("::", ".");
@@ -47,7 +48,7 @@ fn failure(name: &str, message: &str, sections: &[(&str, &str)]) -> TestFailure 
         None => head == dotted,
     };
     let own = sections.iter().filter(|(head, _)| is_own(head));
-    // Two files may have tests of the same name.
+    // Two files may contain tests of the same name.
     let places = |text: &str| -> Option<u64> {
         let all = PLACE.captures_iter(text).chain(SYNTAX_PLACE.captures_iter(text));
         let mut of_file = all.filter(|place| place[1] == *file || place[1].ends_with(&format!("/{file}")));

@@ -1,17 +1,17 @@
-//! What a test run has reported, whatever runner wrote it.
+//! The report of a test run, in one form for all runners.
 
 use regex::{Captures, Regex};
 use serde::Serialize;
 
 use crate::text::{one_line, pattern, truncate};
 
-/// The failures that a report keeps, and those that the model sees.
+/// The maximum number of failures that a report keeps, and of those that the model sees.
 pub(super) const MAX_FAILURES: usize = 50;
 const MAX_SHOWN: usize = 20;
-/// The kept part of a failure's message.
+/// The size limit of a failure's message.
 const MESSAGE_LINES: usize = 6;
 const MESSAGE_CHARS: usize = 600;
-/// The longest name of a test and of its file, in characters.
+/// The maximum length of the name of a test, and of its file, in characters.
 const NAME_CHARS: usize = 200;
 
 /// The counts and failures of a run.
@@ -20,13 +20,13 @@ pub(super) struct TestReport {
     pub passed: u64,
     pub failed: u64,
     pub skipped: u64,
-    /// At most [`MAX_FAILURES`].
+    /// The failures, at most [`MAX_FAILURES`].
     pub failures: Vec<TestFailure>,
-    /// The failures are errors of the compiler: no test ran.
+    /// True if the failures are compiler errors, so that no test ran.
     pub is_build_error: bool,
 }
 
-/// A test that failed, or an error of the compiler.
+/// A test that failed, or a compiler error.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct TestFailure {
     pub name: String,
@@ -34,7 +34,7 @@ pub(super) struct TestFailure {
     pub file: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u64>,
-    /// The first lines.
+    /// The first lines of the message.
     pub message: String,
 }
 
@@ -43,7 +43,7 @@ impl TestFailure {
         let (file, line) = location.unzip();
         let lines: Vec<&str> = message.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
         let lines = &lines[..lines.len().min(MESSAGE_LINES)];
-        // Most runners indent the whole message.
+        // Most runners indent the whole message, so the common indentation is removed.
         let indent = lines.iter().map(|line| line.len() - line.trim_start_matches(' ').len()).min().unwrap_or(0);
         let message = lines.iter().map(|line| &line[indent..]).collect::<Vec<_>>().join("\n");
         Self {
@@ -67,7 +67,7 @@ impl TestFailure {
 }
 
 impl TestReport {
-    /// Returns true if nothing was recognized in the output.
+    /// Returns true if the parser recognized nothing in the output.
     pub(super) fn is_empty(&self) -> bool {
         self.passed + self.failed + self.skipped == 0 && self.failures.is_empty()
     }
@@ -85,7 +85,7 @@ impl TestReport {
         self.skipped = self.skipped.saturating_add(skipped);
     }
 
-    /// Adds a count that a runner names by this word. Words for anything else, such as warnings, are ignored.
+    /// Adds a count that a runner labels with this word. Counts of anything else, such as warnings, are ignored.
     pub(super) fn add_named(&mut self, count: u64, word: &str) {
         match word {
             "pass" | "passed" | "passing" | "xpassed" => self.add(count, 0, 0),
@@ -95,7 +95,7 @@ impl TestReport {
         }
     }
 
-    /// Returns the counts in words.
+    /// Formats the counts.
     pub(super) fn counts(&self) -> String {
         if self.is_build_error {
             let (count, end) = (self.failures.len(), if self.failures.len() == 1 { "" } else { "s" });
@@ -116,7 +116,7 @@ impl TestReport {
 
 pattern!(ESCAPES, r"\x1b\[[0-9;?]*[A-Za-z]");
 
-/// Returns an output without colours, and with plain ends of lines.
+/// Returns an output without colours, and with LF as line ends.
 pub(super) fn clean(text: &str) -> String {
     ESCAPES.replace_all(text, "").replace("\r\n", "\n")
 }

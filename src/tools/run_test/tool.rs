@@ -20,10 +20,10 @@ use crate::tools::{
     OutputLimit, ReplayPolicy, SpillStore, Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult, with_arguments,
 };
 
-/// The exit code of the script if the runner is missing, and that of pytest if it finds no tests.
+/// The exit code of the script if the runner is missing, and the exit code of pytest if it finds no tests.
 const NOT_FOUND: i32 = 127;
 const NO_TESTS: i32 = 5;
-/// The end of an output that names no failures.
+/// The size limit of the output's end, which is shown if the output names no failures.
 const TAIL: OutputLimit = OutputLimit { chars: 3_000, lines: 40 };
 
 #[derive(Deserialize, JsonSchema)]
@@ -37,7 +37,7 @@ struct RunTestArgs {
     timeout: Option<u64>,
 }
 
-/// Runs the tests of a project, and reports which failed.
+/// The tool `run_test`, which runs the tests of a project and reports the failures.
 pub struct RunTest {
     definition: ToolDefinition,
     runner: Arc<CommandRunner>,
@@ -49,7 +49,7 @@ impl RunTest {
     pub fn new(runner: Arc<CommandRunner>, files: WorkspaceJail, spill: Arc<SpillStore>) -> Self {
         let definition = ToolDefinition {
             timeout: Some(runner.config().timeout.0.saturating_add(END_MARGIN)),
-            // Text from a file or page must not choose the code that runs.
+            // Text from a file or page must not determine which code runs.
             literal_arguments: &["path", "framework"],
             ..ToolDefinition::changing::<RunTestArgs>("run_test", "Run the tests of a project.", ReplayPolicy::Once)
         };
@@ -87,7 +87,7 @@ impl RunTest {
         Ok(result)
     }
 
-    /// Keeps the whole output in a spill file; `None` if there is none, or the disk refuses it.
+    /// Stores the whole output in a spill file. Returns `None` if the output is empty, or the disk refuses it.
     async fn save(&self, text: &str, context: &ToolContext) -> Option<String> {
         if text.trim().is_empty() {
             return None;
@@ -129,7 +129,7 @@ impl TestRun {
             }
         } else {
             let counts = report.counts();
-            // A run may fail for another reason than its tests, such as a second command.
+            // A run may fail for another reason than its tests, such as a second command in a script.
             let is_explained = report.failed > 0 || report.is_build_error;
             match &code {
                 Ok(code) if *code != 0 && !is_explained => format!("{counts}, but exit code {code}"),
@@ -172,7 +172,7 @@ fn read_report(project: &TestProject, text: &str) -> TestReport {
         TestFramework::Go => go(text),
         TestFramework::Maven => maven::parse(text),
         TestFramework::Pytest => pytest::parse(text),
-        // These may start any other runner.
+        // These runners may start any other runner.
         TestFramework::Npm => first_report(text, &[&node::parse, &pytest::parse, &cargo::parse]),
         TestFramework::Make => first_report(text, &[&cargo::parse, &pytest::parse, &maven::parse, &node::parse, &go]),
     }
@@ -182,7 +182,7 @@ fn first_report(text: &str, parsers: &[&dyn Fn(&str) -> TestReport]) -> TestRepo
     parsers.iter().map(|parse| parse(text)).find(|report| !report.is_empty()).unwrap_or_default()
 }
 
-/// Returns a file that a runner names relative to the workspace.
+/// Converts a file name that a runner reports to a path relative to the workspace.
 fn shown_file(workspace: &Path, root: &Path, file: &str) -> String {
     let path = root.join(file.strip_prefix("./").unwrap_or(file));
     path.strip_prefix(workspace).unwrap_or(&path).display().to_string()

@@ -43,10 +43,10 @@ pub struct WebConfig {
 }
 
 impl WebConfig {
-    /// Returns the rules of web_fetch.
+    /// Returns the egress rules of `web_fetch`.
     ///
     /// # Errors
-    /// The setting, what is wrong with it, and what is allowed.
+    /// Returns the invalid setting, what is wrong with it, and what is allowed.
     pub fn rules(&self) -> Result<EgressRules, (&'static str, String, &'static str)> {
         const HOSTS: &str = "a name such as \"example.org\", an IP address or a range such as \"10.0.0.0/8\"";
         let hosts = |key, texts: &[String]| {

@@ -19,18 +19,18 @@ use crate::text::truncate;
 use crate::tools::documents::{self, DocumentReader};
 use crate::tools::{OutputLimit, Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult, with_arguments};
 
-/// What is read of one body, in bytes.
+/// The maximum size of a body that is read, in bytes.
 const MAX_BODY: usize = 5_000_000;
-/// One page of a text, in characters.
+/// The size of one page of a text, in characters.
 const PAGE_CHARS: usize = 10_000;
-/// What the model sees of the body of an error, in characters.
+/// The maximum length of an error's body that the model sees, in characters.
 const ERROR_CHARS: usize = 300;
 const ACCEPT: &str =
     "text/markdown, text/html;q=0.9, application/xhtml+xml;q=0.9, text/plain;q=0.8, application/json;q=0.8, */*;q=0.1";
-/// How long a text is kept that says nothing of it, and at most.
-const KEPT: Duration = Duration::from_secs(300);
-const MAX_KEPT: Duration = Duration::from_secs(3_600);
-/// The kept texts together, in bytes.
+/// How long a text is cached if its headers do not say, and at most.
+const DEFAULT_TTL: Duration = Duration::from_secs(300);
+const MAX_TTL: Duration = Duration::from_secs(3_600);
+/// The maximum size of all cached texts together, in bytes.
 const CACHE_BYTES: u64 = 16_000_000;
 
 #[derive(Deserialize, JsonSchema)]
@@ -43,7 +43,7 @@ struct WebFetchArgs {
     fresh: Option<bool>,
 }
 
-/// Reads a page of the web as Markdown.
+/// The tool `web_fetch`, which reads a web page as Markdown.
 pub struct WebFetch {
     definition: ToolDefinition,
     client: EgressClient,
@@ -52,22 +52,22 @@ pub struct WebFetch {
     cache: Cache<Url, Arc<FetchedText>>,
 }
 
-/// A text, as it is kept for further pages of it.
+/// A fetched text, cached for requests of further pages.
 struct FetchedText {
     url: Url,
     title: String,
     text: String,
     is_cut: bool,
     at: Instant,
-    kept: Duration,
+    ttl: Duration,
 }
 
-/// Keeps each text as long as its server allows.
-struct KeptAsAllowed;
+/// An expiry policy that keeps each text as long as its server allows.
+struct ServerExpiry;
 
-impl Expiry<Url, Arc<FetchedText>> for KeptAsAllowed {
+impl Expiry<Url, Arc<FetchedText>> for ServerExpiry {
     fn expire_after_create(&self, _url: &Url, fetched: &Arc<FetchedText>, _at: Instant) -> Option<Duration> {
-        Some(fetched.kept)
+        Some(fetched.ttl)
     }
 }
 
@@ -83,12 +83,12 @@ impl WebFetch {
             client: EgressClient::new(rules.clone()),
             rules,
             documents,
-            cache: Cache::builder().max_capacity(CACHE_BYTES).weigher(weigh).expire_after(KeptAsAllowed).build(),
+            cache: Cache::builder().max_capacity(CACHE_BYTES).weigher(weigh).expire_after(ServerExpiry).build(),
         }
     }
 
     async fn fetch(&self, url: Url, is_fresh: bool) -> Result<Arc<FetchedText>, ToolResult> {
-        // A rule that is checked on each use needs no thought about what the cache holds.
+        // The rules are checked on each use, so a cached text never bypasses them.
         self.rules.check_url(&url).map_err(|error| ToolResult::failed(error.to_string()))?;
         if let Some(fetched) = self.cache.get(&url).await.filter(|_| !is_fresh) {
             return Ok(fetched);
@@ -100,7 +100,7 @@ impl WebFetch {
         })?;
         let kind =
             response.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default().to_owned();
-        let (status, kept, is_cut) = (response.status, freshness(&response.headers), response.is_cut);
+        let (status, ttl, is_cut) = (response.status, freshness(&response.headers), response.is_cut);
         let (body, final_url) = (response.body, response.url);
         let read = if documents::is_document(&body) {
             self.read_document(body, &final_url, is_cut).await
@@ -115,8 +115,8 @@ impl WebFetch {
             return Err(ToolResult { content: shown, ..failed });
         }
         let page = read.map_err(ToolResult::failed)?;
-        let fetched = Arc::new(FetchedText { url: final_url, title: page.title, text: page.text, is_cut, at, kept });
-        if !kept.is_zero() {
+        let fetched = Arc::new(FetchedText { url: final_url, title: page.title, text: page.text, is_cut, at, ttl });
+        if !ttl.is_zero() {
             self.cache.insert(url, Arc::clone(&fetched)).await;
         }
         Ok(fetched)
@@ -177,7 +177,8 @@ fn parse_url(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// Returns the page of a text that begins after `offset` characters, with where it goes on. `age` is that of a kept text.
+/// Returns the page of a text that begins after `offset` characters, with a note about where it continues. `age` is set for a
+/// cached text.
 fn show(fetched: &FetchedText, offset: usize, age: Option<Duration>) -> ToolResult {
     let total = fetched.text.chars().count();
     if offset > 0 && offset >= total {
@@ -207,7 +208,7 @@ fn show(fetched: &FetchedText, offset: usize, age: Option<Duration>) -> ToolResu
     result
 }
 
-/// Returns how long an answer may be used again (RFC 9111, section 5.2.2).
+/// Returns how long a response may be reused (RFC 9111, section 5.2.2).
 fn freshness(headers: &HeaderMap) -> Duration {
     let values = headers.get_all(CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
     let directives: Vec<String> =
@@ -217,7 +218,7 @@ fn freshness(headers: &HeaderMap) -> Duration {
     }
     let age = |name: &str| directives.iter().find_map(|one| one.strip_prefix(name)?.trim_matches('"').parse().ok());
     let age = age("s-maxage=").or_else(|| age("max-age=")).map(Duration::from_secs);
-    age.unwrap_or(KEPT).min(MAX_KEPT)
+    age.unwrap_or(DEFAULT_TTL).min(MAX_TTL)
 }
 
 #[cfg(test)]
@@ -252,7 +253,7 @@ mod tests {
             text,
             is_cut: true,
             at: Instant::now(),
-            kept: KEPT,
+            ttl: DEFAULT_TTL,
         };
         let long = fetched("界".repeat(PAGE_CHARS * 2 + 5));
         let first = show(&long, 0, None).content;

@@ -17,8 +17,8 @@ pub use config::WebConfig;
 pub use fetch::WebFetch;
 pub use search::WebSearch;
 
-/// Returns the failure of an answer that is no success. One that may pass (RFC 9110, section 15.6; RFC 6585, section 4) is retried, after
-/// the seconds that the server names.
+/// Returns the failure for a response without success. A temporary failure (RFC 9110, section 15.6; RFC 6585, section 4) is
+/// retried after the number of seconds that the server names.
 fn failed_answer(status: StatusCode, headers: &HeaderMap, error: String) -> ToolResult {
     if !matches!(status.as_u16(), 429 | 500 | 502..=504) {
         return ToolResult::failed(error);

@@ -1,4 +1,4 @@
-//! The readable text of an answer: HTML as Markdown, other text as it is.
+//! The readable text of a response: HTML as Markdown, other text as it is.
 
 use dom_smoothie::{Config, Readability, TextMode};
 use encoding_rs::{Encoding, UTF_8};
@@ -8,11 +8,12 @@ use crate::text::one_line;
 use crate::tools::documents::html;
 use crate::tools::encoding::guess;
 
-/// Pages with more elements are not searched for their article, which takes time that grows faster than their size.
+/// The maximum number of elements of a page that is searched for its article. The time of that search grows faster than the page.
 const MAX_ELEMENTS: usize = 50_000;
-/// An article shorter than this, in characters, is taken only if the whole page is not much longer.
+/// The length below which an article counts as short, in characters. A short article is used only if the whole page is not much
+/// longer.
 const SHORT_ARTICLE: usize = 400;
-/// How far into an HTML page its encoding is named, in bytes (HTML, 13.2.3.2).
+/// The number of leading bytes in which an HTML page may name its encoding (HTML, 13.2.3.2).
 const META_BYTES: usize = 1_024;
 
 /// A page as text.
@@ -22,10 +23,10 @@ pub struct PageText {
     pub text: String,
 }
 
-/// Reads a body of the media type `content_type`, which may be empty. Takes time that grows with the body.
+/// Reads a body of the media type `content_type`, which may be empty. The time grows with the body.
 ///
 /// # Errors
-/// It is no text; the error says what it is.
+/// The body is not a text; the error states what it is.
 pub fn read(body: &[u8], content_type: &str, url: &Url) -> Result<PageText, String> {
     let kind = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let is_text = kind.starts_with("text/")
@@ -50,7 +51,7 @@ fn looks_like_html(body: &[u8]) -> bool {
     start.starts_with(b"<!doctype html") || start.starts_with(b"<html")
 }
 
-/// Decodes by byte order mark, the encoding that the header names, that the page names, and at last by guessing.
+/// Decodes a body: by its byte order mark, by the encoding in the header, by the encoding in the page, and finally by a guess.
 fn decode(body: &[u8], content_type: &str, is_html: bool) -> String {
     let named = parameter(content_type, "charset").or_else(|| is_html.then(|| meta_charset(body)).flatten());
     let named = named.and_then(|label| Encoding::for_label(label.as_bytes()));

@@ -21,9 +21,9 @@ use crate::tools::{Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult, w
 
 const DEFAULT_COUNT: u32 = 5;
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// The largest answer of a service, in bytes.
+/// The maximum size of a service's response, in bytes.
 const MAX_BODY: usize = 2_000_000;
-/// What is shown of one hit, in characters.
+/// The maximum lengths of the texts of one hit, in characters.
 const TITLE_CHARS: usize = 150;
 const SNIPPET_CHARS: usize = 400;
 const URL_CHARS: usize = 500;
@@ -36,14 +36,14 @@ struct WebSearchArgs {
     count: Option<u32>,
 }
 
-/// Searches the web.
+/// The tool `web_search`.
 pub struct WebSearch {
     definition: ToolDefinition,
     service: SearchService,
     api_key: Option<Secret>,
-    /// Empty: the service's own.
+    /// The base URL; empty for the service's default.
     base_url: String,
-    /// Not guarded: the owner has configured the address, which may well be on this machine.
+    /// Not the guarded client: the owner has configured the address, which may be on this machine.
     client: OnceCell<Client>,
 }
 
@@ -65,7 +65,7 @@ impl WebSearch {
         let name = service_name(self.service);
         let failed = |error: reqwest::Error| {
             let why = if error.is_timeout() { "did not answer in time" } else { "cannot be reached" };
-            // Without the address, which may hold a key.
+            // The error must not contain the address, which may hold a key.
             ToolResult::failed_for_now(format!("{name} {why}: {}", innermost(&error.without_url())))
         };
         let client = self.client.get_or_try_init(async || build_client(&self.base_url)).await.map_err(failed)?;
@@ -99,7 +99,7 @@ fn build_client(base_url: &str) -> Result<Client, reqwest::Error> {
     let mut builder = Client::builder()
         .user_agent(concat!("Mozilla/5.0 (compatible; daoyou/", env!("CARGO_PKG_VERSION"), ")"))
         .timeout(TIMEOUT)
-        // A redirect would take the key and the question to a place that nobody configured.
+        // A redirect would send the key and the query to an address that the owner has not configured.
         .redirect(Policy::none())
         .retry(reqwest::retry::never());
     let host = Url::parse(base_url).ok().and_then(|url| url.host_str().map(str::to_owned));

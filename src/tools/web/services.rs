@@ -19,7 +19,7 @@ pub struct SearchHit {
     pub snippet: String,
 }
 
-/// Returns the name of a service for people.
+/// Returns the display name of a service.
 pub fn service_name(service: SearchService) -> &'static str {
     match service {
         SearchService::Brave => "Brave Search",
@@ -29,11 +29,11 @@ pub fn service_name(service: SearchService) -> &'static str {
     }
 }
 
-/// Returns the request of a search. `base_url` replaces the service's own address if it is not empty; without a path, the
-/// service's path is added.
+/// Returns the request for a search. If `base_url` is not empty, it replaces the service's default address. If it has no path,
+/// the service's path is added.
 ///
 /// # Errors
-/// The address is none.
+/// The address is invalid.
 pub fn request(
     client: &Client,
     service: SearchService,
@@ -75,7 +75,7 @@ struct BraveAnswer {
     web: Option<JsonHits>,
 }
 
-/// The part that Brave, Tavily and SearXNG share.
+/// The response fields that Brave, Tavily and SearXNG share.
 #[derive(Deserialize)]
 struct JsonHits {
     #[serde(default)]
@@ -87,15 +87,15 @@ struct JsonHit {
     #[serde(default)]
     title: String,
     url: String,
-    /// Tavily and SearXNG say `content`.
+    /// Tavily and SearXNG call this field `content`.
     #[serde(default, alias = "content")]
     description: Option<String>,
 }
 
-/// Reads the hits of an answer.
+/// Parses the hits in a response.
 ///
 /// # Errors
-/// The answer is not of the service's form.
+/// The response does not have the service's format.
 pub fn hits(service: SearchService, body: &[u8]) -> Result<Vec<SearchHit>, String> {
     let unreadable = |error: serde_json::Error| match service {
         SearchService::Searxng => {
@@ -121,7 +121,7 @@ pub fn hits(service: SearchService, body: &[u8]) -> Result<Vec<SearchHit>, Strin
     Ok(found.into_iter().map(plain).collect())
 }
 
-/// Removes the tags with which services mark the words that were searched for.
+/// Removes the tags with which services highlight the query's words.
 fn without_tags(text: &str) -> String {
     if text.contains(['<', '&']) { Document::fragment(text).text().to_string() } else { text.to_owned() }
 }
@@ -145,7 +145,7 @@ fn duckduckgo(html: &str) -> Result<Vec<SearchHit>, String> {
     Ok(found)
 }
 
-/// Returns the address in a link of the result page, which leads there by way of the service.
+/// Returns the target address of a link on the result page, which leads through the service.
 fn target(href: &str) -> Option<String> {
     let base = Url::parse("https://duckduckgo.com/").ok()?;
     let url = base.join(href).ok()?;

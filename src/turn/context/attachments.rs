@@ -1,4 +1,4 @@
-//! The attachments of a message: how they are described to the model, and which of them are shown as images.
+//! The attachments of a message: how the prompt describes them, and which of them the model sees as images.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use daoyou_channels::Attachment;
 use crate::chat::ImageRef;
 use crate::store::inbox::InboxRow;
 
-/// The most files that are named.
+/// The most files that the description names.
 const NAMED: usize = 40;
-/// The most characters of a name.
+/// The most characters of a file name in the description.
 const NAME_CHARS: usize = 120;
-/// The longest path that is named, in bytes.
+/// The longest path that the description contains, in bytes. A file with a longer path gets no path.
 const PATH_BYTES: usize = 1_024;
-/// The most images of one message that are shown.
+/// The most images of one message that the model sees.
 const SHOWN: usize = 8;
 
 /// Describes the files of these messages for the runtime context; empty if there are none.
@@ -27,7 +27,7 @@ pub fn describe(rows: &[InboxRow]) -> String {
         let name: String = name.chars().take(NAME_CHARS).collect();
         let place = if path.len() > PATH_BYTES { "its path is too long".to_owned() } else { plain(path) };
         // The sender chose the name and the type; neither may start a line of its own.
-        text.push_str(&format!("\n- {name:?} ({}, {}): {place}", plain(media_type), in_words(*size)));
+        text.push_str(&format!("\n- {name:?} ({}, {}): {place}", plain(media_type), format_size(*size)));
     }
     if files.len() > NAMED {
         text.push_str(&format!("\n- and {} more in the same place", files.len() - NAMED));
@@ -60,8 +60,8 @@ fn of(row: &InboxRow) -> Vec<Attachment> {
     })
 }
 
-/// Returns true if the type or the name says image, since some programs send every file as octet-stream. The content
-/// is checked when the image is sent.
+/// Returns true if the media type or the name says that the file is an image. The name counts too, because some programs send every
+/// file as octet-stream. The loader checks the content when it sends the image.
 fn is_picture(file: &Attachment) -> bool {
     const TYPES: [&str; 5] = ["image/png", "image/jpeg", "image/jpg", "image/gif", "image/webp"];
     const ENDINGS: [&str; 5] = ["png", "jpg", "jpeg", "gif", "webp"];
@@ -74,7 +74,7 @@ fn plain(text: &str) -> String {
     if text.chars().any(char::is_control) { format!("{text:?}") } else { text.to_owned() }
 }
 
-fn in_words(bytes: u64) -> String {
+fn format_size(bytes: u64) -> String {
     match bytes {
         0..1_000 => format!("{bytes} B"),
         1_000..1_000_000 => format!("{} KB", bytes / 1_000),

@@ -11,7 +11,7 @@ use crate::store::{Store, StoreError};
 use crate::tools::{OutputLimit, truncate_middle};
 use crate::turn::progress::{ContextStep, TurnProgress};
 
-/// Returns what the model is given instead of what it refused as too long; `None` if nothing more can be left out.
+/// Returns the smaller context that replaces one which the model rejected as too long; `None` if nothing more can be left out.
 ///
 /// # Errors
 /// The store cannot be read.
@@ -31,7 +31,7 @@ pub fn compact(
     Ok(smaller)
 }
 
-/// How often a conversation is compacted at most.
+/// The most compactions of one conversation.
 const MOST: u8 = 3;
 
 /// Returns the most characters of a tool's result after `squeezed` compactions; `None` is no limit.
@@ -43,7 +43,8 @@ fn result_chars(squeezed: u8) -> Option<usize> {
     }
 }
 
-/// Returns the next smaller context after `context`, whose history is `rows`; `None` if nothing more can be left out.
+/// Returns the next smaller context after `context`, where `rows` is the history of `context`; `None` if nothing more can be left
+/// out.
 fn smaller(context: &ContextStep, rows: &[MessageRow], progress: &TurnProgress) -> Option<ContextStep> {
     let longest = progress.messages.iter().filter_map(result_of).map(|content| content.chars().count()).max();
     (context.squeezed + 1..=MOST).find_map(|squeezed| {
@@ -79,7 +80,7 @@ fn result_of(message: &ChatMessage) -> Option<&str> {
     }
 }
 
-/// Returns where the newer half begins: at a user's message, so that no turn is split.
+/// Returns the seq at which the newer half begins. It is the seq of a user's message, so that no turn is split.
 fn half(rows: &[MessageRow], end: i64) -> i64 {
     let whole: usize = rows.iter().map(|row| estimate_tokens(&row.body)).sum();
     let mut left_out = 0;

@@ -1,5 +1,5 @@
-//! The context of a turn: the window of its session's log, the summary of what came before it, and what is known of
-//! the writer.
+//! The context of a turn: the window of its session's log, the summary of the messages before the window, and the long-term memory
+//! about the writer.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -32,14 +32,14 @@ pub struct ConversationContext {
     pub messages: Vec<ChatMessage>,
     /// The seq of the first message.
     pub from: i64,
-    /// The window is full, or nearly.
-    pub is_tight: bool,
+    /// The history fills its window, or nearly.
+    pub is_full: bool,
     pub memory: PromptMemory,
-    /// The owners whose memories may be given, the sender first; empty for a stranger.
+    /// The owners whose memories the prompt may contain, the sender first; empty for an untrusted sender.
     pub owners: Vec<Owner>,
-    /// The count of forgettings when this was read.
+    /// The count of forgotten memories when this context was read.
     pub forgets: i64,
-    /// What the conversation holds from others than the owner.
+    /// The names of the foreign content in the conversation; see [`Taint`].
     pub taint: Taint,
 }
 
@@ -47,35 +47,36 @@ pub struct ConversationContext {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PromptMemory {
     pub snapshot: Option<MemorySnapshot>,
-    /// The id and the text of the summary of what came before the window.
+    /// The id and the text of the summary of the messages before the window.
     pub summary: Option<(i64, String)>,
 }
 
-/// A snapshot of what is known, for all prompts of an epoch.
+/// A snapshot of the long-term memory, which all prompts of an epoch share.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemorySnapshot {
     pub hash: String,
     pub owner: String,
-    /// Empty if nothing is known.
+    /// The text for the prompt; empty if the memory is empty.
     pub text: String,
-    /// The snapshot is stored for its epoch.
-    pub is_kept: bool,
-    /// The snapshot replaces the one before, since each turn of a fresh session takes a new one.
-    pub is_anew: bool,
+    /// The store holds the snapshot for its epoch.
+    pub is_stored: bool,
+    /// The snapshot replaces an earlier one, because each turn of a fresh session takes a new snapshot.
+    pub is_replacement: bool,
 }
 
 impl MemorySnapshot {
     fn new(owner: &str, text: String) -> Self {
         let hash = hash_of(owner, &text);
-        Self { hash, owner: owner.to_owned(), text, is_kept: false, is_anew: false }
+        Self { hash, owner: owner.to_owned(), text, is_stored: false, is_replacement: false }
     }
 
-    /// Stores the snapshot for an epoch, unless something was forgotten since it was taken, which it may contain.
+    /// Stores the snapshot for an epoch, unless a memory was forgotten since the snapshot was taken: the snapshot may contain that
+    /// memory.
     fn keep(&self, connection: &Connection, (session, epoch): (&str, i64), forgets: i64) -> Result<(), StoreError> {
         if forgetting::count(connection)? != forgets {
             return Ok(());
         }
-        if self.is_anew {
+        if self.is_replacement {
             session_memory::release_snapshot(connection, session, epoch)?;
         }
         session_memory::keep_snapshot(connection, &self.hash, &self.owner, &self.text)?;
@@ -84,13 +85,13 @@ impl MemorySnapshot {
 }
 
 impl PromptMemory {
-    /// Estimates its tokens in a prompt.
+    /// Estimates the tokens of this memory in a prompt.
     fn tokens(&self) -> usize {
         let known = self.snapshot.as_ref().map_or(0, |snapshot| estimate_tokens(&snapshot.text));
         known + self.summary.as_ref().map_or(0, |(_, text)| estimate_tokens(text))
     }
 
-    /// Returns the system prompt with the memory.
+    /// Returns the system prompt `system` with this memory added.
     pub fn in_prompt(&self, system: SystemText) -> SystemText {
         let known = self.snapshot.as_ref().map_or("", |snapshot| snapshot.text.as_str());
         let summary = self.summary.as_ref().map_or("", |(_, text)| text.as_str());
@@ -114,30 +115,30 @@ pub struct ContextSettings {
     pub max_tokens: Option<u32>,
 }
 
-/// What the agent of a turn changes about the context.
+/// The settings by which a turn's agent changes the context.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AgentContext<'a> {
-    /// Its own model.
+    /// The agent's own model.
     pub model: Option<&'a str>,
-    /// Its longest answer, in tokens.
+    /// The agent's longest answer, in tokens.
     pub max_tokens: Option<u32>,
-    /// Its limit of the history; see [`HistoryWindow::rounds`].
+    /// The agent's limit of the history; see [`HistoryWindow::rounds`].
     pub rounds: Option<u32>,
     pub memory: AgentMemory<'a>,
 }
 
-/// What an agent knows of the person who writes.
+/// The memory that an agent has about the person who writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AgentMemory<'a> {
     #[default]
     Shared,
-    /// What the agent of this name itself has learned.
+    /// The facts that the agent of this name itself has learned.
     Own(&'a str),
     None,
 }
 
 impl AgentMemory<'_> {
-    /// Returns the owner of what the agent knows of `person`.
+    /// Returns the owner of the memories that the agent has about `person`.
     pub fn owner(self, person: Owner) -> Option<Owner> {
         match self {
             Self::Shared => Some(person),
@@ -158,7 +159,7 @@ pub struct ContextBuilder {
 }
 
 impl ContextBuilder {
-    /// Returns the tools that the conversation has found.
+    /// Returns the tools that `find_tools` has found in this conversation.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -166,8 +167,8 @@ impl ContextBuilder {
         self.store.read_here(|connection| session_tools::found(connection, &session.to_string()))
     }
 
-    /// Composes the context for the message `last` beside this system prompt and these `tools` of this agent. A turn that resumes from `context` gets the same
-    /// again.
+    /// Composes the context for the message `last`, given the system prompt and the `tools` of this agent. A turn that resumes from
+    /// `context` gets the same context again.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -194,7 +195,7 @@ impl ContextBuilder {
                 Some(context) => query.load_again(context)?,
                 None => query.load(&state, is_fresh)?,
             };
-            let (from, rows, is_tight) = match context {
+            let (from, rows, is_full) = match context {
                 Some(context) => (context.from, window::choose_again(connection, &key, context)?, false),
                 None if is_fresh => (head.next_seq, Vec::new(), false),
                 None => {
@@ -210,7 +211,7 @@ impl ContextBuilder {
             let (owners, forgets) = (query.owners(), forgetting::count(connection)?);
             let taint = approvals::taint_of_epoch(connection, &key, head.epoch)?;
             let context =
-                ConversationContext { taint, head, messages: Vec::new(), from, is_tight, memory, owners, forgets };
+                ConversationContext { taint, head, messages: Vec::new(), from, is_full, memory, owners, forgets };
             Ok((context, rows, is_shared))
         })?;
         conversation.messages = window::read_messages(&rows)?;
@@ -248,16 +249,16 @@ impl ContextBuilder {
         }
     }
 
-    /// Stores the snapshot that was just taken, for all later turns of its epoch; an empty one in the background.
+    /// Stores a new snapshot for all later turns of its epoch; an empty one is stored in the background.
     pub async fn keep_snapshot(&self, session: &SessionKey, context: &ConversationContext) {
-        let Some(snapshot) = context.memory.snapshot.clone().filter(|snapshot| !snapshot.is_kept) else { return };
+        let Some(snapshot) = context.memory.snapshot.clone().filter(|snapshot| !snapshot.is_stored) else { return };
         let (key, store, is_empty) = (session.to_string(), self.store.clone(), snapshot.text.is_empty());
         let (epoch, forgets) = (context.head.epoch, context.forgets);
         let write = async move {
             let write = move |connection: &Connection| snapshot.keep(connection, (&key, epoch), forgets);
             match store.write(Durability::Logged, write).await {
                 Ok(()) | Err(StoreError::Closed) => {}
-                // The next turn takes it again, and finds the same unless something was learned meanwhile.
+                // The next turn takes the snapshot again; it is the same unless a fact was learned meanwhile.
                 Err(error) => tracing::warn!(%error, "the memory snapshot of a prompt could not be stored"),
             }
         };
@@ -269,8 +270,8 @@ impl ContextBuilder {
     }
 }
 
-/// Returns the model for a message: the one that the message names, else the one that `/model` has `chosen` for the
-/// session, else the channel's, else the `configured` one.
+/// Returns the model for a message. The first of these that is set counts: the model that the message names, the model that `/model`
+/// has `chosen` for the session, the channel's model, the `configured` one.
 pub fn wanted_model(row: &InboxRow, chosen: Option<&str>, configured: &str) -> String {
     let settings = TurnOrigin::parse(&row.origin).settings;
     let requested = settings.requested_model.filter(|model| !model.is_empty());
@@ -278,8 +279,8 @@ pub fn wanted_model(row: &InboxRow, chosen: Option<&str>, configured: &str) -> S
     chosen.unwrap_or_else(|| configured.to_owned())
 }
 
-/// Returns true if others than `owner` read the chat that this message's turn answers to: a turn on an errand runs in
-/// a session of its own, and its answer goes to a chat.
+/// Returns true if people other than `owner` read the chat that gets this turn's answer. A turn of a job or a sub-agent runs in its
+/// own session, but its answer goes to a chat.
 fn others_read(connection: &Connection, last: &InboxRow, owner: Option<&Owner>) -> Result<bool, StoreError> {
     let origin = TurnOrigin::parse(&last.origin);
     if !origin.runs_for_job_or_agent() {
@@ -301,7 +302,7 @@ struct PromptMemoryQuery<'a> {
 }
 
 impl PromptMemoryQuery<'_> {
-    /// Returns the owner whose private memory may be given; nobody if others read along.
+    /// Returns the owner whose private memory the prompt may contain; `None` if others read the chat.
     fn private(&self) -> Option<&Owner> {
         self.owner.filter(|_| !self.is_shared)
     }
@@ -321,7 +322,11 @@ impl PromptMemoryQuery<'_> {
         let snapshot = match self.owner {
             Some(_) if is_fresh => {
                 let taken = self.snapshot(None)?;
-                Some(MemorySnapshot { is_kept: state.snapshot.as_ref() == Some(&taken.hash), is_anew: true, ..taken })
+                Some(MemorySnapshot {
+                    is_stored: state.snapshot.as_ref() == Some(&taken.hash),
+                    is_replacement: true,
+                    ..taken
+                })
             }
             Some(_) => Some(self.snapshot(state.snapshot.as_deref())?),
             None => None,
@@ -331,7 +336,7 @@ impl PromptMemoryQuery<'_> {
 
     fn load_again(&self, context: &ContextStep) -> Result<PromptMemory, StoreError> {
         let snapshot = match &context.snapshot {
-            // A consolidation may have removed it while the turn waited.
+            // A consolidation may have removed the summary while the turn waited.
             Some(hash) => Some(self.snapshot(Some(hash))?),
             None => None,
         };
@@ -355,7 +360,7 @@ impl PromptMemoryQuery<'_> {
         let text = session_memory::snapshot(self.connection, hash)?;
         let owner = self.whose();
         let snapshot = text.filter(|text| hash_of(owner, text) == hash);
-        Ok(snapshot.map(|text| MemorySnapshot { is_kept: true, ..MemorySnapshot::new(owner, text) }))
+        Ok(snapshot.map(|text| MemorySnapshot { is_stored: true, ..MemorySnapshot::new(owner, text) }))
     }
 
     fn whose(&self) -> &str {

@@ -1,4 +1,4 @@
-//! The images of a conversation, read from the workspace when the model is asked.
+//! Loads the images of a conversation from the workspace for a model call.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,17 +13,19 @@ use crate::tools::CONVERSATIONS;
 const TOGETHER: usize = 15_000_000;
 /// The most images of one request.
 const MOST: usize = 8;
-/// Images are left out in steps of this size, so that requests keep their beginning for some turns and the service's
+/// Images are left out in steps of this size. The beginning of requests then stays the same for some turns, and the service's prompt
 /// cache hits.
 const STEP: usize = 4;
 
-/// Reads images of the workspace. The agent's commands can replace a file by a link, so no link is followed, and no private folder is read
-/// but those of conversations: a conversation names only images of its own.
+/// Reads images of the workspace. The agent's commands can replace a file with a link, so the loader follows no link. It reads no
+/// private folder except those of conversations, since a conversation names only its own images.
 pub struct ImageLoader {
     jail: Arc<Jail>,
 }
 
 impl ImageLoader {
+    /// Opens the workspace for loading images. The `closed` folders are private.
+    ///
     /// # Errors
     /// When the workspace is not a folder that can be opened.
     pub fn open(workspace: &Path, closed: &[PathBuf]) -> io::Result<Self> {
@@ -31,8 +33,8 @@ impl ImageLoader {
         Ok(Self { jail: Arc::new(jail.with_reopened(&[CONVERSATIONS])) })
     }
 
-    /// Loads the newest images that `messages` name, within bounds, unless `loaded` has them. A file that is missing, too large or
-    /// no image is skipped; its name stays in the text.
+    /// Loads the newest images that `messages` name, up to the limits; reuses the images in `loaded`. A file that is missing, too
+    /// large or not an image is skipped; its name stays in the text.
     pub async fn load(&self, messages: &[ChatMessage], loaded: &LoadedImages) -> Images {
         let wanted: Vec<String> = newest(messages).into_iter().map(|image| image.path.clone()).collect();
         let mut loaded = loaded.0.lock().await;
@@ -48,12 +50,11 @@ impl ImageLoader {
     }
 }
 
-/// The images that a turn has read last, and their paths.
+/// The paths and the images that a turn has loaded last.
 #[derive(Default)]
 pub struct LoadedImages(tokio::sync::Mutex<(Vec<String>, Images)>);
 
-/// Adds a message of the user after the results of an answer's calls, with the images that these calls read: services take images from
-/// the user alone.
+/// Adds a user's message with images after the tool results that name them: services accept images only from the user.
 pub fn with_images_of_results(messages: Vec<ChatMessage>) -> Vec<ChatMessage> {
     let mut shown = Vec::with_capacity(messages.len());
     let mut seen: Vec<ImageRef> = Vec::new();
@@ -76,13 +77,13 @@ fn message_of(images: Vec<ImageRef>) -> Option<ChatMessage> {
     (!images.is_empty()).then_some(ChatMessage::User { content, images })
 }
 
-/// Returns the newest images up to `MOST`, cut at the front in steps.
+/// Returns the newest images, at most `MOST`; the oldest are left out in steps of `STEP`.
 fn newest(messages: &[ChatMessage]) -> Vec<&ImageRef> {
     let all: Vec<&ImageRef> = messages.iter().flat_map(images_of).collect();
     all[first(all.len(), all.len().saturating_sub(MOST))..].to_vec()
 }
 
-/// Returns the index of the first image that is sent, of `count`, if those before `least` must go.
+/// Returns the index of the first of `count` images that is sent, if at least the first `least` are left out.
 fn first(count: usize, least: usize) -> usize {
     let rounded = least.next_multiple_of(STEP);
     if rounded < count { rounded } else { least }

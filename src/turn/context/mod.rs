@@ -1,4 +1,4 @@
-//! What the model is given: the system prompt, the history, what is remembered, and the message.
+//! The input of the model: the system prompt, the history, the memories, and the message.
 
 pub mod attachments;
 pub mod compaction;

@@ -1,5 +1,5 @@
-//! Removes what was found in somebody's memory from messages: from those that several people may read, and from a turn
-//! during which something was forgotten.
+//! Removes results of memory tools from messages: from messages that several people may read, and from a turn during which a memory
+//! was forgotten.
 
 use std::collections::HashSet;
 
@@ -11,17 +11,17 @@ use crate::tools::is_plan;
 
 const NOT_SHOWN: &str = "(not shown: this conversation has several people, and memory is private)";
 
-/// Removes what was found in memory, because others may read it.
+/// Removes the results of memory tools, because others may read the messages.
 pub fn strip(messages: &mut [ChatMessage]) {
     take_out(messages, NOT_SHOWN);
 }
 
-/// Removes what was found in memory, because some of it may be forgotten; returns true if there was anything.
+/// Removes the results of memory tools, because one of them may be forgotten; returns true if there was any.
 pub fn forget_found(messages: &mut [ChatMessage]) -> bool {
     take_out(messages, FORGOTTEN)
 }
 
-/// Replaces what was found by `instead`. Nothing else changes, so the conversation stays valid.
+/// Replaces the results of memory tools by `instead`. Everything else stays, so the conversation stays valid.
 fn take_out(messages: &mut [ChatMessage], instead: &str) -> bool {
     let mut private = HashSet::new();
     let mut has_changed = false;
@@ -33,7 +33,7 @@ fn take_out(messages: &mut [ChatMessage], instead: &str) -> bool {
                 content.truncate(shown);
             }
             ChatMessage::Assistant { tool_calls, .. } => {
-                private = tool_calls.iter().filter(|call| tells_memory(call)).map(|call| call.id.clone()).collect();
+                private = tool_calls.iter().filter(|call| reads_memory(call)).map(|call| call.id.clone()).collect();
             }
             ChatMessage::Tool { call_id, content, .. } if private.contains(call_id) => {
                 instead.clone_into(content);
@@ -45,15 +45,15 @@ fn take_out(messages: &mut [ChatMessage], instead: &str) -> bool {
     has_changed
 }
 
-/// Returns true if the result of this call comes from somebody's memory, by whatever alias the tool was called.
-pub fn tells_memory(call: &ToolCall) -> bool {
+/// Returns true if the result of this call comes from a person's memory, whatever alias the call uses.
+pub fn reads_memory(call: &ToolCall) -> bool {
     let name = call.name.trim().to_lowercase();
     if !is_plan(&name) {
         return tool_names().contains(&name);
     }
     match planned_tools(&call.arguments) {
         Some(tools) => tools.iter().any(|tool| tool_names().contains(tool)),
-        // What such a plan has run is unknown.
+        // The plan cannot be parsed, so the tools that it has run are unknown.
         None => {
             let plan = serde_json::from_str::<Value>(&call.arguments).map(|plan| plan.to_string());
             let plan = plan.unwrap_or_else(|_| call.arguments.clone()).to_lowercase();
@@ -62,7 +62,7 @@ pub fn tells_memory(call: &ToolCall) -> bool {
     }
 }
 
-/// Returns the names of the tools that a plan calls, in small letters; `None` if its form is another than the usual.
+/// Returns the names of the tools that a plan calls, in lower case; `None` if the plan does not have the usual form.
 fn planned_tools(arguments: &str) -> Option<Vec<String>> {
     let plan: Value = serde_json::from_str(arguments).ok()?;
     let tools = plan.get("calls")?.as_array()?.iter().map(|call| call.get("tool")?.as_str());
@@ -93,7 +93,7 @@ mod tests {
             ("Search_History", "{}", false),
             ("parallel", r#"{"calls":[{"tool":"recall"}]}"#, false),
             ("parallel", r#"{"calls":[{"tool":"read_file"}]}"#, true),
-            // By the other names of the same tools.
+            // Aliases of the same tools.
             ("search_memory", "{}", false),
             (" Memory_Search", "{}", false),
             ("conversation_search", "{}", false),

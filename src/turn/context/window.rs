@@ -1,4 +1,4 @@
-//! The part of a session's log that the model is given: whole turns, within bounds of messages and tokens.
+//! The part of a session's log that goes into a request: whole turns, within limits of messages and tokens.
 
 use crate::chat::ChatMessage;
 use crate::llm::estimate_tokens;
@@ -6,29 +6,29 @@ use crate::store::messages::{self, MessageRow, SessionHead};
 use crate::store::{Connection, StoreError, turn_steps};
 use crate::turn::progress::ContextStep;
 
-/// Bounds of the history that goes into a request.
+/// The limits of the history in a request.
 #[derive(Clone, Copy, Debug)]
 pub struct HistoryWindow {
-    /// Messages.
+    /// The most messages.
     pub messages: u32,
-    /// Estimated tokens.
+    /// The most estimated tokens.
     pub tokens: usize,
-    /// Messages of people, each with what followed it; `None` is no limit.
+    /// The most messages of people, each with the messages that follow it; `None` is no limit.
     pub rounds: Option<u32>,
 }
 
-/// The messages of a session that were chosen for a turn.
+/// The messages of a session that a turn sends.
 pub struct HistorySlice {
     /// The seq of the first of `rows`.
     pub from: i64,
     pub rows: Vec<MessageRow>,
-    /// The space is used up, or nearly; older messages should be summarised.
+    /// The messages fill the space, or nearly; older messages should be summarised.
     pub is_full: bool,
 }
 
-/// Chooses the newest whole turns of the session within the window. The start stays where it was for the turn before,
-/// so that consecutive requests share their beginning; when the space is used up, so much is left out at once that the
-/// new start stays for many turns. By number of messages, the start moves in steps of a quarter of the window.
+/// Chooses the newest whole turns of the session within the window. The start stays the same as in the turn before, so that
+/// consecutive requests share their beginning. When the space is full, one cut removes so many messages that the new start stays for
+/// many turns. The limit of messages moves the start in steps of a quarter of the window.
 pub fn choose(
     connection: &Connection,
     session: &str,
@@ -51,8 +51,8 @@ pub fn choose(
         let before = before.and_then(|before| rows.iter().position(|row| row.seq >= before)).unwrap_or(0);
         cut_at(&turns, before, window.tokens)
     };
-    // A turn begins with the user's message; half a turn would leave a tool result without its call. Only of a turn
-    // that is too long by itself the end is given, so that "go on" has something to go on with.
+    // A turn begins with the user's message; half a turn would leave a tool result without its call. If the newest turn alone is too
+    // long, its end is sent, so that the model can continue after "go on".
     let whole = (cut..rows.len()).find(|at| rows[*at].role == "user");
     let end = || (cut + 1..rows.len()).find(|at| rows[*at].role == "assistant");
     rows.drain(..whole.or_else(end).unwrap_or(rows.len()));
@@ -65,9 +65,8 @@ pub fn choose(
     Ok(HistorySlice { from, rows: with_question(connection, session, rows)?, is_full })
 }
 
-/// Returns the index of the first message that is given, and whether the given ones fill the space. `messages` are the
-/// tokens of each and whether it begins a turn, `before` is the index for the turn before, `room` the available
-/// tokens.
+/// Returns the index of the first message that is sent, and whether the sent messages fill the space. `messages` has the tokens of
+/// each message and whether it begins a turn, `before` is the index in the turn before, `room` is the number of available tokens.
 fn cut_at(messages: &[(usize, bool)], before: usize, room: usize) -> (usize, bool) {
     let mut behind: Vec<usize> = messages
         .iter()
@@ -80,7 +79,7 @@ fn cut_at(messages: &[(usize, bool)], before: usize, room: usize) -> (usize, boo
     behind.reverse();
     let share = |percent: usize| room / 100 * percent + room % 100 * percent / 100;
     let tokens = |from: usize| behind.get(from).copied().unwrap_or(0);
-    // There is more space than before.
+    // The available space has grown, so older messages fit again.
     let start = if tokens(0) <= share(REFILLED) { 0 } else { before };
     if tokens(start) <= room {
         return (start, tokens(start) > share(FULL));
@@ -94,18 +93,18 @@ fn cut_at(messages: &[(usize, bool)], before: usize, room: usize) -> (usize, boo
     (cut.or_else(last_turn).or_else(part_of_turn).unwrap_or(messages.len()), true)
 }
 
-/// A cut leaves this share of the space, in percent.
+/// A cut leaves at most this share of the space in use, in percent.
 const REFILLED: usize = 60;
-/// Or less, so that this many turns of average size fit before the next cut.
+/// A cut leaves so little that this many turns of average size fit before the next cut.
 const TURNS_OF_A_CUT: usize = 10;
-/// But not less than this share, in percent.
+/// A cut leaves at least this share of the space in use, in percent.
 const LEAST_KEPT: usize = 20;
-/// From this share on, in percent, the space counts as used up, because a summary takes time.
+/// From this share on, in percent, the space counts as full, because a summary takes time.
 const FULL: usize = 90;
-/// Turns that are searched for an earlier context: notes that are written into a session have none.
+/// How many turns back to look for an earlier context. Some have none: notes that are written into a session.
 const LOOKED_BACK: usize = 8;
 
-/// Returns where the last turn's messages began.
+/// Returns the seq at which the window of the last turn began.
 fn previous_window_start(connection: &Connection, rows: &[MessageRow]) -> Result<Option<i64>, StoreError> {
     let mut turns: Vec<&str> = rows.iter().rev().map(|row| row.turn.as_str()).collect();
     turns.dedup();
@@ -116,7 +115,7 @@ fn previous_window_start(connection: &Connection, rows: &[MessageRow]) -> Result
     Ok(None)
 }
 
-/// Adds the message that the turn answers in front of the end of a turn.
+/// Adds the question of a turn in front of the turn's last messages.
 fn with_question(
     connection: &Connection,
     session: &str,
@@ -131,7 +130,7 @@ fn with_question(
     Ok(rows)
 }
 
-/// Returns the messages that the turn was given before a restart.
+/// Returns the messages that the turn sent before a restart.
 pub fn choose_again(
     connection: &Connection,
     session: &str,
@@ -249,8 +248,8 @@ mod tests {
         assert!(tokens <= 1_000 && rows[0].role == "user" && rows.last().is_some_and(|row| row.seq == 39), "{tokens}");
     }
 
-    /// Turns of so many tokens, where the messages began before and the room; where they begin then, in turns, and whether the
-    /// room is full.
+    /// Input: the tokens of each turn, the start before the cut, and the room. Expected: the start after the cut, in turns, and
+    /// whether the room is full.
     #[test]
     fn a_cut_leaves_room_for_many_turns_and_stays() {
         let turn = |tokens: usize| [(tokens / 2, true), (tokens - tokens / 2, false)];
@@ -258,19 +257,19 @@ mod tests {
             (&[100; 5][..], 0, 1_000, 0, false),
             (&[100; 10], 0, 1_000, 0, true),
             (&[10; 101], 0, 1_000, 41, true),
-            // Long ones: as much as there may be.
+            // Long turns: as many as fit.
             (&[100; 11], 0, 1_000, 9, true),
             (&[100; 15], 9, 1_000, 9, false),
-            // The last turn stays whole, if it can.
+            // The last turn stays whole if it fits.
             (&[100, 100, 900], 0, 1_000, 2, true),
-            // There is more room than before.
+            // The room has grown.
             (&[100; 10], 5, 2_000, 0, false),
         ] {
             let messages: Vec<_> = turns.iter().flat_map(|tokens| turn(*tokens)).collect();
             let (at, full) = cut_at(&messages, before * 2, room);
             assert_eq!((at, full), (begins * 2, is_full), "{turns:?} {before} {room}");
         }
-        // Of one turn that is too long its end.
+        // Of a turn that alone is too long, the end is kept.
         assert_eq!(cut_at(&[(500, true), (400, false), (400, false)], 0, 500), (2, true));
         assert_eq!(cut_at(&[], 0, 0), (0, false));
     }

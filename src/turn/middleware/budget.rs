@@ -15,14 +15,14 @@ use crate::store::{Store, StoreError};
 use crate::turn::error::{ErrorCode, TurnError};
 use crate::turn::traits::TurnScope;
 
-/// The most models whose missing price is reported.
+/// The most models about which a missing price is reported.
 const MAX_WARNED: usize = 100;
 
 pub struct BudgetMiddleware {
     config: BudgetConfig,
     store: Store,
     timezone: TimeZone,
-    /// Models whose missing price was reported: money is limited, and their price is unknown.
+    /// Models about which a missing price was reported: a cost limit is set, but the price is unknown.
     warned: Mutex<HashSet<String>>,
 }
 
@@ -31,7 +31,7 @@ impl BudgetMiddleware {
         Self { config, store, timezone, warned: Mutex::default() }
     }
 
-    /// Returns the used amount and the limit as texts, if what was used in `scope` has reached one of these limits.
+    /// Returns the used amount and the limit as texts, if the usage in `scope` has reached one of these limits.
     async fn reached(
         &self,
         at: &TurnScope<'_>,
@@ -107,12 +107,12 @@ fn money(amount: f64, currency: &str) -> String {
     format!("{} {currency}", &long[..end])
 }
 
-/// The tokens and the money that were spent.
+/// The tokens and the money that model calls have used.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct SpentTotals {
     tokens: u64,
     money: Costs,
-    /// Models (`PROVIDER/MODEL`) of unknown price: their tokens are counted, their money is not.
+    /// Models (`PROVIDER/MODEL`) of unknown price: their tokens are counted, their cost is not.
     unpriced: Vec<String>,
 }
 

@@ -21,9 +21,9 @@ pub struct MiddlewareStack {
     pub turn: MiddlewareChain<TurnRun>,
     pub model: MiddlewareChain<ModelCall>,
     pub tool: MiddlewareChain<ToolRun>,
-    /// Secrets that a streamed answer must not show.
+    /// The secrets that a streamed answer must not contain.
     pub secrets: Option<KnownSecrets>,
-    kept: MiddlewareState,
+    state: MiddlewareState,
 }
 
 /// State that survives a reload: recent calls and cached responses.
@@ -43,7 +43,7 @@ pub struct MiddlewareSettings {
     pub cache: CacheConfig,
 }
 
-/// What the middleware is built from.
+/// The inputs from which the middleware is built.
 pub struct MiddlewareParts {
     pub settings: MiddlewareSettings,
     pub store: Store,
@@ -51,7 +51,7 @@ pub struct MiddlewareParts {
     pub metrics: Arc<Metrics>,
     /// All secrets of the configuration.
     pub secrets: KnownSecrets,
-    pub kept: MiddlewareState,
+    pub state: MiddlewareState,
 }
 
 impl Default for MiddlewareState {
@@ -61,13 +61,14 @@ impl Default for MiddlewareState {
 }
 
 impl MiddlewareStack {
-    /// Builds the middleware of `agent.middleware`, the first one outermost.
+    /// Builds the middleware of `agent.middleware`. Of the wrapping middleware, the first one is outermost, and the same applies to
+    /// the others; but every wrapping one lies inside all others, whatever the order of the names.
     pub fn build(parts: &MiddlewareParts) -> Self {
-        let mut kept = parts.kept.clone();
-        if kept.cached.capacity != parts.settings.cache.capacity {
-            kept.cached = Arc::new(CachedResponses::new(parts.settings.cache.capacity));
+        let mut state = parts.state.clone();
+        if state.cached.capacity != parts.settings.cache.capacity {
+            state.cached = Arc::new(CachedResponses::new(parts.settings.cache.capacity));
         }
-        let mut built = Self { kept, ..Self::default() };
+        let mut built = Self { state, ..Self::default() };
         for name in &parts.settings.middleware {
             built.add(*name, parts);
         }
@@ -76,7 +77,7 @@ impl MiddlewareStack {
 
     /// Returns the state for the stack of the next reload.
     pub fn state(&self) -> MiddlewareState {
-        self.kept.clone()
+        self.state.clone()
     }
 
     fn add(&mut self, name: MiddlewareName, parts: &MiddlewareParts) {
@@ -100,12 +101,12 @@ impl MiddlewareStack {
                 self.model.push(Arc::new(budget));
             }
             MiddlewareName::RateLimit => {
-                let limiter = self.kept.limiter.clone();
+                let limiter = self.state.limiter.clone();
                 self.model.push(Arc::new(RateLimitMiddleware { config: config.rate_limit.clone(), limiter }));
             }
-            // The tools cache their own results.
+            // The tool executor caches tool results itself.
             MiddlewareName::Cache if config.cache.responses => {
-                let (cached, metrics) = (self.kept.cached.clone(), parts.metrics.clone());
+                let (cached, metrics) = (self.state.cached.clone(), parts.metrics.clone());
                 self.model.wrap(Arc::new(ResponseCache { cached, config: config.cache.clone(), metrics }));
             }
             MiddlewareName::Cache => {}

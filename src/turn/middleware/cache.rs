@@ -1,4 +1,4 @@
-//! `agent.cache`: repeats model responses for a while. The executor of the tools repeats their results.
+//! `agent.cache`: reuses model responses for a while. The tool executor caches tool results.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::turn::traits::TurnScope;
 /// The largest response that is cached, in bytes.
 const LARGEST: usize = 256 * 1024;
 
-/// The cached responses; a reload keeps them unless their capacity changes.
+/// The cached responses. They survive a reload unless their capacity changes.
 pub struct CachedResponses {
     pub capacity: u32,
     responses: ResultCache<ChatResponse>,
@@ -29,7 +29,7 @@ impl CachedResponses {
     }
 }
 
-/// Caches model responses, if configured.
+/// Caches model responses if the configuration enables it.
 pub struct ResponseCache {
     pub cached: Arc<CachedResponses>,
     pub config: CacheConfig,

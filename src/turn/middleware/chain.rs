@@ -19,15 +19,15 @@ pub trait Operation: 'static {
     const NAME: &'static str;
 }
 
-/// A whole turn, from the message to the answer. Turns that failed, were stopped or timed out pass here as well; a
-/// turn that the end of the process cut off begins here again.
+/// A whole turn, from the message to the answer. Turns that failed, were stopped or timed out pass through the middleware as well. A
+/// turn that the end of the process interrupted begins here again.
 pub struct TurnRun;
 
 /// One model call.
 pub struct ModelCall;
 
-/// One tool call. A failed tool has answered: its failure is a result for the model. The refusal of a middleware is
-/// reported to the model in the same way.
+/// One tool call. A failed tool is a normal response: its failure is a result for the model. The refusal of a middleware is reported
+/// to the model in the same way.
 pub struct ToolRun;
 
 /// A request to a provider.
@@ -38,8 +38,8 @@ pub struct ModelRequest {
 }
 
 impl Operation for TurnRun {
-    /// The text of the message as the model reads it. A turn that resumes after a restart keeps the text that the model
-    /// was given before.
+    /// The text of the message as the model reads it. A turn that resumes after a restart keeps the text that the model received
+    /// before.
     type Request = String;
     type Response = ConversationOutcome;
     const NAME: &'static str = "turn";
@@ -59,31 +59,31 @@ impl Operation for ToolRun {
 
 /// One middleware around one kind of operation.
 ///
-/// The future may be dropped at any time: a turn that is stopped drops its model call.
+/// The future may be dropped at any time, since a stopped turn drops its model call.
 #[async_trait]
 pub trait Middleware<O: Operation>: Send + Sync {
-    /// Its name in `agent.middleware`.
+    /// Returns the middleware's name in `agent.middleware`.
     fn name(&self) -> &'static str;
 
-    /// Runs before the operation, in the order of registration. May change the request; an error ends the operation
-    /// before it begins.
+    /// Runs before the operation, in the order of registration. It may change the request; an error ends the operation before it
+    /// begins.
     async fn before(&self, _: &TurnScope<'_>, request: O::Request) -> Result<O::Request, TurnError> {
         Ok(request)
     }
 
-    /// Runs after the operation, in reverse order. May change the response.
+    /// Runs after the operation, in reverse order. It may change the response.
     async fn after(&self, _: &TurnScope<'_>, response: O::Response) -> Result<O::Response, TurnError> {
         Ok(response)
     }
 
-    /// Runs after a failure. May change the error, but not remove it.
+    /// Runs after a failure. It may change the error, but not remove it.
     async fn on_error(&self, _: &TurnScope<'_>, error: TurnError) -> TurnError {
         error
     }
 }
 
-/// A middleware that runs what is inside of it, after `before` and before `after` of all others: it decides whether that runs, or
-/// measures only that.
+/// A middleware that wraps the operation inside all `before` and `after` stages. It decides whether the operation runs, or measures
+/// the operation alone.
 #[async_trait]
 pub trait WrappingMiddleware<O: Operation>: Send + Sync {
     async fn run(
@@ -100,7 +100,7 @@ pub trait OperationHandler<O: Operation>: Send {
     async fn handle(&mut self, request: O::Request) -> Result<O::Response, TurnError>;
 }
 
-/// What a middleware wraps: others that do, and the operation itself.
+/// What a wrapping middleware runs: the wrapping middleware inside it, and then the operation.
 pub struct NextLayer<'a, O: Operation> {
     layers: &'a [Arc<dyn WrappingMiddleware<O>>],
     context: &'a TurnScope<'a>,
@@ -130,12 +130,12 @@ impl<O: Operation> Default for MiddlewareChain<O> {
 }
 
 impl<O: Operation> MiddlewareChain<O> {
-    /// Adds a middleware inside of those before.
+    /// Adds a middleware inside of the earlier ones.
     pub fn push(&mut self, layer: Arc<dyn Middleware<O>>) {
         self.layers.push(layer);
     }
 
-    /// Adds a middleware that wraps the operation, inside of those before.
+    /// Adds a middleware that wraps the operation, inside of the earlier ones.
     pub fn wrap(&mut self, wrapper: Arc<dyn WrappingMiddleware<O>>) {
         self.wrappers.push(wrapper);
     }
@@ -143,7 +143,7 @@ impl<O: Operation> MiddlewareChain<O> {
     /// Runs `handler` within all middleware.
     ///
     /// # Errors
-    /// The handler's, or that of a middleware before or after it. Each middleware that was entered gets the error
+    /// The error of the handler, or of a middleware before or after it. Each middleware that was entered receives the error
     /// once, in order, and may change it.
     pub async fn run(
         &self,
@@ -182,7 +182,7 @@ impl<O: Operation> MiddlewareChain<O> {
     }
 }
 
-/// Logs which middleware ended the operation; the error says only why.
+/// Logs the name of the middleware that ended the operation; the error contains only the reason.
 fn ended<O: Operation>(layer: &Arc<dyn Middleware<O>>) {
     tracing::debug!(middleware = layer.name(), around = O::NAME, "a middleware ended the operation");
 }

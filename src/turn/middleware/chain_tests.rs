@@ -1,4 +1,4 @@
-//! In which order middleware is called, and who is told of an error.
+//! The order in which the chain calls middleware, and which middleware receives an error.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,14 +17,14 @@ use crate::turn::turn_loop::ConversationOutcome;
 
 type Seen = Arc<Mutex<Vec<String>>>;
 
-/// What one middleware does beside adding its name.
+/// The behaviour of a test middleware, besides adding its name.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Does {
     Nothing,
     FailsBefore,
     FailsAfter,
     ChangesError,
-    /// Runs what is inside a second time.
+    /// Runs the inner part a second time.
     TriesAgain,
 }
 
@@ -109,7 +109,7 @@ impl OperationHandler<TurnRun> for Turn {
     }
 }
 
-/// What comes of it, and who was called, in order.
+/// Returns the result, and the names of the called middleware in order.
 async fn run(layers: &[(&'static str, Does)], fails: u32) -> (Result<String, &'static str>, String) {
     let seen = Seen::default();
     let mut chain = MiddlewareChain::default();
@@ -149,7 +149,7 @@ async fn middleware_runs_in_order_before_and_in_reverse_after() {
             Err("changed"),
             "before a, before b, before c, handle, error a, error b, error c",
         ),
-        // A second try that goes well is told to nobody.
+        // A second try that succeeds reports no error to any middleware.
         (
             [Nothing, TriesAgain, Nothing],
             1,

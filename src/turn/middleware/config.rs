@@ -1,4 +1,4 @@
-//! `agent.middleware` and the settings of those that have any.
+//! `agent.middleware`, and the settings of the middleware that has settings.
 
 use daoyou_channels::settings::Span;
 use schemars::JsonSchema;
@@ -23,11 +23,11 @@ pub enum MiddlewareName {
 }
 
 impl MiddlewareName {
-    /// All of them, in the usual order: what changes a request stands before what counts or keeps it.
+    /// All middleware, in the default order: middleware that changes a request precedes middleware that counts or caches it.
     pub const ALL: [Self; 6] =
         [Self::Logging, Self::Timing, Self::Redaction, Self::Budget, Self::RateLimit, Self::Cache];
 
-    /// As it is written in the configuration.
+    /// Returns the name in the configuration.
     pub fn word(self) -> &'static str {
         match self {
             Self::Logging => "logging",

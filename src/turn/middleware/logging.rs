@@ -1,5 +1,5 @@
-//! Observes calls without changing them: a debug line for each, with sizes and ids and never contents; and the time of model
-//! calls.
+//! Observes calls without changing them: a debug line for each call, with sizes and ids but without contents, and the duration of
+//! model calls.
 
 use async_trait::async_trait;
 
@@ -105,7 +105,7 @@ pub struct TimingMiddleware;
 
 #[async_trait]
 impl WrappingMiddleware<ModelCall> for TimingMiddleware {
-    /// Measures without the waits of a rate limit, which come before.
+    /// Measures the call without the wait of a rate limit, which comes before.
     async fn run(
         &self,
         at: &TurnScope<'_>,

@@ -1,6 +1,6 @@
-//! What runs around the turn, each model call and each tool call: named, in the order of `agent.middleware`.
+//! The middleware around the turn, each model call and each tool call, in the order of `agent.middleware`.
 //!
-//! `chain` defines what a middleware may do, the order, and what an error means; `build` knows all by name.
+//! `chain` defines what a middleware may do, the order, and the meaning of an error; `build` knows all middleware by name.
 
 mod chain;
 mod config;

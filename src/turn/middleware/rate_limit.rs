@@ -20,7 +20,7 @@ pub struct CallLimiter {
     all: RateLimiter,
 }
 
-/// The most sessions whose calls are counted apart.
+/// The most sessions whose calls are counted separately.
 const SESSIONS: usize = 100_000;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -37,7 +37,7 @@ pub struct RateLimitMiddleware {
 }
 
 impl RateLimitMiddleware {
-    /// Reserves a call of `key` by the setting `name`, and waits until it may be made.
+    /// Reserves a call of `key` under the limit `name`, and waits until the call may be made.
     async fn reserve<'a, K: Clone + Eq + Hash>(
         &self,
         at: &TurnScope<'_>,
@@ -68,10 +68,10 @@ impl Middleware<ModelCall> for RateLimitMiddleware {
         let RateLimitConfig { session_per_minute, per_minute } = self.config;
         let CallLimiter { sessions, all } = &*self.limiter;
         let session = at.session.to_string();
-        // The session's limit comes first, so that a session that waits for itself reserves no global slot.
+        // The session's limit comes first, so that a session that waits for its own limit reserves no global slot.
         let own = self.reserve(at, (sessions, &session), ("session_per_minute", session_per_minute)).await?;
         let all = self.reserve(at, (all, &()), ("per_minute", per_minute)).await?;
-        // The session's call is made only now, however long ago its slot was.
+        // The session's call is made only now, however long ago its slot was reserved.
         own.into_iter().for_each(Reservation::commit);
         all.into_iter().for_each(Reservation::commit);
         Ok(request)
@@ -102,7 +102,7 @@ mod tests {
         ModelRequest { provider: String::new(), chat }
     }
 
-    /// Seconds after the start at which a call of `session` was let through, or the error's code.
+    /// Returns the seconds after the start at which a call of `session` was admitted, or the error's code.
     async fn call(limit: &RateLimitMiddleware, session: &str, left: u64, start: Instant) -> Result<u64, &'static str> {
         let (metrics, session) = (TurnMetrics::default(), SessionKey::from(session));
         let meter = metrics.meter();
@@ -124,18 +124,18 @@ mod tests {
             let limit = limit.clone();
             tokio::spawn(async move { call(&limit, session, 600, start).await })
         };
-        // Five sessions at the same moment, then the first one once more.
+        // Five sessions at the same moment, then the first session once more.
         let calls: Vec<_> = ["a", "b", "c", "d", "e", "a"].map(spawn).into_iter().collect();
         let mut times = Vec::new();
         for call in calls {
             times.push(call.await.unwrap());
         }
-        // The second call of `a` has its own turn after a minute, and then waits for those who came before it.
+        // The second call of `a` is due after a minute, and then waits for the calls that came before it.
         assert_eq!(times, [Ok(0), Ok(0), Ok(60), Ok(60), Ok(120), Ok(120)]);
         assert_eq!(call(&limit, "a", 30, start).await, Err("rate_limit"));
         assert_eq!(start.elapsed().as_secs(), 120, "it did not wait for that");
 
-        // Who is stopped while he waits takes nobody's place.
+        // A call that is stopped while it waits uses no slot.
         let stopped = spawn("c");
         tokio::task::yield_now().await;
         stopped.abort();

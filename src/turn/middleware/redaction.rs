@@ -1,5 +1,5 @@
-//! Removes the secrets of the configuration from what the model reads and writes, and from replies. Tool results come
-//! without them from the executor, except those in a history from before a secret was configured.
+//! Removes configured secrets from the model's input and output, and from replies. The executor already removes them from tool
+//! results, except from a history that is older than the secret's configuration.
 
 use async_trait::async_trait;
 
@@ -56,7 +56,7 @@ impl Middleware<ModelCall> for RedactionMiddleware {
         Ok(request)
     }
 
-    /// The journal and the session keep this response, whatever the model learned elsewhere.
+    /// The journal and the session store this response, so it must contain no secret that the model learned elsewhere.
     async fn after(&self, at: &TurnScope<'_>, mut response: ChatResponse) -> Result<ChatResponse, TurnError> {
         self.redact(at, "an answer", &mut response.text);
         Ok(response)

@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use crate::guard::KnownSecrets;
 use crate::llm::{Delta, DeltaSink};
 
-/// A sink that holds back what may be the beginning of a secret.
+/// A sink that holds back text which may be the beginning of a secret.
 pub struct SecretFilter<'a> {
     sink: &'a dyn DeltaSink,
     secrets: &'a KnownSecrets,
@@ -23,7 +23,7 @@ impl<'a> SecretFilter<'a> {
         Self { sink, secrets, held: Mutex::default() }
     }
 
-    /// Ends the answer: emits what was held back.
+    /// Ends the answer: emits the held-back text.
     pub fn finish(&self) {
         let HeldText { mut text, mut reasoning } = std::mem::take(&mut *self.held.lock());
         self.secrets.redact(&mut reasoning);
@@ -32,7 +32,7 @@ impl<'a> SecretFilter<'a> {
         self.show(Delta::Text, &text);
     }
 
-    /// Appends `more` to `held` and returns what can be shown.
+    /// Appends `more` to `held` and returns the text that can be shown.
     fn push(&self, held: &mut String, more: &str) -> String {
         held.push_str(more);
         let rest = held.split_off(self.secrets.settled_len(held));

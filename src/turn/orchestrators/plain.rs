@@ -8,7 +8,7 @@ use super::text_form::{TextForm, as_text};
 use crate::chat::ToolCall;
 use crate::llm::{ChatRequest, ChatResponse, Delta, DeltaSink, LlmError, Provider};
 
-/// Asks without tools. Earlier calls of the conversation are written as text.
+/// Asks the model without tools. Earlier calls of the conversation are written as text.
 pub struct PlainModel(pub Arc<dyn Provider>);
 
 #[async_trait]
@@ -33,7 +33,7 @@ fn without_tools(request: &ChatRequest) -> ChatRequest {
     ChatRequest { messages, tools: Arc::default(), ..request.clone() }
 }
 
-/// Hides calls of a model that was offered no tools.
+/// A sink that hides calls of a model that was offered no tools.
 struct WithoutCalls<'a>(&'a dyn DeltaSink);
 
 impl DeltaSink for WithoutCalls<'_> {

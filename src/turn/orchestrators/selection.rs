@@ -41,8 +41,7 @@ impl Orchestrator {
     }
 }
 
-/// Opens chains of the models that may answer: the wanted one, then those that stand in for it, each behind the
-/// orchestrator.
+/// Opens chains of the models that may answer: the wanted model, then its fallbacks, each behind the orchestrator.
 #[derive(Clone)]
 pub struct ModelChains {
     pub models: Arc<Models>,
@@ -52,8 +51,8 @@ pub struct ModelChains {
 }
 
 impl ModelChains {
-    /// Opens the chain that begins with `wanted`, or with the member of the provider that `answered` before. `orchestrator` leads
-    /// its models; `None`: the configured one. `on_answer` is called with the name of each provider that answers.
+    /// Opens the chain that begins with `wanted`, or with the provider that `answered` before. The models run behind `orchestrator`,
+    /// or behind the configured one if it is `None`. `on_answer` is called with the name of each provider that answers.
     ///
     /// # Errors
     /// `wanted` names no model.
@@ -71,7 +70,7 @@ impl ModelChains {
     }
 }
 
-/// Offers native tools, and falls back to ReAct if the model rejects them or is known to have none.
+/// Offers native tools; changes to ReAct if the model rejects them or is known to lack them.
 struct AutoModel {
     native: Arc<dyn Provider>,
     react: ReactModel,
@@ -97,7 +96,7 @@ impl Provider for AutoModel {
             return self.react.chat(request, sink).await;
         }
         match self.native.chat(request, sink).await {
-            // The provider has learned from the refusal.
+            // The provider has recorded the rejection, so it now reports that the model takes no tools.
             Err(error) if !request.tools.is_empty() && !takes_tools() => {
                 let (provider, model) = (self.native.name(), &request.model);
                 tracing::info!(provider, model, %error, "the model takes no tools; it is asked in the ReAct format from now on");

@@ -4,10 +4,10 @@ use crate::chat::{ChatMessage, ToolCall};
 
 /// The text form of calls, results and answers.
 pub trait TextForm {
-    /// Writes what the model said, with its calls.
+    /// Returns the text of a model's message with its calls.
     fn assistant_text(&self, content: &str, calls: &[ToolCall]) -> String;
 
-    /// Writes the result of a call, one of `count` that were made together.
+    /// Returns the text of the result of a call, one of `count` that were made together.
     fn result(&self, call: Option<&ToolCall>, name: &str, content: &str, count: usize) -> String;
 }
 
@@ -27,7 +27,7 @@ pub fn as_text(messages: &[ChatMessage], form: &dyn TextForm) -> Vec<ChatMessage
                 ChatMessage::User { content: form.result(call, name, content, calls.len()), images: images.clone() }
             }
         };
-        // The templates of such models often reject two messages of one side in a row.
+        // The templates of such models often reject two consecutive messages of one side.
         match (converted.last_mut(), next) {
             (Some(ChatMessage::User { content: before, images: seen }), ChatMessage::User { content, images }) => {
                 before.push_str("\n\n");

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 
-/// A certificate authority, trusted by those who are given its file.
+/// A certificate authority that clients trust if they get its file.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -20,14 +20,14 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), pem }
     }
 
-    /// Writes its certificate, the value for `ca_file`.
+    /// Writes the authority's certificate and returns its path, the value for `ca_file`.
     pub fn write(&self, folder: &Path) -> PathBuf {
         let file = folder.join("ca.pem");
         std::fs::write(&file, &self.pem).expect("the temporary folder is ours");
         file
     }
 
-    /// Returns a certificate for `names`, and its key, both PEM.
+    /// Returns a certificate for `names` and its key, both as PEM.
     pub fn issue(&self, names: &[&str]) -> (String, String) {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names).expect("names of servers");

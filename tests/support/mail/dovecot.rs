@@ -17,14 +17,14 @@ use crate::support::until;
 
 /// The account that gateways read.
 pub const ASSISTANT: &str = "assistant@example.test";
-/// Every account's password.
+/// The password of every account.
 pub const PASSWORD: &str = "a-mail-password";
 
-/// The owner of the mailboxes if the stories run as root: Dovecot serves no mail as root.
+/// The owner of the mailboxes if the stories run as root, because Dovecot serves no mail as root.
 const MAIL_UID: u32 = 65_534;
 
-/// IMAP and LMTP for every account of every domain. Its mailboxes are Maildirs, which stories read and write
-/// directly.
+/// A Dovecot that offers IMAP and LMTP for every account of every domain. Its mailboxes are Maildirs, which stories read
+/// and write directly.
 pub struct Dovecot {
     process: Option<Process>,
     folder: TempDir,
@@ -35,21 +35,21 @@ pub struct Dovecot {
 }
 
 impl Dovecot {
-    /// Starts it; returns `None` and skips the story if it is missing.
+    /// Starts the server; if it is missing, skips the story and returns `None`.
     pub async fn start() -> Option<Self> {
         let authority = Authority::new();
         let certificate = authority.issue(NAMES);
         Self::with_certificate(&authority, &certificate).await
     }
 
-    /// Starts it with `certificate`; clients are to trust `authority`.
+    /// Starts the server with `certificate`. Clients must trust `authority`.
     pub async fn with_certificate(authority: &Authority, certificate: &(String, String)) -> Option<Self> {
         if find("dovecot").is_none() || find("doveadm").is_none() {
             skip_story("there is no Dovecot (package dovecot-imapd)");
             return None;
         }
         let folder = tempfile::tempdir().expect("a temporary folder");
-        // The login processes run as another user, and must be able to enter.
+        // The login processes run as another user and must be able to enter the folder.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("our own folder");
         let ca_file = authority.write(folder.path());
         fs::write(folder.path().join("server.pem"), &certificate.0).expect("our own folder");
@@ -67,7 +67,7 @@ impl Dovecot {
         self.folder.path().join(name)
     }
 
-    /// Gives a file to the user as whom Dovecot serves mailboxes.
+    /// Gives a file to the user that serves the mailboxes.
     fn give(&self, path: &Path) {
         if is_root() {
             chown(path, Some(MAIL_UID), Some(MAIL_UID)).expect("root may");
@@ -81,7 +81,7 @@ impl Dovecot {
         } else {
             (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw())
         };
-        // Without root there is no other user.
+        // Without root, no other user is possible.
         let user = if is_root() {
             String::new()
         } else {
@@ -142,7 +142,7 @@ service auth {{
         )
     }
 
-    /// Returns settings whose names differ between 2.3 and 2.4: certificates, mailboxes and accounts.
+    /// Returns the settings whose names differ between 2.3 and 2.4: certificates, mailboxes and accounts.
     fn by_version(&self, uid: u32, gid: u32) -> String {
         let folder = self.folder.path().display();
         if is_new() {
@@ -197,12 +197,11 @@ protocol lmtp {{
         )
     }
 
-    /// Starts it again, on the same ports.
+    /// Starts the server again on the same ports.
     pub async fn up(&mut self) {
         assert!(self.process.is_none(), "it runs");
         let program = find("dovecot").expect("it was there");
-        // Leftovers of the previous one are in the way: sockets, and a process id that may belong to another process
-        // by now.
+        // Leftovers of the previous process would prevent a start: sockets, and a process id that may belong to another process by now.
         fs::remove_dir_all(self.path("run")).ok();
         fs::create_dir_all(self.path("run")).expect("our own folder");
         let configuration = self.path("dovecot.conf");
@@ -213,17 +212,17 @@ protocol lmtp {{
         }
     }
 
-    /// Stops it, with every connection.
+    /// Stops the server and closes every connection.
     pub async fn down(&mut self) {
         self.process.take().expect("it runs").stop().await;
     }
 
-    /// TLS from the first byte.
+    /// Returns the port with TLS from the first byte.
     pub fn imaps_port(&self) -> u16 {
         self.imaps.number
     }
 
-    /// Plain and STARTTLS.
+    /// Returns the port for plain text and STARTTLS.
     pub fn imap_port(&self) -> u16 {
         self.imap.number
     }
@@ -233,12 +232,12 @@ protocol lmtp {{
         self.lmtp.number
     }
 
-    /// Returns the certificate file that clients are to trust.
+    /// Returns the certificate file that clients must trust.
     pub fn ca_file(&self) -> &Path {
         &self.ca_file
     }
 
-    /// Returns its log.
+    /// Returns the log of the server.
     pub fn log(&self) -> String {
         let read = |name| fs::read(self.path(name)).unwrap_or_default();
         String::from_utf8_lossy(&[read("dovecot.out"), read("dovecot.log")].concat()).into_owned()
@@ -286,23 +285,23 @@ protocol lmtp {{
         fs::rename(&written, folder.join("new").join(&name)).expect("the same folder");
     }
 
-    /// Removes the mail of this Message-ID from the account's INBOX.
+    /// Removes the mail with this Message-ID from the account's INBOX.
     pub fn remove(&self, account: &str, message_id: &str) {
         let folder = self.maildir(account, "INBOX");
         for file in ["new", "cur"].iter().flat_map(|part| files_of(&folder.join(part))) {
             if Mail::open(&file).is_some_and(|mail| mail.header("message-id") == message_id) {
-                // A client that marks it at this moment has renamed it.
+                // If a client marks the mail at this moment, the file has another name.
                 fs::remove_file(&file).ok();
             }
         }
     }
 
-    /// Returns the mails of a mailbox, the oldest first.
+    /// Returns the mails of a mailbox, oldest first.
     pub fn mails(&self, account: &str, mailbox: &str) -> Vec<Mail> {
         let folder = self.maildir(account, mailbox);
         let mut files: Vec<PathBuf> = ["new", "cur"].iter().flat_map(|part| files_of(&folder.join(part))).collect();
         files.sort_by_key(|file| file.file_name().map(ToOwned::to_owned));
-        // A file that was renamed since the folder was read is found at the next look.
+        // A file that was renamed after the folder was read is found at the next call.
         files.iter().filter_map(|file| Mail::open(file)).collect()
     }
 
@@ -322,17 +321,17 @@ protocol lmtp {{
         .await;
     }
 
-    /// Ends the account's connections, as an administrator does.
+    /// Closes the account's connections, as an administrator does.
     pub fn kick(&self, account: &str) {
         self.doveadm(&["kick", account]);
     }
 
-    /// Gives a mailbox a new UIDVALIDITY: the numbers of its mails become invalid.
+    /// Gives a mailbox a new UIDVALIDITY, which invalidates the numbers of its mails.
     pub fn set_uidvalidity(&self, account: &str, mailbox: &str, validity: u32) {
         self.doveadm(&["mailbox", "update", "-u", account, "--uid-validity", &validity.to_string(), mailbox]);
     }
 
-    /// Returns an item of IMAP's `STATUS` of a mailbox, e.g. `uidnext`.
+    /// Returns an item of IMAP's `STATUS` for a mailbox, e.g. `uidnext`.
     pub fn status(&self, account: &str, mailbox: &str, field: &str) -> String {
         let said = self.doveadm(&["-f", "flow", "mailbox", "status", "-u", account, field, mailbox]);
         said.rsplit('=').next().unwrap_or_default().trim().to_owned()
@@ -366,7 +365,7 @@ fn is_new() -> bool {
     (numbers.next(), numbers.next()) >= (Some(2), Some(4))
 }
 
-/// Returns true if it accepts mail by LMTP, which is a package of its own.
+/// Returns true if Dovecot can receive mail by LMTP, which is a separate package.
 pub(super) fn has_delivery() -> bool {
     ["/usr/lib/dovecot/lmtp", "/usr/libexec/dovecot/lmtp"].iter().any(|program| Path::new(program).exists())
 }
@@ -376,7 +375,7 @@ fn files_of(folder: &Path) -> Vec<PathBuf> {
     entries.filter_map(|entry| Some(entry.ok()?.path())).collect()
 }
 
-/// Returns our name, as `id` prints it.
+/// Returns the name of this process's user or group, as `id` prints it.
 fn name_of(flag: &str) -> String {
     let said = Command::new("id").arg(flag).output().expect("id is everywhere").stdout;
     String::from_utf8_lossy(&said).trim().to_owned()

@@ -1,4 +1,4 @@
-//! Mails that people write to a gateway.
+//! Mails that people send to a gateway.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,10 +7,10 @@ use std::time::SystemTime;
 use super::{ASSISTANT, Mail};
 use crate::support::signing::base64;
 
-/// The name under which the receiving server writes its authentication results.
+/// The authserv-id of the receiving server.
 pub const AUTHSERV: &str = "mx.example.test";
 
-/// A mail, as its sender writes it and the receiving server stores it.
+/// A mail as its sender writes it and the receiving server stores it.
 #[derive(Clone, Debug)]
 pub struct Draft {
     headers: Vec<(String, String)>,
@@ -20,7 +20,7 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// A plain mail to the assistant that the receiving server authenticates, with a new Message-ID.
+    /// Creates a plain mail to the assistant with a new Message-ID, which the receiving server authenticates.
     pub fn new(from: &str, subject: &str, text: &str) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -39,7 +39,7 @@ impl Draft {
         Self { headers, body: text.replace('\n', "\r\n").into_bytes(), is_proven: true, received_at: None }
     }
 
-    /// An answer to `mail`, as mail programs write it.
+    /// Creates an answer to `mail`, as mail programs write it.
     pub fn reply(from: &str, mail: &Mail, text: &str) -> Self {
         let (id, subject) = (mail.header("message-id"), mail.subject());
         let subject = if subject.starts_with("Re:") { subject } else { format!("Re: {subject}") };
@@ -70,13 +70,13 @@ impl Draft {
         self
     }
 
-    /// Sets when the receiving server got it; the default is now.
+    /// Sets the time of arrival at the receiving server; the default is now.
     pub fn received(mut self, at: SystemTime) -> Self {
         self.received_at = Some(at);
         self
     }
 
-    /// A body of another kind.
+    /// Sets a body of another content type.
     pub fn body(self, content_type: &str, encoding: &str, body: impl Into<Vec<u8>>) -> Self {
         let mut draft = self.header("Content-Type", content_type).header("Content-Transfer-Encoding", encoding);
         draft.body = body.into();
@@ -98,7 +98,7 @@ impl Draft {
 
     /// Attaches a file of about `size` equal bytes.
     pub fn attach_large(self, name: &str, size: usize) -> Self {
-        // Three times the letter x.
+        // The letter x three times, in base64.
         let line = "eHh4".repeat(19) + "\r\n";
         self.enclose(name, "application/octet-stream", &line.repeat(size / 57))
     }
@@ -119,7 +119,7 @@ impl Draft {
         self.received_at
     }
 
-    /// Returns a header field's value, empty if there is none.
+    /// Returns the value of a header field; empty if it is missing.
     pub fn get(&self, name: &str) -> &str {
         let found = self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
         found.map_or("", |(_, value)| value)
@@ -144,7 +144,7 @@ impl Draft {
         [raw.as_bytes(), &self.body, b"\r\n"].concat()
     }
 
-    /// Returns the mail as it is in the mailbox, with the headers of the receiving server on top.
+    /// Returns the mail as stored in the mailbox, with the headers of the receiving server on top.
     pub fn raw(&self) -> Vec<u8> {
         let address = self.address();
         let domain = address.rsplit('@').next().unwrap_or_default();

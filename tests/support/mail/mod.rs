@@ -1,5 +1,5 @@
-//! Mail servers for stories: a real Dovecot and a real Postfix as plain processes on loopback, a scripted SMTP
-//! server, a proxy whose connections can go half-open, and the mails that pass through them.
+//! Mail servers for stories: a real Dovecot and a real Postfix as plain processes on loopback, a scripted SMTP server, a
+//! proxy whose connections can become half-open, and the mails that pass through them.
 
 mod certificates;
 mod dovecot;

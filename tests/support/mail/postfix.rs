@@ -1,4 +1,4 @@
-//! A real Postfix before a Dovecot.
+//! A real Postfix in front of a Dovecot.
 
 use std::fs;
 use std::io::Write;
@@ -16,9 +16,9 @@ use crate::support::deadline;
 use crate::support::port::Port;
 use crate::support::requirements::{find, is_root, skip_story};
 
-/// Accepts mail for `example.test` and `other.test` and passes it to Dovecot by LMTP: from anyone on its port for
-/// other servers, and by STARTTLS and login on the one for its own users. At the top of each mail it writes the
-/// envelope sender, as a receiving server does.
+/// A Postfix that accepts mail for `example.test` and `other.test` and passes it to Dovecot by LMTP. One port accepts mail
+/// from any server; the other accepts mail from its own users after STARTTLS and login. At the top of each mail it writes
+/// the envelope sender, as a receiving server does.
 pub struct Postfix {
     folder: PathBuf,
     submission: Port,
@@ -26,25 +26,25 @@ pub struct Postfix {
     _process: Process,
 }
 
-/// The folders of a queue (postfix-files), their owners, and whether everyone may read them.
+/// The folders of a queue (postfix-files), their owners, and whether they are readable for all.
 const QUEUE: &[&str] = &[
     "active", "bounce", "corrupt", "defer", "deferred", "flush", "hold", "incoming", "maildrop", "private", "public",
     "saved", "trace",
 ];
 
 impl Postfix {
-    /// Starts it; returns `None` and skips the story if it is missing or cannot be started.
+    /// Starts the server; if it is missing or cannot start, skips the story and returns `None`.
     pub async fn start(dovecot: &Dovecot) -> Option<Self> {
         let results = format!("/^(.+)$/ PREPEND Authentication-Results: {AUTHSERV}; spf=pass smtp.mailfrom=$1\n");
         Self::with_results(dovecot, results).await
     }
 
-    /// Like [`Postfix::start`]; it writes no results into a mail, and keeps existing ones.
+    /// Starts the server like [`Postfix::start`], but it writes no results into mails and keeps existing ones.
     pub async fn without_results(dovecot: &Dovecot) -> Option<Self> {
         Self::with_results(dovecot, String::new()).await
     }
 
-    /// `results` is the table's entry for an envelope sender.
+    /// Starts the server. `results` is the entry of the table for envelope senders.
     async fn with_results(dovecot: &Dovecot, results: String) -> Option<Self> {
         let Some(program) = find("postfix").and_then(|_| find("master")).filter(|_| is_root() && has_delivery()) else {
             skip_story("there is no Postfix, no dovecot-lmtpd, or nobody to start them (it needs root)");
@@ -75,7 +75,7 @@ impl Postfix {
         for (name, text) in settings {
             let mut file = fs::File::create(etc.join(name)).expect("our own folder");
             file.write_all(text.as_bytes()).expect("our own file");
-            // Postfix waits for two seconds if somebody may still be writing.
+            // Postfix waits two seconds for a recently changed file, which may still be written.
             file.set_modified(SystemTime::now() - Duration::from_secs(60)).expect("our own file");
         }
         let args = ["-c", etc.to_str().expect("a plain path"), "-d", "-s"];
@@ -84,12 +84,12 @@ impl Postfix {
         Some(Self { folder, submission, transfer, _process: process })
     }
 
-    /// The port for its own users: STARTTLS and login.
+    /// Returns the port for its own users, with STARTTLS and login.
     pub fn submission_port(&self) -> u16 {
         self.submission.number
     }
 
-    /// Submits a mail as another server does; `from` is the envelope sender.
+    /// Submits a mail as another server does. `from` is the envelope sender.
     pub async fn transfer(&self, from: &str, to: &[&str], draft: &Draft) {
         let stream = TcpStream::connect(("127.0.0.1", self.transfer.number)).await.expect("Postfix listens");
         let mut stream = BufReader::new(stream);
@@ -107,7 +107,7 @@ impl Postfix {
         expect(&mut stream, "250").await;
     }
 
-    /// Returns its log.
+    /// Returns the log of the server.
     pub fn log(&self) -> String {
         let read = |name| fs::read(self.folder.join(name)).unwrap_or_default();
         String::from_utf8_lossy(&[read("out"), read("log")].concat()).into_owned()
@@ -123,7 +123,7 @@ impl Drop for Postfix {
     }
 }
 
-/// Reads an answer of one line or several.
+/// Reads an answer of one or several lines, which must have this code.
 async fn expect(stream: &mut BufReader<TcpStream>, code: &str) {
     loop {
         let mut line = String::new();
@@ -135,7 +135,7 @@ async fn expect(stream: &mut BufReader<TcpStream>, code: &str) {
     }
 }
 
-/// Returns the number of a user or group.
+/// Returns the numeric id of a user or group.
 fn entry(file: &str, name: &str) -> u32 {
     let text = fs::read_to_string(file).unwrap_or_default();
     let line = text.lines().find(|line| line.split(':').next() == Some(name));

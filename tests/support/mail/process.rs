@@ -1,4 +1,4 @@
-//! Servers that end with the test.
+//! Server processes that end with the test.
 
 use std::fs::File;
 use std::path::Path;
@@ -6,8 +6,9 @@ use std::process::{Child, Command, Stdio};
 
 use crate::support::until;
 
-/// Runs its arguments until its own input closes, so that a server ends with the test that started it, even if that
-/// was killed. Its workers are told to end and awaited; the server itself would take a second for that.
+/// A script that runs its arguments until its own input closes, so that a server ends with the test that started it, even
+/// if the test was killed. It ends the server's workers and waits for them, because the server itself would take a second
+/// for that.
 const KEEPER: &str = r#"
 "$@" &
 server=$!
@@ -33,7 +34,7 @@ for worker in $workers; do
 done
 "#;
 
-/// A server process. Dropping it ends it and waits for it.
+/// A server process. Dropping it ends the process and waits for it.
 pub struct Process(Child);
 
 impl Process {
@@ -46,7 +47,7 @@ impl Process {
         Self(command.spawn().expect("there is a shell"))
     }
 
-    /// Ends it, and returns when it is gone.
+    /// Ends the process and waits until it is gone.
     pub async fn stop(mut self) {
         drop(self.0.stdin.take());
         until("a server to end", async || self.0.try_wait().expect("our own child")).await;
@@ -56,12 +57,12 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
-        // A keeper that cannot be awaited needs nothing more.
+        // If waiting for the script fails, nothing else is left to do.
         let _ = self.0.wait();
     }
 }
 
-/// Returns when a server listens on `port` of loopback.
+/// Waits until a server listens on `port` of loopback.
 pub async fn wait_listening(what: &str, port: u16) {
     until(what, async || tokio::net::TcpStream::connect(("127.0.0.1", port)).await.ok()).await;
 }

@@ -8,17 +8,17 @@ use tokio::net::{TcpListener, TcpStream, tcp};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-/// Forwards in both directions until it is frozen.
+/// A proxy that forwards data in both directions until it is frozen.
 pub struct Proxy {
     port: u16,
-    /// Whether data of the connections made so far is still forwarded.
+    /// True while the proxy forwards data of the connections made so far.
     flows: Arc<Mutex<watch::Sender<bool>>>,
     connections: watch::Receiver<usize>,
     server: AbortHandle,
 }
 
 impl Proxy {
-    /// Starts before the server on `target`, a port of loopback.
+    /// Starts the proxy in front of the server on `target`, a port of loopback.
     pub async fn start(target: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port on loopback");
         let port = listener.local_addr().expect("a bound socket has an address").port();
@@ -27,7 +27,7 @@ impl Proxy {
         let current = Arc::clone(&flows);
         let server = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                // A server that is down closes the connection, as it would itself.
+                // If the server is down, the proxy closes the connection, as the server would.
                 if let Ok(server) = TcpStream::connect(("127.0.0.1", target)).await {
                     let flow = current.lock().subscribe();
                     let ((from_client, to_client), (from_server, to_server)) =
@@ -45,15 +45,15 @@ impl Proxy {
         self.port
     }
 
-    /// Freezes the existing connections: nothing passes, and nothing closes them; later ones work.
+    /// Freezes the existing connections: no data passes, and they stay open. Later connections work.
     pub fn freeze(&self) {
         let mut flows = self.flows.lock();
         flows.send_replace(false);
-        // The frozen ones keep their receivers; their sender must not be dropped, or they would notice.
+        // The frozen connections keep their receivers. Dropping the sender would wake them.
         std::mem::forget(std::mem::replace(&mut *flows, watch::Sender::new(true)));
     }
 
-    /// Returns when there have been more connections than `count`, however long that takes.
+    /// Waits, without a time limit, until there have been more than `count` connections.
     pub async fn next_connection(&self, count: usize) {
         self.connections.clone().wait_for(|n| *n > count).await.expect("the proxy lives");
     }
@@ -84,7 +84,7 @@ async fn hand_on(mut from: tcp::OwnedReadHalf, mut to: tcp::OwnedWriteHalf, mut 
     }
 }
 
-/// Returns when nothing is forwarded any more.
+/// Returns when the proxy forwards no more data.
 async fn frozen(flow: &mut watch::Receiver<bool>) {
     if flow.wait_for(|flows| !flows).await.is_err() {
         std::future::pending::<()>().await;

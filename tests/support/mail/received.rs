@@ -1,4 +1,4 @@
-//! A mail as it is in a mailbox, or as it was sent.
+//! A mail as stored in a mailbox, or as sent.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ impl Mail {
         Self { raw, flags: String::new() }
     }
 
-    /// Reads it; returns `None` if the file is gone.
+    /// Reads the mail; returns `None` if the file is gone.
     pub(super) fn open(file: &Path) -> Option<Self> {
         let name = file.file_name()?.to_string_lossy();
         let flags = name.split_once(":2,").map_or("", |(_, flags)| flags).to_owned();
@@ -27,12 +27,12 @@ impl Mail {
         self.flags.contains('S')
     }
 
-    /// Parses it; panics if it is no mail.
+    /// Parses the mail; panics if the bytes are not a mail.
     pub fn parsed(&self) -> Message<'_> {
         MessageParser::default().parse(&self.raw).expect("a mail")
     }
 
-    /// Returns the raw values of a header field, unfolded; `name` in lower case.
+    /// Returns the raw, unfolded values of a header field. `name` is in lower case.
     pub fn headers(&self, name: &str) -> Vec<String> {
         let text = String::from_utf8_lossy(&self.raw).replace("\r\n", "\n");
         let head = text.split("\n\n").next().unwrap_or_default();
@@ -41,7 +41,7 @@ impl Mail {
         fields.filter(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim().to_owned()).collect()
     }
 
-    /// Returns the first of [`Mail::headers`], empty if there is none.
+    /// Returns the first value of [`Mail::headers`]; empty if there is none.
     pub fn header(&self, name: &str) -> String {
         self.headers(name).into_iter().next().unwrap_or_default()
     }

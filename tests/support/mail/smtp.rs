@@ -1,4 +1,4 @@
-//! A scripted SMTP server that keeps what it receives, and misbehaves as servers do.
+//! A scripted SMTP server that records the mails it receives, and misbehaves as real servers do.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use super::{Mail, PASSWORD};
 use crate::support::{deadline, signing};
 
-/// What the server does with one mail.
+/// The server's reaction to one mail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SmtpAnswer {
-    /// Accepts it.
+    /// Accepts the mail.
     Well,
     /// Answers RCPT with this, e.g. `450 4.2.0 greylisted`.
     Recipient(&'static str),
@@ -31,7 +31,7 @@ pub enum SmtpAnswer {
     Hang,
 }
 
-/// A mail that was read to its last line, whatever the answer was.
+/// A mail that was read to its last line, whatever the answer.
 #[derive(Clone, Debug)]
 pub struct ReceivedMail {
     pub from: String,
@@ -44,7 +44,7 @@ pub struct ReceivedMail {
 struct Record {
     taken: Vec<ReceivedMail>,
     script: VecDeque<SmtpAnswer>,
-    /// RCPT commands, including refused ones.
+    /// The number of RCPT commands, including refused ones.
     asked: usize,
     refuses_login: bool,
     is_silent: bool,
@@ -56,7 +56,7 @@ struct Shared {
     changed: watch::Sender<usize>,
 }
 
-/// The running server; it ends when dropped.
+/// The running server; it stops when dropped.
 pub struct Smtp {
     shared: Arc<Shared>,
     port: u16,
@@ -70,7 +70,7 @@ impl Drop for Smtp {
 }
 
 impl Smtp {
-    /// Starts without TLS, with AUTH.
+    /// Starts without TLS, but with AUTH.
     pub async fn start() -> Self {
         Self::listen(None).await
     }
@@ -92,7 +92,7 @@ impl Smtp {
         let serving = Arc::clone(&shared);
         let server = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                // A broken connection is the client's problem.
+                // A broken connection concerns only the client.
                 tokio::spawn(connection(stream, Arc::clone(&serving)));
             }
         });
@@ -103,7 +103,7 @@ impl Smtp {
         self.port
     }
 
-    /// Answers the next mails with these, one each; later ones are accepted.
+    /// Sets the reactions to the next mails, one each; later mails are accepted.
     pub fn then(&self, script: impl IntoIterator<Item = SmtpAnswer>) {
         self.shared.record.lock().script.extend(script);
     }
@@ -123,12 +123,12 @@ impl Smtp {
         self.shared.record.lock().taken.clone()
     }
 
-    /// Returns how many recipients were named, including refused ones.
+    /// Returns the number of named recipients, including refused ones.
     pub fn asked(&self) -> usize {
         self.shared.record.lock().asked
     }
 
-    /// Returns when `count` mails have been read to their last line.
+    /// Waits until `count` mails have been read to their last line.
     pub async fn wait_taken(&self, count: usize) -> Vec<ReceivedMail> {
         self.wait(&format!("{count} mails sent"), |record| (record.taken.len() >= count).then(|| record.taken.clone()))
             .await
@@ -200,7 +200,7 @@ async fn speak(stream: impl AsyncRead + AsyncWrite + Unpin, shared: &Shared) -> 
                 }
             }
             "QUIT" => return say(&mut stream, "221 2.0.0 bye").await,
-            // Clients that are logged in already are refused too.
+            // Clients that are already logged in are refused too.
             "NOOP" if shared.record.lock().refuses_login => return say(&mut stream, "421 4.3.2 log in again").await,
             "RSET" | "NOOP" | "HELO" => say(&mut stream, "250 2.0.0 ok").await?,
             _ => say(&mut stream, "500 5.5.2 what?").await?,
@@ -219,7 +219,7 @@ fn address(argument: &str) -> String {
     inner.map_or("", |(address, _)| address).to_owned()
 }
 
-/// AUTH PLAIN, in one line or two (RFC 4954, section 4); other mechanisms are unsupported.
+/// Handles AUTH PLAIN in one or two lines (RFC 4954, section 4); other mechanisms are unsupported.
 async fn login<S>(stream: &mut BufReader<S>, argument: &str, shared: &Shared) -> std::io::Result<&'static str>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -257,7 +257,7 @@ fn recipient(shared: &Shared, envelope: &mut Envelope, argument: &str) -> &'stat
     answer
 }
 
-/// Reads the mail up to its last line, dots unstuffed (RFC 5321, section 4.5.2).
+/// Reads a mail up to its last line and removes dot-stuffing (RFC 5321, section 4.5.2).
 async fn data(stream: &mut (impl AsyncBufReadExt + Unpin)) -> std::io::Result<Vec<u8>> {
     let (mut raw, mut line) = (Vec::new(), Vec::new());
     loop {
@@ -289,7 +289,7 @@ where
         SmtpAnswer::Data(answer) => say(stream, answer).await?,
         SmtpAnswer::Drop => return Ok(false),
         SmtpAnswer::Hang => {
-            // Until the client gives up.
+            // Waits until the client gives up.
             let mut rest = Vec::new();
             stream.read_to_end(&mut rest).await?;
             return Ok(false);

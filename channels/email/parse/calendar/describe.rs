@@ -13,7 +13,7 @@ const MAX_NOTES: usize = 5_000;
 /// Largest number of named attendees.
 const MAX_ATTENDEES: usize = 30;
 
-/// Describes what an iCalendar object invites to, changes or cancels; `None` if it contains no event.
+/// Describes the invitation, change or cancellation in an iCalendar object; returns `None` if it contains no event.
 pub fn describe(text: &str) -> Option<String> {
     let calendar = CalendarObject::parse(text)?;
     let events: Vec<String> = calendar.events.iter().map(|event| describe_event(&calendar.method, event)).collect();
@@ -51,7 +51,7 @@ fn describe_event(method: &str, event: &CalendarEvent) -> String {
     out
 }
 
-/// Returns what the sender does with the event (RFC 5546, section 1.4).
+/// Returns the sender's action on the event (RFC 5546, section 1.4).
 fn action(method: &str, event: &CalendarEvent) -> &'static str {
     let is = |name: &str, value: &str| {
         event.first(name).is_some_and(|property| property.value.trim().eq_ignore_ascii_case(value))
@@ -72,13 +72,13 @@ fn action(method: &str, event: &CalendarEvent) -> &'static str {
     }
 }
 
-/// Describes when an event takes place: `2026-03-03 10:00–11:00 (Asia/Shanghai, UTC+08:00)`.
+/// Describes the time of an event: `2026-03-03 10:00–11:00 (Asia/Shanghai, UTC+08:00)`.
 fn describe_time(start: &CalendarProperty, event: &CalendarEvent) -> String {
     let Some((from, first)) = parse_date_or_time(&start.value) else { return shorten(&sanitize_line(&start.value)) };
     let end = event.first("DTEND").and_then(|end| Some((parse_date_or_time(&end.value)?, end)));
     let mut out = from;
     match (&first, end) {
-        // The end of all-day events is the day after the last (RFC 5545, section 3.6.1).
+        // The end of an all-day event is the day after the last day (RFC 5545, section 3.6.1).
         (DateOrTime::Date(first), Some(((_, DateOrTime::Date(end)), _))) => {
             if let Ok(last) = end.yesterday()
                 && last > *first
@@ -121,7 +121,7 @@ fn describe_time(start: &CalendarProperty, event: &CalendarEvent) -> String {
     }
 }
 
-/// Describes a person: name, address and answer.
+/// Describes a person: name, address and response.
 fn describe_person(property: &CalendarProperty) -> String {
     let value = property.value.trim();
     let is_mail = value.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("mailto:"));

@@ -1,5 +1,5 @@
-//! Parses iCalendar objects (RFC 5545) as far as an invitation needs them. calcard does not serve: it needs three more
-//! crates for fewer lines than this file has, and drops values that it cannot interpret.
+//! Parses iCalendar objects (RFC 5545) to the extent that an invitation needs. Own code because calcard needs three more
+//! crates, which is more than the lines of this file save, and drops values that it cannot interpret.
 
 use jiff::civil::{Date, DateTime, Time};
 
@@ -10,7 +10,7 @@ const MAX_PROPERTIES: usize = 300;
 /// Longest line in bytes; the rest is cut.
 const MAX_LINE: usize = 10_000;
 
-/// A property: `NAME;PARAM=VALUE:VALUE`.
+/// A property, written `NAME;PARAM=VALUE:VALUE`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CalendarProperty {
     pub name: String,
@@ -77,16 +77,16 @@ impl CalendarEvent {
 /// A calendar object: its method and events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CalendarObject {
-    /// In upper case, such as `REQUEST` or `CANCEL`; empty if there is none.
+    /// The method in upper case, such as `REQUEST` or `CANCEL`; empty if there is none.
     pub method: String,
     pub events: Vec<CalendarEvent>,
 }
 
 impl CalendarObject {
-    /// Parses an object; `None` if it contains no event.
+    /// Parses an object; returns `None` if it contains no event.
     pub fn parse(text: &str) -> Option<Self> {
         let mut calendar = Self::default();
-        // Names of the open components.
+        // The names of the open components.
         let mut open: Vec<String> = Vec::new();
         for line in unfold(text) {
             let Some(property) = CalendarProperty::parse(&line) else { continue };
@@ -139,7 +139,7 @@ pub enum DateOrTime {
     Time { at: DateTime, is_utc: bool },
 }
 
-/// Parses `20260303` or `20260303T100000Z`. Returns it also as text.
+/// Parses `20260303` or `20260303T100000Z`. Also returns it as text for display.
 pub fn parse_date_or_time(value: &str) -> Option<(String, DateOrTime)> {
     let value = value.trim();
     let number = |range: std::ops::Range<usize>| value.get(range)?.parse::<i16>().ok();

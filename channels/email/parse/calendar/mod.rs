@@ -1,4 +1,4 @@
-//! Invitations (RFC 5545, 5546) as text: `ical` parses, `describe` and `recurrence` write.
+//! Converts invitations (RFC 5545, 5546) to text: `ical` parses, `describe` and `recurrence` write.
 
 mod describe;
 mod ical;

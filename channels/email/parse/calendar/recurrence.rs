@@ -2,7 +2,7 @@
 
 use super::ical::parse_date_or_time;
 
-/// Describes a rule in words, or quotes it if it is not simple.
+/// Describes a rule in words, or quotes the rule if it is not simple.
 pub fn describe_recurrence(rule: &str) -> String {
     describe_simple(rule).unwrap_or_else(|| format!("by the rule {rule}"))
 }
@@ -27,7 +27,7 @@ fn describe_simple(rule: &str) -> Option<String> {
                     list_items(value.split(','), |day| Some(day.parse::<i32>().ok()?.to_string()))?
                 );
             }
-            // The first day of the week matters to few rules, and tells a reader nothing.
+            // The first day of the week matters only to few rules and does not help a reader.
             "WKST" => {}
             _ => return None,
         }

@@ -1,4 +1,4 @@
-//! HTML of mails to Markdown: `tree` builds a bounded tree, `render` writes it.
+//! Converts the HTML of mails to Markdown: `tree` builds a bounded tree, and `render` writes it.
 
 mod render;
 mod table;

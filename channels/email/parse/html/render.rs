@@ -11,9 +11,9 @@ const MAX_INDENT: usize = 12;
 /// Longest URL of a link in bytes; longer ones are left out.
 const MAX_LINK: usize = 1_500;
 
-/// Converts a page to Markdown of at most about `max` bytes. The second value is true if nothing was cut. Scripts,
-/// styles, hidden elements and tracking images are removed; quotations and signatures that mail programs label are put
-/// between markers.
+/// Converts a page to Markdown of about `max` bytes at most. The second value is true if nothing was cut. Scripts, styles,
+/// hidden elements and tracking images are removed. Quotations and signatures that mail programs label are put between
+/// markers.
 pub fn markdown(html: &str, max: usize) -> (String, bool) {
     let tree = HtmlTree::parse(html);
     let mut page = HtmlToMarkdown { tree: &tree, out: MarkdownWriter::new(max), is_quote: false, has_size: true };
@@ -26,14 +26,14 @@ pub fn markdown(html: &str, max: usize) -> (String, bool) {
 struct HtmlToMarkdown<'a> {
     tree: &'a HtmlTree,
     out: MarkdownWriter,
-    /// Inside a marked quotation.
+    /// True inside a marked quotation.
     is_quote: bool,
-    /// The font size here is not zero.
+    /// True if the current font size is not zero.
     has_size: bool,
 }
 
 impl<'a> HtmlToMarkdown<'a> {
-    /// Renders a node of the page on its own, such as a table cell.
+    /// Renders a single node of the page, such as a table cell.
     fn render_node(tree: &'a HtmlTree, node: usize, max: usize) -> String {
         let mut page = HtmlToMarkdown { tree, out: MarkdownWriter::new(max), is_quote: true, has_size: true };
         page.children(node);
@@ -121,7 +121,7 @@ impl<'a> HtmlToMarkdown<'a> {
         self.out.line(breaks);
     }
 
-    /// Tables of data stay tables; layout tables become blocks.
+    /// Keeps data tables as tables; turns layout tables into blocks.
     fn table(&mut self, number: usize) {
         match DataTable::parse(self.tree, number, |cell, max| Self::render_node(self.tree, cell, max)) {
             Some(table) => table.write(&mut self.out),
@@ -137,7 +137,7 @@ impl<'a> HtmlToMarkdown<'a> {
         }
     }
 
-    /// Writes an exponent so that it is not read as a digit of its base; `1st` and footnotes stay.
+    /// Writes an exponent so that it does not look like a digit of its base; `1st` and footnotes stay.
     fn superscript(&mut self, number: usize) {
         let text = sanitize_line(&self.raw_text(number));
         let is_power = text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '−'))
@@ -222,7 +222,7 @@ impl<'a> HtmlToMarkdown<'a> {
         self.out.line(2);
     }
 
-    /// Returns all text below a node with its white space. The bounded depth of the tree bounds the recursion.
+    /// Returns all text below a node, including its white space. The bounded depth of the tree bounds the recursion.
     fn raw_text(&self, number: usize) -> String {
         let tree = self.tree;
         let mut text = String::new();
@@ -261,12 +261,12 @@ impl<'a> HtmlToMarkdown<'a> {
     }
 }
 
-/// The role that mail programs give an element by its id or class.
+/// The role that a mail program gives an element by its id or class.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ElementRole {
     None,
     Quote,
-    /// Begins the history, which extends to the end of the page.
+    /// The element begins the history, which extends to the end of the page.
     History,
     Signature,
 }

@@ -1,4 +1,4 @@
-//! Tables of data as Markdown; other tables only lay out a page.
+//! Converts data tables to Markdown; all other tables only lay out a page.
 
 use std::collections::BTreeMap;
 
@@ -6,17 +6,17 @@ use super::tree::HtmlTree;
 use super::visibility::is_hidden;
 use super::writer::MarkdownWriter;
 
-/// Longest text of a data cell in characters, and largest number of cells in a row.
+/// The longest text of a data cell in characters, and the largest number of cells in a row.
 const MAX_CELL: usize = 300;
 const MAX_COLUMNS: usize = 20;
 /// Largest number of rows; the rest is left out.
 const MAX_ROWS: usize = 1_000;
 
-/// A table of data: the texts of its cells by row.
+/// A data table: the texts of its cells, by row.
 pub struct DataTable(Vec<Vec<String>>);
 
 impl DataTable {
-    /// Parses a table if it holds data: at least two rows and columns of short cells without nested tables. `render`
+    /// Parses a table if it contains data: at least two rows and columns of short cells without nested tables. `render`
     /// converts a cell to at most the given number of bytes.
     pub fn parse(tree: &HtmlTree, table: usize, render: impl Fn(usize, usize) -> String) -> Option<Self> {
         if matches!(tree.nodes[table].attribute("role"), "presentation" | "none") {
@@ -25,7 +25,7 @@ impl DataTable {
         let rows = rows(tree, table);
         let mut count = 0;
         let mut texts: Vec<Vec<String>> = Vec::new();
-        // Cells of earlier rows that span this one, by column: their text and remaining rows.
+        // The cells of earlier rows that span this row: column to text and remaining rows.
         let mut spanning: BTreeMap<usize, (String, usize)> = BTreeMap::new();
         for row in rows {
             let (mut cells, mut below) = (Vec::new(), Vec::new());
@@ -75,7 +75,7 @@ impl DataTable {
     }
 }
 
-/// Adds the cells of earlier rows that span the next columns.
+/// Adds the cells of earlier rows that span the next columns of this row.
 fn fill_spanned(spanning: &mut BTreeMap<usize, (String, usize)>, cells: &mut Vec<String>) {
     while cells.len() < MAX_COLUMNS
         && let Some((text, rows)) = spanning.get_mut(&cells.len())
@@ -105,7 +105,7 @@ fn rows(tree: &HtmlTree, table: usize) -> Vec<usize> {
     rows
 }
 
-/// Returns true if a cell contains no large element; `count` is the number of nodes of all cells.
+/// Returns true if a cell contains no large element. `count` is the number of nodes of all cells so far.
 fn is_short(tree: &HtmlTree, cell: usize, count: &mut usize) -> bool {
     const MAX_NODES: usize = 50_000;
     tree.children(cell).all(|(child, node)| {

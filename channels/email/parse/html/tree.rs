@@ -1,13 +1,12 @@
-//! An HTML page as a tree of bounded depth and size, built from the tokens of html5gum.
+//! A tree of bounded depth and size for an HTML page, built from the tokens of html5gum.
 //!
-//! The tree construction of the standard, as html5ever has it, does not serve: it lets a small page become a huge one
-//! (open formatting elements are repeated in each paragraph) and searches all open elements at each tag. This tree
-//! takes linear time.
+//! Own code because the standard's tree construction, as in html5ever, lets a small page become a huge one (it repeats open
+//! formatting elements in each paragraph) and searches all open elements at each tag. This tree takes linear time.
 
 use html5gum::emitters::callback::{CallbackEmitter, CallbackEvent};
 use html5gum::{Span, State, Tokenizer};
 
-/// Attributes that affect the text; no others are kept.
+/// The attributes that affect the text; all others are dropped.
 const ATTRIBUTES: &[&str] = &[
     "alt", "class", "colspan", "height", "hidden", "href", "id", "role", "rowspan", "src", "start", "style", "type",
     "width",
@@ -16,12 +15,12 @@ const ATTRIBUTES: &[&str] = &[
 const MAX_VALUE: usize = 2_000;
 /// Longest element name in bytes; longer ones are ignored.
 const MAX_NAME: usize = 30;
-/// Deepest level of elements; deeper ones belong to the deepest allowed element.
+/// The deepest level of elements. Deeper ones become children of the deepest permitted element.
 const MAX_DEPTH: usize = 100;
 /// Number of nodes after which the rest of the page is ignored.
 const MAX_NODES: usize = 200_000;
 
-/// Elements whose content is no HTML.
+/// Elements whose content is not HTML.
 const RAW_TEXT: &[&str] = &["script", "style", "title", "textarea", "xmp", "iframe", "noembed", "noframes"];
 
 /// Elements without content.
@@ -33,7 +32,7 @@ const VOID: &[&str] = &[
 /// An element or a text.
 #[derive(Clone, Debug, Default)]
 pub struct HtmlNode {
-    /// In lower case; empty for a text.
+    /// The element's name in lower case; empty for a text.
     pub name: String,
     attributes: Vec<(&'static str, String)>,
     pub text: String,
@@ -51,7 +50,7 @@ impl HtmlNode {
     }
 }
 
-/// A page; the first node contains all others.
+/// A page. The first node contains all others.
 #[derive(Clone, Debug)]
 pub struct HtmlTree {
     pub nodes: Vec<HtmlNode>,
@@ -84,9 +83,9 @@ impl HtmlTree {
     }
 }
 
-/// What the tokenizer must do after a token.
+/// The required action of the tokenizer after a token.
 enum TokenizerControl {
-    /// The content up to the end tag is no HTML.
+    /// Read the content up to the end tag as raw text.
     ReadRawText,
     Stop,
 }
@@ -94,13 +93,13 @@ enum TokenizerControl {
 #[derive(Default)]
 struct HtmlTreeBuilder {
     nodes: Vec<HtmlNode>,
-    /// Open elements from the outermost; the first is the page itself.
+    /// The open elements from the outermost to the innermost; the first is the page itself.
     open: Vec<usize>,
-    /// Number of open elements beyond the allowed depth.
+    /// The number of open elements beyond the permitted depth.
     beyond: usize,
     /// The start tag that is being read.
     tag: HtmlNode,
-    /// The last attribute of `tag` is kept and takes the next value.
+    /// True if the last attribute of `tag` is kept, so that it takes the next value.
     takes_value: bool,
     is_raw_text: bool,
 }
@@ -172,7 +171,7 @@ impl HtmlTreeBuilder {
         }
     }
 
-    /// Closes elements that `name` ends because their end tag is optional (WHATWG HTML, section 13.1.2.4).
+    /// Closes the elements that `name` ends because their end tags are optional (WHATWG HTML, section 13.1.2.4).
     fn close_implied(&mut self, name: &str) {
         let (closed, within): (&[&str], &[&str]) = match name {
             "li" => (&["li"], &["ul", "ol", "table", "blockquote"]),
@@ -201,7 +200,7 @@ impl HtmlTreeBuilder {
             self.beyond -= usize::from(!VOID.contains(&name));
             return;
         }
-        // An end tag in a cell does not close elements around its table.
+        // An end tag inside a cell does not close elements outside the cell's table.
         let is_table = matches!(name, "table" | "tbody" | "thead" | "tfoot" | "tr" | "td" | "th");
         let found = self.open.iter().rposition(|node| {
             let open = self.nodes[*node].name.as_str();
@@ -213,7 +212,7 @@ impl HtmlTreeBuilder {
     }
 }
 
-/// Returns true if the element is displayed on lines of its own.
+/// Returns true if the element starts a new line.
 pub fn is_block(name: &str) -> bool {
     const BLOCKS: &str = "address article aside blockquote body center dd details dir div dl dt fieldset figcaption figure footer \
                           form h1 h2 h3 h4 h5 h6 header hr html includetail li main menu nav ol p pre section summary table \

@@ -1,4 +1,4 @@
-//! Elements that a reader of the page does not see.
+//! Detects elements that a reader of the page does not see.
 
 use super::tree::HtmlNode;
 
@@ -24,13 +24,13 @@ pub fn is_hidden(node: &HtmlNode) -> bool {
         })
 }
 
-/// Returns whether the font size that an element sets is zero; `None` if it sets none. Mail programs set zero on a
-/// frame and another size on each text in it.
+/// Returns whether an element sets the font size to zero; `None` if it sets none. Mail programs set zero on a container and
+/// another size on each text inside it.
 pub fn has_zero_size(node: &HtmlNode) -> Option<bool> {
     declarations(node).filter(|(name, _)| name == "font-size").map(|(_, value)| is_zero(&value)).last()
 }
 
-/// Returns true if an image only tracks its reader: it has one pixel, or it is remote and has no alternative text.
+/// Returns true if an image only tracks the reader: it has one pixel, or it is remote and has no alternative text.
 pub fn is_tracker(node: &HtmlNode) -> bool {
     let is_tiny = |value: &str| matches!(value.trim().trim_end_matches("px").trim(), "0" | "1");
     let is_tiny_in = |name: &str| {
@@ -40,7 +40,7 @@ pub fn is_tracker(node: &HtmlNode) -> bool {
     is_tiny_in("width") || is_tiny_in("height") || (is_remote && node.attribute("alt").trim().is_empty())
 }
 
-/// Parses the declarations of the `style` attribute, in lower case and without white space.
+/// Parses the declarations of the `style` attribute in lower case, without white space.
 fn declarations(node: &HtmlNode) -> impl Iterator<Item = (String, String)> {
     node.attribute("style").split(';').filter_map(|declaration| {
         let (name, value) = declaration.split_once(':')?;

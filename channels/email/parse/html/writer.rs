@@ -7,7 +7,7 @@ struct LinePrefix {
     rest: String,
 }
 
-/// An open mark; it is written before the first word inside it.
+/// An open mark, which is written just before the first word inside it.
 struct OpenMark {
     sign: &'static str,
     start: Option<usize>,
@@ -22,9 +22,9 @@ pub struct MarkdownWriter {
     max: usize,
     prefixes: Vec<LinePrefix>,
     marks: Vec<OpenMark>,
-    /// Line breaks before the next word; two make an empty line.
+    /// The number of line breaks before the next word; two make an empty line.
     breaks: usize,
-    /// Number of prefixes of the empty line.
+    /// The number of prefixes on the empty line.
     shared: usize,
     has_space: bool,
     is_first: bool,
@@ -58,7 +58,7 @@ impl MarkdownWriter {
         self.close_marks();
         self.has_space = false;
         self.shared = if self.breaks == 0 { self.prefixes.len() } else { self.shared.min(self.prefixes.len()) };
-        // The first words of an item follow its bullet.
+        // The first words of an item follow its bullet on the same line.
         let is_item = self.prefixes.last().is_some_and(|prefix| prefix.first.is_some());
         self.breaks = self.breaks.max(if is_item { 1 } else { count });
     }
@@ -86,7 +86,7 @@ impl MarkdownWriter {
     pub fn text(&mut self, text: &str) {
         let mut words = text.split(char::is_whitespace).peekable();
         while let Some(word) = words.next() {
-            // A word of joiners alone is invisible filler.
+            // A word that consists only of joiners is invisible filler.
             if word.chars().any(|c| !matches!(c, '\u{200c}' | '\u{200d}' | '\u{200e}' | '\u{200f}')) {
                 self.word(word);
             }
@@ -96,7 +96,7 @@ impl MarkdownWriter {
         }
     }
 
-    /// Writes a text without line breaks as it is.
+    /// Writes a text without line breaks unchanged.
     pub fn word(&mut self, word: &str) {
         if self.is_full() {
             return;
@@ -105,7 +105,7 @@ impl MarkdownWriter {
         self.push(word);
     }
 
-    /// Writes a line of its own as it is.
+    /// Writes a separate line unchanged.
     pub fn raw_line(&mut self, line: &str) {
         self.line(1);
         if self.is_full() {
@@ -132,7 +132,7 @@ impl MarkdownWriter {
         }
     }
 
-    /// Ends a link. Writes its URL unless the text is the same; a link without text is dropped.
+    /// Ends a link. Writes its URL unless the URL equals the text. Drops a link without text.
     pub fn close_link(&mut self, url: Option<&str>) {
         let Some(start) = self.marks.pop().and_then(|mark| mark.start) else { return };
         let Some(inner) = self.out.get(start + LINK.len()..) else { return };
@@ -160,7 +160,7 @@ impl MarkdownWriter {
         }
     }
 
-    /// Appends as much of `text` as fits.
+    /// Appends the part of `text` that fits.
     fn push(&mut self, text: &str) {
         let room = self.max.saturating_sub(self.out.len());
         self.out.push_str(&text[..text.floor_char_boundary(room)]);
@@ -193,7 +193,7 @@ impl MarkdownWriter {
         }
     }
 
-    /// Closes marks at the end of a line, except links.
+    /// Closes the open marks at the end of a line, except links.
     fn close_marks(&mut self) {
         for mark in self.marks.iter_mut().rev().filter(|mark| mark.sign != LINK) {
             if mark.start.take().is_some() {

@@ -16,11 +16,11 @@ pub enum LineKind {
     Signature,
     /// Part of a forwarded mail.
     Forwarded,
-    /// One of [`marker`], which is no text.
+    /// One of [`marker`], which is not text.
     Marker,
 }
 
-/// Classifies each line. `is_forward_subject` means that the first mail below is forwarded, not answered.
+/// Classifies each line. `is_forward_subject` means that the first mail below is forwarded and not answered.
 pub fn classify_lines(lines: &[&str], is_forward_subject: bool) -> Vec<LineKind> {
     let mut classifier = LineClassifier {
         lines,
@@ -41,14 +41,14 @@ struct LineClassifier<'a> {
     lines: &'a [&'a str],
     kinds: Vec<LineKind>,
     is_forward_subject: bool,
-    /// Inside a quotation between markers.
+    /// True inside a quotation between markers.
     in_quote: bool,
-    /// Inside a signature between markers.
+    /// True inside a signature between markers.
     in_signature: bool,
 }
 
 impl LineClassifier<'_> {
-    /// Classifies the next line, or several.
+    /// Classifies the next line, or several lines.
     fn classify_next(&mut self, line: &str) {
         let at = self.kinds.len();
         let rest = &self.lines[at..];
@@ -108,7 +108,7 @@ impl LineClassifier<'_> {
         if self.is_forward_subject && is_first {
             return self.classify_rest(LineKind::Forwarded);
         }
-        // A rule above belongs to the history.
+        // A horizontal rule above the history belongs to it.
         for at in (0..self.kinds.len()).rev() {
             match self.kinds[at] {
                 LineKind::Blank | LineKind::Marker => {}
@@ -128,7 +128,7 @@ impl LineClassifier<'_> {
     }
 }
 
-/// Returns true if the first line of a quotation says that a forwarded mail follows.
+/// Returns true if the first line of a quotation announces a forwarded mail.
 fn announces_forward(lines: &[&str]) -> bool {
     let mut lines = lines.iter().map(|line| line.trim_start_matches(['>', ' ']));
     lines.find(|line| !line.trim().is_empty()).is_some_and(is_forward_line)
@@ -151,16 +151,16 @@ fn mark_signatures(lines: &[&str], kinds: &mut [LineKind]) {
     }
 }
 
-/// Returns where the signature of these lines begins, or their number if there is none.
+/// Returns the position where the signature of these lines begins, or the number of lines if there is none.
 fn signature_start(lines: &[&str]) -> usize {
-    /// Longest signature in lines; a longer one is text below two dashes.
+    /// The longest signature, in lines. A longer one is ordinary text below two dashes.
     const MAX_SIGNATURE: usize = 25;
     let mut end = lines.len();
     // RFC 3676, section 4.3; many programs drop the space.
     let is_separator = |line: &str| line == "-- " || line == "--" || line == "\u{2014} " || line == "-- \u{a0}";
     let tail = lines.len().saturating_sub(MAX_SIGNATURE);
     if let Some(at) = lines[tail..].iter().position(|line| is_separator(line)) {
-        // Without the space it may be a rule inside the text.
+        // Without the space, the line may be a rule inside the text.
         let is_rule = lines[tail + at] == "--" && lines[tail + at..].iter().any(|line| is_sentence(line));
         end = if is_rule { end } else { tail + at };
     }
@@ -173,7 +173,7 @@ fn signature_start(lines: &[&str]) -> usize {
             break;
         }
         end = last;
-        // NetEase Mail Master writes a contact card in a frame of bars above its line.
+        // NetEase Mail Master writes a contact card, framed with bars, above its line.
         if lines[last].contains("网易邮箱大师") {
             let above = last.saturating_sub(12);
             if let Some(frame) = lines[above..last].iter().position(|line| is_frame(line)) {
@@ -185,7 +185,7 @@ fn signature_start(lines: &[&str]) -> usize {
     end
 }
 
-/// Returns where the contact details below a closing formula and a name begin, or the number of lines.
+/// Returns the position where the contact details below a closing formula and a name begin, or the number of lines.
 fn after_closing(lines: &[&str]) -> usize {
     const MAX_LINES: usize = 12;
     let tail = lines.len().saturating_sub(MAX_LINES);

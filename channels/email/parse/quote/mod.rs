@@ -1,5 +1,5 @@
-//! Separates a mail's own text from quoted history: `line_kinds` classifies lines, `strip` decides what is removed,
-//! `phrases` has the words that mail programs write.
+//! Separates a mail's own text from quoted history: `line_kinds` classifies lines, `strip` decides what to remove, and
+//! `phrases` has the phrases of mail programs.
 
 mod line_kinds;
 mod phrases;

@@ -1,4 +1,4 @@
-//! Phrases that mail programs write around quotations, forwarded mail and signatures, mostly English and Chinese.
+//! Phrases that mail programs write around quotations, forwarded mail and signatures, mostly in English and Chinese.
 
 /// Texts between dashes above a quoted mail.
 const ORIGINALS: &[&str] = &[
@@ -107,7 +107,7 @@ pub fn is_reply_subject(subject: &str) -> bool {
     PREFIXES.contains(&prefix)
 }
 
-/// Returns true if a line asks for something to be done with the text below it.
+/// Returns true if a line asks for an action on the text below it.
 pub fn is_request_about_text(line: &str) -> bool {
     const VERBS: [&str; 20] = [
         "improve",
@@ -136,7 +136,7 @@ pub fn is_request_about_text(line: &str) -> bool {
         || VERBS.iter().any(|verb| line.contains(verb))
 }
 
-/// Returns true for a closing formula; the lines below the name that follows are a signature.
+/// Returns true for a closing formula. The lines below the following name are a signature.
 pub fn is_closing(line: &str) -> bool {
     const CLOSINGS: [&str; 22] = [
         "best regards",
@@ -206,8 +206,8 @@ pub fn is_rule(line: &str) -> bool {
     line.len() >= 3 && line.chars().all(|c| "-_=*—".contains(c))
 }
 
-/// Returns true if the lines begin with the header fields of a quoted mail as Outlook writes them: From, Subject and
-/// one more. Other texts with From and To, such as a journey, have no Subject.
+/// Returns true if the lines begin with the header fields of a quoted mail as Outlook writes them: From, Subject and one
+/// more. Other texts with From and To, such as an itinerary, have no Subject.
 pub fn is_field_block(lines: &[&str]) -> bool {
     const MAX_LINES: usize = 14;
     let is_one = |line: &&str, names: &[&str]| field_name(line).is_some_and(|name| names.contains(&name.as_str()));
@@ -218,8 +218,7 @@ pub fn is_field_block(lines: &[&str]) -> bool {
         && others.iter().any(|line| is_one(line, OTHERS))
 }
 
-/// Parses the introduction of a quotation, such as "On …, … wrote:". Returns its number of lines, and whether it is
-/// certain.
+/// Parses the introduction of a quotation, such as "On …, … wrote:". Returns the number of its lines, and whether the match is certain.
 pub fn parse_introduction(lines: &[&str]) -> Option<(usize, bool)> {
     const MAX_LENGTH: usize = 400;
     let mut text = String::new();
@@ -238,7 +237,7 @@ pub fn parse_introduction(lines: &[&str]) -> Option<(usize, bool)> {
                 (begins && dated && text.contains(['@', '<', ':'])) || (text.contains('@') && text.contains('<'));
             return (begins || index == 0).then_some((index + 1, is_certain));
         }
-        // Other languages: any line that ends with a colon and has an address or a digit; a quotation must follow.
+        // In other languages, any line that ends with a colon and contains an address or a digit may match, if a quotation follows.
         let names = text.contains('@') || text.contains(|c: char| c.is_ascii_digit());
         if index == 0 && text.ends_with([':', '：']) && names && text.len() < 200 {
             return Some((1, false));

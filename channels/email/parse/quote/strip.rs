@@ -4,7 +4,7 @@ use super::line_kinds::{LineKind, classify_lines};
 use super::phrases::{is_request_about_text, is_rule};
 use crate::sanitize::marker;
 
-/// Longest quotation in lines that stays above an answer, which may depend on it.
+/// The longest quotation, in lines, that stays above an answer. The answer may depend on it.
 const SHORT_QUOTE: usize = 12;
 
 /// A mail's text, separated from quotations and signature.
@@ -13,14 +13,14 @@ pub struct StrippedText {
     pub text: String,
     /// Quoted history and signature.
     pub removed: String,
-    /// The text contains the words of others: it forwards them, or asks for something to be done with them.
+    /// The text contains another person's text: it forwards that text or asks for an action on it.
     pub is_forward: bool,
 }
 
-/// Removes quoted history and the signature from a text. Keeps quotations between answers, forwarded mail, a quotation
-/// that the author's last words ask about, and everything in a mail that has no text of its own or is no reply.
-/// `is_forward_subject`: the subject says that the mail forwards another. `is_reply`: header or subject say that the
-/// mail is a reply.
+/// Removes quoted history and the signature from a text. Keeps quotations between answers, forwarded mail, a quotation that
+/// the author's last sentence asks about, and everything in a mail without own text or that is not a reply.
+/// `is_forward_subject` is true if the subject marks a forwarded mail; `is_reply` is true if the header or the subject
+/// marks a reply.
 pub fn strip_quotes(text: &str, is_forward_subject: bool, is_reply: bool) -> StrippedText {
     let lines: Vec<&str> = text.split('\n').collect();
     let kinds = classify_lines(&lines, is_forward_subject);
@@ -34,7 +34,7 @@ pub fn strip_quotes(text: &str, is_forward_subject: bool, is_reply: bool) -> Str
     let keeps_answered = answered.len() >= 2 || answered.iter().all(|block| block.len() <= SHORT_QUOTE);
     // The first mail of a thread has no history.
     let is_asked_for = !is_reply || asks_about_quote(&lines, &kinds, last);
-    // The words of a quoted stranger carry no authority of the author.
+    // A quoted person's text does not have the author's authority.
     let asks_about = |at: usize| kinds[at] == LineKind::Quoted && is_asked_for && (at > last || !is_reply);
     let is_forward = is_forward || (0..lines.len()).any(asks_about);
     let stays = |at: usize| match kinds[at] {
@@ -56,11 +56,10 @@ pub fn strip_quotes(text: &str, is_forward_subject: bool, is_reply: bool) -> Str
     StrippedText { text, removed, is_forward }
 }
 
-/// Returns true if the author's last words, which end at line `last`, ask for something to be done with the quotation
-/// below them.
+/// Returns true if the author's last text, which ends at line `last`, asks for an action on the quotation below it.
 fn asks_about_quote(lines: &[&str], kinds: &[LineKind], last: usize) -> bool {
     let below = (last + 1..kinds.len()).find(|at| !matches!(kinds[*at], LineKind::Blank | LineKind::Marker));
-    // An introduction or header fields come from a mail program and begin history.
+    // Introductions and header fields come from a mail program and begin history; only `>` lines can be pasted.
     let is_pasted = below.is_some_and(|at| kinds[at] == LineKind::Quoted && lines[at].starts_with('>'));
     is_pasted && is_request_about_text(lines[last])
 }
@@ -85,7 +84,7 @@ fn quoted_blocks(kinds: &[LineKind]) -> Vec<std::ops::Range<usize>> {
     blocks
 }
 
-/// Joins lines without markers, runs of empty lines, and empty lines at the ends.
+/// Joins lines; drops markers, repeated empty lines, and empty lines at both ends.
 fn join_lines<'a>(lines: impl Iterator<Item = &'a str>) -> String {
     let mut out = String::new();
     let mut blanks = 0;

@@ -6,7 +6,7 @@ fn strip_reply(text: &str, is_forward_subject: bool) -> StrippedText {
     strip_quotes(text, is_forward_subject, true)
 }
 
-/// A mail's text, its expected rest, and a word of the removed part.
+/// A mail's text, the expected remaining text, and a word of the removed part.
 type Row<'a> = (&'a str, &'a str, &'a str);
 
 fn check(table: &[Row<'_>]) {
@@ -18,7 +18,7 @@ fn check(table: &[Row<'_>]) {
             "{text}\ncut: {}",
             found.removed
         );
-        // A quotation at the end of own text is asked about, so it counts as forwarded.
+        // The author asks about a quotation at the end of the own text, so it counts as forwarded.
         let quotes = |line: &str| line.starts_with('>');
         let asks = found.text.lines().last().is_some_and(quotes) && !found.text.lines().all(quotes);
         assert_eq!(found.is_forward, asks, "{text}");
@@ -151,7 +151,7 @@ fn forwarded_mail_stays() {
         let found = strip_reply(text, is_forward_subject);
         assert!(found.is_forward && found.text.contains("Hello") && found.removed.is_empty(), "{found:?}");
     }
-    // An answer to a forwarded mail is an answer.
+    // A reply to a forwarded mail is a reply.
     let found = strip_reply(
         "ok\n\nOn 3 Mar 2026 Bob <b@x.org> wrote:\n> ---------- Forwarded message ---------\n> Hello",
         false,
@@ -232,7 +232,7 @@ fn quotes_in_html_of_real_programs_are_removed() {
     }
 }
 
-/// A mail that is no reply has no history: a pasted mail is its subject matter.
+/// A mail that is not a reply has no history: the author wants to discuss a pasted mail.
 #[test]
 fn the_first_mail_of_a_thread_stays_whole() {
     for text in [

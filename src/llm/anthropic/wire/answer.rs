@@ -5,16 +5,16 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// The longest event that is checked for a ping: pings hold nothing.
+/// The longest event that can be a ping: pings have no content.
 const PING_LIMIT: usize = 200;
 
-/// One event of a stream, or a whole answer, which has the form of the message that `message_start` begins.
+/// One event of a stream, or an answer that is not streamed, which has the form of the message in `message_start`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(in crate::llm) struct WireEvent<'a> {
     #[serde(rename = "type", borrow)]
     pub kind: Cow<'a, str>,
-    /// The index of the block.
+    /// The index of the block that the event belongs to.
     pub index: Option<u64>,
     #[serde(borrow)]
     pub message: Option<AnthropicWireMessage<'a>>,
@@ -24,7 +24,7 @@ pub(in crate::llm) struct WireEvent<'a> {
     pub delta: Option<WireDelta<'a>>,
     pub usage: Option<Count>,
     pub error: Value,
-    /// In a whole answer.
+    /// The model, in an answer that is not streamed.
     #[serde(borrow)]
     pub model: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -54,7 +54,7 @@ pub(in crate::llm) struct WireBlock<'a> {
     pub thinking: Option<Cow<'a, str>>,
     #[serde(borrow)]
     pub signature: Option<Cow<'a, str>>,
-    /// In `redacted_thinking`.
+    /// The data of a `redacted_thinking` block.
     #[serde(borrow)]
     pub data: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -81,14 +81,14 @@ pub(in crate::llm) struct WireDelta<'a> {
     pub stop_details: Option<StopDetails>,
 }
 
-/// Why an answer was withheld.
+/// The reason why an answer was withheld.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(in crate::llm) struct StopDetails {
     pub explanation: Option<String>,
 }
 
-/// Tokens so far; the input excludes what was read from the cache or written to it.
+/// The token counts so far. The input excludes tokens that were read from the cache or written to it.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(in crate::llm) struct Count {
@@ -99,7 +99,7 @@ pub(in crate::llm) struct Count {
     pub cache_creation: Option<CacheWrites>,
 }
 
-/// The part of the cache writes that is kept for longer than five minutes.
+/// The part of the cache writes that stays cached for longer than five minutes.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(in crate::llm) struct CacheWrites {
@@ -113,7 +113,7 @@ struct Head<'a> {
     kind: Cow<'a, str>,
 }
 
-/// Returns true if an event is only a sign of life.
+/// Returns true if an event is a ping, which has no content.
 pub(in crate::llm) fn is_ping(piece: &str) -> bool {
     piece.len() <= PING_LIMIT && serde_json::from_str::<Head<'_>>(piece).is_ok_and(|head| head.kind == "ping")
 }

@@ -1,5 +1,5 @@
-//! The conversation in the form of the service: the user begins and ends it, roles alternate, and the results of an
-//! answer's calls come first in the message after it, each call answered once.
+//! The conversation in the form that the service requires: the user begins and ends it, roles alternate, and the results of an
+//! answer's calls come first in the next message, one for each call.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -13,13 +13,14 @@ use crate::chat::{ChatMessage, ImageRef, Reasoning, ToolCall};
 use crate::llm::remote::ToolNames;
 use crate::llm::{Image, Images};
 
-/// Stands for the user where a conversation begins or ends with the assistant.
+/// The user's message at the beginning of a conversation that begins with the assistant, and at the end of one that ends with
+/// it.
 const BEGINNING: &str = "(What was said before is left out.)";
 const GO_ON: &str = "Go on.";
-/// The result of a call that has none.
+/// The placeholder for the result of a call without one.
 const NO_RESULT: &str = "error: there is no result; whether it took effect is unknown";
 
-/// Longer ids are shortened: the service's own have 30 characters, and its limit is not documented.
+/// The longest id that is sent unchanged. The service's own ids have 30 characters, and its limit is not documented.
 const ID_LIMIT: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -38,7 +39,7 @@ pub(super) struct AnthropicMessage<'a> {
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(super) enum SentBlock<'a> {
-    /// The service's own reasoning, unchanged: it verifies the signatures.
+    /// The service's own reasoning. It is sent back unchanged, since the service verifies the signatures.
     Thought(&'a Value),
     Said {
         #[serde(flatten)]
@@ -76,7 +77,7 @@ pub(super) enum ImageSource<'a> {
     Base64 { media_type: &'static str, data: &'a str },
 }
 
-/// The service caches everything up to here for the next request.
+/// The mark up to which the service caches a request, for the next request.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub(super) enum CacheControl {
@@ -90,7 +91,7 @@ pub(super) struct AnthropicConversation<'a> {
 }
 
 impl<'a> AnthropicConversation<'a> {
-    /// Converts messages; `images`: those that are sent; `provider`: whose reasoning goes back.
+    /// Converts messages. `images` are the images that are sent; `provider` is the provider that gets its own reasoning back.
     pub(super) fn new(messages: &'a [ChatMessage], images: &'a Images, names: &'a ToolNames, provider: &str) -> Self {
         let mut made = Self { messages: Vec::new(), newest: 0 };
         let mut ids = SentCallIds::default();
@@ -108,7 +109,7 @@ impl<'a> AnthropicConversation<'a> {
                         made.add_results(tool_calls, sent, &rest[..until.unwrap_or(rest.len())]);
                     }
                 }
-                // Results of a call have been added with it; other results are dropped.
+                // The results of a call were added with the call; all other results are dropped.
                 ChatMessage::Tool { .. } => {}
             }
         }
@@ -118,11 +119,11 @@ impl<'a> AnthropicConversation<'a> {
         made
     }
 
-    /// Returns true if each answer of the current turn begins with its reasoning, as the service requires with thinking
-    /// on: answers of other services, or without thinking, do not.
+    /// Returns true if each answer of the current turn begins with its reasoning, as the service requires with thinking on.
+    /// Answers of other services, and answers without thinking, lack it.
     pub(super) fn is_thought_through(&self) -> bool {
         let mut begin = self.newest;
-        // A text after results belongs to the turn of those results.
+        // A text after results belongs to the same turn as the results.
         while begin >= 2 && self.messages[begin].has_results() {
             begin -= 2;
         }
@@ -153,8 +154,8 @@ impl<'a> AnthropicConversation<'a> {
         called
     }
 
-    /// Marks what later requests have in common with this one: for the next turn all before the user's newest text, for
-    /// the next step all of it.
+    /// Sets cache marks at the end of the parts that later requests share: the messages before the user's newest text for the
+    /// next turn, and the whole conversation for the next step.
     pub(super) fn mark_for_cache(&mut self) {
         let last = self.messages.len().checked_sub(1);
         for at in [self.newest.checked_sub(1), last].into_iter().flatten() {
@@ -171,7 +172,7 @@ impl<'a> AnthropicConversation<'a> {
         self.newest = self.messages.len() - 1;
     }
 
-    /// The service understands images best before the text about them.
+    /// Adds a user's message, with its images first: the service understands images best before the text about them.
     fn add_user(&mut self, text: &'a str, wanted: &'a [ImageRef], images: &'a Images) {
         let source = |image: &'a Image| ImageSource::Base64 { media_type: image.media_type(), data: image.base64() };
         let pictures: Vec<_> = images
@@ -206,14 +207,19 @@ impl<'a> AnthropicConversation<'a> {
         let thoughts = thoughts.into_iter().flat_map(|reasoning| &reasoning.blocks).map(SentBlock::Thought);
         let text = text.map(|text| SentBlock::content_block(SentContent::Text { text }));
         let calls = calls.iter().zip(sent_ids).map(|(call, id)| {
-            // The service takes objects only; the result of any other input tells the model what it wrote.
+            // The service accepts only objects as input. For any other input, the result of the call tells the model what it
+            // wrote.
             let input = serde_json::from_str(&call.arguments).unwrap_or_default();
-            SentBlock::content_block(SentContent::ToolUse { id: id.clone(), name: names.sent(&call.name), input })
+            SentBlock::content_block(SentContent::ToolUse {
+                id: id.clone(),
+                name: names.service_name(&call.name),
+                input,
+            })
         });
         self.add(MessageRole::Assistant, thoughts.chain(text).chain(calls));
     }
 
-    /// `after`: the messages between the calls and the next answer.
+    /// Adds the results of `calls`. `after` holds the messages between the calls and the next answer.
     fn add_results(&mut self, calls: &[ToolCall], sent_ids: Vec<String>, after: &'a [ChatMessage]) {
         let mut results: Vec<(&str, &'a str)> = after.iter().filter_map(result).collect();
         for (call, tool_use_id) in calls.iter().zip(sent_ids) {
@@ -250,15 +256,15 @@ fn result(message: &ChatMessage) -> Option<(&str, &str)> {
     }
 }
 
-/// The ids of calls in the conversation so far. The service takes `^[a-zA-Z0-9_-]+$`, and each id once in a whole
-/// conversation, where other services count anew in each answer.
+/// The ids of calls in the conversation so far. The service accepts ids of the form `^[a-zA-Z0-9_-]+$`, each once in a whole
+/// conversation, while other services reuse ids from answer to answer.
 #[derive(Default)]
 struct SentCallIds {
     used: HashSet<String>,
 }
 
 impl SentCallIds {
-    /// Returns the id of the next call of the conversation, which depends on nothing after it.
+    /// Returns the id of the next call of the conversation. The id does not depend on later messages.
     fn next(&mut self, id: &str) -> String {
         let wanted = cleaned(id);
         let mut sent = wanted.clone();

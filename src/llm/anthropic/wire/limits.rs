@@ -1,33 +1,33 @@
-//! The longest answer, which the service requires.
+//! The length limits of an answer, which the service requires in each request.
 
 use crate::llm::ModelFacts;
 
-/// The default if neither the request nor the table of models says.
+/// The default limit if neither the request nor the table of models gives one.
 const USUAL: u32 = 8_192;
-/// The smallest budget that the service takes for thinking.
+/// The smallest budget for thinking that the service accepts.
 pub(in crate::llm) const LEAST_THINKING: u32 = 1_024;
 
-/// The longest answer that is asked for unless the request says so: it is taken from the model's context.
+/// The longest answer that a request asks for unless it sets another limit: the service subtracts it from the model's context.
 const LONGEST: u32 = 64_000;
 
 /// The lengths of a request, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RequestLimits {
-    /// Reasoning and answer together.
+    /// The most tokens of reasoning and answer together.
     pub max_tokens: u32,
-    /// The part for reasoning; `None`: the model does not reason.
+    /// The most tokens of reasoning; `None` if the model does not reason.
     pub thinking: Option<u32>,
 }
 
-/// Returns the lengths; `asked` is the longest answer, `thinking` the budget for reasoning, which is added if it would
-/// leave no room.
+/// Returns the limits of a request. `asked` is the requested longest answer, `thinking` the budget for reasoning. The budget is
+/// added to the limit if it would leave no room for the answer.
 pub(super) fn limits(model: &str, asked: Option<u32>, thinking: Option<u32>) -> RequestLimits {
     let longest = longest(model);
     let answer = asked.or(longest).unwrap_or(USUAL).max(1);
     let Some(budget) = thinking else { return RequestLimits { max_tokens: answer, thinking: None } };
     let together = if answer > budget { answer } else { answer.saturating_add(budget) };
     let max_tokens = longest.map_or(together, |longest| together.min(longest.max(answer)));
-    // At least half is for the answer if both do not fit.
+    // If both do not fit, at least half is for the answer.
     let budget = if budget < max_tokens { budget } else { max_tokens / 2 };
     RequestLimits { max_tokens, thinking: Some(budget).filter(|budget| *budget >= LEAST_THINKING) }
 }

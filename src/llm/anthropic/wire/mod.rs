@@ -1,4 +1,4 @@
-//! Messages as they go over the wire (Anthropic's API reference, "Messages" and "Streaming Messages", version 2023-06-01).
+//! The wire format of messages (Anthropic's API reference, "Messages" and "Streaming Messages", version 2023-06-01).
 
 mod answer;
 mod conversation;

@@ -1,4 +1,4 @@
-//! The request.
+//! The request of the Messages API.
 
 use std::borrow::Cow;
 
@@ -32,14 +32,14 @@ pub(in crate::llm) struct AnthropicRequest<'a> {
     stream: bool,
 }
 
-/// What a provider adds to each request.
+/// The provider's options for each request.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::llm) struct RequestOptions<'a> {
-    /// Whose reasoning goes back.
+    /// The provider that gets its own reasoning back.
     pub provider: &'a str,
-    /// The budget for reasoning, in tokens, if the model is to reason.
+    /// The budget for reasoning, in tokens; `None` if the model must not reason.
     pub thinking: Option<u32>,
-    /// What the model has refused before.
+    /// The parameters that the model accepts, as learned from refusals.
     pub learned: ModelParameters,
     pub stream: bool,
 }
@@ -50,7 +50,7 @@ enum SentThinking {
     Enabled {
         budget_tokens: u32,
     },
-    /// Newer models choose the budget themselves, and show no reasoning unless asked.
+    /// The model chooses the budget. Newer models do so, and show no reasoning unless the request asks for it.
     Adaptive {
         display: &'static str,
     },
@@ -82,7 +82,7 @@ impl<'a> AnthropicRequest<'a> {
     /// Creates a request; `tools` is the result of [`definitions`].
     ///
     /// # Errors
-    /// It cannot be serialized.
+    /// The tools cannot be serialized.
     pub(in crate::llm) fn new(
         request: &'a ChatRequest,
         names: &'a ToolNames,
@@ -92,20 +92,21 @@ impl<'a> AnthropicRequest<'a> {
         let mut conversation = AnthropicConversation::new(&request.messages, &request.images, names, options.provider);
         let form = options.learned.thinking;
         let wanted = options.thinking.filter(|_| form != ThinkingForm::Refused);
-        // A model that chooses its own budget may rightly not have reasoned.
+        // A model that chooses its own budget may have answered without reasoning.
         let may_think = form == ThinkingForm::Adaptive || conversation.is_thought_through();
         let limits = limits(&request.model, request.max_tokens, wanted.filter(|_| may_think));
         let thinking = limits.thinking.map(|budget_tokens| match form {
             ThinkingForm::Adaptive => SentThinking::Adaptive { display: "summarized" },
             ThinkingForm::Budget | ThinkingForm::Refused => SentThinking::Enabled { budget_tokens },
         });
-        // The service refuses reasoning with thinking off; a service that reasons unasked wants its own back.
+        // The service refuses earlier reasoning if thinking is off. A service that reasons although thinking was never
+        // requested gets its own reasoning back.
         if options.thinking.is_some() && thinking.is_none() {
             conversation.leave_thoughts_out();
         }
         conversation.mark_for_cache();
         let mut tool_choice = None;
-        // The service takes earlier calls only beside definitions of their tools.
+        // The service accepts earlier calls only together with definitions of their tools.
         if tools.is_none() && conversation.has_calls() {
             let gone = conversation.called().into_iter().map(gone_tool).collect();
             tools = Some(SerializedTools::new(&marked(gone))?);
@@ -145,7 +146,7 @@ fn system(text: &str) -> Option<[System<'_>; 1]> {
 }
 
 fn sent_tool<'a>(tool: &'a ToolSpec, names: &ToolNames) -> AnthropicTool<'a> {
-    let name = names.sent(&tool.name).into_owned();
+    let name = names.service_name(&tool.name).into_owned();
     AnthropicTool {
         name,
         description: &tool.description,
@@ -154,13 +155,13 @@ fn sent_tool<'a>(tool: &'a ToolSpec, names: &ToolNames) -> AnthropicTool<'a> {
     }
 }
 
-/// Returns the definition of a tool that the conversation names and that must not be called again.
+/// Returns a definition for a tool that the conversation names but that is no longer offered, so that it must not be called.
 fn gone_tool(name: &str) -> AnthropicTool<'static> {
     let input_schema = Cow::Owned(json!({"type": "object", "properties": {}}));
     AnthropicTool { name: name.to_owned(), description: "", input_schema, cache_control: None }
 }
 
-/// Returns a schema that the service takes: of an object, without choices at its top.
+/// Returns a schema in the form that the service accepts: of an object, without choices at the top level.
 fn input_schema(schema: &Value) -> Cow<'_, Value> {
     const CHOICES: [&str; 3] = ["anyOf", "oneOf", "allOf"];
     let is_object = schema["type"] == "object";

@@ -314,7 +314,7 @@ fn schemas_are_of_objects() {
     }
 }
 
-/// Any message, most of them at a place where it makes no sense.
+/// Random messages, most of them at a place where they make no sense.
 fn any_message() -> impl Strategy<Value = ChatMessage> {
     let id = || prop_oneof![Just("a"), Just("b"), Just("c.d"), Just("")];
     let text = || prop_oneof![2 => Just("words"), 1 => Just(""), 1 => Just(" \n"), 1 => Just("words \n")];

@@ -16,7 +16,7 @@ pub(in crate::llm) struct WireAnswer<'a> {
     pub choices: Option<Vec<WireChoice<'a>>>,
     pub usage: Value,
     pub error: Value,
-    /// `error` with which an old vLLM answers in place of an answer.
+    /// The type of the object. An old vLLM answers an error with `error` here.
     #[serde(borrow)]
     pub object: Text<'a>,
 }
@@ -25,15 +25,15 @@ pub(in crate::llm) struct WireAnswer<'a> {
 #[serde(default)]
 pub(in crate::llm) struct WireChoice<'a> {
     pub index: Value,
-    /// In a piece of a stream.
+    /// The message part in a piece of a stream.
     #[serde(borrow)]
     pub delta: Option<OpenaiWireMessage<'a>>,
-    /// In a whole answer.
+    /// The message in an answer that is not streamed.
     #[serde(borrow)]
     pub message: Option<OpenaiWireMessage<'a>>,
     #[serde(borrow)]
     pub finish_reason: Text<'a>,
-    /// Moonshot sends its count here.
+    /// The token count of Moonshot, which sends it here.
     pub usage: Value,
 }
 
@@ -48,11 +48,11 @@ pub(in crate::llm) struct OpenaiWireMessage<'a> {
     pub reasoning_content: Text<'a>,
     #[serde(borrow)]
     pub reasoning: Text<'a>,
-    /// OpenRouter's blocks, to be sent back unchanged.
+    /// OpenRouter's blocks of reasoning, which must be sent back unchanged.
     pub reasoning_details: Value,
     #[serde(borrow)]
     pub tool_calls: Option<Vec<WireCall<'a>>>,
-    /// The one call of servers from before there were tools.
+    /// The only call of an answer, from servers whose protocol has functions and no tools.
     #[serde(borrow)]
     pub function_call: Option<WireFunction<'a>>,
 }
@@ -65,7 +65,7 @@ pub(in crate::llm) struct WireCall<'a> {
     pub id: Text<'a>,
     #[serde(borrow)]
     pub function: Option<WireFunction<'a>>,
-    /// Gemini's signature of its reasoning, to be sent back unchanged.
+    /// Gemini's signature of its reasoning, which must be sent back unchanged.
     pub extra_content: Value,
 }
 
@@ -78,7 +78,7 @@ pub(in crate::llm) struct WireFunction<'a> {
     pub arguments: Arguments<'a>,
 }
 
-/// A text, borrowed if nothing was escaped. Content parts are joined; `null` and other types are empty.
+/// A text, borrowed if it has no escapes. Content parts are joined; `null` and other types are empty.
 #[derive(Debug, Default, PartialEq)]
 pub(in crate::llm) struct Text<'a>(Cow<'a, str>);
 

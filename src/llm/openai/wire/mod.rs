@@ -1,5 +1,4 @@
-//! Chat completions as they go over the wire (OpenAI's API reference, "Create chat completion", and what others made of
-//! it).
+//! The wire format of chat completions (OpenAI's API reference, "Create chat completion", and the variants of other services).
 
 mod answer;
 mod request;

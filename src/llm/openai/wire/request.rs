@@ -1,5 +1,5 @@
-//! The request. Some services refuse unknown fields, so only fields of every service's reference are sent, and fields
-//! that a service sent itself.
+//! The request of chat completions. Some services refuse unknown fields, so it has only fields that are in the reference of
+//! every service, and fields that the service itself sent.
 
 use std::borrow::Cow;
 
@@ -19,7 +19,7 @@ pub(in crate::llm) struct OpenaiRequest<'a> {
     messages: Vec<OpenaiMessage<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<SerializedTools>,
-    /// The name of tools in older versions of the protocol.
+    /// The tools, under their name in older versions of the protocol.
     #[serde(skip_serializing_if = "Option::is_none")]
     functions: Option<SerializedTools>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -103,6 +103,6 @@ pub(in crate::llm) struct SentSpec<'a> {
 
 impl<'a> SentSpec<'a> {
     fn new(tool: &'a ToolSpec, names: &'a ToolNames) -> Self {
-        Self { name: names.sent(&tool.name), description: &tool.description, parameters: &tool.parameters }
+        Self { name: names.service_name(&tool.name), description: &tool.description, parameters: &tool.parameters }
     }
 }

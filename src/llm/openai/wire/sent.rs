@@ -12,17 +12,17 @@ use crate::llm::openai::quirks::{Quirks, ReasoningEcho, ReasoningField, ToolForm
 use crate::llm::remote::{ToolNames, is_json_object};
 use crate::llm::{ChatRequest, Image, Images};
 
-/// The longest id of a call that OpenAI takes.
+/// The longest id of a call that OpenAI accepts.
 const ID_LIMIT: usize = 40;
 
-/// Placeholder for unknown reasoning, for services that require some: they refuse an empty text.
+/// Placeholder for unknown reasoning, for services that require reasoning and refuse an empty text.
 const BLANK: &str = " ";
 
 /// Placeholder for Gemini's signature in calls that another model made, or whose signature is lost
 /// (ai.google.dev/gemini-api/docs/thought-signatures).
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
-/// Keys of a call's own block among those of the reasoning: `{"call": INDEX, "extra_content": …}`.
+/// The keys of a call's own block, which is stored among the blocks of the reasoning: `{"call": INDEX, "extra_content": …}`.
 const CALL: &str = "call";
 const EXTRA_CONTENT: &str = "extra_content";
 
@@ -36,7 +36,7 @@ pub(super) enum OpenaiMessage<'a> {
     Function { name: Cow<'a, str>, content: &'a str },
 }
 
-/// Plain text if there are no images, because not every server knows content parts.
+/// The content of a user's message. It is plain text if there are no images, because not every server knows content parts.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(super) enum UserContent<'a> {
@@ -58,7 +58,7 @@ pub(super) struct ImageUrl<'a> {
 }
 
 impl<'a> UserContent<'a> {
-    /// Makes content of `text` and those of its images that are in `images`.
+    /// Creates content from `text` and those of the `wanted` images that are in `images`.
     fn new(text: &'a str, wanted: &'a [ImageRef], images: &'a Images) -> Self {
         let mut pictures =
             images.of(wanted).map(|image| UserPart::ImageUrl { image_url: ImageUrl { url: image } }).peekable();
@@ -88,7 +88,7 @@ fn data_url<S: Serializer>(image: &&Image, serializer: S) -> Result<S::Ok, S::Er
 
 #[derive(Serialize, Default)]
 pub(super) struct SentAnswer<'a> {
-    /// `null` beside calls without text.
+    /// The text; `null` for calls without text.
     content: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning_content: Option<&'a str>,
@@ -118,7 +118,7 @@ struct SentArguments<'a> {
     arguments: &'a str,
 }
 
-/// Returns what is stored of a service's own block that came with the call at `index`.
+/// Returns the stored form of the service's own block for the call at `index`.
 pub(in crate::llm) fn call_block(index: usize, extra_content: &Value) -> Value {
     json!({ CALL: index, EXTRA_CONTENT: extra_content })
 }
@@ -140,7 +140,7 @@ pub(super) fn messages<'a>(
             (ChatMessage::User { content, images }, _) => {
                 sent.push(OpenaiMessage::User { content: UserContent::new(content, images, &request.images) });
             }
-            // An empty message, which strict services refuse.
+            // Strict services refuse an empty message, so it is left out.
             (ChatMessage::Assistant { content, tool_calls, .. }, _) if content.is_empty() && tool_calls.is_empty() => {}
             (ChatMessage::Assistant { content, reasoning, tool_calls }, form) => match form {
                 ToolForm::Functions if !tool_calls.is_empty() => {
@@ -152,7 +152,7 @@ pub(super) fn messages<'a>(
             (ChatMessage::Tool { call_id, content, .. }, ToolForm::Tools) => {
                 sent.push(OpenaiMessage::Tool { tool_call_id: sent_id(call_id), content });
             }
-            // Written beside its call.
+            // The result was written after its call.
             (ChatMessage::Tool { .. }, ToolForm::Functions) => {}
             (ChatMessage::Tool { name, content, .. }, ToolForm::Words) => result_in_words(name, content, &mut sent),
         }
@@ -193,7 +193,7 @@ impl<'a> MessageWriter<'a, '_> {
 
     fn call(&self, index: usize, call: &'a ToolCall, own: Option<&'a Reasoning>) -> SentCall<'a> {
         let kept = own.and_then(|own| own.blocks.iter().find(|block| block[CALL].as_u64() == Some(index as u64)));
-        // The first of parallel calls has the signature.
+        // Only the first of parallel calls has a signature.
         let mark = || json!({"google": {"thought_signature": NO_SIGNATURE}});
         let mark = (self.quirks.marks_calls && index == 0).then(mark);
         SentCall {
@@ -205,10 +205,10 @@ impl<'a> MessageWriter<'a, '_> {
     }
 
     fn arguments(&self, call: &'a ToolCall) -> SentArguments<'a> {
-        SentArguments { name: self.names.sent(&call.name), arguments: arguments(call) }
+        SentArguments { name: self.names.service_name(&call.name), arguments: arguments(call) }
     }
 
-    /// Writes one message for each call, followed by its result: the protocol before there were tools.
+    /// Writes one message for each call, followed by its result, as the protocol from before tools requires.
     fn functions(
         &self,
         content: &'a str,
@@ -227,7 +227,7 @@ impl<'a> MessageWriter<'a, '_> {
             let answer = SentAnswer { content: content.take(), function_call, ..SentAnswer::default() };
             sent.push(OpenaiMessage::Assistant(answer));
             if let Some((_, content)) = result {
-                sent.push(OpenaiMessage::Function { name: self.names.sent(&call.name), content });
+                sent.push(OpenaiMessage::Function { name: self.names.service_name(&call.name), content });
             }
         }
     }
@@ -243,12 +243,13 @@ impl<'a> SentAnswer<'a> {
     }
 }
 
-/// Returns the blocks of the reasoning itself.
+/// Returns the blocks of the reasoning, without those of calls.
 fn details(own: &Reasoning) -> impl Iterator<Item = &Value> {
     own.blocks.iter().filter(|block| block.get(CALL).is_none())
 }
 
-/// Returns arguments that services take: a JSON object; the result of any other call tells the model what it wrote.
+/// Returns arguments in the form that services accept: a JSON object. If the model wrote something else, the result of the call
+/// tells the model what it wrote.
 fn arguments(call: &ToolCall) -> &str {
     if is_json_object(&call.arguments) { &call.arguments } else { "{}" }
 }
@@ -261,7 +262,8 @@ fn in_words<'a>(content: &'a str, calls: &'a [ToolCall]) -> OpenaiMessage<'a> {
     OpenaiMessage::Assistant(SentAnswer { content: Some(words.into()), ..SentAnswer::default() })
 }
 
-/// Appends a result to the results before it, because such models want user and assistant to alternate.
+/// Writes a result as text in a user's message, together with the results before it, because such models require that user and
+/// assistant alternate.
 fn result_in_words<'a>(name: &str, content: &str, sent: &mut Vec<OpenaiMessage<'a>>) {
     let words = format!("[result of {name}]\n{content}");
     match sent.last_mut() {
@@ -270,7 +272,7 @@ fn result_in_words<'a>(name: &str, content: &str, sent: &mut Vec<OpenaiMessage<'
     }
 }
 
-/// Returns an id that services take: the same for the call and for its result.
+/// Returns an id that services accept, the same for the call and for its result.
 fn sent_id(id: &str) -> Cow<'_, str> {
     if (1..=ID_LIMIT).contains(&id.len()) {
         return Cow::Borrowed(id);

@@ -103,7 +103,7 @@ fn parameters_that_a_model_declines_are_left_out() {
     assert_eq!(keys, ["messages", "model", "stream", "tools"]);
 }
 
-/// An answer with one call, as it is sent, from what was kept of its reasoning.
+/// Returns an answer with one call in its sent form, with the stored parts of its reasoning.
 fn echoed(quirks: &Quirks, field: &str, text: &str, blocks: &Value, provider: &str) -> Value {
     let reasoning = Some(Reasoning {
         field: field.to_owned(),
@@ -159,7 +159,7 @@ fn thoughts_go_back_to_where_they_came_from_as_the_service_wants_them() {
     }
 }
 
-/// Two calls in one answer, then what was said.
+/// Two calls in one answer, then the user's next message.
 fn with_calls() -> ChatRequest {
     let tool_calls = vec![call("a", "f.x", r#"{"n":1}"#), call("b", "g", "cut")];
     let messages = vec![

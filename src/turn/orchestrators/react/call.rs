@@ -12,12 +12,12 @@ pub struct WrittenCall {
     pub id: String,
     pub name: String,
     pub input: String,
-    /// The answer ended within the input.
+    /// The answer was cut off within the input.
     pub is_cut: bool,
 }
 
 impl WrittenCall {
-    /// Returns the call of a line after `Action:` whose input follows.
+    /// Returns the call that a line after `Action:` names; its input follows.
     pub fn of_line(action: &str, tools: &[ToolSpec]) -> Self {
         let action = action.trim();
         let (word, _) = split(action);
@@ -29,7 +29,7 @@ impl WrittenCall {
         Self { name, ..Self::default() }
     }
 
-    /// Returns the call of an action without an input, if it is one.
+    /// Returns the call of an action without an input, if the action is a call.
     pub fn alone(action: &str, tools: &[ToolSpec]) -> Option<Self> {
         if let Some(call) = named(action, tools) {
             return Some(call);
@@ -49,11 +49,11 @@ impl WrittenCall {
         })
     }
 
-    /// Returns the call as it runs.
+    /// Returns the call with its final arguments.
     pub fn finish(self, tools: &[ToolSpec]) -> ToolCall {
         let Self { id, name, input, is_cut } = self;
         let arguments = match read_json(&input) {
-            // No tool accepts this as arguments: half a command never runs.
+            // No tool accepts this as arguments, so a truncated command never runs.
             JsonInput::Cut | JsonInput::No if is_cut => format!("{} (cut off)", input.trim()),
             _ => arguments(&input, tools.iter().find(|tool| tool.name == name)),
         };
@@ -95,7 +95,7 @@ fn known<'a>(name: &str, tools: &'a [ToolSpec]) -> Option<&'a ToolSpec> {
     })
 }
 
-/// Returns the only tool that a sentence mentions.
+/// Returns the tool that a sentence mentions, if it mentions exactly one.
 fn mentioned<'a>(sentence: &str, tools: &'a [ToolSpec]) -> Option<&'a ToolSpec> {
     let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
     let mut found = tools.iter().filter(|tool| sentence.split(|c| !is_word(c)).any(|word| word == tool.name));

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::chat::{ToolCall, ToolSpec};
 use crate::turn::orchestrators::text_form::TextForm;
 
-/// Follows the last message if no more calls are allowed.
+/// The note after the last message if no more calls are allowed.
 pub const FINAL_ANSWER_NOTE: &str =
     "(No more actions can be taken now. Write `Final Answer:` and answer with what you know.)";
 
@@ -22,7 +22,7 @@ const HOW: &str = "# Tools\n\n\
     Final Answer: what the user is told, in as many lines as it takes\n\n\
     These are the tools:";
 
-/// Returns the system prompt with the format and the tools; the same bytes for the same tools.
+/// Returns the system prompt with the format and the tools. The same tools yield the same bytes.
 pub fn system_prompt(system: &str, tools: &[ToolSpec]) -> String {
     if tools.is_empty() {
         return system.to_owned();
@@ -73,7 +73,7 @@ fn needed(tool: &ToolSpec) -> Vec<&str> {
     required.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// Writes earlier calls in the ReAct format, so that the model goes on in it.
+/// Writes earlier calls in the ReAct format, so that the model continues in that format.
 pub struct ReactForm<'a> {
     pub tools: &'a [ToolSpec],
 }

@@ -4,7 +4,7 @@ use serde_json::{Deserializer, Map, Value};
 
 use crate::chat::ToolSpec;
 
-/// How far an input is JSON.
+/// The result of reading an input as JSON.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JsonInput {
     /// The input begins with a whole value; what follows is ignored.
@@ -25,8 +25,8 @@ pub fn read_json(input: &str) -> JsonInput {
     }
 }
 
-/// Returns the arguments of a call, as JSON if possible, by what is known of the `tool`. Any other input stays as
-/// written, so that validation can say what was wrong.
+/// Returns the arguments of a call, as JSON if the input or the schema of `tool` allows it. Any other input stays as written, so
+/// that validation can report the error.
 pub fn arguments(input: &str, tool: Option<&ToolSpec>) -> String {
     let text = unfenced(input);
     if is_nothing(text) {
@@ -46,7 +46,7 @@ pub fn arguments(input: &str, tool: Option<&ToolSpec>) -> String {
     }
 }
 
-/// Returns a text as the only argument that it can be.
+/// Returns a plain text as the only argument that it can mean.
 fn of_word(word: &str, tool: Option<&ToolSpec>) -> String {
     match tool.map(only_argument) {
         None => with("input", word.into()),
@@ -59,8 +59,8 @@ fn with(name: &str, value: Value) -> String {
     Value::Object(Map::from_iter([(name.to_owned(), value)])).to_string()
 }
 
-/// Returns the argument that an input without names must mean, and whether it is a string: the only required one, or
-/// the only one.
+/// Returns the argument that an input without names must mean, and whether it is a string: the only required argument, or else the
+/// only one.
 fn only_argument(tool: &ToolSpec) -> Option<(&str, bool)> {
     let properties = tool.parameters.get("properties")?.as_object()?;
     let required = tool.parameters.get("required").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
@@ -82,7 +82,7 @@ fn unfenced(input: &str) -> &str {
     let Some(fenced) = text.strip_prefix("```") else {
         return text.strip_prefix('`').and_then(|text| text.strip_suffix('`')).map_or(text, str::trim);
     };
-    // The opening fence may be followed by a language.
+    // A language name may follow the opening fence.
     let inside = match fenced.split_once('\n') {
         Some((language, inside)) if language.trim().chars().all(char::is_alphanumeric) => inside,
         _ => fenced,

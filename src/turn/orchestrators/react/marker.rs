@@ -10,10 +10,10 @@ pub enum MarkerKind {
     Answer,
 }
 
-/// What the beginning of a line is.
+/// The classification of the beginning of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MarkerMatch {
-    /// A marker: its length in bytes, and whether it is bold, so that a closing `**` may follow.
+    /// A marker, with its length in bytes and whether it is bold: a closing `**` may follow a bold one.
     Marker {
         kind: MarkerKind,
         length: usize,
@@ -24,7 +24,7 @@ pub enum MarkerMatch {
     No,
 }
 
-/// English and Chinese markers; of two with the same beginning, the longer one comes first.
+/// English and Chinese markers. Of two markers with the same beginning, the longer one comes first.
 const NAMES: &[(&str, MarkerKind)] = &[
     ("thought", MarkerKind::Thought),
     ("思考", MarkerKind::Thought),
@@ -44,7 +44,7 @@ const NAMES: &[(&str, MarkerKind)] = &[
 
 /// Characters that models put around a marker.
 const DECORATION: [char; 7] = ['*', '_', '#', '>', '-', '`', ' '];
-/// A line of this many bytes without a marker has none.
+/// A line of this many bytes without a marker contains none.
 const LONGEST: usize = 64;
 
 /// Classifies the beginning of a line.
@@ -54,7 +54,7 @@ pub fn read(line: &str) -> MarkerMatch {
     if line.len() > LONGEST && !line[..line.floor_char_boundary(LONGEST)].contains([':', '：']) {
         return MarkerMatch::No;
     }
-    // Models capitalise markers; in lower case they are words of an answer.
+    // Models capitalise markers; a lower-case word belongs to the answer.
     if text.starts_with(|c: char| c.is_ascii_lowercase()) {
         return MarkerMatch::No;
     }
@@ -109,7 +109,7 @@ mod tests {
         ] {
             let MarkerMatch::Marker { kind: found, length, bold } = read(line) else { panic!("{line}: no marker") };
             assert_eq!((found, &line[length..], bold), (kind, rest, line.contains('*')), "{line}");
-            // While the line arrives, it is never taken to hold none.
+            // While the marker arrives, the line is never classified as having none.
             for (end, _) in line.char_indices().take_while(|(end, _)| *end < length) {
                 assert_eq!(read(&line[..end]), MarkerMatch::Maybe, "{:?}", &line[..end]);
             }

@@ -1,4 +1,4 @@
-//! ReAct: tools as text, for a model without tool calls.
+//! ReAct: tools as text, for a model without native tool calls.
 
 mod call;
 mod format;

@@ -1,4 +1,4 @@
-//! Gives tools to a model that has none.
+//! A model without native tool calls that uses tools through ReAct.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -52,7 +52,7 @@ impl Provider for ReactModel {
         let response = tokio::select! {
             biased;
             response = self.inner.chat(&react_request, &watch) => response?,
-            // Whatever the model writes from here on is made up; the request is dropped.
+            // Everything that the model writes from here on is invented, so the request is dropped.
             () = watch.over.notified() => ChatResponse {
                 text: watch.state.lock().text.clone(),
                 model: request.model.clone(),
@@ -66,7 +66,7 @@ impl Provider for ReactModel {
         tool_calls.append(&mut calls);
         let mut reasoning = response.reasoning;
         if !is_call && reasoning.is_none() && !thought.is_empty() {
-            // Without a provider's name, since no service requires it back.
+            // Without a provider's name, since no service requires this reasoning in later requests.
             reasoning = Some(Reasoning { field: "thought".to_owned(), text: thought.clone(), ..Reasoning::default() });
         }
         let text = if is_call { thought } else { answer };
@@ -92,14 +92,14 @@ fn to_react_request(request: &ChatRequest) -> ChatRequest {
     }
 }
 
-/// What has arrived of an answer.
+/// The parsed state of an answer that is arriving.
 #[derive(Default)]
 struct AnswerState<'a> {
     /// The text as it arrived.
     text: String,
     filter: ThinkFilter,
     reader: ReactReader<'a>,
-    /// A think block came last; the next thought starts a new line.
+    /// A think block came last, so the next thought starts a new line.
     after_block: bool,
 }
 
@@ -141,7 +141,7 @@ struct ReactSink<'a> {
 }
 
 impl ReactSink<'_> {
-    /// Returns the whole answer; emits what the service did not stream.
+    /// Returns the whole answer; emits the text that the service did not stream.
     fn read(self, response: &ChatResponse) -> ReactAnswer {
         if self.state.lock().text != response.text {
             if !self.state.lock().text.is_empty() {

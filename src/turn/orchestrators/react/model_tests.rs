@@ -6,11 +6,11 @@ use super::*;
 use crate::chat::ToolCall;
 use crate::llm::Images;
 
-/// Answers as scripted, in pieces of `size` characters, and keeps what it was asked.
+/// Answers as scripted, in pieces of `size` characters, and records the requests.
 struct Scripted {
     answers: Mutex<VecDeque<&'static str>>,
     size: usize,
-    /// Goes on for ever behind its answer.
+    /// Continues for ever after its answer.
     endless: bool,
     asked: Mutex<Vec<ChatRequest>>,
 }

@@ -9,7 +9,7 @@ use crate::chat::{ToolCall, ToolSpec};
 
 /// The most calls of one answer; further ones are ignored.
 const MOST_CALLS: usize = 32;
-/// How many bytes without a marker are held back before they are shown as the answer.
+/// The number of bytes without a marker that are held back before they are shown as the answer.
 const HELD: usize = 300;
 
 /// A piece of an answer that can be shown.
@@ -21,7 +21,7 @@ pub enum ReactPiece {
         id: String,
         name: String,
     },
-    /// The text that was shown was not the answer; everything shown so far is void.
+    /// The shown text was not the answer; everything shown so far is void.
     Void,
 }
 
@@ -29,7 +29,7 @@ pub enum ReactPiece {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReactAnswer {
     pub thought: String,
-    /// Empty if there are calls.
+    /// The final answer; empty if there are calls.
     pub answer: String,
     pub calls: Vec<ToolCall>,
 }
@@ -43,7 +43,7 @@ enum Section {
     Action,
     Input,
     Answer,
-    /// The rest is made up: the result of a call that has not run, or an answer without it.
+    /// The rest is invented: the result of a call that has not run, or an answer without that result.
     Over,
 }
 
@@ -55,13 +55,13 @@ pub struct ReactReader<'a> {
     /// The beginning of a line, which may become a marker.
     held: String,
     in_line: bool,
-    /// The section that has just begun has no text yet; its marker may be bold.
+    /// The current section has no text yet; the value says whether its marker is bold.
     fresh: Option<bool>,
     /// The whole text, for an answer that does not follow the format.
     raw: String,
     /// The end of the first marker in `raw`, if no text precedes it.
     body: usize,
-    /// How much of `raw` was shown as text before any marker.
+    /// The number of bytes of `raw` that were shown before any marker.
     shown: usize,
     thought: String,
     answer: String,
@@ -101,8 +101,8 @@ impl<'a> ReactReader<'a> {
         pieces
     }
 
-    /// Ends the answer. `is_cut` says that the service cut it at its length limit: then a last call that may be
-    /// incomplete cannot run.
+    /// Ends the answer. `is_cut` means that the service cut the answer at its length limit; a last call that may be incomplete
+    /// cannot run then.
     pub fn finish(mut self, is_cut: bool) -> (ReactAnswer, Vec<ReactPiece>) {
         let mut pieces = Vec::new();
         let held = std::mem::take(&mut self.held);
@@ -126,7 +126,7 @@ impl<'a> ReactReader<'a> {
         if !answer.is_empty() {
             return (ReactAnswer { answer: answer.to_owned(), thought, calls: Vec::new() }, pieces);
         }
-        // There is neither a call nor a marked answer, so the text is the answer.
+        // There is neither a call nor a marked answer, so the whole text is the answer.
         let said = self.raw[self.body..].trim();
         let answer = ["Final Answer:", "Final Answer：", "最终答案：", "最终答案:"]
             .iter()
@@ -139,7 +139,7 @@ impl<'a> ReactReader<'a> {
         (ReactAnswer { answer: answer.to_owned(), ..ReactAnswer::default() }, pieces)
     }
 
-    /// Classifies the line that is held back.
+    /// Classifies the held-back line.
     fn read_line(&mut self, pieces: &mut Vec<ReactPiece>) {
         let found = match marker::read(&self.held) {
             MarkerMatch::Maybe if self.held.ends_with('\n') => MarkerMatch::No,
@@ -170,7 +170,7 @@ impl<'a> ReactReader<'a> {
     fn may_begin(&self, kind: MarkerKind) -> bool {
         match self.section {
             Section::Open => kind != MarkerKind::Observation,
-            // An argument may contain any text, except for a result.
+            // An argument may contain any text except a result.
             Section::Input if kind != MarkerKind::Observation => {
                 self.calls.last().is_none_or(|call| !matches!(read_json(&call.input), JsonInput::Cut))
             }
@@ -207,7 +207,7 @@ impl<'a> ReactReader<'a> {
                 self.call(WrittenCall::of_line(&action, self.tools), pieces);
                 self.section = Section::Input;
             }
-            // The call has begun.
+            // The call has begun already.
             (Section::Action, None) => {
                 if let Some(call) = self.calls.last_mut() {
                     call.input.clear();
@@ -253,7 +253,7 @@ impl<'a> ReactReader<'a> {
         }
     }
 
-    /// Returns the first text of a section without the end of the bold marker and leading space, once it is known.
+    /// Returns the first text of a section without the closing bold marker and leading space, once enough text has arrived.
     fn first_text(&mut self, text: &str, bold: bool) -> Option<String> {
         self.held.push_str(text);
         let start = self.held.trim_start();
@@ -305,7 +305,7 @@ impl<'a> ReactReader<'a> {
         self.calls.push(call);
     }
 
-    /// Handles the first marker, `rest` bytes before the end of the text; its line has `line` bytes.
+    /// Handles the first marker: `rest` bytes follow it in the text; its line has `line` bytes.
     fn leave_open(&mut self, rest: usize, line: usize, pieces: &mut Vec<ReactPiece>) {
         self.section = Section::Thought;
         let before = self.raw[..self.raw.len() - line].to_owned();

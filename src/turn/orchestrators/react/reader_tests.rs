@@ -13,7 +13,7 @@ fn tools() -> Vec<ToolSpec> {
     vec![tool("list_dir", &["path"]), tool("read_file", &["path"]), tool("write_file", &["path", "content"])]
 }
 
-/// What is read, and the thoughts that were shown, when it comes in pieces of `size` characters.
+/// Returns the parsed answer and the shown thoughts for a text that arrives in pieces of `size` characters.
 fn read_in(size: usize, text: &str, is_cut: bool) -> (ReactAnswer, String) {
     let tools = tools();
     let mut reader = ReactReader::new(&tools);
@@ -53,14 +53,14 @@ fn written(read: &ReactAnswer) -> String {
 }
 
 const TABLE: &[(&str, &str)] = &[
-    // The format as it is told.
+    // The format as the prompt describes it.
     ("Thought: I look.\nAction: list_dir\nAction Input: {\"path\": \".\"}", "I look. | list_dir {\"path\":\".\"} | "),
     ("Thought: I know.\nFinal Answer: It is 4.", "I know. |  | It is 4."),
     (
         "Final Answer: first\n\nsecond\n- third: Thought: x\nAction: none",
         " |  | first\n\nsecond\n- third: Thought: x\nAction: none",
     ),
-    // What the model makes up is cut off.
+    // Text that the model invents is cut off.
     (
         "Action: list_dir\nAction Input: {\"path\": \".\"}\nObservation: a.txt\nThought: done\nFinal Answer: a.txt",
         " | list_dir {\"path\":\".\"} | ",
@@ -70,7 +70,7 @@ const TABLE: &[(&str, &str)] = &[
     ("Just an answer.\nIn two lines.", " |  | Just an answer.\nIn two lines."),
     ("", " |  | "),
     ("<b>Action</b> is a word, Action: too", " |  | <b>Action</b> is a word, Action: too"),
-    // As models write it.
+    // Variants that models write.
     (
         "**Thought:** I look.\n**Action:** `list_dir`\n**Action Input:** {\"path\": \".\"}",
         "I look. | list_dir {\"path\":\".\"} | ",
@@ -102,17 +102,17 @@ const TABLE: &[(&str, &str)] = &[
         "Action: list_dir\nAction Input: a\nAction: list_dir\nAction Input: b\nThought: and\nAction: read_file\nAction Input: c",
         "and | list_dir {\"path\":\"a\"}, list_dir {\"path\":\"b\"}, read_file {\"path\":\"c\"} | ",
     ),
-    // Text within an argument is no marker.
+    // A marker within an argument is text.
     (
         "Action: write_file\nAction Input: {\"path\": \"a\", \"content\": \"one\nThought: two\nAction: three\"}\nObservation: ok",
         " | write_file {\"content\":\"one\\nThought: two\\nAction: three\",\"path\":\"a\"} | ",
     ),
     ("Action: write_file\nAction Input: {\"path\": \"a\nObservation: ok", " | write_file {\"path\": \"a | "),
-    // What cannot be run is told why.
+    // A call that cannot run stays a call, so that the model gets the error.
     ("Action: search\nAction Input: cats", " | search {\"input\":\"cats\"} | "),
     ("Thought: x\nAction: search\n", "x | search {} | "),
     ("Action: write_file\nAction Input: a.txt", " | write_file a.txt | "),
-    // No action is meant.
+    // No action is intended.
     ("Thought: enough.\nAction: None\nFinal Answer: 4", "enough. |  | 4"),
     ("Thought: enough.\nAction: None\nAction Input: None\nFinal Answer: 4", "enough.\nNone |  | 4"),
     ("Action: Final Answer\nAction Input: 42", " |  | 42"),
