@@ -149,7 +149,8 @@ pub trait Channel: Send + Sync + 'static {
         None
     }
 
-    /// Returns the routes that accept only the gateway's own token.
+    /// Returns the routes that the server puts behind its access check: for the gateway's token, and for named tokens and page
+    /// logins as far as their scope allows.
     fn owner_routes(&self, _context: &ChannelContext) -> Option<axum::Router> {
         None
     }

@@ -121,7 +121,7 @@ impl Parking {
             Some(_) => None,
             None => {
                 let step = serde_json::to_string(&StepBody::Waiting { since }).map_err(StoreError::from)?;
-                // Nobody waits for the reply of a job or a sub-agent.
+                // No person in a chat waits for the reply of a job or a sub-agent, so no notice is sent.
                 let runs_for_job_or_agent = TurnOrigin::parse(&last.origin).runs_for_job_or_agent();
                 let notice =
                     if runs_for_job_or_agent { None } else { Some(self.notice(*turn, last, outage.failure())) };

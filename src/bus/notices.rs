@@ -18,7 +18,8 @@ const MAX_CAUSES: usize = 1_000;
 /// The texts of the owner's notices, and the chat that receives them.
 #[derive(Clone, Debug)]
 pub struct NoticeSettings {
-    /// Notices go to every terminal that is open at that moment, whatever it shows, and to the log if none is open.
+    /// Notices go to every terminal that is open at that moment, whatever it shows. If none is open, they go to an open page, or
+    /// else to the log.
     pub on_terminals: bool,
     pub channel: String,
     pub chat_id: String,

@@ -104,7 +104,7 @@ pub struct MemoryEntry {
     pub replaced_by: Option<i64>,
 }
 
-/// Formats a memory as one text, which
+/// Formats a memory as one text, which begins with the key of a preference or the title of a case.
 pub(super) fn entry_text(kind: Option<MemoryKind>, name: &str, text: &str) -> String {
     match kind {
         Some(MemoryKind::Preference) => format!("{name}: {text}"),

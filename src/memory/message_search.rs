@@ -1,4 +1,5 @@
-//! Searches the messages of all owners, with excerpts around the matches. Only the owner's command line does this.
+//! Searches the messages of all owners, with excerpts around the matches: for the command line and the API (the owner, and tokens
+//! with the scope `read`), never for the model.
 
 use super::HitLocation;
 use super::message_text::spoken_text;

@@ -123,8 +123,8 @@ pub fn plan(
     Ok(RememberPlan { entry, replaces: instead.or(contradicted), known })
 }
 
-/// Returns true if `new` must not replace `known`, which is more certain: an extracted preference never replaces one that was
-/// stated or written by hand, and an implied one never replaces any.
+/// Returns true if `new` must not replace `known`: `known` is more certain, `new` was extracted, and `known` was stated or written
+/// by hand or `new` is only implied.
 fn outweighs(known: &MemoryEntry, new: &NewMemoryEntry) -> bool {
     new.origin == MemoryOrigin::Noticed
         && known.confidence > new.confidence

@@ -87,8 +87,8 @@ impl Resets {
     }
 }
 
-/// Returns when a person last wrote to the session. A turn that runs across the reset time belongs to the day of its message. So the
-/// message's time counts; the turn's id contains it.
+/// Returns the time of the message of the last use that was not a note. A turn that runs across the reset time belongs to the day
+/// of its message. So the message's time counts; the turn's id contains it.
 fn asked_at(last: &LastUse) -> i64 {
     let is_turn = last.said_at == last.used_at;
     let asked = last.turn.parse::<Uuid>().ok().filter(|_| is_turn).and_then(|turn| turn.get_timestamp());

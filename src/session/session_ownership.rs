@@ -96,8 +96,8 @@ impl SessionMemoryUpdate {
         Self { consolidate_at: None, ..self }
     }
 
-    /// Writes the update after the turn's messages. `is_tight` means that the conversation did not fit the model's context
-    /// completely.
+    /// Writes the update after the turn's messages. `is_tight` means that the history filled its window, or nearly, or
+    /// had to be compacted.
     pub fn write(&self, connection: &Connection, session: &str, is_tight: bool) -> Result<(), StoreError> {
         let Ownership { owner, .. } = ownership::of_session(connection, session)?;
         if owner.is_none() {

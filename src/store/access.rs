@@ -182,7 +182,7 @@ pub fn files(connection: &Connection) -> Result<Vec<PageFileRow>, StoreError> {
     })
 }
 
-/// Removes the record of a file, unless a message names the file by now; returns whether it did.
+/// Removes the record of a file, unless a message has named the file since `row` was read; returns whether it did.
 pub fn remove_file(connection: &Connection, row: &PageFileRow) -> Result<bool, StoreError> {
     let sql = "DELETE FROM page_files WHERE id = ? AND (used_at IS NOT NULL) = ?";
     Ok(execute(connection, sql, params![row.id, row.is_used])? == 1)

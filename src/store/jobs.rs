@@ -99,7 +99,7 @@ pub fn move_next(connection: &Connection, id: &str, from: Option<i64>, to: i64) 
     execute(connection, sql, params![to, id, from]).map(drop)
 }
 
-/// Removes the job's next slot until the owner enables or edits the job. The job stays enabled.
+/// Removes the job's next slot until the job is enabled or edited, or its row can be read again. The job stays enabled.
 pub fn set_aside(connection: &Connection, id: &str, reason: &str) -> Result<(), StoreError> {
     let sql = "UPDATE jobs SET next_at = NULL, paused = ? WHERE id = ?";
     execute(connection, sql, [reason, id]).map(drop)

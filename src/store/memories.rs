@@ -167,7 +167,7 @@ pub fn replace(connection: &Connection, old: i64, new: i64) -> Result<(), StoreE
     execute(connection, sql, params![old, new, now_ms()]).map(drop)
 }
 
-/// Counts a use of the memory in a prompt.
+/// Counts that a model received the memory, in a prompt or as a result of `recall`.
 pub fn mark_used(connection: &Connection, id: i64) -> Result<(), StoreError> {
     let sql = "UPDATE memories SET used_at = ?2, uses = uses + 1 WHERE id = ?1";
     execute(connection, sql, params![id, now_ms()]).map(drop)
@@ -203,7 +203,7 @@ pub fn current_texts(connection: &Connection, owner: &str, kind: &str) -> Result
     select(connection, sql, [owner, kind], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
-/// Updates a memory that a person stated again.
+/// Updates a memory that was stated again, by a person or by the model.
 pub fn confirm(connection: &Connection, id: i64, confidence: f64, detail: &str) -> Result<(), StoreError> {
     let sql = "UPDATE memories SET confidence = ?2, detail = ?3 WHERE id = ?1";
     execute(connection, sql, params![id, confidence, detail]).map(drop)

@@ -37,7 +37,7 @@ pub struct MessageRow {
 /// The last use of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastUse {
-    /// The time when a person last wrote in the session, restored it or chose its model, in UTC milliseconds.
+    /// The time of the last use of the session: a turn that is not a note, a restore or a choice of its model, in UTC milliseconds.
     pub used_at: i64,
     /// The time of the last message up to `used_at`, and its turn.
     pub said_at: i64,

@@ -213,7 +213,7 @@ pub fn release_snapshot(connection: &Connection, session: &str, epoch: i64) -> R
 }
 
 /// Deletes the snapshots of an owner and removes them from all prompts, so that the next turns take new ones. For `everyone` these
-/// are all snapshots.
+/// are all snapshots, since each contains the memories of `everyone`.
 pub fn drop_snapshots(connection: &Connection, owner: &str) -> Result<(), StoreError> {
     let sql = "UPDATE session_memory SET snapshot = NULL
              WHERE snapshot IN (SELECT hash FROM snapshots WHERE owner = ?1 OR ?1 = 'everyone')";

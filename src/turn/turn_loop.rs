@@ -145,7 +145,7 @@ impl Turn<'_> {
     fn answer(&self, response: &ChatResponse, progress: &TurnProgress) -> Result<String, TurnError> {
         let mut reply = think::strip(&response.text);
         let capped = progress.tool_rounds >= self.limits.iterations;
-        // At the limit, the notice below replaces the answer.
+        // At the limit, an empty reply is no error: the notice below is then the whole answer.
         if reply.is_empty() && !capped {
             // After tools that did the task, a model may have nothing more to say.
             let did_something = progress.tool_rounds > 0;

@@ -216,7 +216,8 @@ impl Tool for SpawnTool {
         has_command.then_some("spawn runs no commands; for one in the background use exec with background = true")
     }
 
-    /// Returns true if the call may wait. The reply of a job's or sub-agent's turn is awaited, so its sub-agents end before it.
+    /// Returns true if the call may wait. The end of a job's or sub-agent's turn is awaited (by the job's run or the asking turn), so
+    /// its sub-agents end before it.
     fn may_wait(&self, arguments: &Value, context: &ToolContext) -> bool {
         // A lead collects the answers of its team in its own turn.
         let is_lead = !context.agent.team.is_empty();

@@ -217,7 +217,7 @@ impl ModelSession {
     /// Creates the next embeddings, as many as fit into one request.
     async fn embed_next(&mut self, service: &MemoryService, batch: u32) -> Result<BatchProgress, EmbeddingFailure> {
         for corpus in SearchCorpus::ALL {
-            // Rows lack embeddings after an update of the program, and after a memory moved to another owner.
+            // Embeddings lack their codes after an update of the program, and after a memory moved to another owner.
             if service.store.read(move |connection| vectors::are_missing(connection, corpus)).await? {
                 let put = move |connection: &Connection| vectors::put_missing(connection, corpus);
                 if service.store.write(Durability::Logged, put).await? {

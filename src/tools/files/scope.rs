@@ -70,8 +70,8 @@ impl WriteScope {
         jail.for_turn_to(context, AccessKind::Write)
     }
 
-    /// Returns true if the turn needs approval to change these paths: it has read foreign content, and a path lies outside the
-    /// scratch folder.
+    /// Returns true if a turn that has read foreign content needs approval to change these paths: a path lies outside the scratch
+    /// folder, or the sender is untrusted. The taint itself is not checked here.
     pub fn is_restricted<'a>(&self, paths: impl IntoIterator<Item = &'a str>, context: &ToolContext) -> bool {
         let is_scratch =
             |path| relative_path(&self.configured.jail, path).is_some_and(|path| path.starts_with(SCRATCH));
@@ -144,9 +144,9 @@ impl ReadScope {
         self.public.iter().any(|public| path.starts_with(public)) || is_own()
     }
 
-    /// Returns the source of a file's content if the content is foreign: the file lies in the scratch folder, or came with a
-    /// mail. A file that came with the message that this turn answers is not foreign if the owner or a known sender sent the
-    /// message.
+    /// Returns the source of a file's content if the content is foreign: the file lies in the scratch folder, came with a mail, or
+    /// is a stored tool output or image that is marked as foreign. A file that came with the message that this turn answers is not
+    /// foreign if the owner or a known sender sent the message.
     pub fn sources(&self, arguments: &Value, context: &ToolContext) -> Taint {
         self.sources_of(arguments["path"].as_str().unwrap_or("."), context)
     }

@@ -93,11 +93,11 @@ fn cut_at(messages: &[(usize, bool)], before: usize, room: usize) -> (usize, boo
     (cut.or_else(last_turn).or_else(part_of_turn).unwrap_or(messages.len()), true)
 }
 
-/// A cut leaves at most this share of the space in use, in percent.
+/// The target of a cut is at most this share of the space, in percent. A last turn that is longer stays whole if it fits.
 const REFILLED: usize = 60;
-/// A cut leaves so little that this many turns of average size fit before the next cut.
+/// The target is so small that this many turns of average size fit before the next cut.
 const TURNS_OF_A_CUT: usize = 10;
-/// A cut leaves at least this share of the space in use, in percent.
+/// The target of a cut is at least this share of the space, in percent.
 const LEAST_KEPT: usize = 20;
 /// From this share on, in percent, the space counts as full, because a summary takes time.
 const FULL: usize = 90;
