@@ -13,37 +13,37 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::{Context, Result, bail};
 
 const HELP: &str = "\
-usage: cargo xtask CHORE
+usage: cargo xtask TASK
 
-  test [ARGS…]                   everything that must pass; with CI=true the checks of `ci` first. ARGS go to the runner
-  ci [--release]                 formatting, lints, the dependencies, fuzz targets for DAOYOU_FUZZ_SECONDS each (60 if not
-                                 set), then the tests; with --release the stories of dying again, built as a release
-  fuzz [--seconds N] [TARGET…]   runs the fuzz targets, two side by side, for N seconds each (default 60)
+  test [ARGS…]                   runs everything that must pass; with CI=true the checks of `ci` first. ARGS go to the runner
+  ci [--release]                 checks formatting, lints and dependencies, runs each fuzz target for DAOYOU_FUZZ_SECONDS (60 if
+                                 not set), then the tests; with --release also the crash tests of a release build
+  fuzz [--seconds N] [TARGET…]   runs the fuzz targets, two at a time, for N seconds each (default 60)
   audit                          checks the dependencies; writes docs/audit.md
   sbom                           writes a bill of materials for each package to target/sbom (CycloneDX)
-  trust                          writes docs/trust.md: what each trust may do, as the program itself does it
+  trust                          writes docs/trust.md: what each level of trust may do, as the program itself does it
   bench [--quick | --against PROGRAM|COMMIT]
-                                 builds the release and measures it and the model side, three times, and by turns another build
-                                 of it or the one of a commit; writes docs/benchmarks.md, unless quick
+                                 builds the release, measures it and the model side three times, alternating with another build
+                                 or with the build of a commit; writes docs/benchmarks.md, unless --quick
   bench memory [--locomo FILE [--embeddings URL --embeddings-model NAME]] [--quick | --choose]
                                  measures how well and how fast memory finds, by words and with the vectors of a service;
-                                 writes that section alone, unless quick. --choose tries other weights and writes nothing
-  bench growth [--messages N]    what a turn costs as one owner's messages add up to N (default 1,000,000; the longest takes
-                                 hours); writes that section alone, where N is 36,000 or more
-  bench tools                    the tools: grep and glob beside rg, pages of a large file, a web page, the parts of a first
-                                 request; writes that section alone
-  bench skills [--folder DIR]    skills and MCP servers: tokens in each request, starts, turns, calls; replaces their section of
-                                 docs/benchmarks.md
-  bench page                     the page and open streams of events; replaces their section of docs/benchmarks.md
+                                 writes only that section, unless --quick. --choose tries other weights and writes nothing
+  bench growth [--messages N]    measures the cost of a turn while the messages of one owner grow to N (default 1,000,000, which
+                                 takes hours); writes only that section, if N is at least 36,000
+  bench tools                    measures the tools: grep and glob beside rg, pages of a large file, a web page, the parts of a
+                                 first request; writes only that section
+  bench skills [--folder DIR]    measures skills and MCP servers: tokens in each request, starts, turns, calls; replaces their
+                                 section of docs/benchmarks.md
+  bench page                     measures the page and open event streams; replaces their section of docs/benchmarks.md
   bench results [--embeddings URL --embeddings-model NAME] [--chat URL --chat-model NAME] [--cases]
-                                 what post-processing saves and loses over a labelled corpus, and with models of a service;
-                                 writes that section alone, unless --cases, which lists each case
+                                 measures what post-processing saves and loses over a labelled corpus, also with models of a
+                                 service; writes only that section. --cases lists each case and writes nothing
   package [--target TRIPLE]      builds the release, and from it an archive with manual pages, completions and units, a Debian
                                  package, a bill of materials and checksums, in target/package
   man                            writes the manual pages to target/man, one for each command
   soak [--minutes N] [--kills N] [--seed S]
-                                 random messages and kills for so many minutes and kills at least (default 200 kills), from
-                                 seed S
+                                 sends random messages and kills the gateway for at least N minutes and N kills (default 200
+                                 kills), from seed S
 ";
 
 const TRUST_STORY: &str = "attack::trust_page::the_trust_page_matches_the_program";
@@ -188,7 +188,7 @@ fn main() -> ExitCode {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "a chore talks to whoever runs it; stdout belongs to the programs it runs")]
+#[expect(clippy::print_stderr, reason = "a task reports to its user; stdout belongs to the programs that it runs")]
 fn say(text: &str) {
     eprintln!("{text}");
 }
