@@ -23,6 +23,7 @@ const CUT: char = '…';
 pub struct KnownSecrets {
     secrets: Arc<[KnownSecret]>,
     /// Finds any secret or part of a secret in a single pass. Most texts contain none, and each piece of each answer is searched.
+    /// Its copies of the secrets are not wiped when it is dropped, unlike the secrets themselves.
     finder: Option<AhoCorasick>,
 }
 
