@@ -134,10 +134,10 @@ fn open_subfolder(parent: &Dir, name: &str) -> io::Result<Dir> {
         Ok(folder) => Ok(Dir::from_std_file(File::from(folder))),
         Err(fault @ (rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP)) => {
             let fault = io::Error::from(fault);
-            let told = format!(
+            let message = format!(
                 "{name:?} in the workspace is not a folder ({fault}); the files of messages go there: move it away"
             );
-            Err(io::Error::new(fault.kind(), told))
+            Err(io::Error::new(fault.kind(), message))
         }
         Err(fault) => Err(fault.into()),
     }

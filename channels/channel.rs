@@ -24,14 +24,6 @@ pub enum Resend {
     Never,
 }
 
-/// The capabilities of a channel.
-#[derive(Clone, Copy, Debug)]
-pub struct Capabilities {
-    /// The channel shows turns while they run; it subscribes to their events.
-    pub streaming: bool,
-    pub resend: Resend,
-}
-
 /// The inputs of [`Channel::start`].
 #[derive(Clone)]
 pub struct ChannelContext {
@@ -118,7 +110,8 @@ pub trait Channel: Send + Sync + 'static {
     /// Returns the channel's name (`cli`, `email` or `webhook:NAME`), the value of `InboundMessage::channel`.
     fn name(&self) -> &str;
 
-    fn capabilities(&self) -> Capabilities;
+    /// Returns what happens to a message whose delivery was interrupted.
+    fn resend(&self) -> Resend;
 
     /// Returns the waits between the attempts of a delivery.
     fn retry(&self) -> &RetryTable;

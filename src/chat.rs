@@ -150,17 +150,30 @@ fn is_zero(number: &u64) -> bool {
 
 impl std::ops::AddAssign for Usage {
     fn add_assign(&mut self, other: Self) {
-        self.input_tokens += other.input_tokens;
-        self.output_tokens += other.output_tokens;
-        self.cached_tokens += other.cached_tokens;
-        self.written_tokens += other.written_tokens;
-        self.written_for_hour_tokens += other.written_for_hour_tokens;
+        let Self { input_tokens, output_tokens, cached_tokens, written_tokens, written_for_hour_tokens } = other;
+        for (sum, tokens) in [
+            (&mut self.input_tokens, input_tokens),
+            (&mut self.output_tokens, output_tokens),
+            (&mut self.cached_tokens, cached_tokens),
+            (&mut self.written_tokens, written_tokens),
+            (&mut self.written_for_hour_tokens, written_for_hour_tokens),
+        ] {
+            // The counts come from services, and may be absurd.
+            *sum = sum.saturating_add(tokens);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn absurd_counts_of_a_service_do_not_overflow() {
+        let mut sum = Usage { input_tokens: u64::MAX, output_tokens: 1, ..Usage::default() };
+        sum += Usage { input_tokens: 7, output_tokens: 2, ..Usage::default() };
+        assert_eq!(sum, Usage { input_tokens: u64::MAX, output_tokens: 3, ..Usage::default() });
+    }
 
     #[test]
     fn only_the_notes_for_the_model_are_taken_from_a_result() {

@@ -301,8 +301,8 @@ impl Drop for HomeLock {
 
 /// Returns the pid of the living process that holds the lock.
 fn holder(path: &Path) -> Option<u32> {
-    for look in 0..PID_ATTEMPTS {
-        if look > 0 {
+    for attempt in 0..PID_ATTEMPTS {
+        if attempt > 0 {
             thread::sleep(PID_WAIT);
         }
         let pid = fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<i32>().ok());

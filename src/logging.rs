@@ -3,9 +3,10 @@
 mod recent;
 
 use std::fmt::Debug;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Mutex;
 
@@ -67,8 +68,11 @@ impl LogConfig {
             }
         }
         // The MCP library logs whole messages of servers.
-        let quiet =
-            if level == "off" || level.contains(MCP_LIBRARY) { String::new() } else { format!(",{MCP_LIBRARY}=error") };
+        let quiet = if level.eq_ignore_ascii_case("off") || level.contains(MCP_LIBRARY) {
+            String::new()
+        } else {
+            format!(",{MCP_LIBRARY}=error")
+        };
         EnvFilter::builder()
             .parse(format!("{level}{quiet}"))
             .map_err(|error| format!("{level:?} is not understood: {error}"))
@@ -104,7 +108,7 @@ pub fn start(config: &LogConfig, file: Option<&Path>) -> anyhow::Result<LogLevel
     let registry = tracing_subscriber::registry().with(filter).with(recent::RecentLayer);
     let (writer, terminal, journal) = match file {
         Some(path) => {
-            let file = OpenOptions::new().create(true).append(true).open(path);
+            let file = open_file(path);
             let file = file.with_context(|| format!("the log file {} cannot be opened", path.display()))?;
             (BoxMakeWriter::new(Mutex::new(file)), false, false)
         }
@@ -130,6 +134,11 @@ pub fn start(config: &LogConfig, file: Option<&Path>) -> anyhow::Result<LogLevel
     };
     started.context("the log cannot be started")?;
     Ok(LogLevel(handle))
+}
+
+/// Opens the log file at its end. A new file is private, since log lines can contain texts of messages.
+pub fn open_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
 }
 
 /// Returns true if `stream` is the systemd journal. systemd sets `JOURNAL_STREAM` to DEVICE:INODE (systemd.exec(5)). A child
@@ -200,6 +209,23 @@ mod tests {
             [(true, None, true), (true, Some(""), true), (true, Some("1"), false), (false, None, false)]
         {
             assert_eq!(uses_colors(terminal, no_color), expected, "{terminal} {no_color:?}");
+        }
+    }
+
+    #[test]
+    fn a_new_log_file_is_private() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let folder = tempfile::tempdir().unwrap();
+        let file = open_file(&folder.path().join(FILE_NAME)).unwrap();
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn off_also_means_the_mcp_library() {
+        for (level, expected) in [("off", false), ("OFF", false), ("warn", true), ("rmcp=debug", false)] {
+            let filter = LogConfig::filter(level).unwrap().to_string();
+            assert_eq!(filter.contains("rmcp=error"), expected, "{level}: {filter}");
         }
     }
 

@@ -254,6 +254,6 @@ mod tests {
             assert_eq!(count.check(), Ok(()));
             count = count.next();
         }
-        assert!(count.check().is_err_and(|told| told.contains("without a message from a person")));
+        assert!(count.check().is_err_and(|error| error.contains("without a message from a person")));
     }
 }

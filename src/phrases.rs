@@ -342,7 +342,7 @@ phrases! {
         "The scheduled job **{}** is paused: {}. `daoyou cron enable {}` runs it again.",
         "定时任务 **{}** 已暂停：{}。用 `daoyou cron enable {}` 重新启用。";
     /// Jobs have used their tokens of the day: name of the first job that is skipped, the limit.
-    jobs_braked:
+    jobs_over_budget:
         "The scheduled job **{}** is skipped, and so are all prompts of jobs until midnight: they have used the {} tokens of cron.tokens_per_day.",
         "定时任务 **{}** 已跳过，今天午夜之前所有需要模型的定时任务都会跳过：cron.tokens_per_day 规定的 {} 个 token 已用完。";
     /// The end of a background process, for the agent: its name, how it ended.
@@ -385,15 +385,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_go_where_the_braces_stand() {
+    fn values_replace_the_placeholders_in_order() {
         assert_eq!(fill("{} and {}", &["a", "b"]), "a and b");
         assert_eq!(fill("none", &["a"]), "none");
         assert_eq!(fill("{}{}!", &["a"]), "a!");
     }
 
     #[test]
-    fn both_languages_have_the_same_gaps() {
-        let gaps = |phrases: &Phrases| format!("{phrases:?}").matches("{}").count();
-        assert_eq!(gaps(&EN), gaps(&ZH));
+    fn both_languages_have_the_same_placeholders() {
+        let placeholders = |phrases: &Phrases| format!("{phrases:?}").matches("{}").count();
+        assert_eq!(placeholders(&EN), placeholders(&ZH));
     }
 }

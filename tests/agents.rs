@@ -1,28 +1,20 @@
 //! Agents: which agent answers which message, with which prompt, tools and limits, also after crashes and changes.
 
-use serde_json::{Value, json};
-use toml::Table;
+use serde_json::json;
 
 use crate::support::gateway::Message;
-use crate::support::model::{system_of, tools_of};
+use crate::support::model::{last_text, system_of, tools_of};
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, until, write_file};
+
+/// Returns a table of these keys and values.
+fn table(pairs: &[(&str, &str)]) -> toml::Value {
+    let pairs = pairs.iter().map(|(key, value)| ((*key).to_owned(), toml::Value::from(*value)));
+    toml::Value::Table(pairs.collect())
+}
 
 /// Returns `[[routes]]` tables from pairs of key and value.
 fn routes(each: &[&[(&str, &str)]]) -> toml::Value {
-    let route = |pairs: &&[(&str, &str)]| {
-        let pairs = pairs.iter().map(|(key, value)| ((*key).to_owned(), toml::Value::from(*value)));
-        toml::Value::Table(pairs.collect::<Table>())
-    };
-    toml::Value::Array(each.iter().map(route).collect())
-}
-
-/// Returns the last message of a request.
-fn last(request: &Value) -> &str {
-    request["messages"]
-        .as_array()
-        .and_then(|all| all.last())
-        .and_then(|last| last["content"].as_str())
-        .expect("a message")
+    toml::Value::Array(each.iter().map(|pairs| table(pairs)).collect())
 }
 
 fn write(gateway: &Gateway, path: &str, text: &str) {
@@ -34,9 +26,7 @@ async fn a_route_chooses_the_agent_with_its_prompt_tools_and_model() {
     let (model, other) = (Model::start().await, Model::start().await);
     let setup = Setup::scripted(&model)
         .hook(Hook::bearer("docs"))
-        .set("providers.other.kind", "openai")
-        .set("providers.other.api_key", "k")
-        .set("providers.other.base_url", other.base_url())
+        .provider("other", other.base_url())
         .set("agents.scribe.prompt", "You write documents.")
         .set("agents.scribe.model", "other/large")
         .set("agents.scribe.tools", vec!["read_file", "edit"])
@@ -89,8 +79,8 @@ async fn the_agent_of_a_session_is_chosen_and_survives_a_restart() {
     let call = Reply::tool("bash", &json!({"command": "touch x"}));
     model.on("try it", [call, Reply::text("no")]);
     gateway.ask("in", "c", "try it").await;
-    let told = last(model.requests().last().unwrap()).to_owned();
-    assert!(told.contains("\"bash\" is not available in this turn"), "{told}");
+    let result = last_text(model.requests().last().unwrap()).to_owned();
+    assert!(result.contains("\"bash\" is not available in this turn"), "{result}");
     assert!(gateway.ask("in", "c", "/agent default").await.contains("usual agent"));
     gateway.ask("in", "c", "hello").await;
     assert!(system_of(model.requests().last().unwrap()).starts_with("You are daoyou"));
@@ -156,8 +146,8 @@ async fn a_sub_agent_runs_as_the_named_agent_within_its_parents_limits() {
     offered.sort_unstable();
     assert_eq!(offered, ["exec", "read_file", "spawn"], "no more than the lead has");
     gateway.ask("in", "c", "ask nobody").await;
-    let told = last(model.requests().last().unwrap()).to_owned();
-    assert!(told.contains("Nothing was started: Agent 'nobody' not found"), "{told}");
+    let result = last_text(model.requests().last().unwrap()).to_owned();
+    assert!(result.contains("Nothing was started: Agent 'nobody' not found"), "{result}");
 }
 
 /// The assistant can be restricted too, and its sub-agents stay within the restriction. MCP servers give no way around the
@@ -190,8 +180,8 @@ async fn a_restricted_assistant_starts_no_agent_with_more_rights() {
     ] {
         model.on(call, [Reply::tool(call, &arguments), Reply::text("no")]);
         gateway.ask("in", "c", call).await;
-        let told = last(model.requests().last().unwrap()).to_owned();
-        assert!(told.contains("is not available in this turn"), "{call}: {told}");
+        let result = last_text(model.requests().last().unwrap()).to_owned();
+        assert!(result.contains("is not available in this turn"), "{call}: {result}");
     }
 }
 
@@ -318,8 +308,8 @@ async fn a_removed_agent_gives_one_clear_answer() {
     gateway.stop().await;
     gateway.setup().clone_from(&Setup::scripted(&model));
     gateway.up().await;
-    let said = gateway.ask("in", "c", "hello").await;
-    assert!(said.contains("Agent 'temp' not found.") && said.contains("/agent default"), "{said}");
+    let reply = gateway.ask("in", "c", "hello").await;
+    assert!(reply.contains("Agent 'temp' not found.") && reply.contains("/agent default"), "{reply}");
     assert_eq!(model.count(), 0);
     gateway.ask("in", "c", "/agent default").await;
     assert_eq!(gateway.ask("in", "c", "hello").await, "echo: hello");
@@ -342,15 +332,15 @@ async fn a_template_replaces_the_message() {
     }
     let requests = model.requests();
     assert!(
-        last(&requests[0]).starts_with("Files: 0. Before: \nAsked: one {{ x }}\n\n[Runtime Context]\n"),
+        last_text(&requests[0]).starts_with("Files: 0. Before: \nAsked: one {{ x }}\n\n[Runtime Context]\n"),
         "{}",
-        last(&requests[0])
+        last_text(&requests[0])
     );
     assert!(!system_of(&requests[0]).contains("Files:") && !system_of(&requests[0]).contains("You are daoyou"));
     assert!(
-        last(&requests[2]).contains("Asked: two]") && last(&requests[2]).contains("\nAsked: three\n\n"),
+        last_text(&requests[2]).contains("Asked: two]") && last_text(&requests[2]).contains("\nAsked: three\n\n"),
         "{}",
-        last(&requests[2])
+        last_text(&requests[2])
     );
     // One round: the previous message, its answer, and this message.
     let roles: Vec<_> =
@@ -366,12 +356,7 @@ async fn permissions_narrow_files_and_commands() {
     let put = |path: &str| Reply::tool("write_file", &json!({"path": path, "content": "x"}));
     let grep = Reply::tool("grep", &json!({"pattern": "canary"}));
     model.on("work", [read("a.env"), read("docs/a.md"), put("src/x"), put("docs/x.md"), grep, Reply::text("done")]);
-    let rule = |pattern: &str, permission: &str| {
-        toml::Value::Table(Table::from_iter([
-            ("pattern".to_owned(), toml::Value::from(pattern)),
-            ("permission".to_owned(), toml::Value::from(permission)),
-        ]))
-    };
+    let rule = |pattern, permission| table(&[("pattern", pattern), ("permission", permission)]);
     let setup = Setup::scripted(&model)
         .set("agents.docs.permissions.read", vec![rule("*.env", "deny")])
         .set("agents.docs.permissions.write", vec![rule("docs/**", "allow")])
@@ -382,7 +367,7 @@ async fn permissions_narrow_files_and_commands() {
     assert_eq!(gateway.ask("in", "c", "work").await, "done");
     let requests = model.requests();
     assert!(!tools_of(&requests[0]).contains(&"exec"), "a command would obey no pattern");
-    let results: Vec<_> = requests[1..].iter().map(last).collect();
+    let results: Vec<_> = requests[1..].iter().map(last_text).collect();
     for (result, expected) in results.iter().zip([
         "permissions do not allow it",
         "canary two",
@@ -410,7 +395,7 @@ async fn an_agent_with_its_own_folder_works_there() {
     assert!(gateway.workspace().join("lab/x.txt").exists());
     let requests = model.requests();
     assert!(system_of(&requests[0]).contains("workspace/lab."), "{}", system_of(&requests[0]));
-    assert!(last(&requests[2]).contains("outside the workspace"), "{}", last(&requests[2]));
+    assert!(last_text(&requests[2]).contains("outside the workspace"), "{}", last_text(&requests[2]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -484,22 +469,17 @@ async fn a_lead_gathers_the_answers_of_its_team() {
     let other = Reply::tool("spawn", &task("x", "tester"));
     model.on("ask the tester", [other, Reply::text("no")]);
     gateway.ask("in", "d", "ask the tester").await;
-    let told = last(model.requests().last().unwrap()).to_owned();
-    assert!(told.contains("name the agent, one of explorer, coder"), "{told}");
+    let result = last_text(model.requests().last().unwrap()).to_owned();
+    assert!(result.contains("name the agent, one of explorer, coder"), "{result}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_conditional_agent_chooses_by_the_message() {
     let model = Model::start().await;
-    let branch = |pairs: &[(&str, &str)]| {
-        toml::Value::Table(
-            pairs.iter().map(|(key, value)| ((*key).to_owned(), toml::Value::from(*value))).collect::<Table>(),
-        )
-    };
     let branches = vec![
-        branch(&[("when", "'translate' in user_input | lower"), ("agent", "translator")]),
-        branch(&[("when", "sender == 'dev' and channel == 'webhook:in'"), ("agent", "coder")]),
-        branch(&[("agent", "assistant")]),
+        table(&[("when", "'translate' in user_input | lower"), ("agent", "translator")]),
+        table(&[("when", "sender == 'dev' and channel == 'webhook:in'"), ("agent", "coder")]),
+        table(&[("agent", "assistant")]),
     ];
     let setup = Setup::scripted(&model)
         .set("agents.gate.orchestrator", "conditional")
@@ -527,20 +507,14 @@ async fn a_model_chooses_the_agent_by_what_the_message_is_about() {
     cheap.on("no idea", [Reply::text("the coder, I think").usage(10, 1)]);
     cheap.on("slow one", [Reply::text("2").usage(70, 1)]);
     model.on("slow one", [Reply::text("lent").held_by(&gate)]);
-    let branch = |pairs: &[(&str, &str)]| {
-        let pairs = pairs.iter().map(|(key, value)| ((*key).to_owned(), toml::Value::from(*value)));
-        toml::Value::Table(pairs.collect::<Table>())
-    };
     let branches = vec![
-        branch(&[("about", "questions about code"), ("agent", "coder")]),
-        branch(&[("when", "user_input == 'review'"), ("agent", "reviewer")]),
-        branch(&[("about", "translations"), ("agent", "translator")]),
-        branch(&[("agent", "assistant")]),
+        table(&[("about", "questions about code"), ("agent", "coder")]),
+        table(&[("when", "user_input == 'review'"), ("agent", "reviewer")]),
+        table(&[("about", "translations"), ("agent", "translator")]),
+        table(&[("agent", "assistant")]),
     ];
     let setup = Setup::scripted(&model)
-        .set("providers.cheap.kind", "openai")
-        .set("providers.cheap.api_key", "k")
-        .set("providers.cheap.base_url", cheap.base_url())
+        .provider("cheap", cheap.base_url())
         .set("agents.gate.orchestrator", "conditional")
         .set("agents.gate.model", "cheap/small")
         .set("agents.gate.branches", branches)
@@ -559,7 +533,7 @@ async fn a_model_chooses_the_agent_by_what_the_message_is_about() {
     let asked = &cheap.requests()[0];
     assert!(tools_of(asked).is_empty() && system_of(asked).starts_with("You choose who answers a message."), "{asked}");
     assert_eq!(
-        last(asked),
+        last_text(asked),
         "1. questions about code\n2. translations\n3. anything else\n\nThe message:\nmend the program"
     );
     assert!(gateway.logs().contains("the model named no branch; the last one answers"));

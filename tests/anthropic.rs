@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::{Value, json};
 
 use crate::support::invariants::Witness;
+use crate::support::model::messages_of;
 use crate::support::{Gateway, Hook, Model, Reply, Setup};
 
 fn setup(model: &Model) -> Setup {
@@ -18,8 +19,11 @@ fn blocks(request: &Value, message: usize) -> Vec<&str> {
 
 /// Returns the positions of the messages with a cache mark.
 fn cache_marked_messages(request: &Value) -> Vec<usize> {
-    let messages = request["messages"].as_array().expect("a request that was not refused");
-    (0..).zip(messages).filter(|(_, message)| message.to_string().contains("cache_control")).map(|(at, _)| at).collect()
+    (0..)
+        .zip(messages_of(request))
+        .filter(|(_, message)| message.to_string().contains("cache_control"))
+        .map(|(at, _)| at)
+        .collect()
 }
 
 /// Thinking blocks are returned within the turn, results of parallel calls go into one message, and the common prefix of
@@ -142,11 +146,7 @@ async fn a_history_from_another_protocol_is_valid() {
     let model = Model::start().await;
     let read = Reply::tool("read_file", &json!({"path": "USER.md"})).call_id("call.1").and_tool("list_dir", &json!({}));
     model.on("look", [read.clone(), read, Reply::text("Seen.")]);
-    let other = setup(&model)
-        .set("providers.other.kind", "openai")
-        .set("providers.other.api_key", "a-model-key")
-        .set("providers.other.base_url", model.base_url())
-        .set("providers.scripted.thinking", 1024);
+    let other = setup(&model).provider("other", model.base_url()).set("providers.scripted.thinking", 1024);
     let gateway = Gateway::start(other).await;
     for name in ["other", "scripted", "other", "scripted"] {
         gateway.ask("in", "c", &format!("/model {name}/scripted")).await;

@@ -32,11 +32,6 @@ async fn pending(gateway: &Gateway) -> Vec<Value> {
     gateway.json(&["approvals", "list"]).await.as_array().expect("an array").clone()
 }
 
-/// Waits for the single pending call and returns it.
-async fn asked(gateway: &Gateway) -> Value {
-    until("a call that waits for the owner", async || pending(gateway).await.first().cloned()).await
-}
-
 fn runs(gateway: &Gateway) -> usize {
     std::fs::read_to_string(gateway.workspace().join("done.txt")).unwrap_or_default().lines().count()
 }
@@ -57,12 +52,13 @@ async fn a_strangers_command_runs_once_the_owner_approves_it() {
     let model = obedient_model().await;
     let gateway = Gateway::start(Setup::owned_by_boss(&model)).await;
     let id = send(&gateway, "stranger", "c", "please run it").await;
-    let waiting = asked(&gateway).await;
+    let waiting = gateway.wait_approval().await;
     assert_eq!(
         json!([waiting["tool"], waiting["arguments"], waiting["session"], waiting["taint"]]),
         json!(["exec", {"command": COMMAND}, "webhook:in:c", ["sender:webhook:in:stranger"]])
     );
-    assert!(waiting["expires"].as_str() > waiting["created"].as_str(), "{waiting}");
+    let time = |key: &str| waiting[key].as_str().unwrap().parse::<Timestamp>().unwrap();
+    assert!(time("expires") > time("created"), "{waiting}");
     assert_eq!(gateway.state("in", &id).await.text("status"), "waiting");
     let code = waiting["id"].as_str().unwrap();
 
@@ -88,9 +84,9 @@ async fn a_denied_or_expired_call_is_an_error_for_the_model() {
     let model = obedient_model().await;
     let gateway = Gateway::start(Setup::owned_by_boss(&model)).await;
     let id = send(&gateway, "stranger", "c", "run").await;
-    let code = asked(&gateway).await["id"].as_str().unwrap().to_owned();
-    let told = send(&gateway, "boss", "office", &format!("/deny {code} not today")).await;
-    assert_eq!(reply(&gateway, &told).await, format!("Denied: exec ({code})."));
+    let code = gateway.wait_approval().await["id"].as_str().unwrap().to_owned();
+    let result = send(&gateway, "boss", "office", &format!("/deny {code} not today")).await;
+    assert_eq!(reply(&gateway, &result).await, format!("Denied: exec ({code})."));
     assert!(reply(&gateway, &id).await.contains("The owner denied exec: not today."));
     let late = send(&gateway, "boss", "office", &format!("/approve {code}")).await;
     assert_eq!(reply(&gateway, &late).await, format!("`{code}` is no longer open: denied."));
@@ -116,14 +112,14 @@ async fn an_approval_survives_kills() {
         gateway.up().await;
         let id = send(&gateway, "stranger", "c", "please run it").await;
         if point.starts_with("tool") {
-            let code = asked(&gateway).await["id"].as_str().unwrap().to_owned();
+            let code = gateway.wait_approval().await["id"].as_str().unwrap().to_owned();
             assert_eq!(gateway.run(&["approvals", "approve", &code]).await.code, Some(0));
             gateway.wait_crash().await;
             gateway.up().await;
         } else {
             gateway.wait_crash().await;
             // Approved while no gateway runs.
-            let code = asked(&gateway).await["id"].as_str().unwrap().to_owned();
+            let code = gateway.wait_approval().await["id"].as_str().unwrap().to_owned();
             assert_eq!(runs(&gateway), 0, "{point}");
             assert_eq!(gateway.run(&["approvals", "approve", &code]).await.code, Some(0));
             gateway.up().await;
@@ -147,7 +143,7 @@ async fn an_approval_expires_while_no_gateway_runs() {
     gateway.wait_crash().await;
     let status = gateway.run(&["status"]).await;
     assert!(status.stdout.contains("1 call waits for your approval: `daoyou approvals list`"), "{status:?}");
-    let expires: Timestamp = asked(&gateway).await["expires"].as_str().unwrap().parse().unwrap();
+    let expires: Timestamp = gateway.wait_approval().await["expires"].as_str().unwrap().parse().unwrap();
     until("its end", async || (Timestamp::now() > expires).then_some(())).await;
     gateway.up().await;
     assert!(reply(&gateway, &id).await.contains("none came within 2s"));
@@ -163,7 +159,7 @@ async fn the_owner_is_asked_where_notices_go_and_an_answer_may_hold_for_the_conv
     let setup = Setup::owned_by_boss(&model).hook(Hook::bearer("boss").trusting(&["boss"]));
     let gateway = Gateway::start(setup.set("owner.notify", "webhook:boss:desk")).await;
     let first = send(&gateway, "stranger", "c", "run").await;
-    let code = asked(&gateway).await["id"].as_str().unwrap().to_owned();
+    let code = gateway.wait_approval().await["id"].as_str().unwrap().to_owned();
     let notice = until("the notice", async || {
         let rows = Journal::read(&gateway.database()).unwrap().outbox;
         rows.iter().find(|row| row.chat_id == "desk").map(|row| row.body["content"].as_str().unwrap().to_owned())
@@ -172,15 +168,15 @@ async fn the_owner_is_asked_where_notices_go_and_an_answer_may_hold_for_the_conv
     for words in ["exec", &code, COMMAND, "webhook:in:c", "sender:webhook:in:stranger"] {
         assert!(notice.contains(words), "{words}: {notice}");
     }
-    let told = send(&gateway, "boss", "office", &format!("/approve {code} session")).await;
-    assert!(reply(&gateway, &told).await.contains("also for the rest of that conversation"));
+    let result = send(&gateway, "boss", "office", &format!("/approve {code} session")).await;
+    assert!(reply(&gateway, &result).await.contains("also for the rest of that conversation"));
     assert!(reply(&gateway, &first).await.starts_with("result: "));
     let second = send(&gateway, "stranger", "c", "run").await;
     assert!(reply(&gateway, &second).await.starts_with("result: "));
     assert_eq!(runs(&gateway), 2);
     // Another conversation needs its own approval.
     send(&gateway, "stranger", "d", "run").await;
-    asked(&gateway).await;
+    gateway.wait_approval().await;
     assert_eq!(runs(&gateway), 2);
 }
 
@@ -202,7 +198,7 @@ async fn policies_decide_by_tool_and_channel() {
         let gateway = Gateway::start(Setup::owned_by_boss(&model).set(key, policy)).await;
         let id = send(&gateway, sender, "c", "run").await;
         if expected == "asks" {
-            asked(&gateway).await;
+            gateway.wait_approval().await;
             assert_eq!(runs(&gateway), 0, "{key} {policy}");
             // `/stop` ends the turn, and with it the question.
             let stop = send(&gateway, sender, "c", "/stop").await;
@@ -292,7 +288,7 @@ async fn no_order_of_reads_lets_an_effect_through() {
                     expected.insert(label);
                     continue;
                 }
-                let waiting = asked(&gateway).await;
+                let waiting = gateway.wait_approval().await;
                 assert!(waiting["arguments"].to_string().contains(&label), "{label}: {waiting}");
                 asked_about += 1;
                 let verdict = if asked_about % 2 == 0 { "approve" } else { "deny" };
@@ -352,7 +348,7 @@ async fn writes_to_the_scratch_folder_need_no_approval_and_stay_untrusted() {
         [("read", "file:scratch/note.txt"), ("grep", "file:scratch/note.txt"), ("cat", "file:scratch")]
     {
         send(&gateway, "boss", text, text).await;
-        let waiting = asked(&gateway).await;
+        let waiting = gateway.wait_approval().await;
         assert_eq!((&waiting["tool"], &waiting["taint"]), (&json!("write_file"), &json!([source])), "{text}");
         let code = waiting["id"].as_str().unwrap();
         assert_eq!(gateway.run(&["approvals", "deny", code]).await.code, Some(0));

@@ -116,7 +116,7 @@ async fn an_invalid_backup_changes_nothing() {
     newer[512] = b'9';
     let gz = [0x1f, 0x8b, 8, 0, 0xff, 0xfe, b'\n', 0x1b].repeat(200);
     let files: [(&[u8], &str); 7] = [
-        (&bytes[..bytes.len() / 2], "damaged"),
+        (&bytes[..bytes.len() / 2], "it is damaged"),
         (&bytes[..bytes.len() / 512 / 3 * 512], "cannot be restored"),
         (&flipped, "token is damaged in it"),
         (&newer, "newer daoyou"),
@@ -128,7 +128,7 @@ async fn an_invalid_backup_changes_nothing() {
         let ran = gateway.run(&["restore", "bad.tar"]).await;
         assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.lines().count()), (Some(1), "", 1), "{says}: {ran:?}");
         assert!(ran.stderr.contains("nothing was changed"), "{says}: {ran:?}");
-        assert!(says == "damaged" || ran.stderr.contains(says), "{says}: {ran:?}");
+        assert!(ran.stderr.contains(says), "{says}: {ran:?}");
         assert!(fs::read(gateway.database()).unwrap() == before, "{says}");
         let strays = fs::read_dir(gateway.home()).unwrap().map(|entry| entry.unwrap().file_name());
         assert!(strays.into_iter().all(|name| !name.to_string_lossy().contains("restor")), "{says}");

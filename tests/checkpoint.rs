@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
 use crate::support::invariants::{Witness, check};
-use crate::support::model::user_text;
+use crate::support::model::user_messages;
 use crate::support::{Gate, Gateway, Model, Reply, Setup, until};
 
 const SESSION: &str = "webhook:in:c";
@@ -15,9 +15,8 @@ const SESSION: &str = "webhook:in:c";
 /// Returns the user's messages in the request about `text`.
 fn user_messages_given(model: &Model, text: &str) -> Vec<String> {
     let requests = model.requests_about(text);
-    let messages = requests.last().expect("a request about it")["messages"].as_array().unwrap();
-    let said = messages.iter().filter(|message| message["role"] == "user");
-    said.map(|message| user_text(message["content"].as_str().unwrap()).to_owned()).collect()
+    let request = requests.last().expect("a request about it");
+    user_messages(request).into_iter().map(str::to_owned).collect()
 }
 
 /// Returns the id of the turn that answered `text`.
@@ -161,8 +160,8 @@ async fn restoring_from_a_damaged_journal_is_refused() {
     gateway.up().await;
     refuses(&gateway).await;
     let id = gateway.accept("in", &Message::new(&format!("/restore {two}")).chat("c")).await;
-    let said = gateway.wait_done("in", &id).await;
-    assert_eq!(said.body["error"]["code"], "state_corrupted", "{said:?}");
+    let state = gateway.wait_done("in", &id).await;
+    assert_eq!(state.body["error"]["code"], "state_corrupted", "{state:?}");
     assert_eq!(session_messages(&gateway).await, before);
     // Expired steps are not damage, since the messages exist.
     assert_eq!(gateway.json(&["turns", "restore", &one]).await["messages"], 2);
@@ -210,9 +209,9 @@ async fn restoring_with_a_changed_or_missing_message_is_refused() {
     assert_eq!(gateway.json(&["turns", "restore", &one]).await["messages"], 2, "what was before it is whole");
     gateway.up().await;
     let id = gateway.accept("in", &Message::new(&format!("/restore {two}")).chat("c")).await;
-    let said = gateway.wait_done("in", &id).await;
-    assert_eq!(said.body["error"]["code"], "state_corrupted", "{said:?}");
-    assert!(said.text("reply").contains("damaged"), "{said:?}");
+    let state = gateway.wait_done("in", &id).await;
+    assert_eq!(state.body["error"]["code"], "state_corrupted", "{state:?}");
+    assert!(state.text("reply").contains("damaged"), "{state:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -244,9 +243,9 @@ async fn a_chat_lists_names_and_restores_its_own_checkpoints() {
     let foreign = gateway.json(&["turns", "list", "--session", "webhook:in:other"]).await;
     for wanted in [foreign[0]["turn"].as_str().unwrap(), "before Venice"] {
         let id = gateway.accept("in", &Message::new(&format!("/restore {wanted}")).chat("c")).await;
-        let said = gateway.wait_done("in", &id).await;
-        assert_eq!(said.body["error"]["code"], "not_found", "{said:?}");
-        assert!(said.text("reply").contains("/checkpoint"), "{said:?}");
+        let state = gateway.wait_done("in", &id).await;
+        assert_eq!(state.body["error"]["code"], "not_found", "{state:?}");
+        assert!(state.text("reply").contains("/checkpoint"), "{state:?}");
     }
     gateway.setup().clone_from(&Setup::scripted(&model).set("agent.locale", "zh"));
     gateway.restart().await;

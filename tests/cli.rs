@@ -28,14 +28,14 @@ async fn commands_print_the_same_data_with_and_without_a_gateway() {
     let mut gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink))).await;
     let id = gateway.accept("in", &Message::new("hello").chat("c")).await;
     wait_settled(&gateway.database()).await;
-    let letter = gateway.json(&["queue", "list"]).await[0]["id"].as_str().unwrap().to_owned();
+    let dead_letter = gateway.json(&["queue", "list"]).await[0]["id"].as_str().unwrap().to_owned();
     let commands: [&[&str]; 9] = [
         &["sessions", "list"],
         &["sessions", "show", "webhook:in:c"],
         &["turns", "list"],
         &["turns", "show", &id],
         &["queue", "list"],
-        &["queue", "show", &letter],
+        &["queue", "show", &dead_letter],
         &["config", "show"],
         &["config", "path"],
         &["config", "check"],
@@ -68,7 +68,7 @@ async fn commands_print_the_same_data_with_and_without_a_gateway() {
     assert_eq!(key_structure(&same), key_structure(&resting));
 
     // A change made while the gateway is stopped persists.
-    gateway.json(&["queue", "retry", &letter]).await;
+    gateway.json(&["queue", "retry", &dead_letter]).await;
     gateway.up().await;
     assert_eq!(sink.wait_posts(2).await[1].data("in_reply_to"), id);
     gateway.json(&["sessions", "clear", "webhook:in:c"]).await;
@@ -122,16 +122,16 @@ async fn agent_and_chat_are_answered_with_and_without_a_gateway() {
         }
         let ran = gateway.run(&["agent", "-m", "hello"]).await;
         assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (Some(0), "echo: hello\n", ""));
-        let told = gateway.json(&["agent", "-m", "hi", "--session", "cli:side"]).await;
+        let answer = gateway.json(&["agent", "-m", "hi", "--session", "cli:side"]).await;
         assert_eq!(
-            (&told["reply"], &told["session"], &told["error"]),
+            (&answer["reply"], &answer["session"], &answer["error"]),
             (&json!("echo: hi"), &json!("cli:side"), &Value::Null)
         );
         let failed = gateway.run(&["agent", "-m", "this fails"]).await;
         assert_eq!((failed.code, failed.stdout.trim().is_empty()), (Some(1), false), "{failed:?}");
         let failed = gateway.run(&["agent", "-m", "this fails", "--json"]).await;
-        let told: Value = serde_json::from_str(&failed.stdout).unwrap();
-        assert!(failed.code == Some(1) && told["error"]["code"].is_string(), "{failed:?}");
+        let failure: Value = serde_json::from_str(&failed.stdout).unwrap();
+        assert!(failed.code == Some(1) && failure["error"]["code"].is_string(), "{failed:?}");
 
         let chat = gateway.run_with_input(&["chat"], "one\n\n/session\ntwo").await;
         assert_eq!((chat.code, chat.stderr.as_str()), (Some(0), ""), "{chat:?}");
@@ -361,8 +361,8 @@ async fn commands_print_chinese_in_a_chinese_locale() {
     }
     assert_eq!(gateway.run(&["config", "check"]).await.stdout, "配置正确\n");
     let wrong = gateway.command(&["config", "check"]).env("DAOYOU_AGENT__MODLE", "x").output().await.unwrap();
-    let said = String::from_utf8_lossy(&wrong.stderr).into_owned();
-    assert!(wrong.status.code() == Some(78) && said.contains("没有这个键；最接近的是 agent.model"), "{said}");
+    let errors = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    assert!(wrong.status.code() == Some(78) && errors.contains("没有这个键；最接近的是 agent.model"), "{errors}");
     let english = Gateway::new(Setup::new().env("LANG", "zh_CN.UTF-8").set("agent.locale", "en"));
     assert!(english.run(&["status"]).await.stdout.contains("gateway   down"));
 }

@@ -43,6 +43,13 @@ async fn unchanged_files_are_parsed_once() {
     let made = gateway.run(&["backup", archive.to_str().unwrap()]).await;
     assert_eq!(made.code, Some(0), "{made:?}");
     assert!(!made.stdout.contains("code-cache"), "{made:?}");
+    let mut archive = tar::Archive::new(fs::File::open(archive).unwrap());
+    let paths = archive.entries().unwrap().map(|entry| entry.unwrap().path().unwrap().display().to_string());
+    let paths: Vec<String> = paths.collect();
+    assert!(paths.iter().any(|path| path == "home/daoyou.db"), "{paths:?}");
+    assert!(!paths.iter().any(|path| path.contains("code-cache")), "{paths:?}");
+    let doctor = gateway.run(&["doctor", "--json"]).await.stdout;
+    assert!(doctor.contains("\"checks\"") && !doctor.contains("code-cache"), "{doctor}");
 }
 
 /// A model finds the tools and uses them.

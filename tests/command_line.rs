@@ -20,8 +20,8 @@ async fn clearing_a_missing_session_succeeds_without_creating_it() {
             _ => {}
         }
         let ran = gateway.run(&["sessions", "clear", "cli:nope"]).await;
-        let said = "there is no session cli:nope: nothing to clear\n";
-        assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (Some(0), said, ""), "{state}");
+        let text = "there is no session cli:nope: nothing to clear\n";
+        assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (Some(0), text, ""), "{state}");
         let answer = gateway.json(&["sessions", "clear", "cli:nope"]).await;
         assert_eq!(answer, json!({"session": "cli:nope", "cleared": false}), "{state}");
         assert_eq!(gateway.json(&["sessions", "list"]).await, json!([]), "{state}");
@@ -44,9 +44,9 @@ async fn agent_reads_a_message_from_standard_input() {
         assert!(ran.code == Some(1) && ran.stderr.contains("the message is empty"), "{ran:?}");
     }
     let session = gateway.json(&["sessions", "show", "cli:direct"]).await;
-    let said: Vec<&str> =
+    let text: Vec<&str> =
         session["messages"].as_array().unwrap().iter().filter_map(|row| row["message"]["content"].as_str()).collect();
-    assert!(said[0].starts_with("remember that the door code\nis 4711\n\n[Runtime Context]"), "{said:?}");
+    assert!(text[0].starts_with("remember that the door code\nis 4711\n\n[Runtime Context]"), "{text:?}");
 }
 
 /// An export in either form is imported unchanged without further options, and never twice.

@@ -184,10 +184,10 @@ fn each_configuration_error_is_one_line_and_nothing_starts() {
         let file = home.path().join("config.toml").display().to_string();
         let expected = expected.strip_prefix('C').map_or((*expected).to_owned(), |rest| format!("{file}{rest}"));
         let ran = daoyou(home.path(), env, &["gateway", "--no-cli", "--log", "off"]);
-        let said = stderr(&ran);
-        assert_eq!((ran.status.code(), ran.stdout.len()), (Some(78), 0), "{config}\n{said}");
-        assert_eq!(said.lines().count(), 1, "{config}\n{said}");
-        assert!(said.starts_with(&expected), "{config}\nexpected {expected}\ngot      {said}");
+        let errors = stderr(&ran);
+        assert_eq!((ran.status.code(), ran.stdout.len()), (Some(78), 0), "{config}\n{errors}");
+        assert_eq!(errors.lines().count(), 1, "{config}\n{errors}");
+        assert!(errors.starts_with(&expected), "{config}\nexpected {expected}\ngot      {errors}");
         let made = fs::read_dir(home.path()).unwrap().flatten().map(|entry| entry.file_name());
         let made: Vec<_> = made.filter(|name| *name != "config.toml" && *name != "daoyou.lock").collect();
         assert!(made.is_empty(), "{config}: {made:?}");
@@ -307,9 +307,12 @@ fn a_missing_secret_fails_only_commands_that_need_it() {
     assert!(stderr(&ran).contains(missing), "{}", stderr(&ran));
     for line in ["gateway --no-cli", "agent -m hello", "chat", "config check", "channels test in", "models p"] {
         let ran = daoyou(home.path(), &[], &line.split(' ').collect::<Vec<_>>());
-        let said = stderr(&ran);
-        assert_eq!((ran.status.code(), ran.stdout.len(), said.lines().count()), (Some(78), 0, 2), "{line}: {said}");
-        assert!(said.contains(missing) && said.contains("config.toml:8: providers.p.api_key: cannot read"), "{said}");
+        let errors = stderr(&ran);
+        assert_eq!((ran.status.code(), ran.stdout.len(), errors.lines().count()), (Some(78), 0, 2), "{line}: {errors}");
+        assert!(
+            errors.contains(missing) && errors.contains("config.toml:8: providers.p.api_key: cannot read"),
+            "{errors}"
+        );
     }
 }
 
@@ -330,10 +333,10 @@ fn an_unreadable_configuration_file_is_reported() {
         (&home_with(b"[agent]\nlocale = \"\xff\"\n"), ":2: the text is not UTF-8"),
     ] {
         let ran = run(home);
-        let said = stderr(&ran);
+        let errors = stderr(&ran);
         let start = format!("{}{expected}", home.path().join("config.toml").display());
-        assert_eq!((ran.status.code(), said.lines().count()), (Some(78), 1), "{said}");
-        assert!(said.starts_with(&start), "{said}");
+        assert_eq!((ran.status.code(), errors.lines().count()), (Some(78), 1), "{errors}");
+        assert!(errors.starts_with(&start), "{errors}");
     }
     let ran = daoyou(folder.path(), &[], &["--config", "/nowhere/config.toml", "config", "check"]);
     assert_eq!((ran.status.code(), stderr(&ran).as_str()), (Some(78), "/nowhere/config.toml: there is no such file\n"));
@@ -373,7 +376,7 @@ fn an_unusable_home_or_port_is_one_error_line() {
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
     let home = folder.path().join("home");
-    for (home, said) in [
+    for (home, errors) in [
         (home.as_path(), format!("gateway.listen: cannot listen on {listen}: Address already in use")),
         (file.as_path(), "it is not a folder; choose another with --home".to_owned()),
         (&file.join("home"), "cannot be made: Not a directory".to_owned()),
@@ -382,7 +385,7 @@ fn an_unusable_home_or_port_is_one_error_line() {
         let ran = daoyou(home, &[("DAOYOU_GATEWAY__LISTEN", &listen)], &["gateway", "--no-cli", "--log", "off"]);
         let text = stderr(&ran);
         assert_eq!((ran.status.code(), ran.stdout.len(), text.lines().count()), (Some(1), 0, 1), "{text}");
-        assert!(text.starts_with("daoyou: ") && text.contains(&said), "{said}: {text}");
+        assert!(text.starts_with("daoyou: ") && text.contains(&errors), "{errors}: {text}");
     }
     let left: Vec<_> = fs::read_dir(&home).unwrap().flatten().map(|entry| entry.file_name()).collect();
     assert_eq!(left, ["daoyou.lock"], "nothing but the lock's file was made");

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::exposition::scrape;
 use crate::support::gateway::Message;
 use crate::support::invariants::{Witness, open};
-use crate::support::model::{ModelRequest, system_of, user_text};
+use crate::support::model::{ModelRequest, last_text, system_of, user_messages};
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, until};
 
 const SESSION: &str = "webhook:in:c";
@@ -45,13 +45,6 @@ fn summaries(model: &Model) -> Vec<Value> {
 
 fn turns(model: &Model) -> Vec<Value> {
     model.requests().into_iter().filter(|body| !is_summary(body)).collect()
-}
-
-/// Returns the users' texts in a request, without the gateway's additions.
-fn user_texts(request: &Value) -> Vec<String> {
-    let messages = request["messages"].as_array().unwrap().iter();
-    let said = messages.filter(|message| message["role"] == "user");
-    said.map(|message| user_text(message["content"].as_str().unwrap()).to_owned()).collect()
 }
 
 fn last_request(model: &Model) -> Value {
@@ -97,15 +90,15 @@ async fn older_messages_are_summarised_in_the_background() {
     gate.wait_arrived(1).await;
     // While the summary is being written, the next turn is answered with the whole conversation.
     send_messages(&gateway, 25..26).await;
-    assert_eq!(user_texts(&last_request(&model)).len(), 26);
+    assert_eq!(user_messages(&last_request(&model)).len(), 26);
     assert!(!system_of(&last_request(&model)).contains("# Earlier"));
     gate.open();
     assert_eq!(wait_summary(&gateway, 24).await, "They counted from zero.");
 
     send_messages(&gateway, 26..27).await;
     let request = last_request(&model);
-    let said: Vec<_> = (12..27).map(|n| format!("number {n}.")).collect();
-    assert_eq!(user_texts(&request), said);
+    let kept_messages: Vec<_> = (12..27).map(|n| format!("number {n}.")).collect();
+    assert_eq!(user_messages(&request), kept_messages);
     assert!(system_of(&request).contains("\n\n---\n\n# Earlier in this conversation\n\n"), "{}", system_of(&request));
     assert!(system_of(&request).ends_with("They counted from zero.") && !request.to_string().contains("number 11."));
     // The metrics count the cost of the summary as /cost does.
@@ -119,7 +112,7 @@ async fn older_messages_are_summarised_in_the_background() {
     send_messages(&gateway, 27..28).await;
     assert_eq!(system_of(&last_request(&model)), system_of(&request));
     let [asked] = summaries(&model).try_into().expect("one summary");
-    let transcript = user_texts(&asked).remove(0);
+    let transcript = user_messages(&asked).remove(0).to_owned();
     assert!(
         transcript.contains("number 0.") && transcript.contains("number 11.") && !transcript.contains("number 12.")
     );
@@ -152,7 +145,7 @@ async fn a_kill_leaves_either_the_old_or_the_new_summary() {
         assert_eq!(store(&gateway).query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap(), 1, "{point}");
         assert_eq!(summaries(&model).len(), asked, "{point}");
         send_messages(&gateway, 5..6).await;
-        assert_eq!(user_texts(&last_request(&model)), ["number 3.", "number 4.", "number 5."], "{point}");
+        assert_eq!(user_messages(&last_request(&model)), ["number 3.", "number 4.", "number 5."], "{point}");
         assert!(system_of(&last_request(&model)).ends_with("They counted."));
         gateway.check_settled(&Witness::default()).await;
     }
@@ -240,7 +233,7 @@ async fn closing_a_conversation_keeps_its_facts() {
     wait_summary(&gateway, 2).await;
     gateway.ask("in", "c", "hello again").await;
     let request = last_request(&model);
-    assert_eq!(user_texts(&request), ["hello again"]);
+    assert_eq!(user_messages(&request), ["hello again"]);
     let system = system_of(&request);
     assert!(system.contains("# Memory\n\n") && system.contains("\n- Ann's dog is called Rex"), "{system}");
     assert!(!system.contains("hunter2"), "what nobody said is not remembered: {system}");
@@ -257,7 +250,7 @@ async fn an_idle_conversation_is_summarised_completely() {
     send_messages(&gateway, 0..4).await;
     wait_summary(&gateway, 8).await;
     send_messages(&gateway, 4..5).await;
-    assert_eq!(user_texts(&last_request(&model)), ["number 2.", "number 3.", "number 4."]);
+    assert_eq!(user_messages(&last_request(&model)), ["number 2.", "number 3.", "number 4."]);
     assert!(system_of(&last_request(&model)).ends_with("They counted."));
 }
 
@@ -283,7 +276,7 @@ async fn ten_consolidations_keep_planted_facts() {
     for n in 0..10 {
         assert!(system_of(&request).contains(&format!("planted{n}")), "{}", system_of(&request));
     }
-    assert_eq!(user_texts(&request), ["planted10", "planted99"]);
+    assert_eq!(user_messages(&request), ["planted10", "planted99"]);
     assert!(summaries(&model).len() >= 10);
 }
 
@@ -323,7 +316,7 @@ async fn a_fact_from_one_channel_is_recalled_in_another() {
         "a prompt does not change from turn to turn: {}",
         system_of(&request)
     );
-    let sent = request["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned();
+    let sent = last_text(&request).to_owned();
     let (asked, found) = sent.split_once("\n\n[Memory]\n").unwrap_or_else(|| panic!("{sent}"));
     assert!(asked.contains("[Runtime Context]") && found.contains("\n- Ann's cat is called Mitzi"), "{sent}");
     ask(&gateway, "other", "/new").await;

@@ -36,13 +36,13 @@ async fn tokens_and_cost_are_counted_by_turn_session_day_and_model() {
     gateway.setup().clone_from(&priced(Setup::scripted(&model), 4.0, 20.0, "CNY"));
     gateway.restart().await;
     gateway.ask("in", "c", "hello").await;
-    let said = gateway.ask("in", "c", "/cost").await;
+    let reply = gateway.ask("in", "c", "/cost").await;
     for words in [
         "This session: 2 turns, 3500 tokens in (0 cached), 550 tokens out, **0.0030 CNY, 0.0110 USD**",
         "Today, all sessions: 3 turns, 4000 tokens in (0 cached), 600 tokens out, **0.0030 CNY, 0.0125 USD**",
         "- `scripted/scripted`: 4000 tokens in",
     ] {
-        assert!(said.contains(words), "{words:?} in {said}");
+        assert!(reply.contains(words), "{words:?} in {reply}");
     }
 
     for is_up in [true, false] {
@@ -108,8 +108,8 @@ async fn without_a_price_only_tokens_are_shown() {
         (&today["turns"], &today["cost"], &today["by_model"][0]["cost"]),
         (&json!(1), &Value::Null, &Value::Null)
     );
-    let said = gateway.ask("in", "c", "/cost").await;
-    assert!(!said.contains("**") && said.contains("1 turn,"), "{said}");
+    let reply = gateway.ask("in", "c", "/cost").await;
+    assert!(!reply.contains("**") && reply.contains("1 turn,"), "{reply}");
 }
 
 /// Tokens that a service counts besides prompt and answer are charged: reasoning outside the completion, and cache writes.

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
 use crate::support::invariants::{Witness, check, wait_settled};
-use crate::support::model::user_text;
+use crate::support::model::{last_text, user_messages};
+use crate::support::processes::unique_sleep;
 use crate::support::requirements::bubblewrap_is_missing;
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, until};
 
@@ -14,7 +15,7 @@ struct Row {
     /// How often the command may have run: exactly once, or at most once.
     ran: std::ops::RangeInclusive<usize>,
     /// The command's result as the model gets it.
-    told: &'static str,
+    result: &'static str,
     /// The number of posted callbacks, all under one id.
     posts: usize,
 }
@@ -24,24 +25,22 @@ const DONE: &str = "it-is-done";
 
 #[rustfmt::skip]
 const TABLE: &[Row] = &[
-    Row { point: "accept_before_commit",     ran: 1..=1, told: DONE,    posts: 1 },
-    Row { point: "accept_committed",         ran: 1..=1, told: DONE,    posts: 1 },
-    Row { point: "turn_started",             ran: 1..=1, told: DONE,    posts: 1 },
-    Row { point: "response_committed",       ran: 1..=1, told: DONE,    posts: 1 },
-    Row { point: "tool_started",             ran: 0..=0, told: UNKNOWN, posts: 1 },
-    Row { point: "tool_finished",            ran: 1..=1, told: UNKNOWN, posts: 1 },
-    Row { point: "tool_result_committed",    ran: 1..=1, told: DONE,    posts: 1 },
-    Row { point: "final_response_committed", ran: 1..=1, told: DONE,    posts: 1 },
-    Row { point: "end_committed",            ran: 1..=1, told: DONE,    posts: 1 },
-    Row { point: "sending_committed",        ran: 1..=1, told: DONE,    posts: 1 },
-    Row { point: "sent_unmarked",            ran: 1..=1, told: DONE,    posts: 2 },
+    Row { point: "accept_before_commit",     ran: 1..=1, result: DONE,    posts: 1 },
+    Row { point: "accept_committed",         ran: 1..=1, result: DONE,    posts: 1 },
+    Row { point: "turn_started",             ran: 1..=1, result: DONE,    posts: 1 },
+    Row { point: "response_committed",       ran: 1..=1, result: DONE,    posts: 1 },
+    Row { point: "tool_started",             ran: 0..=0, result: UNKNOWN, posts: 1 },
+    Row { point: "tool_finished",            ran: 1..=1, result: UNKNOWN, posts: 1 },
+    Row { point: "tool_result_committed",    ran: 1..=1, result: DONE,    posts: 1 },
+    Row { point: "final_response_committed", ran: 1..=1, result: DONE,    posts: 1 },
+    Row { point: "end_committed",            ran: 1..=1, result: DONE,    posts: 1 },
+    Row { point: "sending_committed",        ran: 1..=1, result: DONE,    posts: 1 },
+    Row { point: "sent_unmarked",            ran: 1..=1, result: DONE,    posts: 2 },
 ];
 
 /// Returns how often the user's message occurs in a request.
 fn count_occurrences(request: &Value, text: &str) -> usize {
-    let messages = request["messages"].as_array().expect("a request that was not refused");
-    let said = |m: &&Value| m["role"] == "user" && user_text(m["content"].as_str().unwrap_or_default()) == text;
-    messages.iter().filter(said).count()
+    user_messages(request).into_iter().filter(|message| *message == text).count()
 }
 
 async fn check_crash_point(row: &Row) {
@@ -74,8 +73,8 @@ async fn check_crash_point(row: &Row) {
     // Exactly two model calls: no finished call is repeated.
     let requests = model.requests();
     assert_eq!((requests.len(), model.refused()), (2, Vec::new()), "{}: {requests:?}", row.point);
-    let last = requests[1]["messages"].as_array().and_then(|messages| messages.last()).expect("messages");
-    assert!(last["content"].as_str().is_some_and(|told| told.contains(row.told)), "{}: told {last}", row.point);
+    let last = last_text(&requests[1]);
+    assert!(last.contains(row.result), "{}: {last}", row.point);
     assert!(requests.iter().all(|request| count_occurrences(request, "work") == 1), "{}: {requests:?}", row.point);
     check(&gateway.database(), &Witness { accepted: &[id], sink: Some(&sink), strict_order: true });
 }
@@ -201,8 +200,7 @@ async fn a_kill_during_a_command_reports_an_unknown_outcome() {
         return;
     }
     let model = Model::start().await;
-    // No other process sleeps for this long.
-    let long = format!("7{:07}", std::process::id());
+    let long = unique_sleep(9879);
     let command = format!("echo begun >> effects.txt; (sleep {long} &) ; sleep {long}; echo ended >> effects.txt");
     model.on("work", [Reply::tool("exec", &json!({"command": command})), Reply::text("finished")]);
     let mut gateway = Gateway::start(Setup::scripted(&model)).await;
@@ -216,8 +214,8 @@ async fn a_kill_during_a_command_reports_an_unknown_outcome() {
     let effects = std::fs::read_to_string(gateway.workspace().join("effects.txt")).unwrap();
     assert_eq!(effects, "begun\n", "the command ran once, and not to its end");
     let requests = model.requests();
-    let told = requests[1]["messages"].as_array().and_then(|messages| messages.last()).unwrap();
-    assert!(told["content"].as_str().is_some_and(|told| told.contains(UNKNOWN)), "{told}");
+    let result = last_text(&requests[1]);
+    assert!(result.contains(UNKNOWN), "{result}");
     assert_eq!((requests.len(), model.refused()), (2, Vec::new()));
     gateway.check_settled(&Witness { accepted: &[id], ..Witness::default() }).await;
 }

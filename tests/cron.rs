@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, params};
+use rusqlite::params;
 use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
-use crate::support::invariants::{Journal, Witness, check, wait_settled};
+use crate::support::invariants::{Journal, Witness, check, open, open_to_change, wait_settled};
+use crate::support::model::last_text;
 use crate::support::{Answer, Gate, Gateway, Hook, Model, Reply, Setup, Sink, until};
 
 /// Creates a stopped gateway whose jobs send their output to `sink`.
@@ -39,13 +40,6 @@ fn run(outcome: &str, delivery: &str) -> (String, String) {
     (outcome.to_owned(), delivery.to_owned())
 }
 
-/// Opens the store for writing, with or without a running gateway.
-fn store(database: &Path) -> Connection {
-    let store = Connection::open(database).expect("the store is there");
-    store.busy_timeout(crate::support::PATIENCE).expect("a time to wait");
-    store
-}
-
 fn now_ms() -> i64 {
     jiff::Timestamp::now().as_millisecond()
 }
@@ -53,7 +47,7 @@ fn now_ms() -> i64 {
 /// Counts the runs in this state.
 fn count(database: &Path, outcome: &str) -> i64 {
     let sql = "SELECT count(*) FROM job_runs WHERE outcome = ?";
-    store(database).query_row(sql, [outcome], |row| row.get(0)).expect("the runs can be counted")
+    open(database).unwrap().query_row(sql, [outcome], |row| row.get(0)).expect("the runs can be counted")
 }
 
 async fn wait_runs(gateway: &Gateway, outcome: &str, at_least: i64) {
@@ -115,7 +109,7 @@ async fn two_thousand_jobs_of_one_second_all_run() {
         INSERT INTO jobs SELECT id || n, name || n, body, enabled, next_at, failures, paused, result, created_at, updated_at
         FROM jobs, n WHERE id = ?1";
     {
-        let store = store(&gateway.database());
+        let store = open_to_change(&gateway.database());
         store.execute(copy, params![first, JOBS]).unwrap();
         // The body contains the slot too.
         let due = jiff::Timestamp::now() + std::time::Duration::from_secs(2);
@@ -145,7 +139,7 @@ async fn missed_runs_follow_the_misfire_policy() {
         jobs.push(add(&gateway, policy, &[&schedule[..], &["--prompt", policy]].concat()).await);
     }
     let first_missed = anchor.as_millisecond() - 2 * 3_600_000;
-    store(&gateway.database()).execute("UPDATE jobs SET next_at = ?", [first_missed]).unwrap();
+    open_to_change(&gateway.database()).execute("UPDATE jobs SET next_at = ?", [first_missed]).unwrap();
     gateway.up().await;
     sink.wait_posts(4).await;
     wait_settled(&gateway.database()).await;
@@ -154,9 +148,10 @@ async fn missed_runs_follow_the_misfire_policy() {
     assert_eq!(history(&gateway, &jobs[1]).await, vec![ok; 3]);
     assert_eq!(history(&gateway, &jobs[2]).await, vec![missed; 3]);
     let asked = model.requests_about("once");
-    let told = asked[0]["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned();
-    assert!(told.contains("late by 30m") && told.contains("due 2 times before"), "{told}");
-    let next: i64 = store(&gateway.database())
+    let result = last_text(&asked[0]).to_owned();
+    assert!(result.contains("late by 30m") && result.contains("due 2 times before"), "{result}");
+    let next: i64 = open(&gateway.database())
+        .unwrap()
         .query_row("SELECT min(next_at) - ? FROM jobs", [anchor.as_millisecond()], |row| row.get(0))
         .unwrap();
     assert_eq!(next, 3_600_000, "they go on with the next slot");
@@ -200,16 +195,16 @@ async fn job_output_is_added_to_the_session_of_its_chat() {
     assert_eq!(gateway.ask("in", "c", "what did you say?").await, "echo: what did you say?");
     let asked = model.requests_about("what did you say?");
     let messages = asked[0]["messages"].as_array().unwrap();
-    let said = |role: &str, part: &str| {
+    let message_has = |role: &str, part: &str| {
         messages.iter().any(|message| {
-            message["role"] == role && message["content"].as_str().is_some_and(|said| said.contains(part))
+            message["role"] == role && message["content"].as_str().is_some_and(|message_has| message_has.contains(part))
         })
     };
     assert!(
-        said("user", "The scheduled job \"weather\"") && said("assistant", "one moment\n\nit rains"),
+        message_has("user", "The scheduled job \"weather\"") && message_has("assistant", "one moment\n\nit rains"),
         "{messages:?}"
     );
-    assert!(said("assistant", "The tea is ready. {{ it }}"), "{messages:?}");
+    assert!(message_has("assistant", "The tea is ready. {{ it }}"), "{messages:?}");
     let journal = check(&gateway.database(), &Witness { sink: Some(&sink), ..Witness::default() });
     assert!(journal.inbox.iter().any(|row| row.session.starts_with("cron:") && row.chat_id == "c"));
     // A one-shot job is removed after its run; its runs stay listed.
@@ -223,8 +218,8 @@ async fn output_without_news_is_not_sent() {
     let (model, sink) = model_and_sink().await;
     model.script(|asked| {
         let answers = ["same", "same", "other", "other"];
-        let asked_before = asked.n;
-        asked.user.contains("watch").then(|| Reply::text(*answers.get(asked_before - 1).unwrap_or(&"other")))
+        let text = *answers.get(asked.n - 1).unwrap_or(&"other");
+        asked.user.contains("watch").then(|| Reply::text(text))
     });
     let mut gateway = stopped_gateway(&model, &sink);
     let watch = ["--every", "1s", "--prompt", "watch {{ last_result }}", "--deliver", "on_change"];
@@ -233,8 +228,8 @@ async fn output_without_news_is_not_sent() {
     wait_runs(&gateway, "ok", 4).await;
     gateway.run(&["cron", "disable", &job]).await;
     wait_settled(&gateway.database()).await;
-    let told: Vec<_> = sink.posts().iter().map(|post| post.data("content").to_owned()).collect();
-    assert_eq!(told, ["same", "other"]);
+    let texts: Vec<_> = sink.posts().iter().map(|post| post.data("content").to_owned()).collect();
+    assert_eq!(texts, ["same", "other"]);
     let runs = history(&gateway, &job).await;
     assert_eq!(&runs[..4], [run("ok", "sent"), run("ok", "none"), run("ok", "sent"), run("ok", "none")]);
     assert_eq!(model.requests_about("watch same").len(), 2, "it is given what it answered last");
@@ -261,9 +256,9 @@ async fn a_job_that_fails_repeatedly_pauses() {
     let posts = sink.wait_posts(2).await;
     wait_settled(&gateway.database()).await;
     for chat in ["c", "owner"] {
-        let told: Vec<_> = posts.iter().filter(|post| post.data("chat_id") == chat).collect();
-        assert_eq!(told.len(), 1, "{chat}: {posts:?}");
-        assert!(told[0].data("content").contains("is paused: 2 runs in a row failed"), "{chat}: {told:?}");
+        let notices: Vec<_> = posts.iter().filter(|post| post.data("chat_id") == chat).collect();
+        assert_eq!(notices.len(), 1, "{chat}: {posts:?}");
+        assert!(notices[0].data("content").contains("is paused: 2 runs in a row failed"), "{chat}: {notices:?}");
     }
     assert_eq!(history(&gateway, &job).await, [run("error", "none"), run("error", "sent")]);
     let listed = gateway.json(&["cron", "list"]).await;
@@ -282,10 +277,11 @@ async fn a_failed_delivery_is_shown_as_failed() {
     sink.wait_posts(2).await;
     until("the failure to be told", async || (history(&gateway, &job).await == [run("ok", "failed")]).then_some(()))
         .await;
-    let retry: String = store(&gateway.database())
+    let retry: String = open(&gateway.database())
+        .unwrap()
         .query_row("SELECT id FROM outbox WHERE slot = 'reply'", [], |row| row.get(0))
         .unwrap();
-    store(&gateway.database()).execute("UPDATE outbox SET state = 'dead' WHERE id = ?", [&retry]).unwrap();
+    open_to_change(&gateway.database()).execute("UPDATE outbox SET state = 'dead' WHERE id = ?", [&retry]).unwrap();
     assert_eq!(history(&gateway, &job).await, [run("ok", "dead")]);
     sink.always(None);
     let retried = gateway.run(&["queue", "retry", &retry]).await;
@@ -301,7 +297,7 @@ async fn a_malformed_row_affects_no_other_job() {
     let good = add(&gateway, "good", &["--at", "in 1s", "--prompt", "good", "--keep"]).await;
     let sql = "INSERT INTO jobs (id, name, body, next_at, created_at, updated_at) VALUES (?1, 'bad', ?2, ?3, 0, 0)";
     for (id, body) in [("bad1", "{"), ("bad2", "{}"), ("bad3", r#"{"schedule":{"kind":"moon"}}"#)] {
-        store(&gateway.database()).execute(sql, params![id, body, now_ms() - 1_000]).unwrap();
+        open_to_change(&gateway.database()).execute(sql, params![id, body, now_ms() - 1_000]).unwrap();
     }
     *gateway.setup() = gateway.setup().clone().set("cron.enabled", false);
     gateway.up().await;
@@ -312,7 +308,7 @@ async fn a_malformed_row_affects_no_other_job() {
     gateway.sighup();
     until("the good job", async || (history(&gateway, &good).await == [run("ok", "sent")]).then_some(())).await;
     let sql = "SELECT count(*) FROM jobs WHERE name = 'bad' AND next_at IS NULL AND paused IS NOT NULL";
-    let aside: i64 = store(&gateway.database()).query_row(sql, [], |row| row.get(0)).unwrap();
+    let aside: i64 = open(&gateway.database()).unwrap().query_row(sql, [], |row| row.get(0)).unwrap();
     assert_eq!(aside, 3, "they are set aside");
     assert_eq!(gateway.logs().matches("is set aside").count(), 3, "each is said once");
 }
@@ -332,7 +328,7 @@ async fn runs_due_during_shutdown_are_deferred() {
     gateway.sigterm();
     let began = "SELECT value FROM meta WHERE key = 'stop_began_at'";
     let began: i64 = until("the stop to be noted", async || {
-        let began: Result<String, _> = store(&gateway.database()).query_row(began, [], |row| row.get(0));
+        let began: Result<String, _> = open(&gateway.database()).unwrap().query_row(began, [], |row| row.get(0));
         began.ok()?.parse().ok()
     })
     .await;
@@ -340,7 +336,7 @@ async fn runs_due_during_shutdown_are_deferred() {
     assert_eq!(gateway.wait_exit().await.code(), Some(0));
     {
         // Simulates a stop half an hour ago, with a run that came due while turns still ran.
-        let store = store(&gateway.database());
+        let store = open_to_change(&gateway.database());
         let (ago, slot) = (1_800_000, jiff::Timestamp::from_millisecond(began - 1_800_000 + 1).unwrap());
         store.execute("UPDATE meta SET value = value - ? WHERE key LIKE 'stop_%_at'", [ago]).unwrap();
         let sql = "UPDATE jobs SET next_at = ?1, body = json_set(body, '$.schedule.anchor', ?2)";

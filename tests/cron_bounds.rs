@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
+use crate::support::model::last_text;
 use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, until};
 
 /// Returns the owner's hooks: one without a callback, and one with a callback.
@@ -31,10 +32,10 @@ async fn a_reminder_without_a_reader_is_refused() {
     let id = gateway.accept("in", &Message::new("remind me of the tea").sender("me").chat("c")).await;
     assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "I will tell you");
     let asked = model.requests_about("remind me");
-    let told = asked[1]["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned();
+    let result = last_text(&asked[1]).to_owned();
     for words in ["webhook:in has no callback_url", "set channels.webhook.in.callback_url", "cli, page, webhook:heard"]
     {
-        assert!(told.contains(words), "{told}");
+        assert!(result.contains(words), "{result}");
     }
     let posts = sink.wait_posts(1).await;
     assert_eq!((posts[0].data("content"), posts[0].data("chat_id")), ("tea", "me"));
@@ -97,8 +98,15 @@ async fn jobs_stop_at_the_daily_token_limit() {
     until("the message", async || sink.posts().iter().any(|post| post.data("content") == "tea time").then_some(()))
         .await;
     assert_eq!(model.count(), 1);
-    let told = sink.posts().into_iter().filter(|post| post.data("chat_id") == "owner").collect::<Vec<_>>();
-    assert!(told.len() == 1 && told[0].data("content").contains("the 1 tokens of cron.tokens_per_day"), "{told:?}");
+    let notices = until("the notice to the owner", async || {
+        let posts = sink.posts().into_iter().filter(|post| post.data("chat_id") == "owner").collect::<Vec<_>>();
+        (!posts.is_empty()).then_some(posts)
+    })
+    .await;
+    assert!(
+        notices.len() == 1 && notices[0].data("content").contains("the 1 tokens of cron.tokens_per_day"),
+        "{notices:?}"
+    );
     assert_eq!(gateway.run(&["cron", "run", "often"]).await.code, Some(0), "by hand it runs all the same");
     until("the run by hand", async || (model.count() == 2).then_some(())).await;
     // The model cannot evade the limit by running the next job in a job's turn.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::gateway::{Gateway, Message};
-use crate::support::invariants::wait_settled;
+use crate::support::invariants::{open_to_change, wait_settled};
 use crate::support::{Hook, Model, Reply, Setup, Sink, until};
 
 fn words(line: &str) -> Vec<&str> {
@@ -98,8 +98,7 @@ async fn wrong_lines(gateway: &Gateway) {
     }
     // Duplicate names can come from versions that did not require distinct names.
     let job = add(gateway, &["--name", "older", "--every", "2h", "--message", "1"]).await;
-    let store = rusqlite::Connection::open(gateway.database()).expect("the store is there");
-    store.busy_timeout(crate::support::PATIENCE).expect("a time to wait");
+    let store = open_to_change(&gateway.database());
     store.execute("UPDATE jobs SET name = 'twin' WHERE id = ?", [&job]).expect("our own file");
     for (line, expected) in [
         ("show nothing", "there is no job \"nothing\""),
@@ -147,8 +146,8 @@ async fn the_cron_api_answers_errors_with_their_status() {
         (gateway.client.post(url("/import")).body("[1"), 422, "line 1 column 2"),
     ] {
         let answered = send(request).await;
-        let told = answered.body["error"]["message"].as_str().unwrap_or_default();
-        assert!(answered.status == status && told.contains(expected), "{expected}: {answered:?}");
+        let message = answered.body["error"]["message"].as_str().unwrap_or_default();
+        assert!(answered.status == status && message.contains(expected), "{expected}: {answered:?}");
     }
     assert_eq!(send(gateway.client.post(url("/n/disable"))).await.text("state"), "disabled");
     assert_eq!(send(gateway.client.get(url("/export"))).await.body["jobs"][0]["name"], "n");
@@ -176,9 +175,9 @@ async fn a_job_runs_by_hand() {
     }
     gateway.up().await;
     let posts = sink.wait_posts(2).await;
-    let mut said: Vec<_> = posts.iter().map(|post| (post.data("chat_id"), post.data("content"))).collect();
-    said.sort_unstable();
-    assert_eq!(said, [("c", "Nothing much."), ("c", "The tea is ready")]);
+    let mut delivered: Vec<_> = posts.iter().map(|post| (post.data("chat_id"), post.data("content"))).collect();
+    delivered.sort_unstable();
+    assert_eq!(delivered, [("c", "Nothing much."), ("c", "The tea is ready")]);
     wait_settled(&gateway.database()).await;
     let ran = gateway.run(&["cron", "run", "news"]).await;
     assert!(ran.code == Some(0) && ran.stdout.starts_with("started: "), "{ran:?}");
@@ -215,10 +214,10 @@ async fn a_model_creates_jobs_for_its_chat() {
     let id = gateway.accept("in", &Message::new("tea and build").chat("c")).await;
     sink.wait_reply(&id).await;
     let posts = sink.wait_posts(3).await;
-    let mut said: Vec<_> = posts.iter().map(|post| (post.data("chat_id"), post.data("content"))).collect();
-    said.sort_unstable();
-    assert_eq!(said, [("c", "I will."), ("c", "The build is green."), ("c", "The tea is ready")]);
-    let told = model.requests_about("tea and build").last().expect("a request")["messages"].to_string();
+    let mut delivered: Vec<_> = posts.iter().map(|post| (post.data("chat_id"), post.data("content"))).collect();
+    delivered.sort_unstable();
+    assert_eq!(delivered, [("c", "I will."), ("c", "The build is green."), ("c", "The tea is ready")]);
+    let result = model.requests_about("tea and build").last().expect("a request")["messages"].to_string();
     for expected in [
         "Created job 'The tea is ready' (id: ",
         "Created job 'build'",
@@ -226,7 +225,7 @@ async fn a_model_creates_jobs_for_its_chat() {
         "past",
         "Job nothing not found; there are",
     ] {
-        assert!(told.contains(expected), "{expected}: {told}");
+        assert!(result.contains(expected), "{expected}: {result}");
     }
     until("both jobs to be gone", async || (gateway.json(&["cron", "list"]).await == json!([])).then_some(())).await;
     assert_eq!(model.refused(), [""; 0]);

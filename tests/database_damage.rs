@@ -27,8 +27,8 @@ async fn used_gateway(sink: &Sink) -> Gateway {
 /// Sends `count` large messages named `m0` and so on, which fill pages, and waits until they are answered.
 pub async fn send_large_messages(gateway: &Gateway, count: u64) {
     for n in 0..count {
-        let said = format!("/help {}", "x".repeat(3_000));
-        gateway.accept("in", &Message::new(&said).chat(&format!("c{}", n % 5)).id(&format!("m{n}"))).await;
+        let message = format!("/help {}", "x".repeat(3_000));
+        gateway.accept("in", &Message::new(&message).chat(&format!("c{}", n % 5)).id(&format!("m{n}"))).await;
     }
     wait_settled(&gateway.database()).await;
 }
@@ -74,8 +74,8 @@ async fn losses(gateway: &Gateway) -> (usize, String) {
 /// that all other messages are known; and that no number repeats.
 async fn check_losses_reported(gateway: &mut Gateway, sink: &Sink, expected: Option<usize>) -> String {
     let (missing, words) = losses(gateway).await;
-    let told = sink.wait_posts(1).await;
-    assert!(told[0].data("content").contains(words.as_str()), "{:?}: {words}", told[0].data("content"));
+    let notices = sink.wait_posts(1).await;
+    assert!(notices[0].data("content").contains(words.as_str()), "{:?}: {words}", notices[0].data("content"));
     assert!(gateway.logs().contains(words.as_str()), "the log is silent on: {words}");
     assert_eq!(count_known(gateway).await, MESSAGES - missing, "{words}");
     assert!(expected.is_none_or(|expected| expected == missing), "{missing} lost: {words}");
@@ -126,9 +126,9 @@ async fn a_missing_truncated_or_damaged_wal_is_detected_and_counted() {
         gateway.kill9().await;
         damage(&log_of(&gateway));
         gateway.up().await;
-        let told = check_losses_reported(&mut gateway, &sink, expected).await;
-        println!("{what}: {told}");
-        assert!(told.contains(words), "{what}: {told}");
+        let text = check_losses_reported(&mut gateway, &sink, expected).await;
+        println!("{what}: {text}");
+        assert!(text.contains(words), "{what}: {text}");
     }
 }
 
@@ -158,10 +158,10 @@ async fn a_damaged_database_is_moved_aside_and_salvaged() {
         assert!(aside.starts_with("daoyou.db.corrupt-"), "{aside}");
         assert!(fs::read(gateway.home().join(&aside)).unwrap() == damaged, "{what}: kept as it was");
         assert!(expected != Some(0) || status["losses"][0]["whole"] == true, "{what}: nothing is missing: {status}");
-        let told = check_losses_reported(&mut gateway, &sink, expected).await;
-        println!("{what}: {told}");
-        let all = expected.is_none() && told.contains(&format!("{MESSAGES} accepted messages are missing"));
-        assert!(!all, "{what}: something can be read: {told}");
+        let text = check_losses_reported(&mut gateway, &sink, expected).await;
+        println!("{what}: {text}");
+        let all = expected.is_none() && text.contains(&format!("{MESSAGES} accepted messages are missing"));
+        assert!(!all, "{what}: something can be read: {text}");
     }
     // An empty file without a WAL is a database that was deleted.
     let sink = Sink::signed().await;
@@ -181,8 +181,8 @@ async fn damage_found_at_run_time_is_repaired_at_the_next_start() {
     gateway.up().await;
     let path = gateway.database();
     write_at(&path, file_length(&path) / 8 * 4, &vec![0xa5; 30 * 4_096]);
-    let looked = gateway.run(&["turns", "list"]).await;
-    assert_eq!(looked.code, Some(1), "{looked:?}");
+    let listed = gateway.run(&["turns", "list"]).await;
+    assert_eq!(listed.code, Some(1), "{listed:?}");
     assert_eq!(gateway.wait_exit().await.code(), Some(1), "{}", gateway.logs());
     gateway.up().await;
     check_losses_reported(&mut gateway, &sink, None).await;

@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use serde_json::Value;
 
 use crate::support::gateway::Message;
-use crate::support::invariants::{Witness, check, open, wait_settled};
+use crate::support::invariants::{Witness, check, open, open_to_change, wait_settled};
 use crate::support::sink::Post;
 use crate::support::{Answer, Gateway, Hook, Setup, Sink, deadline, until};
 
@@ -105,12 +105,16 @@ async fn a_failing_delivery_lets_others_pass_and_becomes_a_dead_letter() {
 
     wait_outbox(&gateway, "dead", 1).await;
     let list = gateway.json(&["queue", "list"]).await;
-    let [letter] = list.as_array().unwrap().as_slice() else { panic!("one dead letter: {list}") };
-    let old = letter["id"].as_str().unwrap();
-    assert_eq!((old, &letter["state"], &letter["tries"]), (posts[0].id(), &"dead".into(), &3.into()), "{letter}");
-    let why = letter["last_error"].as_str().unwrap();
+    let [dead_letter] = list.as_array().unwrap().as_slice() else { panic!("one dead letter: {list}") };
+    let old = dead_letter["id"].as_str().unwrap();
+    assert_eq!(
+        (old, &dead_letter["state"], &dead_letter["tries"]),
+        (posts[0].id(), &"dead".into(), &3.into()),
+        "{dead_letter}"
+    );
+    let why = dead_letter["last_error"].as_str().unwrap();
     assert!(why.contains("given up after 3 tries") && why.contains("500"), "{why}");
-    assert_eq!(&gateway.json(&["queue", "show", old]).await, letter);
+    assert_eq!(&gateway.json(&["queue", "show", old]).await, dead_letter);
 
     is_broken.store(false, Ordering::SeqCst);
     let again = gateway.json(&["queue", "retry", old]).await;
@@ -274,8 +278,7 @@ async fn delivery_outcomes_are_written_once_the_store_recovers() {
     let sink = Sink::signed().await;
     sink.then([Answer::Status(503, None)]);
     let gateway = Gateway::start(offline([hook("in", &sink, &["50ms"])])).await;
-    let store = rusqlite::Connection::open(gateway.database()).unwrap();
-    store.busy_timeout(Duration::from_secs(5)).unwrap();
+    let store = open_to_change(&gateway.database());
     // The error is not the row's own fault, which would be permanent.
     let refuse = "CREATE TRIGGER refuse BEFORE UPDATE OF next_at ON outbox BEGIN SELECT json('no room'); END";
     store.execute_batch(refuse).unwrap();
@@ -292,8 +295,7 @@ async fn a_delivery_whose_outcome_is_always_refused_ends_as_unknown() {
     let sink = Sink::signed().await;
     sink.then([Answer::Status(503, None)]);
     let gateway = Gateway::start(offline([hook("in", &sink, &["50ms"])])).await;
-    let store = rusqlite::Connection::open(gateway.database()).unwrap();
-    store.busy_timeout(Duration::from_secs(5)).unwrap();
+    let store = open_to_change(&gateway.database());
     let refuse = "CREATE TRIGGER refuse BEFORE UPDATE OF next_at ON outbox BEGIN SELECT RAISE(ABORT, 'never'); END";
     store.execute_batch(refuse).unwrap();
     gateway.accept("in", &Message::new("/help").chat("c")).await;

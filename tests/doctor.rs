@@ -46,13 +46,13 @@ async fn untranslated_texts(gateway: &Gateway, checks: &[Value]) -> Vec<String> 
     // Paths, commands and service names contain none of these words.
     const ENGLISH: [&str; 10] = [" the ", " is ", " are ", " and ", " or ", " to ", " it ", " not ", " of ", " no "];
     let output = gateway.command(&["doctor"]).env("LANG", "zh_CN.UTF-8").output().await.unwrap();
-    let told = String::from_utf8(output.stdout).unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
     // Times and sizes differ between runs.
     let plain = |text: &str| text.replace(|c: char| c.is_ascii_digit(), "");
-    let told = plain(&told);
-    let said = checks.iter().flat_map(|check| [&check["message"], &check["mend"]]).filter_map(Value::as_str);
+    let printed = plain(&printed);
+    let texts = checks.iter().flat_map(|check| [&check["message"], &check["mend"]]).filter_map(Value::as_str);
     let is_english = |text: &&str| ENGLISH.iter().any(|word| format!(" {text} ").contains(word));
-    said.filter(is_english).filter(|text| told.contains(&plain(text))).map(str::to_owned).collect()
+    texts.filter(is_english).filter(|text| printed.contains(&plain(text))).map(str::to_owned).collect()
 }
 
 /// Runs doctor in this home without rewriting the configuration.
@@ -350,9 +350,9 @@ async fn doctor_reports_a_missing_home() {
     let mut command = elsewhere.command(&["doctor"]);
     let nowhere = command.env_remove("HOME").env("DAOYOU_HOME", "").current_dir("/").uid(UNKNOWN).gid(UNKNOWN);
     let nowhere = nowhere.output().await.unwrap();
-    let told = String::from_utf8_lossy(&nowhere.stdout);
+    let text = String::from_utf8_lossy(&nowhere.stdout);
     assert_eq!(nowhere.status.code(), Some(1), "{nowhere:?}");
-    assert!(told.contains("there is no home: neither --home, nor DAOYOU_HOME, nor HOME is set"), "{told}");
+    assert!(text.contains("there is no home: neither --home, nor DAOYOU_HOME, nor HOME is set"), "{text}");
 }
 
 /// Starts a service that answers its list of models and calls with the given statuses; returns its address.
@@ -360,12 +360,12 @@ async fn service((list, calls): (u16, u16), date: &'static str) -> String {
     let [list, calls] = [list, calls].map(|status| StatusCode::from_u16(status).unwrap());
     let body = json!({ "error": { "message": "not with a-model-key" }, "data": [{ "id": "scripted-2" }] });
     let answer = move || async move { (list, [("date", date)], axum::Json(body)) };
-    let said = if calls.is_success() {
+    let texts = if calls.is_success() {
         json!({ "choices": [{ "message": { "content": "pong" }, "finish_reason": "stop" }] })
     } else {
         json!({ "error": { "message": "not with a-model-key" } })
     };
-    let call = move || async move { (calls, axum::Json(said)) };
+    let call = move || async move { (calls, axum::Json(texts)) };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     let routes = Router::new().route("/v1/models", get(answer)).route("/v1/chat/completions", post(call));

@@ -70,9 +70,9 @@ async fn each_kind_of_document_is_read_as_text() {
         ("locked.pdf", &["Error: locked.pdf: the PDF is encrypted; it needs a password"]),
         ("scan.pdf", &["Error: scan.pdf: the PDF holds no text: its 1 pages are probably scanned images"]),
     ] {
-        let told = read(&gateway, file).await;
+        let result = read(&gateway, file).await;
         for part in parts {
-            assert!(told.contains(part), "{file}, {part:?}: {told}");
+            assert!(result.contains(part), "{file}, {part:?}: {result}");
         }
     }
 }
@@ -111,8 +111,8 @@ async fn a_broken_or_hostile_document_is_one_clear_error() {
         ("image.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec(), "a binary file of 16 bytes (image/png), not text"),
     ] {
         std::fs::write(gateway.workspace().join(file), bytes).unwrap();
-        let told = read(&gateway, file).await;
-        assert!(told.contains(expected), "{file}: {told}");
+        let result = read(&gateway, file).await;
+        assert!(result.contains(expected), "{file}: {result}");
     }
     assert!(peak_bytes(gateway.pid()) < 400_000_000, "documents are read elsewhere");
     assert!(read(&gateway, "AGENTS.md").await.starts_with("1\t"), "the gateway is as before");

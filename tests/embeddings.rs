@@ -1,9 +1,9 @@
 //! Vectors of memories are computed in the background, across crashes and changes, without delaying anything else.
 
-use rusqlite::Connection;
 use serde_json::json;
 
-use crate::support::exposition::Exposition;
+use crate::support::exposition::scrape;
+use crate::support::invariants::{open, open_to_change};
 use crate::support::model::ModelRequest;
 use crate::support::{Embeddings, Gateway, Hook, Model, Reply, Setup, until};
 
@@ -17,15 +17,9 @@ fn setup(server: &Embeddings, model: &str) -> Setup {
         .set("memory.embeddings.batch", 4)
 }
 
-fn open_store(gateway: &Gateway) -> Connection {
-    let connection = Connection::open(gateway.database()).unwrap();
-    connection.busy_timeout(std::time::Duration::from_secs(10)).unwrap();
-    connection
-}
-
 /// Adds memories that date from before vectors existed.
 fn add_memories(gateway: &Gateway, texts: &[String]) {
-    let connection = open_store(gateway);
+    let connection = open_to_change(&gateway.database());
     for text in texts {
         let insert = "INSERT INTO memories (owner, kind, text, origin, confidence, created_at)
             VALUES ('owner', 'fact', ?, 'told', 1.0, 1)";
@@ -35,7 +29,7 @@ fn add_memories(gateway: &Gateway, texts: &[String]) {
 
 /// Returns how many memories have a vector, and the model of these vectors.
 fn vector_counts(gateway: &Gateway) -> (usize, String) {
-    let connection = open_store(gateway);
+    let connection = open(&gateway.database()).unwrap();
     let count = connection.query_row("SELECT count(*) FROM memory_vectors", [], |row| row.get(0)).unwrap();
     let model = connection.query_row("SELECT value FROM meta WHERE key = 'vectors'", [], |row| row.get(0));
     (count, model.unwrap_or_default())
@@ -84,9 +78,7 @@ async fn vectors_are_computed_once_and_again_for_another_model() {
     server.hold(false);
     wait_vectors(&gateway, 10, "numbers/large@32").await;
     assert!(gateway.logs().contains("all embeddings are rebuilt"), "{}", gateway.logs());
-    let page = gateway.client.get(gateway.url("/metrics")).bearer_auth(gateway.token()).send().await.unwrap();
-    let page = page.text().await.unwrap();
-    let page = Exposition::parse(&page).unwrap_or_else(|fault| panic!("{fault}"));
+    let page = scrape(&gateway).await;
     let labels = [("provider", "numbers"), ("model", "large"), ("kind", "input")];
     let tokens = page.value("daoyou_model_tokens_total", &labels);
     assert!(tokens > Some(30.0), "three words a fact, and what is asked for first: {tokens:?}");
@@ -126,8 +118,8 @@ fn results(model: &Model, about: &str) -> String {
 async fn a_memory_is_found_by_meaning() {
     let (server, model) = (Embeddings::start().await, Model::start().await);
     server.alike(&["car", "automobile"]);
-    let told = "Our automobile stands in the northern garage.";
-    model.on("keep this", [Reply::tool("remember", &json!({"content": told})), Reply::text("kept")]);
+    let fact = "Our automobile stands in the northern garage.";
+    model.on("keep this", [Reply::tool("remember", &json!({"content": fact})), Reply::text("kept")]);
     for word in ["car", "garage", "piano"] {
         let look = Reply::tool("recall", &json!({"query": word}));
         model.on(&format!("look for {word}"), [look, Reply::text("looked")]);
@@ -139,13 +131,13 @@ async fn a_memory_is_found_by_meaning() {
     for (word, is_found) in [("car", true), ("garage", true), ("piano", false)] {
         chat(&format!("look for {word}")).await;
         let found = results(&model, &format!("look for {word}"));
-        assert_eq!(found.contains(told), is_found, "{word}: {found}");
+        assert_eq!(found.contains(fact), is_found, "{word}: {found}");
     }
     // Without the server, words suffice.
     drop(server);
     let look = Reply::tool("recall", &json!({"query": "northern"}));
     model.on("once more", [look, Reply::text("looked")]);
     chat("once more").await;
-    assert!(results(&model, "once more").contains(told));
+    assert!(results(&model, "once more").contains(fact));
     assert_eq!(model.refused(), Vec::<String>::new());
 }

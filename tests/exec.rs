@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 
 use daoyou::chat::ToolCall;
 use daoyou::guard::{self, SandboxMode};
-use daoyou::tools::{ExecConfig, ToolContext, ToolDeps, ToolExecutor, ToolsConfig, build, sandbox_of};
+use daoyou::tools::{ExecConfig, ToolContext, ToolDeps, ToolExecutor, ToolsConfig, build};
 use daoyou_channels::Trust;
 use daoyou_channels::settings::Span;
 use seccompiler::{SeccompAction, SeccompFilter};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::support::processes::{is_running, unique_sleep};
-use crate::support::requirements::{bubblewrap_is_missing, skip_story};
-use crate::support::tool_context;
+use crate::support::processes::{is_running, peak_bytes, unique_sleep};
+use crate::support::requirements::{bubblewrap_is_missing, sandbox_is_missing, skip_story};
+use crate::support::{PATIENCE, POLL, tool_context, until};
 
 mod escape;
 
@@ -27,12 +27,12 @@ const BINARY: &str = env!("CARGO_BIN_EXE_daoyou");
 const CANARY: &str = "canary-51b2";
 
 /// A home with a secret, the workspace inside it, and the tools.
-struct World {
+struct Harness {
     home: tempfile::TempDir,
     executor: ToolExecutor,
 }
 
-impl World {
+impl Harness {
     fn new(exec: ExecConfig) -> Self {
         let home = tempfile::tempdir().unwrap();
         fs::write(home.path().join("token"), CANARY).unwrap();
@@ -65,30 +65,24 @@ fn unprotected() -> ExecConfig {
     ExecConfig { sandbox: SandboxMode::Off, ..ExecConfig::default() }
 }
 
-/// Returns a world with a sandbox; skips the story if there is none.
-fn sandboxed() -> Option<World> {
-    match sandbox_of(SandboxMode::Auto, Path::new(BINARY)) {
-        Ok(_) => Some(World::new(ExecConfig::default())),
-        Err(reason) => {
-            skip_story(&reason.to_string());
-            None
-        }
-    }
+/// Returns a harness with a sandbox; skips the story if there is none.
+fn sandboxed() -> Option<Harness> {
+    (!sandbox_is_missing()).then(|| Harness::new(ExecConfig::default()))
 }
 
-/// Waits for a state, with a deadline.
+/// Waits for a state, with a deadline, in a test without a runtime.
 fn wait_for(what: &str, reached: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + PATIENCE;
     while !reached() {
         assert!(Instant::now() < deadline, "never: {what}");
-        std::thread::yield_now();
+        std::thread::sleep(POLL);
     }
 }
 
 #[tokio::test]
 async fn a_command_returns_its_output_in_order_and_its_exit_code() {
-    let world = World::new(unprotected());
-    let workspace = world.workspace().display().to_string();
+    let harness = Harness::new(unprotected());
+    let workspace = harness.workspace().display().to_string();
     for (command, expected) in [
         ("echo out; echo err >&2; echo out", "out\nerr\nout\n".to_owned()),
         ("true", "(done, no output)".to_owned()),
@@ -98,15 +92,15 @@ async fn a_command_returns_its_output_in_order_and_its_exit_code() {
         ("cat; echo end", "end\n".to_owned()),
         ("echo x > f; cat f; echo $TMPDIR | grep -c /tmp/exec-", "x\n1\n".to_owned()),
     ] {
-        assert_eq!(world.run(command).await, expected, "{command}");
+        assert_eq!(harness.run(command).await, expected, "{command}");
     }
-    assert_eq!(fs::read_dir(world.home.path().join("tmp")).unwrap().count(), 0, "private temp folders are removed");
+    assert_eq!(fs::read_dir(harness.home.path().join("tmp")).unwrap().count(), 0, "private temp folders are removed");
 }
 
 #[tokio::test]
 async fn only_listed_environment_variables_reach_a_command() {
-    let world = World::new(ExecConfig { env: vec!["CARGO_MANIFEST_DIR".to_owned()], ..unprotected() });
-    let got = world.run("env | cut -d= -f1 | sort").await;
+    let harness = Harness::new(ExecConfig { env: vec!["CARGO_MANIFEST_DIR".to_owned()], ..unprotected() });
+    let got = harness.run("env | cut -d= -f1 | sort").await;
     let allowed = [
         "CARGO_MANIFEST_DIR",
         "HOME",
@@ -130,15 +124,15 @@ async fn only_listed_environment_variables_reach_a_command() {
 #[tokio::test]
 async fn a_timeout_ends_every_process_of_a_command() {
     let long = unique_sleep(9871);
-    let worlds: Vec<_> = std::iter::once(World::new(unprotected())).chain(sandboxed()).collect();
+    let harnesses: Vec<_> = std::iter::once(Harness::new(unprotected())).chain(sandboxed()).collect();
     for command in [
         "echo started; sleep LONG & sleep LONG",
         "trap '' TERM; echo started; (trap '' TERM HUP; setsid sleep LONG) & while :; do sleep LONG; done",
         "echo started; setsid sh -c 'setsid sleep LONG & sleep LONG' & sleep LONG",
     ] {
         let command = command.replace("LONG", &long);
-        for world in &worlds {
-            let got = world.call(json!({ "command": command, "timeout": 1 }), &CancellationToken::new()).await;
+        for harness in &harnesses {
+            let got = harness.call(json!({ "command": command, "timeout": 1 }), &CancellationToken::new()).await;
             assert_eq!(got, "Error: Command timed out after 1 seconds\nstarted\n", "{command}");
             assert!(!is_running(&long), "{command}");
         }
@@ -147,53 +141,49 @@ async fn a_timeout_ends_every_process_of_a_command() {
 
 #[tokio::test]
 async fn background_children_end_with_their_command() {
-    let world = World::new(unprotected());
+    let harness = Harness::new(unprotected());
     let begun = Instant::now();
     let long = unique_sleep(9873);
-    assert_eq!(world.run(&format!("setsid sleep {long} & nohup sleep {long} & echo done")).await, "done\n");
+    assert_eq!(harness.run(&format!("setsid sleep {long} & nohup sleep {long} & echo done")).await, "done\n");
     assert!(begun.elapsed() < Duration::from_secs(20) && !is_running(&long));
 }
 
 #[tokio::test]
 async fn cancelled_and_dropped_commands_are_ended() {
-    let world = World::new(unprotected());
+    let harness = Harness::new(unprotected());
     let cancel = CancellationToken::new();
     let (first, other) = (unique_sleep(9874), unique_sleep(9875));
-    let running = world.call(json!({ "command": format!("echo begun; touch begun; sleep {first}") }), &cancel);
-    let begun = world.workspace().join("begun");
+    let running = harness.call(json!({ "command": format!("echo begun; touch begun; sleep {first}") }), &cancel);
+    let begun = harness.workspace().join("begun");
     let cancelling = async {
-        while !begun.exists() {
-            tokio::task::yield_now().await;
-        }
+        until("the command to begin", async || begun.exists().then_some(())).await;
         cancel.cancel();
     };
     let (got, ()) = tokio::join!(running, cancelling);
     assert_eq!(got, "Error: Cancelled; the command was killed\nbegun\n");
     assert!(!is_running(&first));
 
-    let second = world.workspace().join("second");
+    let second = harness.workspace().join("second");
     let cancel = CancellationToken::new();
     let running =
-        world.call(json!({ "command": format!("touch second; setsid sleep {other}; sleep {other}") }), &cancel);
+        harness.call(json!({ "command": format!("touch second; setsid sleep {other}; sleep {other}") }), &cancel);
     tokio::select! {
         got = running => panic!("{got}"),
-        () = async { while !(second.exists() && is_running(&other)) { tokio::task::yield_now().await; } } => {}
+        () = until("the command to run", async || (second.exists() && is_running(&other)).then_some(())) => {}
     }
-    wait_for("a dropped command ends", || !is_running(&other));
+    until("the dropped command to end", async || (!is_running(&other)).then_some(())).await;
 }
 
 #[tokio::test]
 async fn endless_output_is_bounded_in_memory_and_on_disk() {
-    let world = World::new(unprotected());
-    let got = world.call(json!({ "command": "yes", "timeout": 1 }), &CancellationToken::new()).await;
+    let harness = Harness::new(unprotected());
+    let got = harness.call(json!({ "command": "yes", "timeout": 1 }), &CancellationToken::new()).await;
     assert!(got.starts_with("Error: Command timed out after 1 seconds\ny\ny\n"), "{got}");
     assert!(got.chars().count() <= 8_000 && got.lines().count() <= 500);
     let path = got.split("the whole output: ").nth(1).unwrap().split(" ...]").next().unwrap();
-    assert_eq!(fs::metadata(world.workspace().join(path)).unwrap().len(), 10_000_000);
-    let peak = fs::read_to_string("/proc/self/status").unwrap();
-    let peak =
-        peak.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap().trim().trim_end_matches(" kB").to_owned();
-    assert!(peak.parse::<u64>().unwrap() < 200_000, "peak of {peak} kB");
+    assert_eq!(fs::metadata(harness.workspace().join(path)).unwrap().len(), 10_000_000);
+    let peak = peak_bytes(std::process::id());
+    assert!(peak < 200_000 * 1_024, "peak of {peak} bytes");
 }
 
 /// Fault 3: the gateway is killed while a command runs.
@@ -237,7 +227,7 @@ async fn the_sandbox_allows_normal_work() {
     if bubblewrap_is_missing() {
         return;
     }
-    let Some(world) = sandboxed() else { return };
+    let Some(harness) = sandboxed() else { return };
     for (command, expected) in [
         ("echo a > a && mkdir d && mv a d/a && cat d/a && rm -r d", "a\n"),
         ("echo t > $TMPDIR/t && cat $TMPDIR/t", "t\n"),
@@ -246,18 +236,18 @@ async fn the_sandbox_allows_normal_work() {
         ("head -c 3 /dev/zero | wc -c; echo gone > /dev/null", "3\n"),
         ("ls /usr > /dev/null && test -r /etc/passwd && echo ok", "ok\n"),
     ] {
-        assert_eq!(world.run(command).await, expected, "{command}");
+        assert_eq!(harness.run(command).await, expected, "{command}");
     }
 }
 
 /// Fault 32: there is no pattern matching; the kernel is the boundary.
 #[tokio::test]
 async fn the_sandbox_cannot_be_bypassed_by_rewriting_a_command() {
-    let Some(world) = sandboxed() else { return };
+    let Some(harness) = sandboxed() else { return };
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("secret"), CANARY).unwrap();
     let out = outside.path().display();
-    let home = fs::canonicalize(world.home.path()).unwrap();
+    let home = fs::canonicalize(harness.home.path()).unwrap();
     let home = home.display();
     let encoded = "base64 -d | sh";
     let corpus = [
@@ -280,10 +270,10 @@ async fn the_sandbox_cannot_be_bypassed_by_rewriting_a_command() {
         "cat /proc/$PPID/root/etc/shadow ~root/.ssh/id_rsa /etc/shadow".to_owned(),
         "cat /dev/mem /proc/kcore /dev/tty".to_owned(),
     ];
-    let free = World::new(unprotected());
+    let free = Harness::new(unprotected());
     let mut leaks = 0;
     for command in &corpus {
-        let got = world.run(command).await;
+        let got = harness.run(command).await;
         assert!(!got.contains(CANARY), "{command}: {got}");
         leaks += usize::from(free.run(command).await.contains(CANARY));
     }
@@ -300,15 +290,15 @@ async fn the_sandbox_cannot_be_bypassed_by_rewriting_a_command() {
         format!("rm {home}/token"),
         "touch /tmp/daoyou-test-escape /usr/daoyou-test-escape".to_owned(),
     ] {
-        let got = world.run(&command).await;
+        let got = harness.run(&command).await;
         assert!(got.starts_with("Error: Exit code: "), "{command}: {got}");
         assert_eq!(fs::read_to_string(outside.path().join("secret")).unwrap(), CANARY, "{command}");
         assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1, "{command}");
     }
     // The first process of a namespace receives no signal from inside it.
-    assert!(world.run("kill -9 $PPID; echo alive").await.ends_with("alive\n"));
-    assert_eq!(fs::read_to_string(world.home.path().join("token")).unwrap(), CANARY);
-    assert!(!world.home.path().join("config.toml").exists() && !Path::new("/tmp/daoyou-test-escape").exists());
+    assert!(harness.run("kill -9 $PPID; echo alive").await.ends_with("alive\n"));
+    assert_eq!(fs::read_to_string(harness.home.path().join("token")).unwrap(), CANARY);
+    assert!(!harness.home.path().join("config.toml").exists() && !Path::new("/tmp/daoyou-test-escape").exists());
 }
 
 #[tokio::test]
@@ -320,7 +310,7 @@ async fn the_sandbox_has_no_network_by_default() {
     }
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let open = World::new(ExecConfig { network: true, ..ExecConfig::default() });
+    let open = Harness::new(ExecConfig { network: true, ..ExecConfig::default() });
     let socket = closed.home.path().join("daoyou.sock");
     let _control = std::os::unix::net::UnixListener::bind(&socket).unwrap();
     let python = |script: &str| format!("python3 -c 'import socket; {script}; print(\"open\")' 2>&1 | tail -n 1");
@@ -336,8 +326,8 @@ async fn the_sandbox_has_no_network_by_default() {
         (datagrams, false, false),
         (pair, true, true),
     ] {
-        for (world, expected) in [(&closed, in_closed), (&open, in_open)] {
-            let got = world.run(&python(script)).await;
+        for (harness, expected) in [(&closed, in_closed), (&open, in_open)] {
+            let got = harness.run(&python(script)).await;
             assert_eq!(got == "open\n", expected, "{script}: {got}");
         }
     }
@@ -351,10 +341,10 @@ async fn the_owner_can_allow_further_readable_folders() {
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("tool"), "useful").unwrap();
     let read_paths = vec![outside.path().display().to_string()];
-    let world = World::new(ExecConfig { read_paths, ..ExecConfig::default() });
+    let harness = Harness::new(ExecConfig { read_paths, ..ExecConfig::default() });
     let path = outside.path().join("tool");
-    assert_eq!(world.run(&format!("cat {}", path.display())).await, "useful");
-    assert!(world.run(&format!("echo x > {}", path.display())).await.starts_with("Error: Exit code: "));
+    assert_eq!(harness.run(&format!("cat {}", path.display())).await, "useful");
+    assert!(harness.run(&format!("echo x > {}", path.display())).await.starts_with("Error: Exit code: "));
 }
 
 /// Runs in a process from which Landlock's system calls are hidden.
@@ -378,12 +368,12 @@ fn without_landlock_commands_are_refused_with_a_reason() {
     assert_eq!((guard::status().landlock, guard::status().is_enough()), (0, false));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let got = World::new(ExecConfig::default()).run("echo ran > ran; echo ran").await;
+        let got = Harness::new(ExecConfig::default()).run("echo ran > ran; echo ran").await;
         assert!(
             got.contains("Commands are off") && got.contains("sandbox = \"off\"") && !got.contains("ran\n"),
             "{got}"
         );
-        assert_eq!(World::new(unprotected()).run("echo ran").await, "ran\n");
+        assert_eq!(Harness::new(unprotected()).run("echo ran").await, "ran\n");
     });
     // A supervisor that cannot sandbox a command although it must, starts nothing.
     let home = tempfile::tempdir().unwrap();
@@ -411,11 +401,11 @@ fn supervisor(order: &Value) -> (Child, UnixStream) {
 
 #[tokio::test]
 async fn a_command_may_shorten_its_timeout_but_not_extend_it() {
-    let world = World::new(ExecConfig { timeout: Span::from_secs(1), ..unprotected() });
-    let got = world.call(json!({ "command": "sleep 987", "timeout": 500 }), &CancellationToken::new()).await;
+    let harness = Harness::new(ExecConfig { timeout: Span::from_secs(1), ..unprotected() });
+    let got = harness.call(json!({ "command": "sleep 987", "timeout": 500 }), &CancellationToken::new()).await;
     assert!(got.starts_with("Error: Command timed out after 1 seconds"), "{got}");
     for (command, words) in [("", "empty"), ("a\0b", "no NUL"), (&"x".repeat(100_001), "at most 100000 bytes")] {
-        let got = world.run(command).await;
+        let got = harness.run(command).await;
         assert!(got.contains(words), "{got}");
     }
 }

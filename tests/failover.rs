@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
+use crate::support::exposition::scrape;
 use crate::support::gateway::Message;
 use crate::support::invariants::{Journal, Witness, check, open, wait_settled};
-use crate::support::model::user_text;
+use crate::support::model::{last_text, user_messages};
 use crate::support::port::Port;
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, deadline, until};
 
@@ -30,11 +31,7 @@ fn fail_requests_while(model: &Model, is_down: &Arc<AtomicBool>, text: &'static 
 
 /// Configures `providers.NAME` at this local port, without retries.
 fn provider(setup: Setup, name: &str, port: u16) -> Setup {
-    setup
-        .set(&format!("providers.{name}.kind"), "openai")
-        .set(&format!("providers.{name}.api_key"), "a-model-key")
-        .set(&format!("providers.{name}.base_url"), format!("http://127.0.0.1:{port}/v1"))
-        .set(&format!("providers.{name}.retries"), 0)
+    setup.provider(name, format!("http://127.0.0.1:{port}/v1")).set(&format!("providers.{name}.retries"), 0)
 }
 
 fn port_of(model: &Model) -> u16 {
@@ -111,14 +108,15 @@ async fn a_fallback_model_answers_when_the_first_fails() {
     assert_eq!((first.count(), third.count()), (3, 2), "it stays with what answered");
     assert!(third.requests().iter().all(|request| request["model"] == "big"));
     assert_eq!(gateway.ask("in", "a", "half").await, "echo: half");
-    let told = gateway.ask("in", "a", "wrong").await;
-    assert!(told.contains("scripted: HTTP 400") && third.requests_about("wrong").is_empty(), "{told}");
+    let reply = gateway.ask("in", "a", "wrong").await;
+    assert!(reply.contains("scripted: HTTP 400") && third.requests_about("wrong").is_empty(), "{reply}");
 
     let journal = gateway.check_settled(&Witness::default()).await;
-    let said = |kind: &str| journal.steps.iter().filter(|step| step.kind == kind).collect::<Vec<_>>();
-    let answered: Vec<_> = said("response").iter().map(|step| step.body["response"]["answered_by"].clone()).collect();
+    let steps_of = |kind: &str| journal.steps.iter().filter(|step| step.kind == kind).collect::<Vec<_>>();
+    let answered: Vec<_> =
+        steps_of("response").iter().map(|step| step.body["response"]["answered_by"].clone()).collect();
     assert_eq!(answered.iter().filter(|name| **name == "third/big").count(), 3, "{answered:?}");
-    assert!(journal.messages.iter().all(|said| !said.body.to_string().contains("taken back")));
+    assert!(journal.messages.iter().all(|message| !message.body.to_string().contains("taken back")));
     assert!(gateway.logs().contains("another model answered"), "{}", gateway.logs());
     assert_eq!((first.refused(), third.refused()), (Vec::new(), Vec::new()));
 
@@ -129,8 +127,8 @@ async fn a_fallback_model_answers_when_the_first_fails() {
     ] {
         let wrong = Gateway::new(gateway.setup().clone().set("agent.fallback", vec![name]));
         let ran = wrong.run(&["config", "check"]).await;
-        let said = format!("{}{}", ran.stdout, ran.stderr);
-        assert!(ran.code != Some(0) && said.contains(fault), "{said}");
+        let output = format!("{}{}", ran.stdout, ran.stderr);
+        assert!(ran.code != Some(0) && output.contains(fault), "{output}");
     }
 }
 
@@ -144,8 +142,8 @@ async fn the_circuit_breaker_pauses_a_failing_service() {
     let slow = gateway.accept("in", &Message::new("slow").chat("slow")).await;
     gate.wait_arrived(1).await;
     for number in 0..5 {
-        let told = gateway.ask("in", "b", &format!("broken {number}")).await;
-        assert!(told.contains("scripted: the connection broke"), "{told}");
+        let reply = gateway.ask("in", "b", &format!("broken {number}")).await;
+        assert!(reply.contains("scripted: the connection broke"), "{reply}");
     }
     assert_eq!(model.count(), 6);
     let kept = gateway.accept("in", &Message::new("kept").chat("c")).await;
@@ -165,10 +163,10 @@ async fn the_circuit_breaker_pauses_a_failing_service() {
     );
     let ready = gateway.client.get(gateway.url("/readyz")).send().await.unwrap();
     assert_eq!(ready.status(), 200);
-    let page = gateway.client.get(gateway.url("/metrics")).bearer_auth(gateway.token()).send().await.unwrap();
-    let page = page.text().await.unwrap();
-    assert!(page.contains("daoyou_provider_circuit_closed{provider=\"scripted\"} 0"), "{page}");
-    assert!(page.contains("daoyou_provider_circuit_opened_total{provider=\"scripted\"} 1"), "{page}");
+    let page = scrape(&gateway).await;
+    for (name, value) in [("daoyou_provider_circuit_closed", 0.0), ("daoyou_provider_circuit_opened_total", 1.0)] {
+        assert_eq!(page.value(name, &[("provider", "scripted")]), Some(value), "{name}");
+    }
 
     gate.open();
     assert_eq!(gateway.wait_done("in", &slow).await.text("reply"), "at last");
@@ -206,8 +204,9 @@ async fn a_waiting_message_survives_a_kill_and_is_answered_once() {
     for (id, reply) in [(&first, "echo: first"), (&second, "echo: second")] {
         assert_eq!(gateway.wait_done("in", id).await.text("reply"), reply);
     }
-    let asked: Vec<_> = model.requests().iter().map(last_user_message).collect();
-    assert_eq!((asked, model.refused()), (vec!["first".to_owned(), "second".to_owned()], Vec::new()));
+    let requests = model.requests();
+    let asked: Vec<_> = requests.iter().map(|request| *user_messages(request).last().unwrap()).collect();
+    assert_eq!((asked, model.refused()), (vec!["first", "second"], Vec::new()));
     wait_settled(&gateway.database()).await;
     let journal = check(
         &gateway.database(),
@@ -304,17 +303,17 @@ async fn agent_reports_that_its_message_waits() {
     gateway.up().await;
     let mut asking = gateway.command(&["agent", "-m", "typed one", "--session", "cli:one"]);
     let mut asking = asking.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut said = BufReader::new(asking.stderr.take().unwrap()).lines();
+    let mut errors = BufReader::new(asking.stderr.take().unwrap()).lines();
     let back = async {
         until("both to wait", async || (notices(&gateway).len() == 2).then_some(())).await;
-        assert_eq!(deadline("the notice", said.next_line()).await.unwrap().as_deref(), Some(FAULT_NOTICE));
+        assert_eq!(deadline("the notice", errors.next_line()).await.unwrap().as_deref(), Some(FAULT_NOTICE));
         is_down.store(false, Ordering::SeqCst);
         gateway.ask("in", "d", "hello").await
     };
     let (chat, _) = tokio::join!(gateway.run_with_input(&["chat", "--session", "cli:two"], "typed two\n"), back);
     let asked = deadline("the reply", asking.wait_with_output()).await.unwrap();
     assert_eq!((asked.status.code(), asked.stdout), (Some(0), b"echo: typed one\n".to_vec()));
-    assert_eq!(said.next_line().await.unwrap(), None, "it is said once");
+    assert_eq!(errors.next_line().await.unwrap(), None, "it is said once");
 
     // The gateway dies while `agent -m` waits. The command ends, and the message waits for the next gateway.
     is_down.store(true, Ordering::SeqCst);
@@ -356,11 +355,11 @@ async fn an_oversized_conversation_is_shortened_and_answered() {
     assert_eq!(gateway.ask("in", "new", "read").await, "echo: read");
     let requests = model.requests().split_off(before);
     assert_eq!(requests.len(), 3);
-    let result = requests[2]["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned();
+    let result = last_text(&requests[2]).to_owned();
     assert!(result.contains("lines cut") && result.len() < 2_000, "{result}");
     gateway.restart().await;
-    let told = gateway.post("in", "?wait=30", &Message::new("never mind").chat("new")).await;
-    assert_eq!(told.body["error"]["code"], "llm_context_too_long", "{told:?}");
+    let answer = gateway.post("in", "?wait=30", &Message::new("never mind").chat("new")).await;
+    assert_eq!(answer.body["error"]["code"], "llm_context_too_long", "{answer:?}");
     assert_eq!(model.refused(), Vec::<String>::new());
     let journal = gateway.check_settled(&Witness::default()).await;
     assert!(journal.steps.iter().any(|step| step.kind == "context" && step.body["squeezed"] == 2));
@@ -395,11 +394,4 @@ async fn waiting_messages_try_new_settings_at_once() {
     assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "echo: hello");
     assert_eq!((model.refused(), notices(&gateway).len()), (Vec::new(), 1));
     gateway.check_settled(&Witness { accepted: &[id], ..Witness::default() }).await;
-}
-
-/// Returns the last user message of a request.
-fn last_user_message(request: &Value) -> String {
-    let messages = request["messages"].as_array().unwrap().iter();
-    let last = messages.rev().find(|message| message["role"] == "user").unwrap();
-    user_text(last["content"].as_str().unwrap_or_default()).to_owned()
 }

@@ -10,12 +10,12 @@ use crate::support::processes::peak_bytes;
 use crate::support::{Gateway, Model, Setup, until};
 
 /// A gateway whose model makes the calls that a message names.
-struct World {
+struct Harness {
     gateway: Gateway,
     model: Model,
 }
 
-impl World {
+impl Harness {
     async fn start() -> Self {
         let model = Model::start().await;
         model.call_named_tools();
@@ -38,14 +38,14 @@ impl World {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn texts_are_numbered_paged_and_decoded() {
-    let world = World::start().await;
-    world.put("n", (1..=300).map(|n| format!("line {n}\n")).collect::<String>());
-    world.put("long", format!("{}\nlast\n", "界".repeat(30_000)));
+    let harness = Harness::start().await;
+    harness.put("n", (1..=300).map(|n| format!("line {n}\n")).collect::<String>());
+    harness.put("long", format!("{}\nlast\n", "界".repeat(30_000)));
     let utf_16 = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
-    world.put("wide", utf_16("\u{feff}one\r\n道友\r\n"));
-    world.put("gbk", encoding_rs::GBK.encode("道友，今天的天气很好，我们去山上喝茶吧。").0);
-    world.put("mostly", [&"道友，今天的天气很好。".repeat(9).into_bytes()[..], b"\xff\n"].concat());
-    let page = world.gateway.call_tool("read_file", &json!({"path": "n"})).await;
+    harness.put("wide", utf_16("\u{feff}one\r\n道友\r\n"));
+    harness.put("gbk", encoding_rs::GBK.encode("道友，今天的天气很好，我们去山上喝茶吧。").0);
+    harness.put("mostly", [&"道友，今天的天气很好。".repeat(9).into_bytes()[..], b"\xff\n"].concat());
+    let page = harness.gateway.call_tool("read_file", &json!({"path": "n"})).await;
     assert!(page.starts_with("1\tline 1\n2\tline 2\n"), "{page}");
     assert!(page.ends_with("200\tline 200\n[lines 1-200 of 300; continue with offset=201]"), "{page}");
     for (arguments, expected) in [
@@ -59,60 +59,60 @@ async fn texts_are_numbered_paged_and_decoded() {
         (json!({"path": "gbk"}), "我们去山上喝茶吧。\n[encoding: GBK]"),
         (json!({"path": "mostly"}), "\u{fffd}\n[not UTF-8 throughout: what could not be read is shown as \u{fffd}]"),
     ] {
-        let told = world.gateway.call_tool("read_file", &arguments).await;
-        assert!(told.contains(expected), "{arguments}: {told}");
+        let result = harness.gateway.call_tool("read_file", &arguments).await;
+        assert!(result.contains(expected), "{arguments}: {result}");
     }
-    assert_eq!(world.model.refused(), Vec::<String>::new());
+    assert_eq!(harness.model.refused(), Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_of_a_large_file_takes_no_more_memory() {
-    let world = World::start().await;
-    let path = world.gateway.workspace().join("large.log");
+    let harness = Harness::start().await;
+    let path = harness.gateway.workspace().join("large.log");
     let mut large = fs::File::create(&path).unwrap();
     let lines: String = (1..=400).map(|n| format!("line {n}, with some words to read\n")).collect();
     large.write_all(lines.as_bytes()).unwrap();
     large.seek(SeekFrom::Start(1_000_000_000)).unwrap();
     large.write_all("\nthe last line\n".as_bytes()).unwrap();
     drop(large);
-    world.gateway.call_tool("read_file", &json!({"path": "AGENTS.md"})).await;
-    let before = peak_bytes(world.gateway.pid());
-    let first = world.gateway.call_tool("read_file", &json!({"path": "large.log", "limit": 2})).await;
+    harness.gateway.call_tool("read_file", &json!({"path": "AGENTS.md"})).await;
+    let before = peak_bytes(harness.gateway.pid());
+    let first = harness.gateway.call_tool("read_file", &json!({"path": "large.log", "limit": 2})).await;
     assert_eq!(
         first,
         "1\tline 1, with some words to read\n2\tline 2, with some words to read\n\
          [lines 1-2 of 1000 MB; continue with offset=3]"
     );
-    let last = world.gateway.call_tool("read_file", &json!({"path": "large.log", "offset": 402})).await;
+    let last = harness.gateway.call_tool("read_file", &json!({"path": "large.log", "offset": 402})).await;
     assert_eq!(last, "402\tthe last line\n[lines 402-402 of 402]");
-    let grown = peak_bytes(world.gateway.pid()).saturating_sub(before);
+    let grown = peak_bytes(harness.gateway.pid()).saturating_sub(before);
     assert!(grown < 24 << 20, "a page of 1 GB took {grown} bytes");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn edits_keep_the_form_of_a_file_and_show_the_difference() {
-    let world = World::start().await;
-    world.put("a.py", "def f():\r\n    if x:\r\n        y()\r\n    return 1\r\n");
-    fs::set_permissions(world.gateway.workspace().join("a.py"), PermissionsExt::from_mode(0o750)).unwrap();
+    let harness = Harness::start().await;
+    harness.put("a.py", "def f():\r\n    if x:\r\n        y()\r\n    return 1\r\n");
+    fs::set_permissions(harness.gateway.workspace().join("a.py"), PermissionsExt::from_mode(0o750)).unwrap();
     let edit = json!({"path": "a.py", "old_text": "if x:\n    y()  ", "new_text": "if w:\n    y()\n    z()"});
-    let told = world.gateway.call_tool("edit_file", &edit).await;
+    let result = harness.gateway.call_tool("edit_file", &edit).await;
     assert_eq!(
-        told,
+        result,
         "Replaced 1 occurrence in a.py (spaces differed)\n@@ -1,4 +1,5 @@\n def f():\n-    if x:\n+    if w:\n         y()\n\
          +        z()\n     return 1"
     );
-    assert_eq!(world.text("a.py"), "def f():\r\n    if w:\r\n        y()\r\n        z()\r\n    return 1\r\n");
-    let mode = fs::metadata(world.gateway.workspace().join("a.py")).unwrap().permissions().mode();
+    assert_eq!(harness.text("a.py"), "def f():\r\n    if w:\r\n        y()\r\n        z()\r\n    return 1\r\n");
+    let mode = fs::metadata(harness.gateway.workspace().join("a.py")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o750);
 
     let gbk = |text: &str| encoding_rs::GBK.encode(text).0.into_owned();
-    world.put("g.txt", gbk("今天的天气很好，我们去山上喝茶吧。"));
+    harness.put("g.txt", gbk("今天的天气很好，我们去山上喝茶吧。"));
     let edits = json!([{"old_text": "今天", "new_text": "明天"}, {"old_text": "喝茶", "new_text": "看海"}]);
-    let told = world.gateway.call_tool("edit_file", &json!({"path": "g.txt", "edits": edits})).await;
-    assert!(told.contains("Replaced 2 occurrences") && told.contains("+明天的天气"), "{told}");
-    assert_eq!(world.bytes("g.txt"), gbk("明天的天气很好，我们去山上看海吧。"));
+    let result = harness.gateway.call_tool("edit_file", &json!({"path": "g.txt", "edits": edits})).await;
+    assert!(result.contains("Replaced 2 occurrences") && result.contains("+明天的天气"), "{result}");
+    assert_eq!(harness.bytes("g.txt"), gbk("明天的天气很好，我们去山上看海吧。"));
 
-    world.put("b.txt", "one\ntwo\none\n");
+    harness.put("b.txt", "one\ntwo\none\n");
     for (arguments, expected) in [
         (json!({"old_text": "one", "new_text": "1"}), "occurs 2 times in b.txt (lines 1, 3)"),
         (json!({"old_text": "tow", "new_text": "1"}), "was not found in b.txt"),
@@ -126,29 +126,29 @@ async fn edits_keep_the_form_of_a_file_and_show_the_difference() {
     ] {
         let mut arguments = arguments;
         arguments["path"] = "b.txt".into();
-        let told = world.gateway.call_tool("edit_file", &arguments).await;
-        assert!(told.starts_with("Error: ") && told.contains(expected), "{arguments}: {told}");
-        assert_eq!(world.text("b.txt"), "one\ntwo\none\n");
+        let result = harness.gateway.call_tool("edit_file", &arguments).await;
+        assert!(result.starts_with("Error: ") && result.contains(expected), "{arguments}: {result}");
+        assert_eq!(harness.text("b.txt"), "one\ntwo\none\n");
     }
     assert_eq!(
-        world.gateway.call_tool("write_file", &json!({"path": "b.txt", "content": "x\n"})).await,
+        harness.gateway.call_tool("write_file", &json!({"path": "b.txt", "content": "x\n"})).await,
         "Replaced b.txt: 1 line, 2 bytes"
     );
     assert_eq!(
-        world.gateway.call_tool("write_file", &json!({"path": "d/e", "content": ""})).await,
+        harness.gateway.call_tool("write_file", &json!({"path": "d/e", "content": ""})).await,
         "Created d/e: 0 lines, 0 bytes"
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_patch_of_either_form_changes_all_its_files_or_none() {
-    let world = World::start().await;
+    let harness = Harness::start().await;
     let reset = || {
-        world.put("a.txt", "one\ntwo\nthree\n");
-        world.put("b.txt", "b\n");
-        world.put("c.txt", "c\n");
-        let _ = fs::remove_file(world.gateway.workspace().join("sub/d.txt"));
-        let _ = fs::remove_file(world.gateway.workspace().join("new.txt"));
+        harness.put("a.txt", "one\ntwo\nthree\n");
+        harness.put("b.txt", "b\n");
+        harness.put("c.txt", "c\n");
+        let _ = fs::remove_file(harness.gateway.workspace().join("sub/d.txt"));
+        let _ = fs::remove_file(harness.gateway.workspace().join("new.txt"));
     };
     let unified = "diff --git a/a.txt b/a.txt\n--- a/a.txt\n+++ b/a.txt\n@@ -2,2 +2,2 @@\n two\n-three\n+3\n\
         diff --git a/b.txt b/sub/d.txt\nsimilarity index 50%\nrename from b.txt\nrename to sub/d.txt\n--- a/b.txt\n+++ b/sub/d.txt\n\
@@ -157,14 +157,17 @@ async fn a_patch_of_either_form_changes_all_its_files_or_none() {
         @@\n-b\n+d\n*** Delete File: c.txt\n*** Add File: new.txt\n+new\n*** End Patch\n";
     for patch in [unified, envelope] {
         reset();
-        let told = world.gateway.call_tool("apply_patch", &json!({"patch": patch})).await;
+        let result = harness.gateway.call_tool("apply_patch", &json!({"patch": patch})).await;
         assert_eq!(
-            told, "Changed 4 files:\nM a.txt (+1 -1)\nR b.txt -> sub/d.txt (+1 -1)\nD c.txt\nA new.txt (+1)",
+            result, "Changed 4 files:\nM a.txt (+1 -1)\nR b.txt -> sub/d.txt (+1 -1)\nD c.txt\nA new.txt (+1)",
             "{patch}"
         );
-        assert_eq!(world.text("a.txt") + &world.text("sub/d.txt") + &world.text("new.txt"), "one\ntwo\n3\nd\nnew\n");
+        assert_eq!(
+            harness.text("a.txt") + &harness.text("sub/d.txt") + &harness.text("new.txt"),
+            "one\ntwo\n3\nd\nnew\n"
+        );
         for gone in ["b.txt", "c.txt"] {
-            assert!(!world.gateway.workspace().join(gone).exists(), "{gone}");
+            assert!(!harness.gateway.workspace().join(gone).exists(), "{gone}");
         }
     }
     reset();
@@ -180,15 +183,15 @@ async fn a_patch_of_either_form_changes_all_its_files_or_none() {
         (unified.replace("b/new.txt", "b/../../new.txt"), "have no .."),
         ("change a.txt, please".to_owned(), "the patch changes no file"),
     ] {
-        let told = world.gateway.call_tool("apply_patch", &json!({ "patch": patch })).await;
-        assert!(told.starts_with("Error: ") && told.contains(expected), "{expected}: {told}");
-        assert_eq!(world.text("a.txt") + &world.text("b.txt") + &world.text("c.txt"), "one\ntwo\nthree\nb\nc\n");
+        let result = harness.gateway.call_tool("apply_patch", &json!({ "patch": patch })).await;
+        assert!(result.starts_with("Error: ") && result.contains(expected), "{expected}: {result}");
+        assert_eq!(harness.text("a.txt") + &harness.text("b.txt") + &harness.text("c.txt"), "one\ntwo\nthree\nb\nc\n");
         assert!(
-            !world.gateway.workspace().join("new.txt").exists()
-                && !world.gateway.workspace().join("sub/d.txt").exists()
+            !harness.gateway.workspace().join("new.txt").exists()
+                && !harness.gateway.workspace().join("sub/d.txt").exists()
         );
     }
-    assert_eq!(world.model.refused(), Vec::<String>::new());
+    assert_eq!(harness.model.refused(), Vec::<String>::new());
 }
 
 /// A repeated search of many files is served from the cache while none of them changes.

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::model::tools_of;
+use crate::support::model::{last_text, tools_of};
 use crate::support::{Gateway, Model, Reply, Setup};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -26,7 +26,7 @@ async fn a_found_tool_stays_for_the_conversation() {
         "hello, found, called, answered, later, elsewhere, anew"
     );
     assert_eq!(tools_of(&requests[0]), tools_of(&requests[5]));
-    let found = requests[2]["messages"].as_array().unwrap().last().unwrap().to_string();
+    let found = last_text(&requests[2]).to_owned();
     assert!(found.contains("- cron: "), "{found}");
     let find = requests[0]["tools"].as_array().unwrap().iter().find(|tool| tool["function"]["name"] == "find_tools");
     let find = find.unwrap().to_string();
@@ -44,7 +44,7 @@ async fn a_tool_works_without_being_searched_for() {
     model.on("list", [Reply::tool("cron", &json!({"action": "list"})), Reply::text("listed")]);
     let gateway = Gateway::start(Setup::scripted(&model)).await;
     gateway.ask("in", "c", "list").await;
-    let result = model.requests()[1]["messages"].as_array().unwrap().last().unwrap().to_string();
+    let result = last_text(&model.requests()[1]).to_owned();
     assert!(!result.contains("Error"), "{result}");
 }
 

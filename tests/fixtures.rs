@@ -93,15 +93,14 @@ fn tainted_write() -> [Reply; 3] {
     ]
 }
 
-async fn put_foreign_notes(gateway: &Gateway) {
+fn put_foreign_notes(gateway: &Gateway) {
     std::fs::create_dir(gateway.workspace().join("scratch")).unwrap();
     std::fs::write(gateway.workspace().join("scratch/notes.txt"), "hello\n").unwrap();
 }
 
-/// Waits for the single call that waits for the owner, and returns its id.
+/// Waits for the call that waits for the owner, and returns its id.
 async fn waiting_call(gateway: &Gateway) -> String {
-    let listed = async || gateway.json(&["approvals", "list"]).await[0]["id"].as_str().map(str::to_owned);
-    until("a call that waits", listed).await
+    gateway.wait_approval().await["id"].as_str().expect("an id").to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -109,7 +108,7 @@ async fn the_events_of_a_turn_that_waits_for_the_owner_stay_as_recorded() {
     let model = Model::start().await;
     model.on("write it", tainted_write());
     let gateway = Gateway::start(Setup::new().model(&model)).await;
-    put_foreign_notes(&gateway).await;
+    put_foreign_notes(&gateway);
     let mut attached = Attached::open(&gateway).await;
     let approve = async {
         let code = waiting_call(&gateway).await;
@@ -181,7 +180,7 @@ async fn the_bodies_of_other_messages_stay_as_recorded() {
     let setup = setup.hook(Hook::bearer("in").callback(&sink)).set("owner.notify", "webhook:in:owner");
     let gateway = Gateway::start(setup).await;
     std::fs::write(gateway.workspace().join("notes.txt"), "hello\n").unwrap();
-    put_foreign_notes(&gateway).await;
+    put_foreign_notes(&gateway);
     let mut bodies = String::new();
     let mut placeholders = Placeholders::new(&gateway, &["message_id", "id"]);
     for (text, chat, rows) in [
@@ -258,13 +257,13 @@ async fn busy_gateway(model: &Model, sink: &Sink) -> (Gateway, String, String) {
     std::fs::write(gateway.workspace().join("notes.txt"), "hello\n").unwrap();
     let turn = gateway.accept("in", &Message::new("read the notes").chat("c").sender("ann").id("first")).await;
     sink.wait_reply(&turn).await;
-    let letter = gateway.accept("in", &Message::new("hello").chat("gone").sender("ann").id("second")).await;
-    gateway.wait_done("in", &letter).await;
-    let letter =
+    let dead_letter = gateway.accept("in", &Message::new("hello").chat("gone").sender("ann").id("second")).await;
+    gateway.wait_done("in", &dead_letter).await;
+    let dead_letter =
         until("the dead letter", async || gateway.json(&["queue", "list"]).await[0]["id"].as_str().map(str::to_owned));
-    let letter = letter.await;
+    let dead_letter = dead_letter.await;
     wait_settled(&gateway.database()).await;
-    (gateway, turn, letter)
+    (gateway, turn, dead_letter)
 }
 
 /// Excludes `doctor` and `backup`, whose outputs depend on the machine, and `tools list` and `config show`, which grow with
@@ -273,7 +272,7 @@ async fn busy_gateway(model: &Model, sink: &Sink) -> (Gateway, String, String) {
 async fn the_json_of_commands_stays_as_recorded() {
     let model = Model::start().await;
     let sink = Sink::signed().await;
-    let (gateway, turn, letter) = busy_gateway(&model, &sink).await;
+    let (gateway, turn, dead_letter) = busy_gateway(&model, &sink).await;
     let mut placeholders = Placeholders::new(&gateway, VOLATILE);
     let mut outputs = String::new();
     let session = "webhook:in:c";
@@ -308,8 +307,8 @@ async fn the_json_of_commands_stays_as_recorded() {
         &["turns", "fork", &turn],
         &["turns", "restore", &turn],
         &["queue", "list"],
-        &["queue", "show", &letter],
-        &["queue", "drop", &letter],
+        &["queue", "show", &dead_letter],
+        &["queue", "drop", &dead_letter],
         &["sessions", "clear", "cli:side"],
         &["channels", "list"],
         &["channels", "test", "in"],
@@ -348,9 +347,9 @@ async fn the_json_of_commands_stays_as_recorded() {
 async fn the_json_of_approval_queue_and_memory_commands_stays_as_recorded() {
     let model = Model::start().await;
     let sink = Sink::signed().await;
-    let (gateway, _, letter) = busy_gateway(&model, &sink).await;
+    let (gateway, _, dead_letter) = busy_gateway(&model, &sink).await;
     model.on("write it", tainted_write());
-    put_foreign_notes(&gateway).await;
+    put_foreign_notes(&gateway);
     let mut placeholders = Placeholders::new(&gateway, VOLATILE);
     let added = gateway.json(&["memory", "add", "Ann drinks oolong tea."]).await;
     gateway.accept("in", &Message::new("write it").chat("w").sender("ann").id("third")).await;
@@ -361,7 +360,7 @@ async fn the_json_of_approval_queue_and_memory_commands_stays_as_recorded() {
     let commands: [&[&str]; 6] = [
         &["approvals", "list", "--json"],
         &["approvals", "deny", &code, "--json"],
-        &["queue", "retry", &letter, "--json"],
+        &["queue", "retry", &dead_letter, "--json"],
         &["memory", "forget", &forgotten, "--json"],
         &["sessions", "export", "webhook:in:c"],
         &["models", "--json"],

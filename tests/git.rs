@@ -9,13 +9,13 @@ use crate::support::requirements::{bubblewrap_is_missing, is_missing};
 use crate::support::{Gateway, Model, Setup};
 
 /// A gateway whose model calls the tools that a message names.
-struct World {
+struct Harness {
     model: Model,
     gateway: Gateway,
 }
 
-impl World {
-    /// Starts a world; if there is no git or no sandbox, skips the story and returns `None`.
+impl Harness {
+    /// Starts a harness; if there is no git or no sandbox, skips the story and returns `None`.
     async fn start() -> Option<Self> {
         if bubblewrap_is_missing() || is_missing("git", "git") {
             return None;
@@ -42,66 +42,70 @@ impl World {
     }
 }
 
+/// Adds the repository to the arguments of a tool.
+fn in_repository(path: &str, mut arguments: Value) -> Value {
+    arguments["repo_path"] = json!(path);
+    arguments
+}
+
 const INIT: &str = "git init -q -b main . && git config user.name Ann && git config user.email ann@example.org\n";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_are_shown_and_committed() {
-    let Some(world) = World::start().await else { return };
-    world.check("git_status", json!({}), &["Error: .: not in a git repository", "git init"]).await;
-    world.exec(&format!("mkdir proj; cd proj; {INIT} printf 'one\\n' > a.txt; printf 'x\\n' > -b.txt")).await;
-    world.check("git_status", json!({}), &["not in a git repository; repo_path may be proj"]).await;
-    let proj = |more: Value| {
-        let mut arguments = json!({"repo_path": "proj"});
-        arguments.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        arguments
-    };
-    world.check("git_status", proj(json!({})), &["On branch main, no commits yet\n?? -b.txt\n?? a.txt"]).await;
-    world.check("git_log", proj(json!({})), &["No commits yet."]).await;
+    let Some(harness) = Harness::start().await else { return };
+    harness.check("git_status", json!({}), &["Error: .: not in a git repository", "git init"]).await;
+    harness.exec(&format!("mkdir proj; cd proj; {INIT} printf 'one\\n' > a.txt; printf 'x\\n' > -b.txt")).await;
+    harness.check("git_status", json!({}), &["not in a git repository; repo_path may be proj"]).await;
+    let proj = |arguments: Value| in_repository("proj", arguments);
+    harness.check("git_status", proj(json!({})), &["On branch main, no commits yet\n?? -b.txt\n?? a.txt"]).await;
+    harness.check("git_log", proj(json!({})), &["No commits yet."]).await;
     let new = ["Error: nothing to commit but new files; name them in files: -b.txt, a.txt"];
-    world.check("git_commit", proj(json!({"message": "first"})), &new).await;
+    harness.check("git_commit", proj(json!({"message": "first"})), &new).await;
 
     // A path may be relative to the repository or to the workspace.
     let first = json!({"message": "-first: it's $HOME\n\nbody", "files": ["a.txt", "proj/-b.txt"]});
-    let told = world.check("git_commit", proj(first), &["Committed on main: ", " -first: it's $HOME\n2 files"]).await;
-    assert!(told.ends_with("\nA -b.txt\nA a.txt"), "{told}");
-    world.check("git_status", proj(json!({})), &["On branch main\nNothing changed."]).await;
-    let log = world.check("git_log", json!({"repo_path": "proj/"}), &[" Ann: -first: it's $HOME"]).await;
+    let result =
+        harness.check("git_commit", proj(first), &["Committed on main: ", " -first: it's $HOME\n2 files"]).await;
+    assert!(result.ends_with("\nA -b.txt\nA a.txt"), "{result}");
+    harness.check("git_status", proj(json!({})), &["On branch main\nNothing changed."]).await;
+    let log = harness.check("git_log", json!({"repo_path": "proj/"}), &[" Ann: -first: it's $HOME"]).await;
     assert_eq!(log.lines().count(), 1, "{log}");
-    world.check("git_commit", proj(json!({"message": "x"})), &["Error: nothing to commit: no file is changed"]).await;
+    harness.check("git_commit", proj(json!({"message": "x"})), &["Error: nothing to commit: no file is changed"]).await;
     let unchanged = json!({"message": "x", "files": ["a.txt"]});
-    world.check("git_commit", proj(unchanged), &["Error: a.txt: nothing to commit"]).await;
-    world.check("git_commit", proj(json!({"message": " "})), &["Error: message is empty"]).await;
+    harness.check("git_commit", proj(unchanged), &["Error: a.txt: nothing to commit"]).await;
+    harness.check("git_commit", proj(json!({"message": " "})), &["Error: message is empty"]).await;
 
     // Of several changes, only those that are staged or named are committed.
-    world
+    harness
         .exec("cd proj; echo two >> a.txt; echo y >> -b.txt; rm -f none; git add -- -b.txt; mkdir d; echo 1 > d/n")
         .await;
-    world.check("git_status", proj(json!({})), &["M  -b.txt", " M a.txt", "?? d/"]).await;
-    let diff = world.check("git_diff", proj(json!({"path": "a.txt"})), &["diff --git a/a.txt b/a.txt", "\n+two"]).await;
+    harness.check("git_status", proj(json!({})), &["M  -b.txt", " M a.txt", "?? d/"]).await;
+    let diff =
+        harness.check("git_diff", proj(json!({"path": "a.txt"})), &["diff --git a/a.txt b/a.txt", "\n+two"]).await;
     assert!(diff.starts_with("diff --git") && !diff.contains("-b.txt"), "{diff}");
-    world.check("git_diff", proj(json!({"staged": true})), &["a/-b.txt", "\n+y"]).await;
-    world.check("git_diff", json!({"path": "proj/-b.txt"}), &["No changes that are not staged in -b.txt."]).await;
-    world.check("git_commit", proj(json!({"message": "staged"})), &["1 file changed\nM -b.txt"]).await;
-    world.exec("cd proj; git rm -q -- -b.txt; echo z > c.txt; git add c.txt").await;
+    harness.check("git_diff", proj(json!({"staged": true})), &["a/-b.txt", "\n+y"]).await;
+    harness.check("git_diff", json!({"path": "proj/-b.txt"}), &["No changes that are not staged in -b.txt."]).await;
+    harness.check("git_commit", proj(json!({"message": "staged"})), &["1 file changed\nM -b.txt"]).await;
+    harness.exec("cd proj; git rm -q -- -b.txt; echo z > c.txt; git add c.txt").await;
     let named = proj(json!({"message": "named", "files": ["d", "-b.txt"]}));
-    world.check("git_commit", named, &["2 files changed\nD -b.txt\nA d/n"]).await;
-    world.check("git_status", proj(json!({})), &["On branch main\n M a.txt\nA  c.txt"]).await;
+    harness.check("git_commit", named, &["2 files changed\nD -b.txt\nA d/n"]).await;
+    harness.check("git_status", proj(json!({})), &["On branch main\n M a.txt\nA  c.txt"]).await;
     let all = proj(json!({"message": "all", "all_files": true}));
-    world.check("git_commit", all, &["2 files changed\nM a.txt\nA c.txt"]).await;
-    let two = world.check("git_log", json!({"path": "proj/a.txt", "max_count": 1}), &[" Ann: all"]).await;
+    harness.check("git_commit", all, &["2 files changed\nM a.txt\nA c.txt"]).await;
+    let two = harness.check("git_log", json!({"path": "proj/a.txt", "max_count": 1}), &[" Ann: all"]).await;
     assert_eq!(two.lines().count(), 1, "{two}");
 
     // A long diff begins with its statistics.
-    world.exec("cd proj; seq 500 > a.txt").await;
-    let long = world.gateway.call_tool("git_diff", &proj(json!({}))).await;
+    harness.exec("cd proj; seq 500 > a.txt").await;
+    let long = harness.gateway.call_tool("git_diff", &proj(json!({}))).await;
     assert!(long.starts_with(" a.txt | ") && long.contains("1 file changed, 500 insertions(+)"), "{long}");
-    assert_eq!(world.model.refused(), Vec::<String>::new());
+    assert_eq!(harness.model.refused(), Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn branches_and_states_of_a_repository_are_reported() {
-    let Some(world) = World::start().await else { return };
-    world
+    let Some(harness) = Harness::start().await else { return };
+    harness
         .exec(&format!(
             "mkdir up; cd up; {INIT} echo 1 > f; git add f; git commit -q -m one; cd ..; git clone -q up down\n\
              cd up; echo 2 > f; git commit -qam two; cd ../down; git fetch -q; echo 3 > g; git add g\n\
@@ -109,41 +113,43 @@ async fn branches_and_states_of_a_repository_are_reported() {
         ))
         .await;
     let down = json!({"repo_path": "down"});
-    world.check("git_status", down.clone(), &["On branch main, ahead 1, behind 1 of origin/main"]).await;
+    harness.check("git_status", down.clone(), &["On branch main, ahead 1, behind 1 of origin/main"]).await;
     // A repository without an author gets one.
-    world.exec("cd down; echo 4 > g").await;
-    world.check("git_commit", json!({"repo_path": "down", "message": "four"}), &["M g"]).await;
-    assert_eq!(world.exec("cd down; git log -1 --format='%an <%ae>'").await, "daoyou <daoyou@localhost>\n");
+    harness.exec("cd down; echo 4 > g").await;
+    harness.check("git_commit", json!({"repo_path": "down", "message": "four"}), &["M g"]).await;
+    assert_eq!(harness.exec("cd down; git log -1 --format='%an <%ae>'").await, "daoyou <daoyou@localhost>\n");
     // Covers a linked work tree and a detached HEAD.
-    world.exec("cd up; git worktree add -q --detach ../tree HEAD; cd ../tree; echo 5 > f").await;
-    world.check("git_commit", json!({"repo_path": "tree", "message": "five"}), &["Committed: ", "M f"]).await;
-    world.check("git_status", json!({"repo_path": "tree"}), &["HEAD detached at "]).await;
-    assert_eq!(world.exec("cd tree; git log -1 --format=%s; git log -1 --format=%s main").await, "five\ntwo\n");
-    world.check("git_status", json!({"repo_path": "up"}), &["On branch main\nNothing changed."]).await;
+    harness.exec("cd up; git worktree add -q --detach ../tree HEAD; cd ../tree; echo 5 > f").await;
+    harness.check("git_commit", json!({"repo_path": "tree", "message": "five"}), &["Committed: ", "M f"]).await;
+    harness.check("git_status", json!({"repo_path": "tree"}), &["HEAD detached at "]).await;
+    assert_eq!(harness.exec("cd tree; git log -1 --format=%s; git log -1 --format=%s main").await, "five\ntwo\n");
+    harness.check("git_status", json!({"repo_path": "up"}), &["On branch main\nNothing changed."]).await;
     // A merge with a conflict.
-    world.exec("cd up; git checkout -q -b other HEAD^; echo 6 > f; git commit -qam six; git merge main || true").await;
-    world.check("git_status", json!({"repo_path": "up"}), &["UU f"]).await;
-    world.check("git_commit", json!({"repo_path": "up", "message": "x"}), &["Error: f: has a conflict"]).await;
-    world.exec("cd up; echo 7 > f; git add f").await;
-    world.check("git_commit", json!({"repo_path": "up", "message": "merged"}), &["Committed on other: "]).await;
-    assert_eq!(world.exec("cd up; git log -1 --format='%p' | wc -w").await.trim(), "2");
+    harness
+        .exec("cd up; git checkout -q -b other HEAD^; echo 6 > f; git commit -qam six; git merge main || true")
+        .await;
+    harness.check("git_status", json!({"repo_path": "up"}), &["UU f"]).await;
+    harness.check("git_commit", json!({"repo_path": "up", "message": "x"}), &["Error: f: has a conflict"]).await;
+    harness.exec("cd up; echo 7 > f; git add f").await;
+    harness.check("git_commit", json!({"repo_path": "up", "message": "merged"}), &["Committed on other: "]).await;
+    assert_eq!(harness.exec("cd up; git log -1 --format='%p' | wc -w").await.trim(), "2");
     // Files of a filter are not committed if the filter is missing.
-    world.exec("cd up; echo '*.bin filter=lfs' > .gitattributes; echo x > big.bin").await;
+    harness.exec("cd up; echo '*.bin filter=lfs' > .gitattributes; echo x > big.bin").await;
     let filtered = json!({"repo_path": "up", "message": "x", "files": ["big.bin"]});
-    world.check("git_commit", filtered, &["Error: big.bin: its .gitattributes ask for the filter lfs"]).await;
+    harness.check("git_commit", filtered, &["Error: big.bin: its .gitattributes ask for the filter lfs"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_path_leads_out_of_the_repository_or_the_workspace() {
-    let Some(world) = World::start().await else { return };
-    world
+    let Some(harness) = Harness::start().await else { return };
+    harness
         .exec(&format!(
             "mkdir -p r other; cd r; {INIT} echo 1 > a; git add a; git commit -qm one; echo 2 > a; echo 3 > b"
         ))
         .await;
-    let outside = world.gateway.home().join("outside");
+    let outside = harness.gateway.home().join("outside");
     fs::create_dir_all(outside.join("objects")).unwrap();
-    let workspace = world.gateway.workspace();
+    let workspace = harness.gateway.workspace();
     for (name, text) in
         [("file", format!("gitdir: {}\n", outside.display())), ("up", "gitdir: ../../outside\n".to_owned())]
     {
@@ -174,11 +180,11 @@ async fn no_path_leads_out_of_the_repository_or_the_workspace() {
         ("git_diff", json!({"repo_path": "r", "path": ":(exclude)b"}), "No changes"),
         ("git_diff", json!({"repo_path": "r", "path": "--output=x"}), "No changes"),
     ] {
-        let result = world.check(tool, arguments.clone(), &[expected]).await;
+        let result = harness.check(tool, arguments.clone(), &[expected]).await;
         assert!(result.starts_with("Error: ") || expected == "No changes", "{tool} {arguments}: {result}");
     }
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
-    assert_eq!(world.exec("cd r; git log --format=%s; git status --short").await, "one\n M a\n?? b\n");
+    assert_eq!(harness.exec("cd r; git log --format=%s; git status --short").await, "one\n M a\n?? b\n");
 }
 
 /// The programs that a repository can make git run. Each trap leaves its own file.
@@ -227,32 +233,28 @@ fn canaries(workspace: &Path) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn programs_named_by_a_repository_are_never_run() {
-    let Some(world) = World::start().await else { return };
-    let workspace = world.gateway.workspace();
-    world.exec(TRAPS).await;
-    let repo = |more: Value| {
-        let mut arguments = json!({"repo_path": "r"});
-        arguments.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        arguments
-    };
+    let Some(harness) = Harness::start().await else { return };
+    let workspace = harness.gateway.workspace();
+    harness.exec(TRAPS).await;
+    let repo = |arguments: Value| in_repository("r", arguments);
     let commit = |files: Value| repo(json!({"message": "x", "files": files}));
-    world.check("git_status", repo(json!({})), &["On branch main", " M a.txt", " M b.md", "?? new.md"]).await;
-    world.check("git_diff", repo(json!({})), &["+two"]).await;
-    world.check("git_diff", repo(json!({"staged": true})), &["No staged changes."]).await;
-    world.check("git_diff", repo(json!({"path": "c.ext"})), &["+two"]).await;
-    world.check("git_log", repo(json!({})), &[" Ann: one"]).await;
-    world.check("git_commit", commit(json!(["b.md", "new.md"])), &["2 files changed\nM b.md\nA new.md"]).await;
-    world.check("git_commit", commit(json!(["a.txt"])), &["ask for the filter f"]).await;
-    world.check("git_commit", commit(json!(["sub"])), &["sub: nothing to commit"]).await;
-    world.check("git_commit", commit(json!([".gitattributes", "c.ext"])), &["2 files changed"]).await;
-    world.check("git_log", repo(json!({"path": "b.md"})), &[" Ann: x"]).await;
+    harness.check("git_status", repo(json!({})), &["On branch main", " M a.txt", " M b.md", "?? new.md"]).await;
+    harness.check("git_diff", repo(json!({})), &["+two"]).await;
+    harness.check("git_diff", repo(json!({"staged": true})), &["No staged changes."]).await;
+    harness.check("git_diff", repo(json!({"path": "c.ext"})), &["+two"]).await;
+    harness.check("git_log", repo(json!({})), &[" Ann: one"]).await;
+    harness.check("git_commit", commit(json!(["b.md", "new.md"])), &["2 files changed\nM b.md\nA new.md"]).await;
+    harness.check("git_commit", commit(json!(["a.txt"])), &["ask for the filter f"]).await;
+    harness.check("git_commit", commit(json!(["sub"])), &["sub: nothing to commit"]).await;
+    harness.check("git_commit", commit(json!([".gitattributes", "c.ext"])), &["2 files changed"]).await;
+    harness.check("git_log", repo(json!({"path": "b.md"})), &[" Ann: x"]).await;
     let whole = ["Error: a.txt: its .gitattributes ask for the filter f"];
-    world.check("git_commit", repo(json!({"message": "x", "all_files": true})), &whole).await;
+    harness.check("git_commit", repo(json!({"message": "x", "all_files": true})), &whole).await;
     assert_eq!(canaries(&workspace), Vec::<String>::new());
     assert!(!fs::read_to_string(workspace.join("r/.git/HEAD")).unwrap().is_empty());
 
     // The traps work: plain git runs them.
-    world
+    harness
         .exec(
             "cd r; (git status; git diff --no-ext-diff -- a.txt; git diff; git -c commit.gpgSign=false commit -qam y; \
              git commit --allow-empty -qm z; git --paginate log -1) > /dev/null 2>&1 || true",

@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use reqwest::{Certificate, RequestBuilder};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::support::gateway::{HttpAnswer, Message};
 use crate::support::invariants::Witness;
+use crate::support::processes::allow_sockets;
 use crate::support::{Gateway, Hook, Setup, deadline};
 
 fn with_crlf(text: &str) -> Vec<u8> {
@@ -118,11 +118,7 @@ async fn p99_latency(gateway: &Gateway, count: usize) -> Duration {
 /// connections get an answer and are closed in time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_slow_connections_delay_nobody() {
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    if current.is_some_and(|soft| soft < 4_096) {
-        setrlimit(Resource::Nofile, Rlimit { current: maximum.map(|hard| hard.min(4_096)).or(Some(4_096)), maximum })
-            .unwrap();
-    }
+    allow_sockets(4_096);
     let gateway = Gateway::start(Setup::new().hook(Hook::bearer("in"))).await;
     let alone = p99_latency(&gateway, 1_000).await;
     let host = gateway.address();
@@ -261,7 +257,7 @@ fn new_certificate(name: &str) -> Certified {
 /// HTTPS with certificate files, which are reloaded when they change. Errors in the files name file and key.
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_certificates_are_read_and_reloaded_from_files() {
-    let mut gateway = Gateway::new(Setup::new().set("gateway.hosts", vec!["gateway.test"]));
+    let mut gateway = Gateway::new(Setup::new().hook(Hook::bearer("in")).set("gateway.hosts", vec!["gateway.test"]));
     let folder = gateway.home().parent().unwrap().to_owned();
     let path = |name: &str| folder.join(name).display().to_string();
     let (first, second) = (new_certificate("gateway.test"), new_certificate("gateway.test"));
@@ -299,6 +295,9 @@ async fn tls_certificates_are_read_and_reloaded_from_files() {
     };
     crate::support::until("HTTPS", async || ask(&first).await.filter(|status| *status == 200)).await;
     assert_eq!(ask(&second).await, None, "another certificate");
+    let test = gateway.json(&["channels", "test", "in"]).await;
+    let route = test["checks"].as_array().unwrap().iter().find(|check| check["name"] == "route");
+    assert_eq!(route.map(|check| &check["state"]), Some(&"ok".into()), "{test}");
     let plain = gateway.exchange(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     assert!(!plain.contains("200"), "{plain}");
     // During the renewal the two files do not match for a moment, and the old pair stays in use.
@@ -320,8 +319,8 @@ async fn listening_beyond_loopback_requires_a_strong_token() {
     ] {
         let mut command = gateway.command(&["config", "check"]);
         let output = deadline("config check", command.envs(env.clone()).output()).await.unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(if fault.is_some() { 78 } else { 0 }), "{env:?} {said}");
-        assert!(said.contains(fault.unwrap_or_default()) && !said.contains("short\""), "{env:?} {said}");
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(if fault.is_some() { 78 } else { 0 }), "{env:?} {errors}");
+        assert!(errors.contains(fault.unwrap_or_default()) && !errors.contains("short\""), "{env:?} {errors}");
     }
 }

@@ -15,13 +15,18 @@ use crate::support::{Gateway, Model, Reply, Setup, deadline};
 const CANARY: &str = "sk-canary-0123456789";
 
 /// Runs a command in the home, whose config.toml stays as it is.
-async fn run(gateway: &Gateway, args: &[&str], env: &[(&str, &str)]) -> CommandOutput {
+async fn output_of(gateway: &Gateway, args: &[&str], env: &[(&str, &str)]) -> CommandOutput {
     let mut command: Command = gateway.command(args);
     command.envs(env.iter().copied()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
     let output = deadline(&format!("daoyou {args:?}"), child.wait_with_output()).await.unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    let ran = CommandOutput { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) };
+    CommandOutput { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+/// Runs a command like [`output_of`]; its output must not contain the key.
+async fn run(gateway: &Gateway, args: &[&str], env: &[(&str, &str)]) -> CommandOutput {
+    let ran = output_of(gateway, args, env).await;
     assert!(!format!("{ran:?}").contains(CANARY), "{ran:?}");
     ran
 }
@@ -116,7 +121,7 @@ async fn an_unusable_option_writes_nothing() {
         let shown = args.join(" ");
         // A key in place of its variable's name is refused. The error for a wrong argument quotes it, since the shell has it already.
         let ran = if shown.contains(CANARY) {
-            gateway_output(&gateway, &[&["init"], args].concat()).await
+            output_of(&gateway, &[&["init"], args].concat(), &[]).await
         } else {
             run(&gateway, &[&["init"], args].concat(), &[]).await
         };
@@ -127,12 +132,6 @@ async fn an_unusable_option_writes_nothing() {
     let ran = run(&gateway, &saved, &[]).await;
     assert_eq!((ran.code, names(&gateway)), (Some(0), vec!["config.toml".to_owned()]), "{ran:?}");
     assert_eq!(run(&gateway, &["config", "check"], &[]).await.code, Some(0));
-}
-
-async fn gateway_output(gateway: &Gateway, args: &[&str]) -> CommandOutput {
-    let output = gateway.command(args).stdin(Stdio::null()).output().await.unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    CommandOutput { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
 }
 
 /// An existing configuration keeps its comments, its order and its secrets. A broken configuration stays unchanged.

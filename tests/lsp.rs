@@ -9,14 +9,14 @@ use daoyou::chat::ToolCall;
 use daoyou::guard::SandboxMode;
 use daoyou::tools::{
     ExecConfig, LspConfig, PrivateFolders, ToolContext, ToolDeps, ToolExecutor, ToolResult, ToolsConfig, build,
-    sandbox_of,
 };
 use daoyou_channels::Trust;
 use daoyou_channels::settings::Span;
 use serde_json::{Value, json};
 
+use crate::support::model::last_text;
 use crate::support::processes::is_running;
-use crate::support::requirements::{bubblewrap_is_missing, is_missing, skip_story};
+use crate::support::requirements::{bubblewrap_is_missing, is_missing, sandbox_is_missing, skip_story};
 use crate::support::{Gateway, Model, Reply, Setup, tool_context, until, write_file};
 
 mod real;
@@ -56,21 +56,29 @@ const FILES: [(&str, &str); 4] = [
     ("c.txt", "plain\n"),
 ];
 
+/// Returns true if the scripted server cannot run; then it also skips the story.
+fn python_is_missing() -> bool {
+    let is_missing = !Path::new(PYTHON).exists();
+    if is_missing {
+        skip_story(&format!("there is no {PYTHON} (package python3)"));
+    }
+    is_missing
+}
+
 /// A workspace with files, and its tools.
-struct World {
+struct Harness {
     home: tempfile::TempDir,
     executor: ToolExecutor,
 }
 
-impl World {
-    /// Returns a world with the scripted server in this mode; if there is no sandbox, skips the story and returns `None`.
+impl Harness {
+    /// Returns a harness with the scripted server in this mode; if there is no sandbox, skips the story and returns `None`.
     fn scripted(mode: &str) -> Option<Self> {
         Self::with_lsp(mode, |_| {})
     }
 
     fn with_lsp(mode: &str, change: impl FnOnce(&mut LspConfig)) -> Option<Self> {
-        if !Path::new(PYTHON).exists() {
-            is_missing("no python3", "python3");
+        if python_is_missing() {
             return None;
         }
         let home = tempfile::tempdir().unwrap();
@@ -87,10 +95,7 @@ impl World {
         files: impl IntoIterator<Item = (&'a str, &'a str)>,
         config: &ToolsConfig,
     ) -> Option<Self> {
-        if config.exec.sandbox != SandboxMode::Off
-            && let Err(reason) = sandbox_of(SandboxMode::Auto, Path::new(BINARY))
-        {
-            skip_story(&reason);
+        if config.exec.sandbox != SandboxMode::Off && sandbox_is_missing() {
             return None;
         }
         let workspace = home.path().join("workspace");
@@ -137,7 +142,7 @@ impl World {
         lines.filter_map(|line| line.get(key).cloned()).collect()
     }
 
-    /// Returns true if a process of this world is running.
+    /// Returns true if a process of this harness is running.
     fn is_running(&self) -> bool {
         is_running(self.home.path().join("workspace/server.py").to_str().unwrap())
     }
@@ -148,21 +153,21 @@ const FOUND: &str = "a.go:2:6: func old() {}";
 #[tokio::test(flavor = "multi_thread")]
 async fn places_are_found_in_every_encoding() {
     for mode in ["utf16", "utf8"] {
-        let Some(world) = World::scripted(mode) else { return };
-        assert_eq!(world.definition().await, FOUND);
+        let Some(harness) = Harness::scripted(mode) else { return };
+        assert_eq!(harness.definition().await, FOUND);
         let references = json!({"file_path": "sub/b.go", "line": "1", "character": 15});
         let expected = "a.go:2:6: func old() {}\na.go:3:9: // TODO old 😀 TODO\n\
                         sub/b.go:1:10: /* 😀道 */ old(old)\nsub/b.go:1:14: /* 😀道 */ old(old)";
-        assert_eq!(world.says("lsp_find_references", references).await, expected, "{mode}");
+        assert_eq!(harness.says("lsp_find_references", references).await, expected, "{mode}");
         for (line, character, expected) in [
             (9, 1, "Error: there is no line 9: the file has 2 lines"),
             (1, 99, "Error: there is no character 99 in line 1: it has 17 characters"),
         ] {
             let place = json!({"path": "sub/b.go", "line": line, "character": character});
-            assert_eq!(world.says("lsp_definition", place).await, expected);
+            assert_eq!(harness.says("lsp_definition", place).await, expected);
         }
         assert_eq!(
-            world.says("lsp_definition", json!({"path": "a.go", "line": 3, "character": 1})).await,
+            harness.says("lsp_definition", json!({"path": "a.go", "line": 3, "character": 1})).await,
             "No definition found."
         );
     }
@@ -171,55 +176,55 @@ async fn places_are_found_in_every_encoding() {
 #[tokio::test(flavor = "multi_thread")]
 async fn diagnostics_symbols_and_fixes_are_listed() {
     for mode in ["publish", "pull"] {
-        let Some(world) = World::scripted(mode) else { return };
+        let Some(harness) = Harness::scripted(mode) else { return };
         let todo = "a.go:3:4 warning [todo] // TODO old 😀 TODO\n[1 warning]";
-        assert_eq!(world.says("lsp_diagnostics", json!({"path": "a.go"})).await, todo, "{mode}");
-        assert_eq!(world.says("lsp_diagnostics", json!({"path": "a.go"})).await, todo, "{mode}");
-        world.write("a.go", "func 道友() {}\n\n\n/*道*/ TODO\n");
+        assert_eq!(harness.says("lsp_diagnostics", json!({"path": "a.go"})).await, todo, "{mode}");
+        assert_eq!(harness.says("lsp_diagnostics", json!({"path": "a.go"})).await, todo, "{mode}");
+        harness.write("a.go", "func 道友() {}\n\n\n/*道*/ TODO\n");
         let changed = "a.go:4:7 warning [todo] /*道*/ TODO\n[1 warning]";
-        assert_eq!(world.says("lsp_diagnostics", json!({"path": "a.go"})).await, changed, "{mode}");
-        assert_eq!(world.says("lsp_diagnostics", json!({"path": "sub/b.go"})).await, "sub/b.go: no diagnostics");
-        assert_eq!(world.says("lsp_symbols", json!({"path": "a.go"})).await, "1: function 道友");
-        assert_eq!(world.says("lsp_symbols", json!({"path": "a.go", "query": "x"})).await, "No symbol found.");
+        assert_eq!(harness.says("lsp_diagnostics", json!({"path": "a.go"})).await, changed, "{mode}");
+        assert_eq!(harness.says("lsp_diagnostics", json!({"path": "sub/b.go"})).await, "sub/b.go: no diagnostics");
+        assert_eq!(harness.says("lsp_symbols", json!({"path": "a.go"})).await, "1: function 道友");
+        assert_eq!(harness.says("lsp_symbols", json!({"path": "a.go", "query": "x"})).await, "No symbol found.");
         let named = json!({"path": ".", "query": "道"});
-        assert_eq!(world.says("lsp_symbols", named).await, "a.go:1:6: function f");
+        assert_eq!(harness.says("lsp_symbols", named).await, "a.go:1:6: function f");
         assert_eq!(
-            world.says("lsp_symbols", json!({"path": "sub"})).await,
+            harness.says("lsp_symbols", json!({"path": "sub"})).await,
             "Error: the symbols of a project are found by name: query is missing"
         );
         let place = json!({"path": "a.go", "line": 4, "character": 8});
-        assert_eq!(world.says("lsp_code_actions", place).await, "1. [quickfix] Fix todo\n2. [source] Sort");
+        assert_eq!(harness.says("lsp_code_actions", place).await, "1. [quickfix] Fix todo\n2. [source] Sort");
         let place = json!({"path": "a.go", "line": 1, "character": 1});
-        assert_eq!(world.says("lsp_code_actions", place).await, "1. [source] Sort");
+        assert_eq!(harness.says("lsp_code_actions", place).await, "1. [source] Sort");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_folder_of_other_conversations_is_hidden_from_the_next_answer() {
-    let Some(world) = World::scripted("works") else { return };
+    let Some(harness) = Harness::scripted("works") else { return };
     if bubblewrap_is_missing() {
         return;
     }
-    assert_eq!(world.definition().await, FOUND);
-    world.write("mail/m.go", "func old() {}\n");
+    assert_eq!(harness.definition().await, FOUND);
+    harness.write("mail/m.go", "func old() {}\n");
     for _ in 0..2 {
-        assert_eq!(world.definition().await, FOUND);
-        assert_eq!((world.noted("started").len(), world.noted("shutdown").len()), (2, 1));
+        assert_eq!(harness.definition().await, FOUND);
+        assert_eq!((harness.noted("started").len(), harness.noted("shutdown").len()), (2, 1));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_call_sends_the_current_content_of_files() {
-    let Some(world) = World::scripted("works") else { return };
-    assert_eq!(world.definition().await, FOUND);
-    world.write("a.go", "\n\nfunc old() {}\n");
-    assert_eq!(world.definition().await, "a.go:3:6: func old() {}");
-    world.write("new/d.go", "func old() {}\n");
-    fs::remove_file(world.path("a.go")).unwrap();
-    assert_eq!(world.definition().await, "new/d.go:1:6: func old() {}");
-    assert_eq!(world.noted("changes"), [json!([["a.go", 2]]), json!([["a.go", 3], ["d.go", 1]])]);
-    assert_eq!(world.noted("started").len(), 1);
-    assert_eq!(world.noted("pid"), [Value::Null]);
+    let Some(harness) = Harness::scripted("works") else { return };
+    assert_eq!(harness.definition().await, FOUND);
+    harness.write("a.go", "\n\nfunc old() {}\n");
+    assert_eq!(harness.definition().await, "a.go:3:6: func old() {}");
+    harness.write("new/d.go", "func old() {}\n");
+    fs::remove_file(harness.path("a.go")).unwrap();
+    assert_eq!(harness.definition().await, "new/d.go:1:6: func old() {}");
+    assert_eq!(harness.noted("changes"), [json!([["a.go", 2]]), json!([["a.go", 3], ["d.go", 1]])]);
+    assert_eq!(harness.noted("started").len(), 1);
+    assert_eq!(harness.noted("pid"), [Value::Null]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -246,30 +251,30 @@ async fn a_server_that_misbehaves_gives_one_clear_error() {
         ("fault", "Error: python3 answers: no such thing"),
         ("poor", "Error: python3 cannot do this: it finds no definitions"),
     ] {
-        let Some(world) = World::with_lsp(mode, short) else { return };
-        let told = world.definition().await;
-        assert!(told.starts_with(expected), "{mode}: {told}");
+        let Some(harness) = Harness::with_lsp(mode, short) else { return };
+        let result = harness.definition().await;
+        assert!(result.starts_with(expected), "{mode}: {result}");
         match mode {
             "asks" => {
-                let answers = world.noted("result");
-                let root = format!("file://{}", world.path("").display());
+                let answers = harness.noted("result");
+                let root = format!("file://{}", harness.path("").display());
                 let folder = json!([{"uri": root.trim_end_matches('/'), "name": "workspace"}]);
                 let refused = json!({"applied": false, "failureReason": "only an edit that was asked for is applied"});
                 let expected =
                     [json!([null, null]), json!(null), refused, json!(null), json!(null), folder, json!(null)];
                 assert_eq!(answers, expected);
-                assert_eq!(world.noted("error")[6]["code"], -32601);
+                assert_eq!(harness.noted("error")[6]["code"], -32601);
             }
             "slow" => {
-                until("the cancellation", async || (world.noted("cancelled") == [json!("slow")]).then_some(())).await;
+                until("the cancellation", async || (harness.noted("cancelled") == [json!("slow")]).then_some(())).await;
             }
             "indexing" | "shows-early" => {
                 let rename = json!({"path": "a.go", "line": 2, "character": 7, "new_name": "new"});
-                let told = world.says("lsp_rename", rename).await;
-                assert!(told.contains("may not know all places; nothing was changed"), "{told}");
+                let result = harness.says("lsp_rename", rename).await;
+                assert!(result.contains("may not know all places; nothing was changed"), "{result}");
             }
             // Each attempt starts a server.
-            "crash" => assert_eq!(world.noted("started").len(), 3),
+            "crash" => assert_eq!(harness.noted("started").len(), 3),
             _ => {}
         }
         // A stopped server leaves no process.
@@ -286,25 +291,25 @@ async fn a_server_that_misbehaves_gives_one_clear_error() {
                 | "fault"
                 | "poor"
         );
-        until("the end of the server", async || (world.is_running() == lives).then_some(())).await;
-        assert!(world.says("read_file", json!({"path": "c.txt"})).await.contains("plain"), "{mode}");
+        until("the end of the server", async || (harness.is_running() == lives).then_some(())).await;
+        assert!(harness.says("read_file", json!({"path": "c.txt"})).await.contains("plain"), "{mode}");
     }
-    let Some(world) = World::with_lsp("mute", short) else { return };
-    let told = world.says("lsp_diagnostics", json!({"path": "a.go"})).await;
-    assert_eq!(told, "Error: python3 sent no diagnostics of a.go in time");
+    let Some(harness) = Harness::with_lsp("mute", short) else { return };
+    let result = harness.says("lsp_diagnostics", json!({"path": "a.go"})).await;
+    assert_eq!(result, "Error: python3 sent no diagnostics of a.go in time");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_reports_its_readiness_is_awaited() {
-    let Some(world) = World::with_lsp("status", |lsp| {
+    let Some(harness) = Harness::with_lsp("status", |lsp| {
         let command = lsp.servers.remove("go").unwrap();
         lsp.servers.insert("rust".to_owned(), command);
     }) else {
         return;
     };
-    world.write("a.rs", "func old() { old }\n");
-    let told = world.says("lsp_definition", json!({"path": "a.rs", "line": 1, "character": 14})).await;
-    assert_eq!(told, "a.go:2:6: func old() {}\na.rs:1:6: func old() { old }");
+    harness.write("a.rs", "func old() { old }\n");
+    let result = harness.says("lsp_definition", json!({"path": "a.rs", "line": 1, "character": 14})).await;
+    assert_eq!(result, "a.go:2:6: func old() {}\na.rs:1:6: func old() { old }");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -314,30 +319,30 @@ async fn a_problem_that_a_server_reports_is_noted_in_results() {
         ("error", "reports that it could not load the project", false),
         ("warning", "reports a problem with the project or its libraries", true),
     ] {
-        let Some(world) = World::scripted(mode) else { return };
+        let Some(harness) = Harness::scripted(mode) else { return };
         let note = format!("[python3 {report}: something may be missing]");
-        let told = world.says("lsp_references", json!({"path": "a.go", "line": 2, "character": 6})).await;
-        assert!(told.starts_with("a.go:2:6: ") && told.ends_with(&note), "{told}");
+        let result = harness.says("lsp_references", json!({"path": "a.go", "line": 2, "character": 6})).await;
+        assert!(result.starts_with("a.go:2:6: ") && result.ends_with(&note), "{result}");
         let place = json!({"path": "a.go", "line": 2, "character": 6, "new_name": "new"});
-        let told = world.says("lsp_rename", place).await;
+        let result = harness.says("lsp_rename", place).await;
         let refused = format!("python3 {report}, so it may not know all places; nothing was changed");
-        assert!(if renames { told.ends_with(&note) } else { told.contains(&refused) }, "{told}");
-        assert_eq!(world.text("a.go") != FILES[1].1, renames, "{mode}");
+        assert!(if renames { result.ends_with(&note) } else { result.contains(&refused) }, "{result}");
+        assert_eq!(harness.text("a.go") != FILES[1].1, renames, "{mode}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_paths_and_missing_servers_are_named() {
-    let Some(world) = World::with_lsp("works", |lsp| {
+    let Some(harness) = Harness::with_lsp("works", |lsp| {
         lsp.servers.insert("c".to_owned(), vec!["no-such-server".to_owned()]);
     }) else {
         return;
     };
-    world.write("x.c", "int x;\n");
-    world.write("memory/m.go", "func old() {}\n");
-    world.write("mail/m.go", "func old() {}\n");
-    world.write("bin.go", "a\0b");
-    world.write("big.go", &"// x\n".repeat(500_000));
+    harness.write("x.c", "int x;\n");
+    harness.write("memory/m.go", "func old() {}\n");
+    harness.write("mail/m.go", "func old() {}\n");
+    harness.write("bin.go", "a\0b");
+    harness.write("big.go", &"// x\n".repeat(500_000));
     for (path, expected) in [
         ("gone.go", "gone.go: no such file"),
         ("sub", "sub is a folder; name a file"),
@@ -351,22 +356,22 @@ async fn wrong_paths_and_missing_servers_are_named() {
         ("bin.go", "a binary file, not text"),
         ("big.go", "big.go: language servers get files of at most 2 MB"),
     ] {
-        let told = world.says("lsp_diagnostics", json!({ "path": path })).await;
-        assert!(told.starts_with("Error: ") && told.contains(expected), "{path}: {told}");
+        let result = harness.says("lsp_diagnostics", json!({ "path": path })).await;
+        assert!(result.starts_with("Error: ") && result.contains(expected), "{path}: {result}");
     }
-    let told = world.says("lsp_symbols", json!({"path": "/"})).await;
-    assert!(told.contains("outside the workspace"), "{told}");
+    let result = harness.says("lsp_symbols", json!({"path": "/"})).await;
+    assert!(result.contains("outside the workspace"), "{result}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn files_of_other_conversations_are_left_out_of_results() {
-    let Some(world) = World::scripted("outside") else { return };
+    let Some(harness) = Harness::scripted("outside") else { return };
     for folder in ["memory", "mail"] {
-        world.write(&format!("{folder}/secret.go"), "\n\nfunc old() { secret }\n");
+        harness.write(&format!("{folder}/secret.go"), "\n\nfunc old() { secret }\n");
     }
-    let told = world.definition().await;
-    assert_eq!(told, "a.go:2:6: func old() {}\n/usr/lib/go/std.go:3 (outside the workspace)");
-    let environment = world.noted("environment");
+    let result = harness.definition().await;
+    assert_eq!(result, "a.go:2:6: func old() {}\n/usr/lib/go/std.go:3 (outside the workspace)");
+    let environment = harness.noted("environment");
     for name in environment[0].as_array().unwrap().iter().filter_map(Value::as_str) {
         assert!(name.starts_with("LC_") || ENVIRONMENT.contains(&name), "{name}");
     }
@@ -374,76 +379,76 @@ async fn files_of_other_conversations_are_left_out_of_results() {
         return;
     }
     // The server sees the folders of other conversations as empty.
-    assert_eq!(world.noted("seen"), [json!(["a.go", "sub/b.go"])]);
+    assert_eq!(harness.noted("seen"), [json!(["a.go", "sub/b.go"])]);
     let place = json!({"path": "sub/b.go", "line": 1, "character": 10});
-    let told = world.says("lsp_references", place.clone()).await;
-    assert!(!told.contains("secret"), "{told}");
+    let result = harness.says("lsp_references", place.clone()).await;
+    assert!(!result.contains("secret"), "{result}");
     for (trust, expected) in [(Trust::Known, "a.go:2:6"), (Trust::Untrusted, "lsp_definition is refused")] {
-        let told = world.run("lsp_definition", place.clone(), &tool_context(trust)).await.render();
-        assert!(told.contains(expected), "{trust:?}: {told}");
+        let result = harness.run("lsp_definition", place.clone(), &tool_context(trust)).await.render();
+        assert!(result.contains(expected), "{trust:?}: {result}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_namespaces_only_the_owner_asks_servers() {
-    let Some(_) = World::scripted("works") else { return };
+    let Some(_) = Harness::scripted("works") else { return };
     let home = tempfile::tempdir().unwrap();
     let command =
         vec![PYTHON.to_owned(), home.path().join("workspace/server.py").display().to_string(), "works".to_owned()];
     let lsp = LspConfig { servers: BTreeMap::from([("go".to_owned(), command)]), ..LspConfig::default() };
     let exec = ExecConfig { sandbox: SandboxMode::Off, ..ExecConfig::default() };
     let files = FILES.into_iter().chain([("server.py", SERVER), ("memory/secret.go", "func old() { secret }")]);
-    let world = World::build(home, files, &ToolsConfig { lsp, exec, ..ToolsConfig::default() }).unwrap();
+    let harness = Harness::build(home, files, &ToolsConfig { lsp, exec, ..ToolsConfig::default() }).unwrap();
     // The server then sees everything, but the results contain only what the turn may see.
-    assert_eq!(world.definition().await, FOUND);
+    assert_eq!(harness.definition().await, FOUND);
     let place = json!({"path": "sub/b.go", "line": 1, "character": 10});
-    let told = world.run("lsp_definition", place, &tool_context(Trust::Known)).await.render();
-    assert!(told.contains("only the owner's turns can run commands here"), "{told}");
+    let result = harness.run("lsp_definition", place, &tool_context(Trust::Known)).await.render();
+    assert!(result.contains("only the owner's turns can run commands here"), "{result}");
     let rename = json!({"path": "a.go", "line": 2, "character": 7, "new_name": "new"});
-    let told = world.says("lsp_rename", rename).await;
-    assert!(told.contains("memory/secret.go, which is not for it; nothing was changed"), "{told}");
+    let result = harness.says("lsp_rename", rename).await;
+    assert!(result.contains("memory/secret.go, which is not for it; nothing was changed"), "{result}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_servers_are_stopped_and_few_run_at_once() {
     let short = |config: &mut LspConfig| config.idle_timeout = Span(Duration::from_millis(300));
-    let Some(world) = World::with_lsp("works", short) else { return };
-    assert_eq!(world.definition().await, FOUND);
-    until("the idle server to end", async || (!world.is_running()).then_some(())).await;
-    assert_eq!(world.noted("shutdown"), [json!("works")]);
-    assert_eq!(world.definition().await, FOUND);
-    let Some(world) = World::scripted("works") else { return };
+    let Some(harness) = Harness::with_lsp("works", short) else { return };
+    assert_eq!(harness.definition().await, FOUND);
+    until("the idle server to end", async || (!harness.is_running()).then_some(())).await;
+    assert_eq!(harness.noted("shutdown"), [json!("works")]);
+    assert_eq!(harness.definition().await, FOUND);
+    let Some(harness) = Harness::scripted("works") else { return };
     for folder in ["p1", "p2", "p3", "p4", "p5"] {
-        world.write(&format!("{folder}/go.mod"), "");
-        world.write(&format!("{folder}/a.go"), "func f() {}\n");
-        let told = world.says("lsp_symbols", json!({"path": format!("{folder}/a.go")})).await;
-        assert_eq!(told, "1: function f");
+        harness.write(&format!("{folder}/go.mod"), "");
+        harness.write(&format!("{folder}/a.go"), "func f() {}\n");
+        let result = harness.says("lsp_symbols", json!({"path": format!("{folder}/a.go")})).await;
+        assert_eq!(result, "1: function f");
     }
     // The first server was idle for the longest time.
-    assert_eq!((world.noted("started").len(), world.noted("shutdown").len()), (5, 1));
-    drop(world.executor);
-    let mark = world.home.path().join("workspace/server.py").display().to_string();
+    assert_eq!((harness.noted("started").len(), harness.noted("shutdown").len()), (5, 1));
+    drop(harness.executor);
+    let mark = harness.home.path().join("workspace/server.py").display().to_string();
     until("the servers to end", async || (!is_running(&mark)).then_some(())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_turn_cancels_its_request() {
-    let Some(world) = World::scripted("slow") else { return };
+    let Some(harness) = Harness::scripted("slow") else { return };
     let context = tool_context(Trust::Owner);
-    let asked = world.run("lsp_definition", json!({"path": "sub/b.go", "line": 1, "character": 10}), &context);
+    let asked = harness.run("lsp_definition", json!({"path": "sub/b.go", "line": 1, "character": 10}), &context);
     let cancelled = async {
-        until("the start of the server", async || (!world.noted("started").is_empty()).then_some(())).await;
+        until("the start of the server", async || (!harness.noted("started").is_empty()).then_some(())).await;
         context.cancel.cancel();
     };
     let (result, ()) = tokio::join!(asked, cancelled);
     assert!(result.render().contains("Cancelled"), "{}", result.render());
     // The server continues.
-    assert_eq!(world.says("lsp_symbols", json!({"path": "sub/b.go"})).await, "No symbol found.");
+    assert_eq!(harness.says("lsp_symbols", json!({"path": "sub/b.go"})).await, "No symbol found.");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_gateway_leaves_no_server_behind() {
-    if bubblewrap_is_missing() || !Path::new(PYTHON).exists() {
+    if bubblewrap_is_missing() || python_is_missing() {
         return;
     }
     let model = Model::start().await;
@@ -461,7 +466,7 @@ async fn a_killed_gateway_leaves_no_server_behind() {
     gateway.write_config();
     gateway.up().await;
     assert_eq!(gateway.ask("in", "c", "where").await, "there");
-    let result = model.requests()[1]["messages"].as_array().unwrap().last().unwrap().to_string();
+    let result = last_text(&model.requests()[1]).to_owned();
     assert!(result.contains(FOUND), "{result}");
     assert!(is_running(&server));
     gateway.kill9().await;

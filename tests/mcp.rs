@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
-use crate::support::model::tools_of;
+use crate::support::model::{last_text, messages_of, tools_of};
 use crate::support::requirements::{bubblewrap_is_missing, is_missing};
 use crate::support::{Gateway, Hook, Model, Reply, Setup, until};
 
@@ -84,10 +84,7 @@ async fn a_turn_calls_a_server_and_its_words_taint_the_turn() {
     model.on("go", steps);
     let boss = |text: &str| Message::new(text).chat("c").sender("boss");
     let id = gateway.accept("in", &boss("go")).await;
-    let waiting = until("the second call of notes", async || {
-        gateway.json(&["approvals", "list"]).await.as_array()?.first().cloned()
-    })
-    .await;
+    let waiting = gateway.wait_approval().await;
     assert_eq!(
         json!([waiting["tool"], waiting["arguments"], waiting["taint"]]),
         json!(["notes__echo", {"text": "d"}, ["mcp:notes"]])
@@ -100,16 +97,12 @@ async fn a_turn_calls_a_server_and_its_words_taint_the_turn() {
         request["tools"].as_array().unwrap().iter().find(|tool| tool["function"]["name"] == "notes__echo").unwrap();
     assert_eq!(tool["function"]["description"], "The tool echo of the scripted server");
     assert_eq!(tool["function"]["parameters"], json!({"type": "object", "properties": {"text": {"type": "string"}}}));
-    let last = model.requests().last().unwrap()["messages"].as_array().unwrap().last().unwrap()["content"].clone();
-    assert_eq!(last, "echo: d");
+    assert_eq!(last_text(model.requests().last().unwrap()), "echo: d");
     // Untrusted senders get nothing from any server.
     let stranger = Message::new("try it").chat("s").sender("stranger");
     model.on("try it", [say("friend__echo", "e"), Reply::text("tried")]);
     gateway.accept("in", &stranger).await;
-    let refused =
-        until("the stranger's call", async || gateway.json(&["approvals", "list"]).await.as_array()?.first().cloned())
-            .await;
-    assert_eq!(refused["tool"], "friend__echo");
+    assert_eq!(gateway.wait_approval().await["tool"], "friend__echo");
     assert_eq!(lines(&gateway, "calls.txt"), 4);
     assert_eq!(model.refused(), Vec::<String>::new());
 }
@@ -131,7 +124,6 @@ async fn lists_are_cached_and_servers_start_with_their_first_call() {
     assert_eq!(says(&gateway, "notes__echo", &json!({"text": "hi"})).await, "echo: hi");
     assert_eq!((row(&gateway).await["state"].as_str(), lines(&gateway, "starts.txt")), (Some("running"), 2));
     // Other settings mean another server, whose list is not cached.
-    gateway.setup();
     *gateway.setup() =
         std::mem::take(gateway.setup()).set("mcp.notes.network", false).set("mcp.notes.tools", vec!["e*"]);
     gateway.write_config();
@@ -197,8 +189,8 @@ async fn odd_answers_are_read_or_are_one_clear_error() {
         let limit = if mode == "hangs-in-call" { "1s" } else { "1m" };
         let gateway = Gateway::start(with_server(Setup::new(), "notes", mode).set("mcp.notes.timeout", limit)).await;
         listed(&gateway, "notes").await;
-        let said = says(&gateway, &format!("notes__{tool}"), &json!({"text": "x"})).await;
-        assert!(said.contains(expected), "{mode}: {said}");
+        let result = says(&gateway, &format!("notes__{tool}"), &json!({"text": "x"})).await;
+        assert!(result.contains(expected), "{mode}: {result}");
         assert_eq!(lines(&gateway, "calls.txt"), 1, "{mode}: a call that was sent is never sent again");
     }
 }
@@ -219,7 +211,7 @@ async fn a_model_sees_the_images_of_a_result() {
     let reply = gateway.ask("in", "a", "take a picture").await;
     assert!(reply.starts_with("echo: [.daoyou/conversations/"), "{reply}");
     let request = model.requests().last().unwrap().clone();
-    let messages = request["messages"].as_array().unwrap();
+    let messages = messages_of(&request);
     let result = messages.iter().find(|message| message["role"] == "tool").unwrap()["content"].as_str().unwrap();
     let path = result.split("[image ").nth(1).unwrap().split(',').next().unwrap();
     assert!(path.contains("/images/") && path.ends_with("-1-others.png"), "{result}");
@@ -259,11 +251,7 @@ async fn a_changed_list_reaches_the_next_turn() {
     assert_eq!(gateway.run(&["agent", "-m", "hello"]).await.code, Some(0));
     assert!(!tools_of(&model.requests()[0]).contains(&"notes__grown"));
     says(&gateway, "notes__echo", &json!({"text": "grow"})).await;
-    until("the new tool", async || {
-        let tools = gateway.json(&["tools", "list"]).await;
-        tools.as_array().unwrap().iter().any(|tool| tool["name"] == "notes__grown").then_some(())
-    })
-    .await;
+    has_tool(&gateway, "notes__grown").await;
     assert_eq!(gateway.run(&["agent", "-m", "hello again"]).await.code, Some(0));
     assert!(tools_of(model.requests().last().unwrap()).contains(&"notes__grown"));
 }
@@ -302,8 +290,8 @@ async fn a_server_gets_its_workspace_but_no_sampling_or_elicitation() {
     }
     let gateway = gateway("asks").await;
     listed(&gateway, "notes").await;
-    let said = says(&gateway, "notes__echo", &json!({})).await;
-    let answers: Value = serde_json::from_str(&said).unwrap();
+    let result = says(&gateway, "notes__echo", &json!({})).await;
+    let answers: Value = serde_json::from_str(&result).unwrap();
     let code = |at: usize| answers[at]["error"]["code"].clone();
     assert_eq!((code(0), code(2)), (json!(-32601), json!(-32601)), "{answers}");
     let root = answers[1]["result"]["roots"][0]["uri"].as_str().unwrap();
@@ -337,15 +325,12 @@ async fn resources_are_read_and_prompts_become_messages() {
     model.on("Please greet Ann Lee", [Reply::tool("exec", &json!({"command": "true"})), Reply::text("Good day!")]);
     let turn = gateway.run(&["agent", "-m", "/mcp notes greet whom=\"Ann Lee\" style=formal", "--session", "cli:p"]);
     let asked = async {
-        let waiting = until("a call after the prompt of a server", async || {
-            gateway.json(&["approvals", "list"]).await.as_array()?.first().cloned()
-        })
-        .await;
+        let waiting = gateway.wait_approval().await;
         gateway.json(&["approvals", "deny", waiting["id"].as_str().unwrap()]).await;
         waiting
     };
-    let (said, waiting) = tokio::join!(turn, asked);
-    assert_eq!((said.stdout.as_str(), &waiting["taint"]), ("Good day!\n", &json!(["mcp:notes"])), "{said:?}");
+    let (result, waiting) = tokio::join!(turn, asked);
+    assert_eq!((result.stdout.as_str(), &waiting["taint"]), ("Good day!\n", &json!(["mcp:notes"])), "{result:?}");
     let request = model.requests()[0].to_string();
     assert!(request.contains("Please greet Ann Lee in the style formal."), "{request}");
 }
@@ -360,9 +345,12 @@ async fn servers_see_their_own_variables_and_die_with_the_gateway() {
     let setup = setup.set("mcp.notes.env.NOTES_LOGIN", "env:CANARY_LOGIN").env("CANARY_LOGIN", "canary-of-a-login");
     let mut gateway = Gateway::start(setup.env("CANARY_OTHER", "canary-of-another")).await;
     listed(&gateway, "notes").await;
-    let said = says(&gateway, "notes__env", &json!({})).await;
-    assert!(said.contains("plain-value") && said.contains("NOTES_LOGIN") && !said.contains("canary-of"), "{said}");
-    let seen: Value = serde_json::from_str(&said).unwrap();
+    let result = says(&gateway, "notes__env", &json!({})).await;
+    assert!(
+        result.contains("plain-value") && result.contains("NOTES_LOGIN") && !result.contains("canary-of"),
+        "{result}"
+    );
+    let seen: Value = serde_json::from_str(&result).unwrap();
     let home = gateway.home().join("mcp/notes").canonicalize().unwrap();
     assert_eq!(seen["HOME"], home.display().to_string());
     assert!(!gateway.logs().contains("canary-of"), "{}", gateway.logs());
@@ -422,9 +410,9 @@ async fn tokens_are_fetched_and_renewed() {
     has_tool(&gateway, "web__token").await;
     let mut tokens = BTreeSet::new();
     for _ in 0..5 {
-        let said = says(&gateway, "web__token", &json!({})).await;
-        assert!(said.starts_with("seen token-") && said.ends_with(" blue"), "{said}");
-        tokens.insert(said);
+        let result = says(&gateway, "web__token", &json!({})).await;
+        assert!(result.starts_with("seen token-") && result.ends_with(" blue"), "{result}");
+        tokens.insert(result);
     }
     assert!(tokens.len() >= 2, "{tokens:?}");
     let bare = gateway.run(&["mcp", "test", "bare"]).await.stderr;

@@ -30,7 +30,7 @@ fn cancel(id: &str) -> Value {
 }
 
 /// Returns the texts of a result, and whether it is an error.
-fn said(answer: &Value) -> (String, bool) {
+fn tool_result(answer: &Value) -> (String, bool) {
     let texts = answer["result"]["content"].as_array().unwrap_or_else(|| panic!("{answer}")).iter();
     let texts: Vec<_> = texts.map(|block| block["text"].as_str().unwrap()).collect();
     (texts.join("\n--\n"), answer["result"]["isError"] == true)
@@ -94,7 +94,7 @@ impl StdioClient {
     }
 
     async fn ask(&mut self, text: &str) -> (String, bool) {
-        said(&self.request(&call(text, "ask", &json!({"message": text}))).await)
+        tool_result(&self.request(&call(text, "ask", &json!({"message": text}))).await)
     }
 }
 
@@ -162,7 +162,7 @@ async fn a_program_asks_over_standard_input_and_sees_progress() {
     }
     gate.open();
     let answer = client.answer(&json!("files")).await;
-    assert_eq!(said(&answer), fine("two files"));
+    assert_eq!(tool_result(&answer), fine("two files"));
     assert_eq!(answer["result"]["_meta"]["daoyou/session"], "mcp:story");
     let values: Vec<_> = client.progress.iter().map(|one| one["progress"].as_f64().unwrap()).collect();
     assert!(values.windows(2).all(|two| two[0] < two[1]), "{values:?}");
@@ -181,7 +181,8 @@ async fn a_program_asks_over_standard_input_and_sees_progress() {
     let request = model.requests().last().unwrap().clone();
     let is_answer = |message: &Value| message["role"] == "assistant";
     assert!(!request["messages"].as_array().unwrap().iter().any(is_answer), "a session of its own: {request}");
-    let (text, is_error) = said(&client.request(&call(8, "ask", &json!({"message": "hi", "agent": "nobody"}))).await);
+    let (text, is_error) =
+        tool_result(&client.request(&call(8, "ask", &json!({"message": "hi", "agent": "nobody"}))).await);
     assert!(is_error && text.contains("nobody"), "{text}");
     drop(client.input);
     assert!(deadline("the end of mcp serve", client.child.wait()).await.unwrap().success());
@@ -248,9 +249,9 @@ async fn both_protocol_eras_work_over_http_and_need_the_token() {
     let session = begin(&gateway).await;
     let hello = call(1, "ask", &json!({"message": "hello"}));
     let answers = messages(post(&gateway, &hello).header("mcp-session-id", &session)).await;
-    assert_eq!(said(answers.last().unwrap()), fine("hi"));
+    assert_eq!(tool_result(answers.last().unwrap()), fine("hi"));
     let answers = messages(post_alone(&gateway, &hello)).await;
-    assert_eq!(said(answers.last().unwrap()), fine("hi"));
+    assert_eq!(tool_result(answers.last().unwrap()), fine("hi"));
     assert_eq!(answers.last().unwrap()["result"]["_meta"]["daoyou/session"], "mcp:story");
     let status = async |request: RequestBuilder| request.send().await.unwrap().status().as_u16();
     let bare = || http_client().post(gateway.url("/mcp")).body(initialize(OLD).to_string());
@@ -276,7 +277,8 @@ async fn memory_jobs_channels_and_sessions_are_tools() {
     let sink = Sink::signed().await;
     let gateway = Gateway::start(Setup::new().hook(Hook::bearer("in").callback(&sink))).await;
     let mut client = StdioClient::connect(&gateway).await;
-    let mut tool = async |name: &str, arguments: Value| said(&client.request(&call(name, name, &arguments)).await);
+    let mut tool =
+        async |name: &str, arguments: Value| tool_result(&client.request(&call(name, name, &arguments)).await);
     let (made, is_error) = tool("remember", json!({"content": "The cat is called Miso."})).await;
     assert!(made.contains("\"remembered\":\"new\"") && !is_error, "{made}");
     let (found, _) = tool("recall", json!({"query": "Miso", "limit": 3})).await;

@@ -9,8 +9,8 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
-use crate::support::invariants::{Witness, check, wait_settled};
-use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, until};
+use crate::support::invariants::{Witness, check, open_to_change, wait_settled};
+use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, files_below, until};
 
 /// Returns a setup with two channels that one person uses.
 fn linked_setup() -> Setup {
@@ -30,8 +30,7 @@ async fn wait_page(gateway: &Gateway, what: &str, is_so: impl Fn(&str) -> bool) 
 
 /// Returns true if the store contains these words, after its WAL is checkpointed.
 fn database_contains(database: &Path, words: &str) -> bool {
-    let store = Connection::open(database).unwrap();
-    store.busy_timeout(crate::support::PATIENCE).unwrap();
+    let store = open_to_change(database);
     store.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
     drop(store);
     let folder = database.parent().unwrap();
@@ -43,15 +42,15 @@ fn database_contains(database: &Path, words: &str) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_memory_is_shared_between_channels_of_one_owner_only() {
     let mut gateway = Gateway::start(linked_setup()).await;
-    let told = gateway.ask_as("in", "ann", "a", "remember that my cat is called Momo").await;
-    assert_eq!(told, "I will remember that (1): my cat is called Momo");
-    let told = gateway.ask_as("in", "ann", "a", "记住我喜欢茶").await;
-    assert_eq!(told, "我记住了（2）：我喜欢茶");
+    let reply = gateway.ask_as("in", "ann", "a", "remember that my cat is called Momo").await;
+    assert_eq!(reply, "I will remember that (1): my cat is called Momo");
+    let reply = gateway.ask_as("in", "ann", "a", "记住我喜欢茶").await;
+    assert_eq!(reply, "我记住了（2）：我喜欢茶");
     gateway.restart().await;
     let known = gateway.ask_as("out", "ann@work", "b", "what do you know about me?").await;
     assert!(known.contains("1: my cat is called Momo (") && known.contains("2: 我喜欢茶 ("), "{known}");
-    let told = gateway.ask_as("out", "ann@work", "b", "remember that my cat is called Nini").await;
-    assert_eq!(told, "I will remember that (3): my cat is called Nini. Before, it was: my cat is called Momo");
+    let reply = gateway.ask_as("out", "ann@work", "b", "remember that my cat is called Nini").await;
+    assert_eq!(reply, "I will remember that (3): my cat is called Nini. Before, it was: my cat is called Momo");
     for (hook, sender) in [("in", "bob"), ("out", "ann")] {
         let known = gateway.ask_as(hook, sender, "c", "what do you know about me?").await;
         assert_eq!(known, "I remember nothing of that.", "{hook} {sender}");
@@ -82,8 +81,8 @@ async fn a_forgotten_memory_is_removed_everywhere() {
     wait_page(&gateway, "both facts on the page", |text| text.contains("Zyxwv-4711") && text.contains("Rex")).await;
     wait_settled(&gateway.database()).await;
     assert!(database_contains(&gateway.database(), "Zyxwv-4711"));
-    let told = gateway.ask_as("in", "me", "c", "/forget 1").await;
-    assert_eq!(told, "Memory 1 is forgotten for good, also where it was said.");
+    let reply = gateway.ask_as("in", "me", "c", "/forget 1").await;
+    assert_eq!(reply, "Memory 1 is forgotten for good, also where it was said.");
     let left = wait_page(&gateway, "the bullet to go", |text| !text.contains("Zyxwv-4711")).await;
     assert!(left.contains("\n- The dog is called Rex\n"), "{left}");
     gateway.ask_as("in", "me", "c", "what now?").await;
@@ -116,15 +115,15 @@ async fn a_forgotten_memory_is_removed_where_it_was_recalled() {
     });
     let setup = Setup::scripted(&model).set("owner.identities", vec!["webhook:in:me"]);
     let gateway = Gateway::start(setup).await;
-    let told = async |chat: &str, text: &str| gateway.ask_as("in", "me", chat, text).await;
-    told("b", "good morning").await;
-    told("a", "keep the code of the locker").await;
-    told("b", "which code has the locker?").await;
+    let ask = async |chat: &str, text: &str| gateway.ask_as("in", "me", chat, text).await;
+    ask("b", "good morning").await;
+    ask("a", "keep the code of the locker").await;
+    ask("b", "which code has the locker?").await;
     let given = model.requests_about("which code")[0].to_string();
     assert!(given.contains(&format!("- The locker's code is {CODE}")), "found for the message: {given}");
-    let answer = told("a", &format!("/forget {CODE}")).await;
+    let answer = ask("a", &format!("/forget {CODE}")).await;
     assert!(answer.ends_with("is forgotten for good, also where it was said."), "{answer}");
-    told("b", "what now?").await;
+    ask("b", "what now?").await;
     let last = model.requests_about("what now?").pop().unwrap().to_string();
     assert!(!last.contains(CODE) && last.contains("which code has the locker?"), "{last}");
     wait_page(&gateway, "the bullet to go", |text| !text.contains(CODE)).await;
@@ -132,9 +131,9 @@ async fn a_forgotten_memory_is_removed_where_it_was_recalled() {
     assert!(!database_contains(&gateway.database(), CODE));
 
     // The turn that forgets the memory found it earlier.
-    told("a", "keep the code of the locker").await;
-    told("b", "drop the code of the locker").await;
-    told("b", "what then?").await;
+    ask("a", "keep the code of the locker").await;
+    ask("b", "drop the code of the locker").await;
+    ask("b", "what then?").await;
     let last = model.requests_about("what then?").pop().unwrap().to_string();
     assert!(!last.contains(CODE) && last.contains("drop the code"), "{last}");
     wait_page(&gateway, "the bullet to go", |text| !text.contains(CODE)).await;
@@ -172,18 +171,9 @@ async fn a_memory_forgotten_during_a_turn_that_fails_is_not_kept() {
 
 /// Returns the files below a folder that contain these words.
 fn files_containing(folder: &Path, words: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let path = entry.path();
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            found.extend(files_containing(&path, words));
-        } else if std::fs::read(&path)
-            .is_ok_and(|bytes| bytes.windows(words.len()).any(|part| part == words.as_bytes()))
-        {
-            found.push(path);
-        }
-    }
-    found
+    let contains = |bytes: Vec<u8>| bytes.windows(words.len()).any(|part| part == words.as_bytes());
+    // A file may vanish meanwhile.
+    files_below(folder).into_iter().filter(|path| std::fs::read(path).is_ok_and(contains)).collect()
 }
 
 /// Returns a model that stores a locker's code and answers from its prompt.
@@ -192,9 +182,9 @@ async fn locker_model(code: &'static str) -> Model {
     model.script(move |asked| {
         let last = asked.body["messages"].as_array()?.last()?["content"].as_str().unwrap_or_default();
         if asked.body["tools"][0]["function"]["name"] == "save_memory" {
-            let told =
+            let result =
                 if last.contains("open") { format!("You said {code}. The sky is blue.") } else { "Talk.".to_owned() };
-            return Some(Reply::tool("save_memory", &json!({ "summary": told })));
+            return Some(Reply::tool("save_memory", &json!({ "summary": result })));
         }
         Some(match (asked.user.as_str(), asked.step) {
             (user, 0) if user.contains("keep") => {
@@ -219,14 +209,14 @@ async fn a_forgotten_memory_is_removed_from_answers_that_used_it() {
         let model = locker_model(CODE).await;
         let setup = Setup::scripted(&model).set("memory.model", "");
         let gateway = Gateway::start(setup.set("owner.identities", vec!["webhook:in:me"])).await;
-        let told = async |chat: &str, text: &str| gateway.ask_as("in", "me", chat, text).await;
-        told("a", "please keep what I told you").await;
-        let answer = told("b", "how do I open it?").await;
+        let ask = async |chat: &str, text: &str| gateway.ask_as("in", "me", chat, text).await;
+        ask("a", "please keep what I told you").await;
+        let answer = ask("b", "how do I open it?").await;
         assert!(answer.contains(CODE), "{answer}");
-        told("b", "look whether there is a file").await;
-        told("c", "which colour has the sky?").await;
-        told("d", "how do I open it, once more?").await;
-        told("d", "/new").await;
+        ask("b", "look whether there is a file").await;
+        ask("c", "which colour has the sky?").await;
+        ask("d", "how do I open it, once more?").await;
+        ask("d", "/new").await;
         let history = gateway.workspace().join("memory/HISTORY.md");
         until("the summary in the log", async || {
             std::fs::read_to_string(&history).is_ok_and(|text| text.contains(CODE)).then_some(())
@@ -235,11 +225,11 @@ async fn a_forgotten_memory_is_removed_from_answers_that_used_it() {
         wait_settled(&gateway.database()).await;
         match way {
             "memory forget" => assert_eq!(gateway.run(&["memory", "forget", "1"]).await.code, Some(0)),
-            _ => drop(told("e", way).await),
+            _ => drop(ask("e", way).await),
         }
         wait_settled(&gateway.database()).await;
         for (chat, kept) in [("b", "how do I open it?"), ("c", "Blue."), ("d", "what now, d?"), ("e", "what now, e?")] {
-            told(chat, &format!("what now, {chat}?")).await;
+            ask(chat, &format!("what now, {chat}?")).await;
             let last = model.requests_about(&format!("what now, {chat}?")).pop().unwrap().to_string();
             assert!(!last.contains(CODE) && last.contains(kept), "{way} {chat}: {last}");
         }
@@ -335,8 +325,8 @@ async fn forgetting_never_repeats_side_effects() {
     assert_eq!(gateway.run(&["memory", "add", "My cat is called Momo"]).await.code, Some(0));
     let dead = gateway.accept("in", &Message::new("note it for me").sender("me").chat("d")).await;
     assert_eq!(gateway.wait_done("in", &dead).await.text("status"), "dead");
-    let said = || sink.posts().iter().filter(|post| post.data("content") == "to be said once").count();
-    until("the message to be said", async || (said() == 1).then_some(())).await;
+    let deliveries = || sink.posts().iter().filter(|post| post.data("content") == "to be said once").count();
+    until("the message to be said", async || (deliveries() == 1).then_some(())).await;
     assert_eq!(gateway.run(&["memory", "forget", "1"]).await.code, Some(0));
     assert!(!database_contains(&gateway.database(), "called Momo"));
     is_down.store(false, Ordering::SeqCst);
@@ -348,7 +338,7 @@ async fn forgetting_never_repeats_side_effects() {
     });
     let state = state.await;
     wait_settled(&gateway.database()).await;
-    assert_eq!((said(), model.count()), (1, asked), "{state:?}");
+    assert_eq!((deliveries(), model.count()), (1, asked), "{state:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -357,8 +347,8 @@ async fn forgetting_by_text_requires_a_single_match() {
     for text in ["remember that I like green tea", "remember that I like black tea"] {
         gateway.ask_as("in", "ann", "a", text).await;
     }
-    let told = gateway.ask_as("in", "ann", "a", "/forget tea").await;
-    assert!(told.starts_with("Which one?") && told.contains("green tea") && told.contains("black tea"), "{told}");
+    let reply = gateway.ask_as("in", "ann", "a", "/forget tea").await;
+    assert!(reply.starts_with("Which one?") && reply.contains("green tea") && reply.contains("black tea"), "{reply}");
     assert!(gateway.ask_as("in", "ann", "a", "/forget Zeppelin").await.starts_with("I remember nothing like that"));
     assert!(gateway.ask_as("in", "ann", "a", "/forget green tea").await.starts_with("Memory 1 is forgotten"));
     let listed = gateway.ask_as("in", "ann", "a", "/memory").await;

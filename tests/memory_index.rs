@@ -29,22 +29,22 @@ async fn a_kill_during_indexing_leaves_no_gaps_or_duplicates() {
     model.script(|_| Some(Reply::text("the heron is noted")));
     let mut gateway = Gateway::new(Setup::scripted(&model));
     for round in 1..=2 {
-        let told = |chat: &str| {
+        let message = |chat: &str| {
             Message::new(&format!("remember flamingo{round} please")).chat(chat).id(&format!("{round}{chat}"))
         };
         gateway.crash_at("messages_indexed").up().await;
         for chat in ["a", "b"] {
             // The process may die at any message; then the sender repeats it.
-            let _ = gateway.try_post("in", "", &told(chat)).await;
+            let _ = gateway.try_post("in", "", &message(chat)).await;
         }
         gateway.wait_crash().await;
         gateway.recover().await;
         for chat in ["a", "b"] {
-            gateway.post("in", "?wait=30", &told(chat)).await;
+            gateway.post("in", "?wait=30", &message(chat)).await;
         }
         until("everything to be found", async || {
-            let (messages, said, words) = index_counts(&gateway);
-            (messages == round * 4 && said == messages && words == said).then_some(())
+            let (messages, indexed, words) = index_counts(&gateway);
+            (messages == round * 4 && indexed == messages && words == indexed).then_some(())
         })
         .await;
         gateway.stop().await;

@@ -32,8 +32,8 @@ async fn a_tool_message_is_sent_once_under_its_own_id() {
         sink.wait_reply(&id).await;
         wait_settled(&gateway.database()).await;
         let posts = sink.posts();
-        let said: Vec<_> = posts.iter().map(|post| (post.data("chat_id"), post.data("content"))).collect();
-        assert_eq!(said, [("c", "on my way"), ("c", "finished")], "{point}");
+        let delivered: Vec<_> = posts.iter().map(|post| (post.data("chat_id"), post.data("content"))).collect();
+        assert_eq!(delivered, [("c", "on my way"), ("c", "finished")], "{point}");
         assert_ne!(posts[0].id(), posts[1].id());
         assert!(asked.contains(&model.count()) && model.refused().is_empty(), "{point}: asked {}", model.count());
         let witness = Witness { accepted: &[id], sink: Some(&sink), strict_order: true };
@@ -62,8 +62,8 @@ async fn a_message_to_an_unknown_channel_is_a_dead_letter() {
     let seen = ["state", "channel", "chat_id", "content"].map(|key| rows[0][key].as_str().unwrap_or_default());
     assert_eq!(seen, ["dead", "pigeon", "loft", "anybody?"]);
     assert!(rows[0]["last_error"].as_str().is_some_and(|error| error.contains("no channel")), "{queue}");
-    let told = model.requests()[1]["messages"].to_string();
-    assert!(told.contains("needs a chat_id"), "{told}");
+    let result = model.requests()[1]["messages"].to_string();
+    assert!(result.contains("needs a chat_id"), "{result}");
     check(&gateway.database(), &Witness { accepted: &[id], ..Witness::default() });
 }
 
@@ -86,8 +86,8 @@ async fn a_tool_message_carries_workspace_files() {
     let expected = json!([{"name": "report.pdf", "media_type": "application/pdf", "size": 4}]);
     assert_eq!((posts[0].data("content"), &posts[0].body["data"]["attachments"]), ("here it is", &expected));
     assert_eq!(posts[1].body["data"].get("attachments"), None);
-    let told = model.requests()[2]["messages"].to_string();
-    assert!(told.contains("outside the workspace"), "{told}");
+    let result = model.requests()[2]["messages"].to_string();
+    assert!(result.contains("outside the workspace"), "{result}");
     let sql = "SELECT body FROM outbox ORDER BY seq LIMIT 1";
     let body: String = open(&gateway.database()).unwrap().query_row(sql, [], |row| row.get(0)).unwrap();
     assert!(body.contains(r#""subject":"The report""#) && body.contains("out/report.pdf"), "{body}");

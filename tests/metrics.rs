@@ -75,9 +75,9 @@ async fn metrics_count_known_traffic_exactly() {
     assert!(page.value("process_open_fds", &[]).is_some_and(|fds| fds > 5.0));
     // No label identifies a person.
     for sample in &page.samples {
-        let told =
+        let personal =
             sample.labels.values().find(|value| ["chat-", "doomed", "order-"].iter().any(|id| value.contains(id)));
-        assert_eq!(told, None, "{sample:?}");
+        assert_eq!(personal, None, "{sample:?}");
     }
     assert_eq!(model.refused(), Vec::<String>::new());
 }

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::support::exposition::scrape;
 use crate::support::gateway::{HttpAnswer, Message};
 use crate::support::invariants::{Journal, Witness, wait_settled};
 use crate::support::{Gateway, Model, Reply, Setup, until};
@@ -110,11 +111,11 @@ async fn an_identical_request_is_answered_from_the_cache() {
     let journal = gateway.check_settled(&Witness::default()).await;
     let responses: Vec<_> =
         journal.steps.iter().filter(|step| step.kind == "response").map(|step| &step.body).collect();
-    let told = |body: &&Value| {
+    let cache_use = |body: &&Value| {
         let response = &body["response"];
         (response["cached"].as_bool(), response["usage"]["input_tokens"].as_u64())
     };
-    assert_eq!(responses.iter().map(told).collect::<Vec<_>>(), [(None, Some(100)), (Some(true), Some(0))]);
+    assert_eq!(responses.iter().map(cache_use).collect::<Vec<_>>(), [(None, Some(100)), (Some(true), Some(0))]);
     let status = gateway.json(&["status"]).await;
     assert_eq!(status["caches"]["responses"], json!({"hits": 1, "misses": 3, "entries": 1}));
     assert_eq!((&status["today"]["input"], &status["today"]["turns"]), (&json!(100), &json!(4)));
@@ -126,8 +127,8 @@ async fn an_identical_request_is_answered_from_the_cache() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_secret_found_by_a_tool_is_redacted() {
     let model = Model::start().await;
-    let said = "The key is a-model-key, said the model.";
-    model.on("look", [Reply::tool("read_file", &json!({"path": "notes.txt"})), Reply::text(said).chunk_chars(3)]);
+    let reply = "The key is a-model-key, said the model.";
+    model.on("look", [Reply::tool("read_file", &json!({"path": "notes.txt"})), Reply::text(reply).chunk_chars(3)]);
     let gateway = Gateway::start(Setup::scripted(&model)).await;
     std::fs::write(gateway.workspace().join("notes.txt"), "key = a-model-key; hook = a-bearer-secret\n").unwrap();
     assert_eq!(gateway.ask("in", "c", "look").await, "The key is (hidden), said the model.");
@@ -169,10 +170,10 @@ async fn an_error_is_reported_once_and_a_successful_retry_never() {
     for around in ["around=\"model_call\"", "around=\"turn\""] {
         assert_eq!(lines(&["failed", around]), 1, "{around}: {}", gateway.logs());
     }
-    let failures = gateway.client.get(gateway.url("/metrics")).bearer_auth(gateway.token()).send().await.unwrap();
-    let page = failures.text().await.unwrap();
-    assert!(page.contains("daoyou_turn_failures_total{code=\"llm_bad_request\"} 1\n"), "{page}");
-    assert!(page.contains("daoyou_model_calls_total{provider=\"scripted\",outcome=\"ok\"} 1\n"), "{page}");
+    let page = scrape(&gateway).await;
+    assert_eq!(page.value("daoyou_turn_failures_total", &[("code", "llm_bad_request")]), Some(1.0));
+    let answered = [("provider", "scripted"), ("outcome", "ok")];
+    assert_eq!(page.value("daoyou_model_calls_total", &answered), Some(1.0));
 }
 
 /// An unknown middleware is one clear error, and nothing starts.

@@ -70,7 +70,7 @@ async fn a_failed_call_is_retried() {
     assert!(!gateway.workspace().join("lost.txt").exists(), "half a call is not run");
     assert_eq!(model.refused(), Vec::<String>::new());
     let journal = gateway.check_settled(&Witness::default()).await;
-    assert!(journal.messages.iter().all(|said| !said.body.to_string().contains("lost words")));
+    assert!(journal.messages.iter().all(|message| !message.body.to_string().contains("lost words")));
 }
 
 /// A service that names a time is called again at that time, not before.

@@ -159,7 +159,7 @@ async fn play_faults(model: &Model, faults: &[Fault], deadlines: (&str, &str)) {
     assert_eq!(model.refused(), Vec::<String>::new());
     assert!(!gateway.workspace().join("cut.txt").exists(), "half a call is not run");
     let journal = gateway.check_settled(&Witness { accepted: &ids, ..Witness::default() }).await;
-    assert!(journal.messages.iter().all(|said| !said.body.to_string().contains("lost words")));
+    assert!(journal.messages.iter().all(|message| !message.body.to_string().contains("lost words")));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -16,9 +16,7 @@ async fn daoyou(folder: &Path, args: &[&str]) -> CommandOutput {
     command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", folder).env("LANG", "C.UTF-8");
     command.env("OLLAMA_HOST", NO_OLLAMA);
     command.current_dir(folder).args(args).stdin(Stdio::null()).kill_on_drop(true);
-    let output = deadline(&format!("daoyou {args:?}"), command.output()).await.expect("the program starts");
-    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    CommandOutput { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    deadline(&format!("daoyou {args:?}"), command.output()).await.expect("the program starts").into()
 }
 
 /// Returns the reply to one message. Asserts that stdout has nothing else and stderr nothing alarming.

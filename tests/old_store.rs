@@ -160,8 +160,8 @@ async fn a_home_of_the_first_format_opens() {
     gateway.up().await;
     assert_eq!(gateway.run(&["agent", "-m", "hello"]).await.code, Some(0));
     let session = gateway.json(&["sessions", "show", "cli:direct"]).await;
-    let said = session["messages"].to_string();
-    assert!(said.contains("the code is 4711") && said.contains("hello"), "{said}");
+    let messages = session["messages"].to_string();
+    assert!(messages.contains("the code is 4711") && messages.contains("hello"), "{messages}");
     gateway.stop().await;
     let ran = gateway.run(&["doctor", "--json"]).await;
     let report: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();

@@ -8,7 +8,7 @@ use tokio::task::block_in_place;
 
 use crate::support::gateway::http_client;
 use crate::support::invariants::{Journal, Witness, check, wait_settled};
-use crate::support::model::RUNTIME_CONTEXT;
+use crate::support::model::{RUNTIME_CONTEXT, answers_in, last_text, messages_of};
 use crate::support::{Gate, Gateway, Model, Reply, Setup, deadline, until};
 
 /// A PNG of one pixel.
@@ -127,13 +127,13 @@ async fn answers_are_returned_whole_or_streamed() {
 async fn a_named_session_continues_and_a_new_one_gets_the_clients_history() {
     let model = Model::start().await;
     let gateway = Gateway::start(Setup::new().model(&model)).await;
-    let last = || model.requests().last().unwrap()["messages"].as_array().unwrap().clone();
+    let last = || model.requests().last().unwrap().clone();
     let named = |body: &Value| post(&gateway, body).header("x-session-id", "work");
     let begun = send(named(&say("my name is Ann"))).await;
     assert_eq!((begun.status().as_u16(), header(&begun, "x-session-id")), (200, "work"));
-    let told = json!([user("other words"), {"role": "assistant", "content": "other answer"}, user("who am I?")]);
-    assert_eq!(text(named(&chat(&told))).await, "echo: who am I?");
-    let sent = json!(last()).to_string();
+    let history = json!([user("other words"), {"role": "assistant", "content": "other answer"}, user("who am I?")]);
+    assert_eq!(text(named(&chat(&history))).await, "echo: who am I?");
+    let sent = json!(messages_of(&last())).to_string();
     assert!(
         sent.contains("my name is Ann") && !sent.contains("other words"),
         "the session knows what was said: {sent}"
@@ -142,16 +142,16 @@ async fn a_named_session_continues_and_a_new_one_gets_the_clients_history() {
     let mut by_user = say("and?");
     by_user["user"] = json!("work");
     assert_eq!(text(post(&gateway, &by_user)).await, "echo: and?");
-    assert!(json!(last()).to_string().contains("my name is Ann"));
+    assert!(json!(messages_of(&last())).to_string().contains("my name is Ann"));
     assert_eq!(text(post(&gateway, &by_user).header("x-session-id", "api:other")).await, "echo: and?");
-    assert!(!json!(last()).to_string().contains("my name is Ann"), "the header goes first");
+    assert!(!json!(messages_of(&last())).to_string().contains("my name is Ann"), "the header goes first");
     // Without a name, the session is new and gets the history and the instructions.
-    let told = json!([{"role": "system", "content": "Answer in verse."}, user("blue"), {"role": "assistant", "content": "sky"}, user("red")]);
-    let first = send(post(&gateway, &chat(&told))).await;
+    let history = json!([{"role": "system", "content": "Answer in verse."}, user("blue"), {"role": "assistant", "content": "sky"}, user("red")]);
+    let first = send(post(&gateway, &chat(&history))).await;
     let session = header(&first, "x-session-id").to_owned();
     let sent = last();
-    assert_eq!(sent.iter().filter(|message| message["role"] == "assistant").count(), 0, "{sent:?}");
-    let asked = sent.last().unwrap()["content"].as_str().unwrap();
+    assert_eq!(answers_in(messages_of(&sent)), 0, "{sent:?}");
+    let asked = last_text(&sent);
     let (words, context) = asked.split_at(asked.find(RUNTIME_CONTEXT).unwrap());
     assert_eq!(words, "red");
     assert!(context.contains("user: blue\n\nassistant: sky"), "{context}");
@@ -364,17 +364,39 @@ async fn questions_and_approvals_are_returned_as_text() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_waits_for_its_model_ends_the_request_and_is_answered_later() {
+async fn a_stopping_gateway_answers_the_requests_whose_turns_run() {
     let model = Model::start().await;
     let gate = Gate::new();
     model.on("slow", [Reply::text("done").held_by(&gate)]);
     let mut gateway = Gateway::start(Setup::new().model(&model)).await;
-    // A stopping gateway answers what it can, and tells the other clients that their messages are kept.
-    let waiting = tokio::spawn(answer(post(&gateway, &say("slow")).header("x-session-id", "kept")));
+    let request = tokio::spawn(answer(post(&gateway, &say("slow")).header("x-session-id", "kept")));
     gate.wait_arrived(1).await;
     gateway.sigterm();
     gate.open();
-    let (status, body) = deadline("the answer", waiting).await.unwrap();
+    let (status, body) = deadline("the answer", request).await.unwrap();
     assert_eq!((status, &body["choices"][0]["message"]["content"]), (200, &json!("done")), "{body}");
     gateway.wait_exit().await;
+}
+
+/// A stopping gateway does not wait for a model service. The client is told to repeat, and the message is kept.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_waits_for_its_model_at_a_stop_is_answered_after_the_next_start() {
+    let model = Model::start().await;
+    model.nth(1, Reply::status(401));
+    let mut gateway = Gateway::start(Setup::new().model(&model)).await;
+    let request = tokio::spawn(answer(post(&gateway, &say("hello")).header("x-session-id", "kept")));
+    until("the message to wait", async || {
+        (gateway.json(&["queue", "list"]).await[0]["state"] == "waiting").then_some(())
+    })
+    .await;
+    gateway.sigterm();
+    let (status, body) = deadline("the answer", request).await.unwrap();
+    assert_eq!((status, &body["error"]["code"]), (503, &json!("draining")), "{body}");
+    gateway.wait_exit().await;
+    gateway.up().await;
+    until("the late answer", async || {
+        let shown = gateway.run(&["sessions", "show", "api:kept"]).await.stdout;
+        shown.contains("echo: hello").then_some(())
+    })
+    .await;
 }

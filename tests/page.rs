@@ -147,7 +147,7 @@ async fn a_stream_that_lags_or_dies_loses_and_repeats_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn three_tabs_agree() {
+async fn three_tabs_show_the_same_conversation() {
     run("tabs").await;
 }
 
@@ -157,6 +157,6 @@ async fn named_tokens_see_and_do_what_their_scope_allows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_views_show_and_do_what_they_promise() {
+async fn each_view_shows_its_data_and_performs_its_actions() {
     run("views").await;
 }

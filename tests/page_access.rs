@@ -4,6 +4,7 @@ use reqwest::{Method, redirect};
 use serde_json::{Value, json};
 
 use crate::support::gateway::http_client;
+use crate::support::invariants::wait_settled;
 use crate::support::page::PageClient;
 use crate::support::{Gateway, Model, Reply, Setup, until};
 
@@ -250,6 +251,8 @@ async fn a_chat_token_sees_only_its_own() {
     let mut events = bob.events("", None).await;
     assert_eq!(events.next().await.kind, "hello");
     let others = [ann.say(None, "yours").await, owner.say(None, "owners").await];
+    // Events of the others would come before the own ones.
+    wait_settled(&gateway.database()).await;
     let own = bob.say(None, "mine").await;
     assert!(own.starts_with("page:bob."), "{own}");
     let seen = events.turn().await;

@@ -232,8 +232,8 @@ async fn unrequested_messages_arrive_in_their_chat() {
     events.until(changed("cron", None)).await;
     assert_eq!(gateway.run(&["cron", "run", "tea"]).await.code, Some(0));
     events.until(changed("sessions", Some("page:news"))).await;
-    let told = gateway.run(&["agent", "-m", "tell the page"]).await;
-    assert_eq!(told.stdout, "told\n", "{told:?}");
+    let output = gateway.run(&["agent", "-m", "tell the page"]).await;
+    assert_eq!(output.stdout, "told\n", "{output:?}");
     let shown = until("both messages", async || {
         let answer = page.request(Method::GET, "/api/sessions/page:news").send().await.unwrap();
         let shown: Value = answer.json().await.unwrap();

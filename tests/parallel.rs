@@ -54,9 +54,9 @@ async fn read_only_calls_run_concurrently_and_report_in_order() {
     std::fs::write(gateway.workspace().join("folder/b.txt"), "").unwrap();
     gateway.up().await;
     assert_eq!(gateway.ask("in", "c", "look").await, "seen");
-    let told = results_of(&model.requests()[1]);
-    assert!(told[0].contains("timed out after 2 seconds") && told[2].contains("timed out"), "{told:?}");
-    assert_eq!((told.len(), told[1].as_str(), told[3].as_str()), (4, "1\talpha", "b.txt (0 B)"));
+    let results = results_of(&model.requests()[1]);
+    assert!(results[0].contains("timed out after 2 seconds") && results[2].contains("timed out"), "{results:?}");
+    assert_eq!((results.len(), results[1].as_str(), results[3].as_str()), (4, "1\talpha", "b.txt (0 B)"));
     assert_eq!(model.refused(), Vec::<String>::new());
     let ended = order_of_steps(&gateway.check_settled(&Witness::default()).await, "tool_result");
     let first: Vec<_> = ended[..2].iter().map(String::as_str).collect();
@@ -83,10 +83,13 @@ async fn writing_calls_run_alone_and_in_order() {
     model.on("mixed", [reply_with_calls(mixed), Reply::text("done")]);
     let gateway = Gateway::start(Setup::scripted(&model)).await;
     assert_eq!(gateway.ask("in", "c", "mixed").await, "done");
-    let told = results_of(&model.requests()[1]);
+    let results = results_of(&model.requests()[1]);
     let expected =
         ["no such file", "1 line, 3 bytes", "1\tone", "Replaced 1 occurrence", "1\ttwo", "(done, no output)", "1\ttwo"];
-    assert!(told.len() == 7 && told.iter().zip(expected).all(|(told, part)| told.contains(part)), "{told:?}");
+    assert!(
+        results.len() == 7 && results.iter().zip(expected).all(|(results, part)| results.contains(part)),
+        "{results:?}"
+    );
     let journal = gateway.check_settled(&Witness::default()).await;
     assert_eq!(order_of_steps(&journal, "tool_result"), ["c0", "c1", "c2", "c3", "c4", "c5", "c6"]);
     assert_eq!(order_of_steps(&journal, "tool_started"), ["c3", "c5"]);
@@ -121,11 +124,11 @@ async fn a_crash_among_calls_resumes_with_the_remaining_ones() {
         gateway.recover().await;
         assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "done", "{point}");
         assert_eq!((model.count(), model.refused()), (2, Vec::new()), "{point}");
-        let told = results_of(&model.requests()[1]);
+        let results = results_of(&model.requests()[1]);
         let expected = ["number 0", "number 1", "number 2", told_of_exec, "number 0", "1 line, 1 bytes", "3"];
         assert!(
-            told.len() == 7 && told.iter().zip(expected).all(|(told, part)| told.contains(part)),
-            "{point}: {told:?}"
+            results.len() == 7 && results.iter().zip(expected).all(|(results, part)| results.contains(part)),
+            "{point}: {results:?}"
         );
         let effects = std::fs::read_to_string(gateway.workspace().join("effects.txt")).unwrap_or_default();
         assert_eq!(effects.lines().count(), ran, "{point}");
@@ -146,11 +149,11 @@ async fn a_hundred_read_only_calls_are_answered_in_order() {
         std::fs::write(gateway.workspace().join(format!("{n}.txt")), format!("number {n}")).unwrap();
     }
     assert_eq!(gateway.ask("in", "c", "many").await, "all read");
-    let told = results_of(&model.requests()[1]);
-    assert_eq!((told.len(), model.refused()), (100, Vec::new()));
-    for (n, told) in told.iter().enumerate() {
+    let results = results_of(&model.requests()[1]);
+    assert_eq!((results.len(), model.refused()), (100, Vec::new()));
+    for (n, result) in results.iter().enumerate() {
         let expected = if n.is_multiple_of(3) { "absent: no such file".to_owned() } else { format!("number {n}") };
-        assert!(told.contains(&expected), "{n}: {told}");
+        assert!(result.contains(&expected), "{n}: {result}");
     }
     gateway.check_settled(&Witness::default()).await;
 }
@@ -189,13 +192,13 @@ async fn a_plan_runs_independent_steps_concurrently_and_skips_blocked_ones() {
           [after] write_file: skipped: a step that it needs failed (bad)\n\n\
           [say] message: done\nThe message goes to webhook:in, chat c."]
     );
-    let told = results_of(&requests[2]);
-    assert!(told[0].contains("so that none can start: a needs b needs a"), "{told:?}");
+    let results = results_of(&requests[2]);
+    assert!(results[0].contains("so that none can start: a needs b needs a"), "{results:?}");
     assert!(!gateway.workspace().join("after.txt").exists() && !gateway.workspace().join("a").exists());
     assert_eq!(model.refused(), Vec::<String>::new());
     let journal = gateway.check_settled(&Witness::default()).await;
-    let said = journal.outbox.iter().filter(|row| row.slot.starts_with("tool:"));
-    assert_eq!(said.map(|row| row.body["content"].clone()).collect::<Vec<_>>(), ["met: l\nr\n"]);
+    let sent = journal.outbox.iter().filter(|row| row.slot.starts_with("tool:"));
+    assert_eq!(sent.map(|row| row.body["content"].clone()).collect::<Vec<_>>(), ["met: l\nr\n"]);
     assert_eq!(
         order_of_steps(&journal, "tool_started").len(),
         1,
@@ -210,7 +213,7 @@ async fn a_plan_with_a_started_command_is_not_run_twice() {
         return;
     }
     let command = || exec("echo x >>effects.txt");
-    for (point, ran, told, calls) in [
+    for (point, ran, reply, calls) in [
         ("tool_finished=parallel", 1, "interrupted", [("a", command(), &[][..]), ("b", read("a.txt"), &["a"][..])]),
         (
             "tool_finished=parallel",
@@ -229,7 +232,7 @@ async fn a_plan_with_a_started_command_is_not_run_twice() {
         gateway.wait_crash().await;
         gateway.recover().await;
         let result = results_of(&model.requests()[1]);
-        assert!(result.len() == 1 && result[0].contains(told), "{result:?}");
+        assert!(result.len() == 1 && result[0].contains(reply), "{result:?}");
         let effects = std::fs::read_to_string(gateway.workspace().join("effects.txt")).unwrap_or_default();
         assert_eq!((effects.lines().count(), model.refused()), (ran, Vec::new()));
         check(&gateway.database(), &Witness { accepted: &[id], ..Witness::default() });
@@ -274,16 +277,18 @@ async fn stop_ends_every_running_call() {
         assert_eq!(gateway.ask("in", chat, "and now").await, "echo: and now");
         let request = model.requests_about("and now").pop().expect("it was asked");
         let messages = request["messages"].as_array().cloned().unwrap_or_default();
-        let told: Vec<_> = messages.iter().filter(|m| m["role"] == "tool").map(|m| m["content"].to_string()).collect();
-        let fits = told.len() == expected.len() && told.iter().zip(&expected).all(|(told, part)| told.contains(part));
-        assert!(fits, "{chat}: {told:?}");
+        let results: Vec<_> =
+            messages.iter().filter(|m| m["role"] == "tool").map(|m| m["content"].to_string()).collect();
+        let fits =
+            results.len() == expected.len() && results.iter().zip(&expected).all(|(text, part)| text.contains(part));
+        assert!(fits, "{chat}: {results:?}");
         if chat == "c" {
             let parts = [
                 "[one] exec: failed\\nError: Cancelled; the command was killed\\nbegun-one",
                 "begun-two",
                 "[three] write_file: ",
             ];
-            assert!(parts.iter().all(|part| told[0].contains(part)), "{told:?}");
+            assert!(parts.iter().all(|part| results[0].contains(part)), "{results:?}");
         }
     }
     assert!(!gateway.workspace().join("never.txt").exists());

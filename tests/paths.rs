@@ -43,14 +43,14 @@ const LIMIT: Duration = Duration::from_secs(20);
 mod corpus;
 
 /// A gateway whose model calls the tools that a message names and repeats their results.
-struct World {
+struct Harness {
     model: Model,
     gateway: Gateway,
     outside: PathBuf,
     _socket: UnixListener,
 }
 
-impl World {
+impl Harness {
     async fn start(restricted: bool) -> Self {
         let model = Model::start().await;
         model.call_named_tools();
@@ -127,10 +127,10 @@ fn check(path: &str, got: &[String; TOOLS.len()], expected: [&str; TOOLS.len()])
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_path_escapes_the_workspace_or_hangs() {
-    let world = World::start(true).await;
+    let harness = Harness::start(true).await;
     let out = "outside the workspace";
-    let absolute = world.outside.join("secret").display().to_string();
-    let home = world.gateway.home().display().to_string();
+    let absolute = harness.outside.join("secret").display().to_string();
+    let home = harness.gateway.home().display().to_string();
     let (token, above) = (format!("{home}/token"), format!("{home}/workspace/../token"));
     let (long_name, long_path) = ("n".repeat(300), "d/".repeat(3_000));
     let (special, large) = ("not a regular file", "10000000000 bytes");
@@ -170,41 +170,41 @@ async fn no_path_escapes_the_workspace_or_hangs() {
         ("no\nsuch\u{1b}[31m/../../x\ny", [out, out, out, out, "control characters"]),
     ];
     for (path, expected) in table {
-        let got = world.each_tool(path).await;
+        let got = harness.each_tool(path).await;
         check(path, &got, expected);
-        world.assert_untouched(path);
+        harness.assert_untouched(path);
     }
     // A folder where a file is expected: only listing succeeds.
-    let [read, write, edit, list, attach] = world.each_tool("folder").await;
+    let [read, write, edit, list, attach] = harness.each_tool("folder").await;
     check("folder", &[read, write, edit.clone(), edit, attach], ["is a folder"; 5]);
     assert!(list.contains("root (link)"), "{list}");
     // A line break in a name cannot add a line to the text that the model reads.
-    let [missing, written, _, _, attached] = world.each_tool("two\nlines").await;
+    let [missing, written, _, _, attached] = harness.each_tool("two\nlines").await;
     check("two\nlines", &std::array::from_fn(|_| missing.clone()), ["no such file"; 5]);
     assert!(attached.contains("control characters"), "{attached}");
     assert!(
         written.starts_with("Created ") && written.ends_with(": 1 line, 7 bytes") && written.lines().count() == 1,
         "{written}"
     );
-    let listed = &world.calls(&[("list_dir", json!({}))]).await[0];
+    let listed = &harness.calls(&[("list_dir", json!({}))]).await[0];
     assert!(listed.contains("\"two\\nlines\" (7 B)") && listed.contains("pipe (special)"), "{listed}");
 
     assert!(
-        fs::read_dir(world.gateway.workspace())
+        fs::read_dir(harness.gateway.workspace())
             .unwrap()
             .flatten()
             .all(|entry| { !entry.file_name().to_string_lossy().ends_with(".tmp") })
     );
-    world.assert_untouched("all");
-    assert_eq!(world.model.refused(), Vec::<String>::new());
+    harness.assert_untouched("all");
+    assert_eq!(harness.model.refused(), Vec::<String>::new());
 }
 
 /// Programs that work on a path get no path that leads out of the workspace or makes them wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_path_that_leads_out_reaches_a_program() {
-    let world = World::start(true).await;
+    let harness = Harness::start(true).await;
     let out = "outside the workspace";
-    let absolute = world.outside.join("secret").display().to_string();
+    let absolute = harness.outside.join("secret").display().to_string();
     let (long_name, long_path) = ("n".repeat(300), "d/".repeat(3_000));
     for (path, expected) in [
         ("../token", out),
@@ -237,20 +237,20 @@ async fn no_path_that_leads_out_reaches_a_program() {
             arguments.as_object_mut().unwrap().extend(further.as_object().unwrap().clone());
             (tool, arguments)
         });
-        for (call, got) in calls.iter().zip(world.calls(&calls).await) {
+        for (call, got) in calls.iter().zip(harness.calls(&calls).await) {
             let lines = got.trim_end().split("\n\n[Please analyze").next().unwrap_or_default().lines().count();
             assert!(got.starts_with("Error: ") && got.contains(expected) && lines == 1, "{call:?}: {got}");
         }
-        world.assert_untouched(path);
+        harness.assert_untouched(path);
     }
-    assert_eq!(world.model.refused(), Vec::<String>::new());
+    assert_eq!(harness.model.refused(), Vec::<String>::new());
 }
 
 /// The corpora above cover each tool that takes a path. A new tool must get a column or a row there.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_tool_that_takes_a_path_is_tested() {
-    let world = World::start(true).await;
-    let listed = world.gateway.json(&["tools", "list"]).await;
+    let harness = Harness::start(true).await;
+    let listed = harness.gateway.json(&["tools", "list"]).await;
     let takes_a_path = |tool: &&Value| {
         let properties = tool["schema"]["properties"].as_object().unwrap();
         let is_path =
@@ -270,8 +270,8 @@ async fn every_tool_that_takes_a_path_is_tested() {
 /// A name alternates between a folder and a link out of the workspace. The answer is one of the two, and outside files stay unchanged.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_swapped_during_calls_never_escapes_the_workspace() {
-    let world = World::start(true).await;
-    let workspace = world.gateway.workspace();
+    let harness = Harness::start(true).await;
+    let workspace = harness.gateway.workspace();
     fs::create_dir(workspace.join("fine")).unwrap();
     fs::write(workspace.join("fine/secret"), "inside").unwrap();
     symlink("../../outside", workspace.join("swap")).unwrap();
@@ -286,12 +286,12 @@ async fn a_link_swapped_during_calls_never_escapes_the_workspace() {
     let calls: Vec<_> = calls.into_iter().map(|(tool, arguments)| (tool, arguments.clone())).collect();
     let mut good = 0;
     for _ in 0..10 {
-        for ((tool, _), result) in calls.iter().zip(world.calls(&calls).await) {
+        for ((tool, _), result) in calls.iter().zip(harness.calls(&calls).await) {
             let is_error = result.starts_with("Error: ");
             good += usize::from(!is_error);
             assert!(is_error || *tool != "list_dir" || result.contains("secret ("), "{tool}: {result}");
         }
-        world.assert_untouched("a swap");
+        harness.assert_untouched("a swap");
     }
     let swaps = swapper.stop();
     assert!(good > 0 && swaps > 100, "{good} calls went through, {swaps} swaps: the race was none");
@@ -300,12 +300,12 @@ async fn a_link_swapped_during_calls_never_escapes_the_workspace() {
 /// Even with the whole machine open to the tools, daoyou's own folder, kernel files and special files stay closed.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_restriction_private_data_and_kernel_files_stay_closed() {
-    let world = World::start(false).await;
-    let home = world.gateway.home();
+    let harness = Harness::start(false).await;
+    let home = harness.gateway.home();
     let own = |name: &str| home.join(name).display().to_string();
     let before = fs::read(home.join("token")).unwrap();
-    let pid = world.gateway.pid();
-    let zero = world.gateway.workspace().join("device");
+    let pid = harness.gateway.pid();
+    let zero = harness.gateway.workspace().join("device");
     if mknodat(CWD, &zero, FileType::CharacterDevice, 0o600.into(), makedev(1, 5)).is_err() {
         println!("only root may make a device; the link to /dev/zero stands for it");
     }
@@ -331,22 +331,22 @@ async fn without_the_restriction_private_data_and_kernel_files_stay_closed() {
         "sparse".to_owned(),
         "loop".to_owned(),
     ] {
-        for got in world.each_tool(&path).await {
+        for got in harness.each_tool(&path).await {
             assert!(got.starts_with("Error: "), "{path}: {got}");
         }
     }
     assert_eq!(fs::read(home.join("token")).unwrap(), before);
     assert!(!home.join("new").exists());
     // The gateway still works as before.
-    assert_eq!(world.calls(&[("read_file", json!({"path": "plain"}))]).await, ["1\ta plain file"]);
+    assert_eq!(harness.calls(&[("read_file", json!({"path": "plain"}))]).await, ["1\ta plain file"]);
 }
 
 /// Covers the files that the gateway itself reads and writes in the workspace. Commands of its agent can replace them with
 /// links and pipes, and wait for the gateway to follow these.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_gateway_follows_no_link_made_by_its_agent() {
-    let mut world = World::start(true).await;
-    let (workspace, home) = (world.gateway.workspace(), world.gateway.home());
+    let mut harness = Harness::start(true).await;
+    let (workspace, home) = (harness.gateway.workspace(), harness.gateway.home());
     fs::write(home.join("private"), CANARY).unwrap();
     for name in ["AGENTS.md", "SOUL.md", "USER.md", "TOOLS.md", ".daoyou-template"] {
         fs::remove_file(workspace.join(name)).unwrap();
@@ -355,20 +355,20 @@ async fn the_gateway_follows_no_link_made_by_its_agent() {
     mknodat(CWD, workspace.join("SOUL.md"), FileType::Fifo, 0o600.into(), 0).unwrap();
     symlink("/dev/zero", workspace.join("USER.md")).unwrap();
     fs::hard_link(home.join("private"), workspace.join("TOOLS.md")).unwrap();
-    assert_eq!(world.calls(&[("read_file", json!({"path": "plain"}))]).await, ["1\ta plain file"]);
+    assert_eq!(harness.calls(&[("read_file", json!({"path": "plain"}))]).await, ["1\ta plain file"]);
 
     // The next start writes missing files of the template and does not touch objects in their places.
     fs::remove_file(workspace.join("SOUL.md")).unwrap();
     symlink("../private", workspace.join(".SOUL.md.new")).unwrap();
     fs::remove_dir_all(workspace.join("memory")).unwrap();
     symlink("../../outside", workspace.join("memory")).unwrap();
-    world.gateway.stop().await;
-    world.gateway.up().await;
-    assert_eq!(world.calls(&[("read_file", json!({"path": "plain"}))]).await, ["1\ta plain file"]);
+    harness.gateway.stop().await;
+    harness.gateway.up().await;
+    assert_eq!(harness.calls(&[("read_file", json!({"path": "plain"}))]).await, ["1\ta plain file"]);
     assert_eq!(fs::read_to_string(home.join("private")).unwrap(), CANARY);
     assert!(workspace.join("SOUL.md").symlink_metadata().unwrap().is_file());
-    world.assert_untouched("a new start");
-    let told = json!(world.model.requests()).to_string();
-    assert!(!told.contains(CANARY) && told.contains("daoyou"), "{told}");
-    assert!(world.gateway.logs().contains("is left out of the system prompt"));
+    harness.assert_untouched("a new start");
+    let text = json!(harness.model.requests()).to_string();
+    assert!(!text.contains(CANARY) && text.contains("daoyou"), "{text}");
+    assert!(harness.gateway.logs().contains("is left out of the system prompt"));
 }

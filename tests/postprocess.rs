@@ -5,6 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
+use crate::support::model::last_text;
 use crate::support::{Embeddings, Gate, Gateway, Model, Reply, Setup};
 
 const QUESTION: &str = "Where is retry_limit computed?";
@@ -26,16 +27,11 @@ fn reads() -> [Reply; 2] {
     [Reply::tool("read_file", &json!({"path": "limits.rs"})), Reply::text("in limits.rs")]
 }
 
-/// Returns the result that the model got for its last call.
-fn last_result(request: &Value) -> String {
-    request["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned()
-}
-
 async fn result_of(setup: Setup, model: &Model) -> (Gateway, String) {
     let gateway = Gateway::start(setup).await;
     fs::write(gateway.workspace().join("limits.rs"), source()).unwrap();
     assert_eq!(gateway.ask("in", "c", QUESTION).await, "in limits.rs");
-    let result = last_result(model.requests().last().unwrap());
+    let result = last_text(model.requests().last().unwrap()).to_owned();
     (gateway, result)
 }
 
@@ -53,7 +49,7 @@ async fn a_turn_sees_what_it_asks_for_and_can_read_the_whole() {
     // A second read is not filtered again.
     model.on("read the whole", [Reply::tool("read_file", &json!({ "path": path })), Reply::text("read")]);
     gateway.ask("in", "c", "read the whole retry_limit result").await;
-    let again = last_result(model.requests().last().unwrap());
+    let again = last_text(model.requests().last().unwrap()).to_owned();
     assert!(again.contains("part_3(") && !again.contains("[filtered"), "{again}");
     // Run manually, with and without a question.
     let (arguments, query) = (r#"{"path":"limits.rs"}"#, ["--query", QUESTION]);
@@ -192,9 +188,7 @@ async fn a_cheap_model_summarises_and_a_kill_meanwhile_loses_nothing() {
     cheap.script(move |_| Some(Reply::text(summary).usage(900, 20).held_by(&held)));
     let mut gateway = Gateway::new(
         Setup::scripted(&model)
-            .set("providers.cheap.kind", "openai")
-            .set("providers.cheap.api_key", "a-key-of-cheap")
-            .set("providers.cheap.base_url", cheap.base_url())
+            .provider("cheap", cheap.base_url())
             .set("tools.postprocess.mode", "llm")
             .set("tools.postprocess.llm.model", "cheap/small")
             .set("tools.postprocess.llm.tools", vec!["read_file"]),
@@ -208,7 +202,7 @@ async fn a_cheap_model_summarises_and_a_kill_meanwhile_loses_nothing() {
     gateway.up().await;
     let done = gateway.wait_done("in", &id).await;
     assert_eq!(done.text("reply"), "in limits.rs");
-    let shown = last_result(model.requests().last().unwrap());
+    let shown = last_text(model.requests().last().unwrap()).to_owned();
     assert!(shown.starts_with(summary) && shown.contains("a summary of"), "{shown}");
     // The model is called again after the kill; its tokens belong to the turn.
     assert_eq!(cheap.count(), 2);

@@ -1,6 +1,5 @@
 //! The process: signals, exit codes, the log, and secrets.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -8,7 +7,7 @@ use serde_json::{Value, json};
 use crate::support::gateway::Message;
 use crate::support::invariants::{Witness, wait_settled};
 use crate::support::requirements::bubblewrap_is_missing;
-use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, until};
+use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, files_below, until};
 
 /// Both signals drain: running turns finish, new messages are refused temporarily, and the exit code is 0.
 #[tokio::test(flavor = "multi_thread")]
@@ -111,18 +110,6 @@ async fn below_the_disk_reserve_nothing_is_accepted() {
     gateway.stop().await;
 }
 
-/// Collects all files below `folder`, except the two files that exist to hold secrets.
-fn files_below(folder: &Path, all: &mut Vec<(String, Vec<u8>)>) {
-    for entry in std::fs::read_dir(folder).unwrap().flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            files_below(&path, all);
-        } else if path.is_file() && !path.ends_with("config.toml") && !path.ends_with("token") {
-            all.push((path.display().to_string(), std::fs::read(&path).unwrap()));
-        }
-    }
-}
-
 /// Canaries are in every place that holds a secret. None appears in the log at its most verbose level, in the database, in
 /// model requests, in commands' environments, or in output to the owner. The log is JSON, with turn and session as fields.
 #[tokio::test(flavor = "multi_thread")]
@@ -186,7 +173,10 @@ async fn secrets_never_reach_logs_models_or_commands() {
     shown.push(("model".to_owned(), serde_json::to_vec(&model.requests()).unwrap()));
     let posted = sink.posts().into_iter().flat_map(|post| post.raw).collect();
     shown.push(("callbacks".to_owned(), posted));
-    files_below(&gateway.home(), &mut shown);
+    // Two files exist to hold secrets.
+    let files = files_below(&gateway.home()).into_iter();
+    let files = files.filter(|path| !path.ends_with("config.toml") && !path.ends_with("token"));
+    shown.extend(files.map(|path| (path.display().to_string(), std::fs::read(&path).unwrap())));
     let token = std::fs::read_to_string(gateway.home().join("token")).unwrap();
     let secrets = [WORD, &callback_key[6..], "a-bearer-secret", token.trim()];
     for (name, bytes) in &shown {

@@ -1,15 +1,9 @@
 //! The model's input: its bytes stay the same from request to request, so that the service's cache hits.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::support::model::{RUNTIME_CONTEXT, messages_of, user_text};
+use crate::support::model::{RUNTIME_CONTEXT, messages_of, system_of, user_messages};
 use crate::support::{Gateway, Model, Reply, Setup};
-
-fn system(request: &Value) -> &str {
-    let first = &messages_of(request)[0];
-    assert_eq!(first["role"], "system");
-    first["content"].as_str().unwrap_or_default()
-}
 
 /// Each request of a session begins with the whole previous one, across turns, tools, failures, commands and a kill.
 #[tokio::test(flavor = "multi_thread")]
@@ -39,9 +33,7 @@ async fn each_request_extends_the_previous_one() {
 
     // Each message occurs once, including its time and place, and nowhere else.
     let last = messages_of(&requests[9]);
-    let users: Vec<_> = last.iter().filter(|message| message["role"] == "user").collect();
-    let said: Vec<_> = users.iter().map(|user| user_text(user["content"].as_str().unwrap_or_default())).collect();
-    assert_eq!(said, ["first", "look", "  spaces around\n", "fail", "look again", "last"]);
+    assert_eq!(user_messages(&requests[9]), ["first", "look", "  spaces around\n", "fail", "look again", "last"]);
     for message in last {
         let text = message["content"].as_str().unwrap_or_default();
         let is_user = message["role"] == "user";
@@ -65,7 +57,7 @@ async fn an_edited_workspace_file_appears_in_the_next_request() {
     std::fs::write(&path, &before).unwrap();
     gateway.ask("in", "c", "four").await;
     let requests = model.requests();
-    let systems: Vec<_> = requests.iter().map(system).collect();
+    let systems: Vec<_> = requests.iter().map(system_of).collect();
     assert!(!systems[0].contains("moo") && systems[1].contains("Always say moo."), "{}", systems[1]);
     assert_eq!(systems[1].replace("\nAlways say moo.", ""), systems[0]);
     assert!(systems[0].contains(before.trim()) && !systems[2].contains(before.trim()));
@@ -87,8 +79,7 @@ async fn a_small_window_drops_whole_turns() {
         for text in ["one", "look", "two", "look", "three", "four", &long, "five", "six", "seven", "eight"] {
             gateway.ask("in", "c", text).await;
             let requests = model.requests();
-            let last = messages_of(requests.last().expect("it was asked"));
-            assert!(last.iter().any(|message| user_text(message["content"].as_str().unwrap_or_default()) == text));
+            assert!(user_messages(requests.last().expect("it was asked")).contains(&text), "{text}");
         }
         assert_eq!(model.refused(), Vec::<String>::new(), "{key}");
         let requests = model.requests();

@@ -52,9 +52,9 @@ async fn an_invalid_base_url_is_a_configuration_error() {
         let gateway = Gateway::new(setup(&model, kind, &format!("{root}{form}")));
         gateway.write_config();
         let ran = gateway.run(&["config", "check"]).await;
-        let said = format!("{}{}", ran.stdout, ran.stderr);
+        let output = format!("{}{}", ran.stdout, ran.stderr);
         assert_ne!(ran.code, Some(0), "{kind} {form}: {ran:?}");
-        assert!(said.contains("providers.scripted.base_url") && said.contains(words), "{kind} {form}: {said}");
+        assert!(output.contains("providers.scripted.base_url") && output.contains(words), "{kind} {form}: {output}");
     }
     assert_eq!(model.count(), 0);
 }
@@ -128,7 +128,7 @@ async fn an_ollama_without_models_suggests_ollama_pull() {
     let gateway = Gateway::new(setup);
     for arguments in [&["agent", "-m", "hello"][..], &["models"], &["doctor"], &["status"]] {
         let ran = gateway.run(arguments).await;
-        let said = format!("{}{}", ran.stdout, ran.stderr);
-        assert!(said.contains("ollama pull "), "{arguments:?}: {said}");
+        let output = format!("{}{}", ran.stdout, ran.stderr);
+        assert!(output.contains("ollama pull "), "{arguments:?}: {output}");
     }
 }

@@ -4,12 +4,13 @@
 use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
+use crate::support::model::messages_of;
 use crate::support::{Gateway, Model, Reply, Setup};
 
 /// Returns the reasoning in the assistant's messages with calls, from the last request.
 fn returned_reasoning(model: &Model) -> Vec<Value> {
     let request = model.requests().pop().unwrap();
-    let messages = request["messages"].as_array().unwrap().iter();
+    let messages = messages_of(&request).iter();
     let with_calls = messages.filter(|message| message["role"] == "assistant" && message.get("tool_calls").is_some());
     with_calls.map(|message| message["reasoning_content"].clone()).collect()
 }

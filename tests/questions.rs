@@ -5,6 +5,7 @@ use tokio::task::block_in_place;
 
 use crate::support::gateway::{HttpAnswer, Message};
 use crate::support::invariants::{Journal, Witness, check, wait_settled};
+use crate::support::model::last_text;
 use crate::support::pty::Terminal;
 use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, until};
 
@@ -15,13 +16,13 @@ async fn asking_model() -> Model {
     let model = Model::start().await;
     model.script(|asked| {
         let colour = json!({"question": QUESTION, "options": ["Blue", "Dark green"]});
-        let told = || Reply::text(format!("painted: {}", asked.results.join(" + ")));
+        let painted = || Reply::text(format!("painted: {}", asked.results.join(" + ")));
         Some(match (asked.user.as_str(), asked.step) {
             ("paint", 0) => Reply::tool("ask_user", &colour),
             ("paint twice", 0) => {
                 Reply::tool("ask_user", &colour).and_tool("ask_user", &json!({"question": "How large?"}))
             }
-            ("paint" | "paint twice", _) => told(),
+            ("paint" | "paint twice", _) => painted(),
             _ => Reply::text(format!("echo: {}", asked.user)),
         })
     });
@@ -175,13 +176,13 @@ async fn a_turn_that_nobody_can_answer_does_not_wait() {
     let add = ["cron", "add", "--name", "n", "--every", "12h", "--prompt", "paint", "--channel", "webhook:in"];
     assert_eq!(gateway.run(&[&add[..], &["--chat", "c"]].concat()).await.code, Some(0));
     assert_eq!(gateway.run(&["cron", "run", "n"]).await.code, Some(0));
-    let told = until("the result of the job's call", async || {
+    let text = until("the result of the job's call", async || {
         let last = model.requests_about("paint").last().cloned()?;
-        let result = last["messages"].as_array()?.last()?["content"].as_str()?.to_owned();
+        let result = last_text(&last).to_owned();
         result.starts_with("Error").then_some(result)
     });
-    let told: String = told.await;
-    assert!(told.contains("nobody can answer in this turn"), "{told}");
+    let text: String = text.await;
+    assert!(text.contains("nobody can answer in this turn"), "{text}");
 }
 
 /// The answer of an untrusted sender is untrusted text and taints the turn, as the message itself did.

@@ -4,35 +4,27 @@
 use serde_json::{Value, json};
 
 use crate::support::invariants::{Witness, check};
-use crate::support::model::{RUNTIME_CONTEXT, user_text};
+use crate::support::model::{answers_in, current_turn, messages_of, system_of, user_text};
 use crate::support::requirements::bubblewrap_is_missing;
 use crate::support::{Gateway, Model, Reply, Setup};
 
 /// Returns the messages of a request as `role: text`, without the system prompt.
-fn messages_of(request: &Value) -> Vec<String> {
-    let messages = request["messages"].as_array().expect("a request with messages");
+fn message_lines(request: &Value) -> Vec<String> {
     let line = |message: &Value| {
         let text = user_text(message["content"].as_str().unwrap_or_default());
         format!("{}: {text}", message["role"].as_str().unwrap_or_default())
     };
-    messages.iter().skip(1).map(line).collect()
-}
-
-/// Returns the last user message and the number of answers since then; `None` for a request outside of a turn.
-fn turn_of(request: &Value) -> Option<(String, usize)> {
-    let messages = request["messages"].as_array().expect("a request with messages");
-    let text = |message: &Value| message["content"].as_str().unwrap_or_default().to_owned();
-    let last = messages.iter().rposition(|message| text(message).contains(RUNTIME_CONTEXT))?;
-    let answers = messages[last..].iter().filter(|message| message["role"] == "assistant").count();
-    Some((user_text(&text(&messages[last])).to_owned(), answers))
+    messages_of(request).iter().skip(1).map(line).collect()
 }
 
 /// Answers a user message that contains `about` with these texts, one for each step of its turn. The last text repeats.
 fn script_texts(model: &Model, about: &str, steps: &[&str]) {
     let (about, steps) = (about.to_owned(), steps.iter().map(|&step| step.to_owned()).collect::<Vec<_>>());
     model.script(move |asked| {
-        let (user, step) = turn_of(asked.body)?;
-        user.contains(&about).then(|| Reply::text(steps.get(step).or(steps.last()).cloned().unwrap_or_default()))
+        let (user, after) = current_turn(asked.body)?;
+        let step = answers_in(after);
+        let text = || steps.get(step).or(steps.last()).cloned().unwrap_or_default();
+        user_text(user).contains(&about).then(|| Reply::text(text()))
     });
 }
 
@@ -66,9 +58,9 @@ async fn a_model_that_refuses_tools_falls_back_to_react() {
     let requests = model.requests();
     let offered: Vec<_> = requests.iter().map(|request| request["tools"].is_array()).collect();
     assert_eq!((offered, model.refused()), (vec![true, false, false, false, false], Vec::new()));
-    let system = requests[1]["messages"][0]["content"].as_str().unwrap();
+    let system = system_of(&requests[1]);
     assert!(system.contains("Action Input:") && system.contains("## read_file"), "{system}");
-    let last = messages_of(&requests[4]);
+    let last = message_lines(&requests[4]);
     assert_eq!(last.len(), 7, "{last:#?}");
     assert!(
         last[1].starts_with("assistant: Thought: I write it down.\nAction: write_file\nAction Input: {"),
@@ -106,7 +98,7 @@ async fn invalid_react_steps_are_observed_and_the_limit_gives_an_answer() {
     assert_eq!(gateway.ask("in", "c", "try").await, format!("I gave up.\n\n{}", notice(5)));
     let requests = model.requests();
     let observed = |request: &Value| -> Vec<String> {
-        messages_of(request).into_iter().filter(|line| line.starts_with("user: Observation:")).collect()
+        message_lines(request).into_iter().filter(|line| line.starts_with("user: Observation:")).collect()
     };
     let (before, last) = (observed(&requests[4]), observed(&requests[5]));
     assert_eq!((before.len(), last.len()), (4, 5), "{last:#?}");
@@ -115,7 +107,7 @@ async fn invalid_react_steps_are_observed_and_the_limit_gives_an_answer() {
     assert!(!last[3].contains("in a row") && last[4].contains("3 times in a row"), "{last:#?}");
     assert!(last[4].contains("No more actions can be taken"), "{last:#?}");
     assert!(requests.iter().all(|request| request["tools"].is_null()), "the model is never offered tools");
-    assert!(!requests.last().unwrap()["messages"][0]["content"].as_str().unwrap().contains("## list_dir"));
+    assert!(!system_of(requests.last().unwrap()).contains("## list_dir"));
     assert_eq!((gateway.ask("in", "d", "loop").await.as_str(), model.refused()), ("This is what I found.", Vec::new()));
 }
 
@@ -147,13 +139,13 @@ async fn a_session_moves_to_a_model_without_tools_and_back() {
     assert!(gateway.ask("in", "c", "/model scripted/scripted").await.contains("scripted"));
     assert_eq!(gateway.ask("in", "c", "third").await, "Still there.");
 
-    let told = messages_of(&small.requests_about("second")[1]);
+    let result = message_lines(&small.requests_about("second")[1]);
     assert!(
-        told[1].starts_with("assistant: Thought: I look.\nAction: list_dir\nAction Input: {\"path\":\".\"}"),
-        "{told:#?}"
+        result[1].starts_with("assistant: Thought: I look.\nAction: list_dir\nAction Input: {\"path\":\".\"}"),
+        "{result:#?}"
     );
-    assert!(told[2].starts_with("user: Observation: ") && told[2].contains("USER.md"), "{told:#?}");
-    assert_eq!(told[3..], ["assistant: Final Answer: There are files.", "user: second"]);
+    assert!(result[2].starts_with("user: Observation: ") && result[2].contains("USER.md"), "{result:#?}");
+    assert_eq!(result[3..], ["assistant: Final Answer: There are files.", "user: second"]);
     let messages = native.requests().last().unwrap()["messages"].clone();
     let ids: Vec<_> = messages.as_array().unwrap().iter().filter_map(|it| it["tool_calls"][0]["id"].as_str()).collect();
     assert!(ids[0] == "same" && ids[2] == "same_2" && ids.len() == 3, "each id means one call: {ids:?}");
@@ -219,5 +211,5 @@ async fn plain_mode_asks_once_without_tools() {
     assert_eq!(gateway.ask("in", "c", "list").await, "I would look.");
     let requests = model.requests();
     assert_eq!((requests.len(), &requests[0]["tools"], model.refused()), (1, &Value::Null, Vec::new()));
-    assert!(!requests[0]["messages"][0]["content"].as_str().unwrap().contains("# Tools"));
+    assert!(!system_of(&requests[0]).contains("# Tools"));
 }

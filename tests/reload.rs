@@ -110,14 +110,14 @@ async fn status_reports_the_running_configuration() {
     let needed = json!(["channels.webhook.comes", "channels.webhook.goes", "gateway.listen"]);
     assert_eq!(status["restart_needed"], needed);
     let rows = gateway.json(&["channels", "list"]).await;
-    let told = |name: &str| {
+    let channel = |name: &str| {
         let row = rows.as_array().unwrap().iter().find(|row| row["name"] == name).unwrap_or_else(|| panic!("{rows}"));
         (row["state"].as_str().unwrap().to_owned(), row["note"].as_str().unwrap_or_default().to_owned())
     };
-    assert_eq!(told("webhook:stays"), ("running".to_owned(), String::new()));
-    let (state, note) = told("webhook:goes");
+    assert_eq!(channel("webhook:stays"), ("running".to_owned(), String::new()));
+    let (state, note) = channel("webhook:goes");
     assert!(state == "running" && note.contains("runs until the gateway is restarted"), "{state} {note}");
-    let (state, note) = told("webhook:comes");
+    let (state, note) = channel("webhook:comes");
     assert!(state == "off" && note.contains("starts when the gateway is restarted"), "{state} {note}");
     *gateway.setup() = setup().hook(Hook::bearer("goes"));
     let sent = gateway.post("goes", "", &Message::new("/help")).await;

@@ -1,31 +1,29 @@
 //! The tool `run_test` with real test runners, in the sandbox of commands.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use daoyou::chat::ToolCall;
-use daoyou::guard::SandboxMode;
-use daoyou::tools::{ToolDeps, ToolExecutor, ToolResult, ToolsConfig, build, sandbox_of};
+use daoyou::tools::{ToolDeps, ToolExecutor, ToolResult, ToolsConfig, build};
 use daoyou_channels::Trust;
 use serde_json::{Value, json};
 
-use crate::support::requirements::{bubblewrap_is_missing, is_missing, skip_story};
+use crate::support::requirements::{bubblewrap_is_missing, is_missing, sandbox_is_missing, skip_story};
 use crate::support::{Gateway, Model, Setup, tool_context, write_files};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_daoyou");
 
 /// A workspace with files, and its tools.
-struct World {
+struct Harness {
     home: tempfile::TempDir,
     executor: ToolExecutor,
 }
 
-impl World {
-    /// Returns a world; if there is no sandbox, skips the story and returns `None`.
+impl Harness {
+    /// Returns a harness; if there is no sandbox, skips the story and returns `None`.
     fn new(files: &[(&str, &str)]) -> Option<Self> {
-        if let Err(reason) = sandbox_of(SandboxMode::Auto, Path::new(BINARY)) {
-            skip_story(&reason);
+        if sandbox_is_missing() {
             return None;
         }
         let home = tempfile::tempdir().unwrap();
@@ -76,32 +74,32 @@ const PYTHON: &str = "import calc\n\ndef test_adds():\n    assert calc.add(1, 1)
                       def test_fails():\n    assert calc.add(1, 1) == 3\n";
 
 #[tokio::test]
-async fn pytest_is_run() {
+async fn pytest_tests_are_run_and_counted() {
     let files = [
         ("py/calc.py", "def add(a, b):\n    return a + b\n"),
         ("py/tests/test_calc.py", PYTHON),
         ("py/tests/test_other.py", "import pytest\n\n@pytest.mark.skip\ndef test_later():\n    pass\n"),
         ("empty/tests/test_none.py", ""),
     ];
-    let Some(world) = World::new(&files) else { return };
+    let Some(harness) = Harness::new(&files) else { return };
     if pytest_is_missing() {
         return;
     }
     let failure = Some(("tests/test_calc.py::test_fails", "py/tests/test_calc.py", 7));
-    let text = world.check(json!({"path": "py"}), (1, 1, 1), failure).await;
+    let text = harness.check(json!({"path": "py"}), (1, 1, 1), failure).await;
     assert!(
         text.contains(
             " s (pytest)\nFAILED tests/test_calc.py::test_fails (py/tests/test_calc.py:7)\n    assert 2 == 3"
         ),
         "{text}"
     );
-    world.check(json!({"test_path": "py/tests/test_other.py", "test_framework": "pytest"}), (0, 0, 1), None).await;
-    let none = world.run(json!({"path": "empty"})).await;
+    harness.check(json!({"test_path": "py/tests/test_other.py", "test_framework": "pytest"}), (0, 0, 1), None).await;
+    let none = harness.run(json!({"path": "empty"})).await;
     assert!(!none.success && none.render().contains("no tests found in"), "{}", none.render());
 }
 
 #[tokio::test]
-async fn node_is_run_through_npm() {
+async fn node_tests_are_run_through_npm_and_counted() {
     let test = "const test = require('node:test');\nconst assert = require('node:assert');\n\
                 test('adds', () => {});\ntest('fails', () => {\n  assert.strictEqual(1 + 1, 3);\n});\n";
     let files = [
@@ -110,14 +108,14 @@ async fn node_is_run_through_npm() {
         ("web/b.test.js", "require('node:test')('fine', () => {});\n"),
         ("plain/package.json", "{}"),
     ];
-    let Some(world) = World::new(&files) else { return };
+    let Some(harness) = Harness::new(&files) else { return };
     if is_missing("npm", "npm") || is_missing("node", "nodejs") {
         return;
     }
-    let text = world.check(json!({"path": "web"}), (2, 1, 0), Some(("fails", "web/a.test.js", 5))).await;
+    let text = harness.check(json!({"path": "web"}), (2, 1, 0), Some(("fails", "web/a.test.js", 5))).await;
     assert!(text.contains("(npm)") && text.contains("2 !== 3"), "{text}");
-    world.check(json!({"path": "web/b.test.js"}), (1, 0, 0), None).await;
-    let none = world.run(json!({"path": "plain"})).await.render();
+    harness.check(json!({"path": "web/b.test.js"}), (1, 0, 0), None).await;
+    let none = harness.run(json!({"path": "plain"})).await.render();
     assert!(
         none.contains("no tests found in plain or above it") && none.contains("package.json with a script"),
         "{none}"
@@ -125,7 +123,7 @@ async fn node_is_run_through_npm() {
 }
 
 #[tokio::test]
-async fn make_is_run_and_its_runner_recognized() {
+async fn make_runs_the_tests_and_its_runner_is_recognised() {
     let files = [
         ("ok/Makefile", "test:\n\t@echo all is well\n"),
         ("bad/Makefile", "check:\n\t@echo it broke; exit 3\n"),
@@ -134,27 +132,27 @@ async fn make_is_run_and_its_runner_recognized() {
         ("py/test_calc.py", PYTHON),
         ("slow/Makefile", "test:\n\tsleep 987\n"),
     ];
-    let Some(world) = World::new(&files) else { return };
+    let Some(harness) = Harness::new(&files) else { return };
     if is_missing("make", "make") {
         return;
     }
-    let ok = world.run(json!({"path": "ok"})).await;
+    let ok = harness.run(json!({"path": "ok"})).await;
     assert!(ok.success && ok.content.contains("succeeded, but its output names no tests"), "{}", ok.render());
     assert!(ok.content.ends_with("all is well"), "{}", ok.content);
-    let bad = world.run(json!({"path": "bad"})).await;
+    let bad = harness.run(json!({"path": "bad"})).await;
     assert!(bad.render().starts_with("Error: failed with exit code 2 before any test in"), "{}", bad.render());
     assert!(bad.content.contains("it broke") && bad.metadata["exit_code"] == 2, "{}", bad.render());
-    let slow = world.run(json!({"path": "slow", "timeout": 1})).await.render();
+    let slow = harness.run(json!({"path": "slow", "timeout": 1})).await.render();
     assert!(slow.contains("timed out after 1 seconds"), "{slow}");
     if !pytest_is_missing() {
         let failure = Some(("test_calc.py::test_fails", "py/test_calc.py", 7));
-        world.check(json!({"path": "py", "framework": "make"}), (1, 1, 0), failure).await;
+        harness.check(json!({"path": "py", "framework": "make"}), (1, 1, 0), failure).await;
     }
 }
 
 #[tokio::test]
 async fn each_fault_is_one_clear_error() {
-    let Some(world) = World::new(&[("notes.txt", ""), ("go/go.mod", "module x\n"), ("rust/Cargo.toml", "")]) else {
+    let Some(harness) = Harness::new(&[("notes.txt", ""), ("go/go.mod", "module x\n"), ("rust/Cargo.toml", "")]) else {
         return;
     };
     for (arguments, expected) in [
@@ -166,12 +164,12 @@ async fn each_fault_is_one_clear_error() {
         (json!({"path": ""}), "the path is empty"),
         (json!({"path": "go", "timeout": 0}), "at least 1"),
     ] {
-        let result = world.run(arguments.clone()).await;
+        let result = harness.run(arguments.clone()).await;
         let text = result.render();
         assert!(!result.success && text.contains(expected), "{arguments}: {text}");
     }
     if crate::support::requirements::find("go").is_none() {
-        let text = world.run(json!({"path": "go"})).await.render();
+        let text = harness.run(json!({"path": "go"})).await.render();
         assert!(text.starts_with("Error: go is not installed where commands can use it"), "{text}");
     }
 }
@@ -182,7 +180,7 @@ const LIBRARY: &str = "pub fn add(a: i32, b: i32) -> i32 { a + b }\n\n#[cfg(test
 
 /// Runs the tool through the real program, as its model sees it.
 #[tokio::test(flavor = "multi_thread")]
-async fn cargo_is_run() {
+async fn cargo_tests_are_run_and_counted() {
     if bubblewrap_is_missing() {
         return;
     }
@@ -207,9 +205,7 @@ async fn cargo_is_run() {
     write_files(&gateway.workspace(), &files);
     let mut results = Vec::new();
     for path in ["rust", "rust/tests/other.rs", "broken/src/lib.rs"] {
-        let reply = gateway.ask("in", "c", &json!([["run_test", {"path": path}]]).to_string()).await;
-        let result: Vec<String> = serde_json::from_str(&reply).unwrap_or_else(|_| panic!("{path}: {reply}"));
-        results.extend(result);
+        results.push(gateway.call_tool("run_test", &json!({ "path": path })).await);
     }
     assert!(results[0].starts_with("Error: 2 passed, 1 failed, 1 skipped in "), "{}", results[0]);
     let failure =

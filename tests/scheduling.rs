@@ -3,19 +3,11 @@
 use std::ops::Range;
 
 use futures_util::stream::{self, StreamExt};
-use serde_json::Value;
 
 use crate::support::gateway::{HttpAnswer, Message};
 use crate::support::invariants::{Witness, check, wait_settled};
-use crate::support::model::user_text;
+use crate::support::model::user_messages;
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, until};
-
-/// Returns the user messages of a request.
-fn user_messages(request: &Value) -> Vec<&str> {
-    let messages = request["messages"].as_array().expect("a request that was not refused").iter();
-    let users = messages.filter(|message| message["role"] == "user");
-    users.map(|message| user_text(message["content"].as_str().unwrap_or_default())).collect()
-}
 
 /// Posts `texts` to one chat, each accepted before the next is sent; returns their ids.
 async fn accept_all(gateway: &Gateway, chat: &str, texts: impl IntoIterator<Item = String>) -> Vec<String> {

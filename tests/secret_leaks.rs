@@ -2,16 +2,15 @@
 //! reach logs, the database, model requests, commands' environments, or replies.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use daoyou::guard;
 use serde_json::json;
 
-use crate::support::config::Proof;
+use crate::support::config::HookCredentials;
 use crate::support::gateway::Message;
 use crate::support::invariants::wait_settled;
 use crate::support::requirements::{bubblewrap_is_missing, skip_story};
-use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, signing, until};
+use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, files_below, signing, until};
 
 /// The prefix of every canary.
 const MARK: &str = "canary-";
@@ -22,7 +21,7 @@ const HEADER: &str = "canary-header-99887766554433221100";
 const PASSWORD: &str = "canary-password-5566";
 const QUERY: &str = "canary-query-7788";
 
-struct World {
+struct Harness {
     model: Model,
     sink: Sink,
     gateway: Gateway,
@@ -32,7 +31,7 @@ struct World {
     needles: Vec<String>,
 }
 
-impl World {
+impl Harness {
     async fn start() -> Self {
         let model = Model::start().await;
         let signing_key = signing::secret(b"canary-cred-a key of 32 bytes.. ");
@@ -41,7 +40,7 @@ impl World {
         script(&model, &gate);
         let callback = sink.url().replacen("http://", &format!("http://hook:{PASSWORD}@"), 1);
         let mut hook = Hook::bearer("in").set("secret", "file:hook-secret").set("retry", vec!["10ms"]);
-        hook.proof = Proof::Bearer(FROM_FILE.to_owned());
+        hook.credentials = HookCredentials::Bearer(FROM_FILE.to_owned());
         let hook = hook.set("callback_url", format!("{callback}?key={QUERY}")).set("callback_secret", "cred:callback");
         let setup = Setup::new()
             .model(&model)
@@ -79,20 +78,13 @@ impl World {
     fn assert_files_clean(&self) -> usize {
         let root = self.gateway.home().parent().unwrap().to_owned();
         let kept = ["config.toml", "token", "hook-secret", "callback"];
+        // A link into the home has no content itself; other stories test reading through it.
         let files = files_below(&root);
         for path in files.iter().filter(|path| !kept.iter().any(|name| path.ends_with(name))) {
             self.assert_clean(&path.display().to_string(), &fs::read(path).unwrap());
         }
         files.len()
     }
-}
-
-fn files_below(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let (folders, others): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir() && !path.is_symlink());
-    // A link into the home has no content itself; other stories test reading through it.
-    let files = others.into_iter().filter(|path| path.is_file() && !path.is_symlink());
-    files.chain(folders.iter().flat_map(|folder| files_below(folder))).collect()
 }
 
 /// Scripts a curious or hostile model, and services that repeat the requests they get.
@@ -170,7 +162,7 @@ async fn canary_secrets_never_leak() {
     if !guard::status().is_enough() {
         skip_story("commands are off without Landlock: what they see");
     }
-    let mut world = World::start().await;
+    let mut harness = Harness::start().await;
     let mut accepted = Vec::new();
     for text in [
         "hello", "snoop", "carry", "search", "refused", "flaky", "cut-a", "cut-b", "midway", "garbage", "/status",
@@ -179,67 +171,67 @@ async fn canary_secrets_never_leak() {
         // These messages wait for the service until they are stopped. Their notices are in the outbox, which is checked.
         let waits = ["refused", "flaky", "midway"].contains(&text);
         let wait = if waits { "" } else { "?wait=30" };
-        let mut answered = world.gateway.post("in", wait, &Message::new(text).chat("c")).await;
+        let mut answered = harness.gateway.post("in", wait, &Message::new(text).chat("c")).await;
         if waits {
             let id = answered.text("id").to_owned();
             until("the wait", async || {
-                (world.gateway.state("in", &id).await.text("status") == "waiting").then_some(())
+                (harness.gateway.state("in", &id).await.text("status") == "waiting").then_some(())
             })
             .await;
-            let ran = world.gateway.run(&["status"]).await;
-            world.assert_clean(text, format!("{ran:?}").as_bytes());
-            world.gateway.accept("in", &Message::new("/stop").chat("c")).await;
-            answered = world.gateway.wait_done("in", &id).await;
+            let ran = harness.gateway.run(&["status"]).await;
+            harness.assert_clean(text, format!("{ran:?}").as_bytes());
+            harness.gateway.accept("in", &Message::new("/stop").chat("c")).await;
+            answered = harness.gateway.wait_done("in", &id).await;
             // A refused key is tried again on request.
-            assert_eq!(world.gateway.run(&["queue", "retry", "--outcome", "waiting"]).await.code, Some(0));
+            assert_eq!(harness.gateway.run(&["queue", "retry", "--outcome", "waiting"]).await.code, Some(0));
         }
         assert_eq!(answered.status, 200, "{text}: {answered:?}");
-        world.assert_clean(text, answered.body.to_string().as_bytes());
+        harness.assert_clean(text, answered.body.to_string().as_bytes());
         accepted.push(answered.text("id").to_owned());
     }
-    let held = world.gateway.accept("in", &Message::new("held").chat("d")).await;
-    world.gate.wait_arrived(1).await;
-    world.gateway.accept("in", &Message::new("/stop").chat("d")).await;
-    world.gateway.wait_done("in", &held).await;
+    let held = harness.gateway.accept("in", &Message::new("held").chat("d")).await;
+    harness.gate.wait_arrived(1).await;
+    harness.gateway.accept("in", &Message::new("/stop").chat("d")).await;
+    harness.gateway.wait_done("in", &held).await;
     // One callback is unreachable, and one refuses.
-    world.sink.down();
-    world.gateway.accept("in", &Message::new("unheard").chat("e")).await;
-    wait_settled(&world.gateway.database()).await;
-    world.sink.up().await;
+    harness.sink.down();
+    harness.gateway.accept("in", &Message::new("unheard").chat("e")).await;
+    wait_settled(&harness.gateway.database()).await;
+    harness.sink.up().await;
 
-    let ran = world.gateway.run(&["agent", "-m", "refused", "--timeout", "2s"]).await;
-    world.assert_clean("agent -m", format!("{ran:?}").as_bytes());
+    let ran = harness.gateway.run(&["agent", "-m", "refused", "--timeout", "2s"]).await;
+    harness.assert_clean("agent -m", format!("{ran:?}").as_bytes());
     for command in COMMANDS {
-        let ran = world.gateway.run(&command.split(' ').collect::<Vec<_>>()).await;
+        let ran = harness.gateway.run(&command.split(' ').collect::<Vec<_>>()).await;
         assert_eq!(ran.code, Some(0), "{command}: {ran:?}");
-        world.assert_clean(command, format!("{ran:?}").as_bytes());
+        harness.assert_clean(command, format!("{ran:?}").as_bytes());
     }
     for path in ["/metrics", "/healthz", "/readyz", "/api/sessions", "/api/openapi.json"] {
-        let request = world.gateway.client.get(world.gateway.url(path)).bearer_auth(world.gateway.token());
+        let request = harness.gateway.client.get(harness.gateway.url(path)).bearer_auth(harness.gateway.token());
         let answer = request.send().await.unwrap();
-        world.assert_clean(path, format!("{:?}", answer.headers()).as_bytes());
-        world.assert_clean(path, &answer.bytes().await.unwrap());
+        harness.assert_clean(path, format!("{:?}", answer.headers()).as_bytes());
+        harness.assert_clean(path, &answer.bytes().await.unwrap());
     }
     for id in &accepted {
-        let ran = world.gateway.run(&["turns", "show", id]).await;
-        world.assert_clean("turns show", format!("{ran:?}").as_bytes());
+        let ran = harness.gateway.run(&["turns", "show", id]).await;
+        harness.assert_clean("turns show", format!("{ran:?}").as_bytes());
     }
 
-    let requests = serde_json::to_vec(&world.model.requests()).unwrap();
-    world.assert_clean("what the model was told", &requests);
-    let posts = world.sink.posts();
+    let requests = serde_json::to_vec(&harness.model.requests()).unwrap();
+    harness.assert_clean("what the model was told", &requests);
+    let posts = harness.sink.posts();
     assert!(posts.iter().all(|post| post.faults.is_empty()), "{posts:?}");
     // Each secret goes to its own service: the key in the query, the password in the header.
     assert!(posts.iter().all(|post| post.headers[":request"].contains(QUERY)), "{posts:?}");
     for post in posts {
-        world.assert_clean("a callback", &post.raw);
+        harness.assert_clean("a callback", &post.raw);
     }
-    assert!(world.assert_files_clean() > 8, "the database, its log, the workspace, the gateway's log");
-    let spills = files_below(&world.gateway.workspace().join(".daoyou"));
+    assert!(harness.assert_files_clean() > 8, "the database, its log, the workspace, the gateway's log");
+    let spills = files_below(&harness.gateway.workspace().join(".daoyou"));
     assert!(!spills.is_empty(), "a long output went into a file, which was looked at with the others");
-    world.gateway.stop().await;
-    world.assert_files_clean();
-    let logs = world.gateway.logs();
+    harness.gateway.stop().await;
+    harness.assert_files_clean();
+    let logs = harness.gateway.logs();
     assert!(logs.contains("TRACE") && logs.contains("(hidden)"), "the log was at its loudest");
 }
 

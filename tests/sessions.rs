@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::clock::{faketime, start_at_time};
 use crate::support::gateway::{Gateway, Message};
+use crate::support::model::messages_of;
 use crate::support::{Model, Reply, Setup, until};
 
 /// Returns the session of this key from the list.
@@ -26,7 +27,7 @@ async fn search_results(gateway: &Gateway, args: &[&str]) -> Vec<String> {
 /// Returns the messages of the last request about `text`, without the system prompt.
 fn messages_given(model: &Model, text: &str) -> Vec<String> {
     let requests = model.requests_about(text);
-    let messages = requests.last().unwrap()["messages"].as_array().unwrap().clone();
+    let messages = messages_of(requests.last().unwrap());
     let content = |message: &Value| message["content"].as_str().unwrap_or_default().to_owned();
     messages.iter().filter(|message| message["role"] != "system").map(content).collect()
 }
@@ -37,7 +38,7 @@ fn messages_given(model: &Model, text: &str) -> Vec<String> {
 async fn a_hundred_turns_stay_complete_across_a_kill() {
     let model = Model::start().await;
     let mut gateway = Gateway::start(Setup::scripted(&model)).await;
-    let said = |n: usize| match n {
+    let message = |n: usize| match n {
         0 => "the first thing is a walrus".to_owned(),
         99 => "the last thing is a pangolin".to_owned(),
         n => format!("number {n}"),
@@ -46,7 +47,7 @@ async fn a_hundred_turns_stay_complete_across_a_kill() {
         if n == 50 {
             gateway.restart().await;
         }
-        assert_eq!(gateway.ask("in", "c", &said(n)).await, format!("echo: {}", said(n)));
+        assert_eq!(gateway.ask("in", "c", &message(n)).await, format!("echo: {}", message(n)));
     }
     assert_eq!(model.refused(), Vec::<String>::new(), "every window was a valid conversation");
     let session = gateway.json(&["sessions", "show", "webhook:in:c"]).await;
@@ -54,9 +55,9 @@ async fn a_hundred_turns_stay_complete_across_a_kill() {
     assert_eq!(log, (0..200).collect::<Vec<_>>(), "whole and in order");
     for (n, row) in session["messages"].as_array().unwrap().iter().enumerate().step_by(2) {
         let content = row["message"]["content"].as_str().unwrap();
-        assert!(content.starts_with(&said(n / 2)) && row["role"] == "user", "{n}: {content}");
+        assert!(content.starts_with(&message(n / 2)) && row["role"] == "user", "{n}: {content}");
     }
-    assert!(messages_given(&model, &said(99)).len() <= 101, "the window is bounded");
+    assert!(messages_given(&model, &message(99)).len() <= 101, "the window is bounded");
     let first = search_results(&gateway, &["walrus"]).await;
     assert!(first.contains(&"webhook:in:c #0".to_owned()), "{first:?}");
     let last = search_results(&gateway, &["pangolin", "--session", "webhook:in:c"]).await;

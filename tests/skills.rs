@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tokio::task::block_in_place;
 
-use crate::support::model::system_of;
+use crate::support::model::{last_text, system_of};
 use crate::support::pty::Terminal;
 use crate::support::requirements::bubblewrap_is_missing;
 use crate::support::{Gateway, Hook, Model, Reply, Setup, write_file};
@@ -46,10 +46,10 @@ async fn a_turn_loads_a_skill_and_runs_its_script_without_seeing_the_source() {
     assert!(system_of(first).contains("\n- **weather**: Tells the weather of a town."), "{}", system_of(first));
     assert!(offers(first, "load_skill") && !offers(first, "find_skills"));
     assert!(!first.to_string().contains("canary-instructions") && !first.to_string().contains("broken"));
-    let loaded = requests[2]["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap();
+    let loaded = last_text(&requests[2]);
     assert!(loaded.contains("# Skill: weather") && loaded.contains("canary-instructions"), "{loaded}");
     assert!(loaded.contains(&script.display().to_string()), "{loaded}");
-    let ran = requests[3]["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap();
+    let ran = last_text(&requests[3]);
     assert!(ran.contains("sunny in Lisbon"), "{ran}");
     assert!(requests.iter().all(|request| !request.to_string().contains("canary-source")));
     // The next turn sees changes on disk.
@@ -93,8 +93,8 @@ async fn scripts_of_the_users_skills_run_and_links_lead_nowhere() {
     let list = gateway.json(&["skills", "list"]).await;
     let names: Vec<_> = list.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["sky", "sea"], "{list}");
-    let told = gateway.run(&["skills", "check"]).await;
-    assert!(told.stdout.contains("own: is a link"), "{told:?}");
+    let output = gateway.run(&["skills", "check"]).await;
+    assert!(output.stdout.contains("own: is a link"), "{output:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -130,7 +130,7 @@ async fn many_skills_stay_within_their_tokens_and_the_rest_is_found() {
     let first = system_of(&requests[0]);
     assert!(first.contains("- **skill-00**: ") && !first.contains("skill-57"), "{first}");
     assert!(first.contains(" more: find_skills(query)") && offers(&requests[0], "find_skills"));
-    let found = requests[1]["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap();
+    let found = last_text(&requests[1]);
     assert!(found.contains("skill-57") && !found.contains("skill-58"), "{found}");
 }
 
@@ -163,10 +163,10 @@ async fn skills_are_listed_shown_and_checked_with_and_without_a_gateway() {
         assert_eq!(names, [("needs", false), ("off", false), ("weather", true), ("own", true)], "{is_running}");
         assert!(list[0]["reason"].as_str().unwrap().contains("no-such-program"), "{list}");
         assert_eq!(list[3]["path"], home_skill.display().to_string());
-        let told = gateway.run(&["skills", "list"]).await;
+        let output = gateway.run(&["skills", "list"]).await;
         assert!(
-            told.stderr.contains("broken/SKILL.md:2") && told.stderr.contains("only the first is used"),
-            "{told:?}"
+            output.stderr.contains("broken/SKILL.md:2") && output.stderr.contains("only the first is used"),
+            "{output:?}"
         );
         let shown = gateway.run(&["skills", "show", "weather"]).await;
         assert!(shown.stdout.contains("canary-instructions"), "{shown:?}");
@@ -198,7 +198,7 @@ async fn built_in_skills_take_few_tokens_of_the_prompt() {
         "{}",
         system_of(&requests[0])
     );
-    let loaded = requests[1]["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap();
+    let loaded = last_text(&requests[1]);
     assert!(loaded.contains("# Skill: scheduling") && loaded.contains("NO_REPLY"), "{loaded}");
     let prompt: Value = serde_json::from_str(&gateway.run(&["prompt", "--json"]).await.stdout).unwrap();
     let skills = prompt["parts"].as_array().unwrap().iter().find(|part| part["name"] == "skills").unwrap();
@@ -228,11 +228,16 @@ async fn allowed_tools_limit_the_turn_that_has_loaded_the_skill() {
     // There is no approval for calls that the skill forbids.
     assert_eq!(gateway.run(&["agent", "-m", "audit it"]).await.stdout, "Audited.\n");
     let requests = model.requests();
-    let told = |at: usize| requests[at]["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap();
+    let result = |at: usize| last_text(&requests[at]);
     let refused = "the skill \"audit\", which this turn has loaded, allows only Read, Bash(git:*)";
-    assert!(told(2).contains(refused) && told(4).contains(refused), "{} {}", told(2), told(4));
-    assert!(told(3).contains(refused) && told(3).contains("canary-note"), "{}", told(3));
-    assert!(told(4).contains("one plain command") && told(5).contains("would be unlimited"), "{} {}", told(4), told(5));
+    assert!(result(2).contains(refused) && result(4).contains(refused), "{} {}", result(2), result(4));
+    assert!(result(3).contains(refused) && result(3).contains("canary-note"), "{}", result(3));
+    assert!(
+        result(4).contains("one plain command") && result(5).contains("would be unlimited"),
+        "{} {}",
+        result(4),
+        result(5)
+    );
     assert!(!gateway.workspace().join("other.txt").exists());
     let checked = gateway.run(&["skills", "check"]).await;
     assert_eq!(checked.code, Some(0), "{}", checked.stdout);
@@ -252,15 +257,19 @@ async fn installed_skills_are_reviewed_pinned_accepted_and_removed() {
     }
     write(&gateway, "skills/own/SKILL.md", "# Own\n\nIs the agent's own.\n");
     // Without a terminal, nobody can confirm.
-    let told = gateway.run(&["skills", "install", &source]).await;
+    let output = gateway.run(&["skills", "install", &source]).await;
     assert!(
-        told.code == Some(1) && told.stderr.contains("there are 2 skills") && told.stderr.contains("tea, weather"),
-        "{told:?}"
+        output.code == Some(1)
+            && output.stderr.contains("there are 2 skills")
+            && output.stderr.contains("tea, weather"),
+        "{output:?}"
     );
-    let told = gateway.run(&["skills", "install", &source, "weather"]).await;
+    let output = gateway.run(&["skills", "install", &source, "weather"]).await;
     assert!(
-        told.code == Some(1) && told.stderr.contains("scripts/now.sh  script") && told.stderr.contains("not installed"),
-        "{told:?}"
+        output.code == Some(1)
+            && output.stderr.contains("scripts/now.sh  script")
+            && output.stderr.contains("not installed"),
+        "{output:?}"
     );
     assert!(!gateway.workspace().join("skills/weather").exists());
     // At a terminal, the command asks.
@@ -271,8 +280,8 @@ async fn installed_skills_are_reviewed_pinned_accepted_and_removed() {
         terminal.expect("installed: weather");
         assert_eq!(terminal.wait_exit(), Some(0));
     });
-    let told = gateway.run(&["skills", "install", &source, "weather", "--yes"]).await;
-    assert!(told.code == Some(1) && told.stderr.contains("--replace"), "{told:?}");
+    let output = gateway.run(&["skills", "install", &source, "weather", "--yes"]).await;
+    assert!(output.code == Some(1) && output.stderr.contains("--replace"), "{output:?}");
 
     let system_now = async || {
         assert_eq!(gateway.run(&["agent", "-m", "hello"]).await.code, Some(0));
@@ -287,11 +296,10 @@ async fn installed_skills_are_reviewed_pinned_accepted_and_removed() {
     );
     model.on("load it", [Reply::tool("load_skill", &json!({"name": "weather"})), Reply::text("No.")]);
     assert_eq!(gateway.run(&["agent", "-m", "load it"]).await.code, Some(0));
-    let refused =
-        model.requests().last().unwrap()["messages"].as_array().unwrap().last().unwrap()["content"].to_string();
+    let refused = last_text(model.requests().last().unwrap()).to_owned();
     assert!(refused.contains("differs from what was installed (changed: scripts/now.sh)"), "{refused}");
-    let told = gateway.run(&["skills", "accept", "weather"]).await;
-    assert!(told.code == Some(1) && told.stderr.contains("changed: scripts/now.sh"), "{told:?}");
+    let output = gateway.run(&["skills", "accept", "weather"]).await;
+    assert!(output.code == Some(1) && output.stderr.contains("changed: scripts/now.sh"), "{output:?}");
     assert_eq!(gateway.run(&["skills", "accept", "weather", "--yes"]).await.code, Some(0));
     assert!(system_now().await.contains("- **weather**: "));
 
@@ -311,7 +319,7 @@ async fn installed_skills_are_reviewed_pinned_accepted_and_removed() {
     for (name, expected) in
         [("no-such", "there is no skill"), ("../memory", "there is no skill"), ("", "there is no skill")]
     {
-        let told = gateway.run(&["skills", "remove", name]).await;
-        assert!(told.code == Some(1) && told.stderr.contains(expected), "{told:?}");
+        let output = gateway.run(&["skills", "remove", name]).await;
+        assert!(output.code == Some(1) && output.stderr.contains(expected), "{output:?}");
     }
 }

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
 use crate::support::invariants::Witness;
+use crate::support::model::{messages_of, texts_of};
 use crate::support::processes::{is_running, unique_sleep};
 use crate::support::requirements::bubblewrap_is_missing;
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, until};
@@ -14,14 +15,7 @@ fn setup(model: &Model) -> Setup {
 
 /// Returns the number of messages in a request without the system prompt.
 fn message_count(request: &Value) -> usize {
-    request["messages"].as_array().expect("a request that was not refused").len() - 1
-}
-
-/// Returns the contents of the messages of one role.
-fn contents<'a>(request: &'a Value, role: &str) -> Vec<&'a str> {
-    let messages = request["messages"].as_array().expect("a request that was not refused").iter();
-    let of_role = messages.filter(|message| message["role"] == role);
-    of_role.filter_map(|message| message["content"].as_str()).collect()
+    messages_of(request).len() - 1
 }
 
 /// Each question with all texts that the answer must contain.
@@ -95,7 +89,7 @@ async fn answered_without_the_model(locale: &str, table: Table) {
     let request = &model.requests()[1];
     assert_eq!((message_count(request), model.refused()), (1, Vec::new()), "{request}");
     let journal = gateway.check_settled(&Witness::default()).await;
-    let epochs: Vec<_> = journal.messages.iter().map(|said| (said.epoch, said.role.as_str())).collect();
+    let epochs: Vec<_> = journal.messages.iter().map(|message| (message.epoch, message.role.as_str())).collect();
     assert_eq!(epochs, [(0, "user"), (0, "assistant"), (1, "user"), (1, "assistant")], "nothing said is deleted");
 }
 
@@ -148,7 +142,7 @@ async fn stop_ends_the_wait_for_a_silent_model() {
     assert_eq!(gateway.wait_done("in", &behind).await.text("reply"), "echo: behind");
     assert_eq!(gateway.state("in", &elsewhere).await.text("status"), "running", "another session is not stopped");
     let request = &model.requests_about("behind")[0];
-    assert_eq!(contents(request, "assistant"), ["(stopped)"]);
+    assert_eq!(texts_of(messages_of(request), "assistant"), ["(stopped)"]);
     assert_eq!(model.refused(), Vec::<String>::new());
 }
 
@@ -161,17 +155,17 @@ async fn stop_keeps_the_streamed_part_of_an_answer() {
     let half = answer.find("The second").expect("it is there") + 1;
     model.on("tell", [Reply::text(answer).chunk_chars(1).stalls_after(half, &gate)]);
     let gateway = Gateway::start(setup(&model)).await;
-    let told = gateway.accept("in", &Message::new("tell").chat("c")).await;
+    let id = gateway.accept("in", &Message::new("tell").chat("c")).await;
     gate.wait_arrived(1).await;
     let after = gateway.accept("in", &Message::new("after").chat("c")).await;
     // Data in the socket is read while another turn runs to its end.
     gateway.ask("in", "d", "meanwhile").await;
     gateway.ask("in", "c", "/stop").await;
     model.wait_disconnected(1).await;
-    let reply = gateway.wait_done("in", &told).await.text("reply").to_owned();
+    let reply = gateway.wait_done("in", &id).await.text("reply").to_owned();
     assert_eq!(reply, "The first half.\n\n(stopped)");
     gateway.wait_done("in", &after).await;
-    assert_eq!(contents(&model.requests_about("after")[0], "assistant"), [reply]);
+    assert_eq!(texts_of(messages_of(&model.requests_about("after")[0]), "assistant"), [reply]);
 }
 
 /// `/stop` while a command runs: its processes are gone, and the history says that it was stopped.
@@ -197,9 +191,9 @@ async fn stop_ends_a_running_command() {
 
     assert_eq!(gateway.ask("in", "c", "and now?").await, "echo: and now?");
     let request = &model.requests_about("and now?")[0];
-    let results = contents(request, "tool");
-    let told = ["Error: Cancelled; the command was killed\nhalfway\n", "Error: stopped by the user"];
-    assert_eq!(results, told);
+    let results = texts_of(messages_of(request), "tool");
+    let expected = ["Error: Cancelled; the command was killed\nhalfway\n", "Error: stopped by the user"];
+    assert_eq!(results, expected);
     assert_eq!(model.refused(), Vec::<String>::new());
     gateway.check_settled(&Witness { accepted: &[work], ..Witness::default() }).await;
 }
@@ -227,7 +221,10 @@ async fn a_stopped_turn_stays_stopped_after_a_kill() {
     assert_eq!((state.text("reply"), model.count()), ("(stopped)", 1), "{state:?}");
     gateway.ask("in", "c", "and now?").await;
     let requests = model.requests_about("and now?");
-    assert!(contents(&requests[0], "tool")[0].contains("whether it took effect is unknown"), "{requests:?}");
+    assert!(
+        texts_of(messages_of(&requests[0]), "tool")[0].contains("whether it took effect is unknown"),
+        "{requests:?}"
+    );
     assert_eq!(model.refused(), Vec::<String>::new());
     gateway.check_settled(&Witness { accepted: &[work], ..Witness::default() }).await;
 }

@@ -48,19 +48,19 @@ async fn a_sub_agent_report_is_answered_once_at_every_crash_point() {
             gateway.recover().await;
         }
         // A reply that was sent but not marked as sent is sent again under its id.
-        let said = || {
+        let replies = || {
             let posts = sink.posts();
             posts.iter().map(|post| (post.id().to_owned(), post.data("content").to_owned())).collect::<BTreeSet<_>>()
         };
-        until("both replies", async || (said().len() >= 2).then_some(())).await;
+        until("both replies", async || (replies().len() >= 2).then_some(())).await;
         wait_settled(&gateway.database()).await;
-        let mut said: Vec<_> = said().into_iter().map(|(_, content)| content).collect();
-        said.sort_unstable();
-        assert_eq!(said, ["I have asked.", "There are 42 sheep."], "{point:?}: and nothing of the sub-agent itself");
-        let told = model.requests_about("[sub-agent sheep finished");
-        assert_eq!((model.requests_about("count the sheep").len(), told.len()), (1, 1), "{point:?}");
-        let told = ModelRequest::new(0, &told[0]).user;
-        assert!(told.ends_with("tokens]\n42 of them"), "{told}");
+        let mut replies: Vec<_> = replies().into_iter().map(|(_, content)| content).collect();
+        replies.sort_unstable();
+        assert_eq!(replies, ["I have asked.", "There are 42 sheep."], "{point:?}: and nothing of the sub-agent itself");
+        let report = model.requests_about("[sub-agent sheep finished");
+        assert_eq!((model.requests_about("count the sheep").len(), report.len()), (1, 1), "{point:?}");
+        let report = ModelRequest::new(0, &report[0]).user;
+        assert!(report.ends_with("tokens]\n42 of them"), "{report}");
         assert_eq!(model.refused(), Vec::<String>::new(), "{point:?}");
         check(&gateway.database(), &Witness { accepted: &[id], sink: Some(&sink), strict_order: false });
     }
@@ -138,8 +138,8 @@ async fn parent_and_child_turns_never_deadlock_over_slots() {
     assert!(model.requests_about("outer 1")[0]["tools"].to_string().contains("spawn (sub-agents)"));
     let deepest = &model.requests_about("inner 1")[0];
     assert!(tools_of(deepest).contains(&"exec") && !deepest["tools"].to_string().contains("spawn"), "{deepest}");
-    let told = deepest["messages"][1]["content"].as_str().unwrap();
-    assert!(told.contains("You are the sub-agent \"inner 1\"") && told.contains("in session spawn:"), "{told}");
+    let task = deepest["messages"][1]["content"].as_str().unwrap();
+    assert!(task.contains("You are the sub-agent \"inner 1\"") && task.contains("in session spawn:"), "{task}");
     gateway.check_settled(&Witness::default()).await;
 }
 
@@ -210,12 +210,15 @@ async fn a_plan_passes_answers_between_sub_agents() {
     second.wait_arrived(2).await;
     second.open();
     assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "planned");
-    let told = last_results(&model, "plan it").remove(0);
+    let result = last_results(&model, "plan it").remove(0);
     for part in ["[a] spawn: done\n1", "[b] spawn: done\n2", "[c] spawn: done\n3", "[look] list_dir: done"] {
-        assert!(told.contains(part), "{told}");
+        assert!(result.contains(part), "{result}");
     }
-    let told = ModelRequest::new(0, &model.requests_about("plan it")[1]).results.remove(0);
-    assert!(told.contains("this plan waits for spawn and is run again when that ends, which exec (\"e\")"), "{told}");
+    let result = ModelRequest::new(0, &model.requests_about("plan it")[1]).results.remove(0);
+    assert!(
+        result.contains("this plan waits for spawn and is run again when that ends, which exec (\"e\")"),
+        "{result}"
+    );
     let asked = |text: &str| model.requests_about(text).len();
     assert_eq!((asked("find one"), asked("add 1 and 2"), model.refused()), (1, 1, Vec::new()));
     gateway.check_settled(&Witness { accepted: &[id], ..Witness::default() }).await;
@@ -244,17 +247,17 @@ async fn limits_and_failures_of_sub_agents_are_reported() {
         .set("agent.spawn.at_once", 5);
     let gateway = Gateway::start(setup).await;
     assert_eq!(gateway.ask("in", "c", "try all").await, "tried");
-    let told = last_results(&model, "try all");
-    for (told, expected) in told.iter().zip([
+    let outcomes = last_results(&model, "try all");
+    for (outcome, expected) in outcomes.iter().zip([
         "I stopped after 2 steps",
         "Sub-agent \"think for ever\" failed (turn_timeout): I stopped because this took longer than 1s.",
         "Sub-agent \"fail\" failed (llm_",
         "failed (token_cap): (I stopped after 110000 tokens",
         "had few",
     ]) {
-        assert!(told.contains(expected), "{told}");
+        assert!(outcome.contains(expected), "{outcome}");
     }
-    assert_eq!(told.len(), 5);
+    assert_eq!(outcomes.len(), 5);
     let few = model.requests_about("use few tools");
     assert_eq!(tools_of(&few[0]), ["read_file"]);
     let refused = ModelRequest::new(0, &few[1]).results.remove(0);
@@ -274,10 +277,10 @@ async fn limits_and_failures_of_sub_agents_are_reported() {
     });
     model.on("too many", [calls, Reply::text("some began")]);
     assert_eq!(gateway.ask("in", "c", "too many").await, "some began");
-    let told = last_results(&model, "too many");
+    let outcomes = last_results(&model, "too many");
     assert!(
-        told[4].contains("works on it") && told[5].contains("5 sub-agents of this conversation are at work"),
-        "{told:?}"
+        outcomes[4].contains("works on it") && outcomes[5].contains("5 sub-agents of this conversation are at work"),
+        "{outcomes:?}"
     );
     held.open();
     gateway.check_settled(&Witness::default()).await;

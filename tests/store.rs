@@ -25,9 +25,9 @@ impl Trace {
         let mut strace = Command::new("strace");
         strace.args(["-f", "-y", "-s", "48", "-e", calls, "-o"]).arg(&file).args(["-p", &gateway.pid().to_string()]);
         let mut strace = strace.stderr(Stdio::piped()).kill_on_drop(true).spawn().ok()?;
-        let mut said = tokio::io::BufReader::new(strace.stderr.take()?);
+        let mut output = tokio::io::BufReader::new(strace.stderr.take()?);
         let mut line = String::new();
-        let attached = tokio::io::AsyncBufReadExt::read_line(&mut said, &mut line);
+        let attached = tokio::io::AsyncBufReadExt::read_line(&mut output, &mut line);
         deadline("strace to attach", attached).await.ok()?;
         line.contains("attached").then_some(())?;
         // All threads are traced, including the writer's.
@@ -42,7 +42,7 @@ impl Trace {
             (traced == threads()).then_some(())
         })
         .await;
-        tokio::spawn(async move { tokio::io::copy(&mut said, &mut tokio::io::sink()).await });
+        tokio::spawn(async move { tokio::io::copy(&mut output, &mut tokio::io::sink()).await });
         Some(Self { strace, file })
     }
 

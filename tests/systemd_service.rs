@@ -19,14 +19,14 @@ use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, deadline, until};
 struct Manager {
     socket: UnixDatagram,
     folder: TempDir,
-    told: Mutex<Vec<String>>,
+    messages: Mutex<Vec<String>>,
 }
 
 impl Manager {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let socket = UnixDatagram::bind(folder.path().join("notify")).unwrap();
-        Self { socket, folder, told: Mutex::default() }
+        Self { socket, folder, messages: Mutex::default() }
     }
 
     fn path(&self) -> PathBuf {
@@ -40,7 +40,7 @@ impl Manager {
                 let mut bytes = vec![0; 4_096];
                 let length = self.socket.recv(&mut bytes).await.unwrap();
                 let message = String::from_utf8(bytes[..length].to_vec()).unwrap();
-                self.told.lock().unwrap().push(message.clone());
+                self.messages.lock().unwrap().push(message.clone());
                 if message.contains(word) {
                     return message;
                 }
@@ -53,9 +53,9 @@ impl Manager {
     fn drain_messages(&self) -> Vec<String> {
         let mut bytes = vec![0; 4_096];
         while let Ok(length) = self.socket.try_recv(&mut bytes) {
-            self.told.lock().unwrap().push(String::from_utf8_lossy(&bytes[..length]).into_owned());
+            self.messages.lock().unwrap().push(String::from_utf8_lossy(&bytes[..length]).into_owned());
         }
-        std::mem::take(&mut *self.told.lock().unwrap())
+        std::mem::take(&mut *self.messages.lock().unwrap())
     }
 }
 
@@ -173,17 +173,17 @@ fn the_systemd_units_are_valid_and_hardened() {
         let path = folder.path().join(name);
         let lines = text.lines().map(|line| if line.starts_with("ExecStart=") { "ExecStart=/bin/true" } else { line });
         fs::write(&path, lines.collect::<Vec<_>>().join("\n")).unwrap();
-        let (good, said) = analyze(&[args, &[path.to_str().unwrap()]].concat()).unwrap();
-        assert!(good && (args[0] != "verify" || said.is_empty()), "{name} {args:?}\n{said}");
+        let (good, report) = analyze(&[args, &[path.to_str().unwrap()]].concat()).unwrap();
+        assert!(good && (args[0] != "verify" || report.is_empty()), "{name} {args:?}\n{report}");
     }
 }
 
 /// A `systemctl` that records its arguments and always reports success.
-struct Fake {
+struct FakeSystemctl {
     folder: TempDir,
 }
 
-impl Fake {
+impl FakeSystemctl {
     fn new(script: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let bin = folder.path().join("bin");
@@ -217,7 +217,7 @@ impl Fake {
 
 #[test]
 fn a_user_service_is_installed_queried_and_removed() {
-    let fake = Fake::new(
+    let fake = FakeSystemctl::new(
         "case \"$*\" in *Version*) echo 257.9-1;; \
          *show*) echo ActiveState=active; echo MainPID=42; echo 'StatusText=ready'; echo UnitFileState=enabled;; esac",
     );
@@ -231,8 +231,8 @@ fn a_user_service_is_installed_queried_and_removed() {
     let unit = fs::read_to_string(fake.unit()).unwrap();
     assert!(unit.contains(&format!("\nExecStart={} gateway --no-cli\n", binary().display())), "{unit}");
     assert!(unit.contains("\nRestartSteps=") && unit.contains("\nEnvironment=DAOYOU_HOME=%h/.daoyou\n"), "{unit}");
-    let told = ["daemon-reload", "enable daoyou.service", "restart daoyou.service"];
-    assert_eq!(fake.notes(), told.map(|words| format!("--user {words}")));
+    let commands = ["daemon-reload", "enable daoyou.service", "restart daoyou.service"];
+    assert_eq!(fake.notes(), commands.map(|words| format!("--user {words}")));
     assert!(!fake.folder.path().join("me/.daoyou").exists(), "installing touches no home");
 
     let (code, out, _) = fake.run(&["status", "--user", "--json"]);
@@ -252,7 +252,7 @@ fn without_systemd_service_commands_change_nothing() {
         ("", "there is no program systemctl here"),
         ("echo 'Failed to connect to bus' >&2; exit 1", "Failed to connect to bus"),
     ] {
-        let fake = Fake::new(script);
+        let fake = FakeSystemctl::new(script);
         let (code, out, error) = fake.run(&["install", "--user"]);
         assert!(code == Some(1) && out.is_empty() && error.contains(why), "{error}");
         assert!(error.starts_with("daoyou: systemd cannot be reached, and nothing was changed: "), "{error}");
@@ -267,7 +267,8 @@ fn without_systemd_service_commands_change_nothing() {
 /// If a step fails, the owner must perform the remaining ones.
 #[test]
 fn a_failed_service_step_reports_the_remaining_steps() {
-    let fake = Fake::new("case \"$*\" in *Version*) echo 257;; *daemon-reload*) echo 'no bus' >&2; exit 1;; esac");
+    let fake =
+        FakeSystemctl::new("case \"$*\" in *Version*) echo 257;; *daemon-reload*) echo 'no bus' >&2; exit 1;; esac");
     let (code, _, error) = fake.run(&["install", "--user"]);
     assert!(code == Some(1) && error.starts_with("daoyou: ") && error.contains("no bus"), "{error}");
     for left in ["daemon-reload", "enable daoyou.service", "restart daoyou.service"] {
@@ -278,7 +279,7 @@ fn a_failed_service_step_reports_the_remaining_steps() {
 
 #[test]
 fn a_system_service_is_planned_with_its_user_and_home() {
-    let fake = Fake::new("exit 0");
+    let fake = FakeSystemctl::new("exit 0");
     let (code, out, error) = fake.run(&["install", "--system", "--dry-run"]);
     assert_eq!((code, error.as_str()), (Some(0), ""));
     let steps: Vec<_> = out.lines().filter(|line| !line.starts_with(' ')).collect();

@@ -133,9 +133,9 @@ async fn a_turn_is_one_trace_even_after_a_kill() {
     assert_eq!(failed, ["execute_tool read_file"]);
     assert_eq!(about(own[0], &["gen_ai.usage.output_tokens", "gen_ai.operation.name"]), ["7", "chat"]);
     for body in collector.bodies("traces") {
-        let told = String::from_utf8_lossy(&body);
+        let exported = String::from_utf8_lossy(&body);
         for text in ["canary-question", "canary-reply", "canary-path"] {
-            assert!(!told.contains(text), "{text}");
+            assert!(!exported.contains(text), "{text}");
         }
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::task::block_in_place;
 
 use crate::support::invariants::{Witness, check, wait_settled};
-use crate::support::model::user_text;
+use crate::support::model::user_messages;
 use crate::support::pty::Terminal;
 use crate::support::{Gate, Gateway, Model, Reply, Setup};
 
@@ -16,14 +16,10 @@ const LEFT: &str = "\x1b[D";
 const CTRL_A: &str = "\x01";
 const PASTE: (&str, &str) = ("\x1b[200~", "\x1b[201~");
 
-/// Returns the user message of each request.
-fn user_messages(model: &Model) -> Vec<String> {
-    let said = |request: &Value| {
-        let messages = request["messages"].as_array().cloned().unwrap_or_default();
-        let last = messages.iter().rfind(|message| message["role"] == "user").cloned().unwrap_or_default();
-        user_text(last["content"].as_str().unwrap_or_default()).to_owned()
-    };
-    model.requests().iter().map(said).collect()
+/// Returns the last user message of each request.
+fn messages_sent(model: &Model) -> Vec<String> {
+    let last = |request: &Value| user_messages(request).pop().unwrap_or_default().to_owned();
+    model.requests().iter().map(last).collect()
 }
 
 /// Starts a home with a model, for `daoyou chat`.
@@ -83,7 +79,7 @@ async fn lines_are_edited_joined_and_kept_in_the_history() {
         exit_chat(&mut terminal);
     });
     let lines = ["oh, hello", "one \ntwo", "```\nlet x;\n```", "first\nsecond", "a secret behind a space", "oh, hello"];
-    assert_eq!(user_messages(&model), lines);
+    assert_eq!(messages_sent(&model), lines);
     let history = gateway.home().join("history");
     assert_eq!(fs::metadata(&history).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(!fs::read_to_string(&history).unwrap().contains("secret"));
@@ -216,7 +212,7 @@ async fn an_incoming_message_keeps_the_typed_line() {
         terminal.expect("You> ");
         exit_chat(&mut terminal);
     });
-    assert_eq!(user_messages(&model).last().map(String::as_str), Some("half of 一半 a line"));
+    assert_eq!(messages_sent(&model).last().map(String::as_str), Some("half of 一半 a line"));
 }
 
 /// The screen is resized while an answer streams and a tool runs. Nothing appears twice, nothing is lost, and a line of
@@ -413,7 +409,7 @@ async fn a_chat_survives_a_restart_of_its_gateway() {
     });
     assert_eq!(terminal.screen().matches("It was worth it.").count(), 1, "{}", terminal.screen());
     wait_settled(&gateway.database()).await;
-    assert_eq!(user_messages(&model).iter().filter(|said| *said == "sent while nobody was there").count(), 1);
+    assert_eq!(messages_sent(&model).iter().filter(|message| *message == "sent while nobody was there").count(), 1);
     check(&gateway.database(), &Witness::default());
 }
 
@@ -544,7 +540,7 @@ async fn a_chat_attaches_files_and_switches_model_and_session() {
         let models: Vec<_> = asked.iter().map(|request| request["model"].clone()).collect();
         assert_eq!(models, ["other", "other"]);
         let with_file = "read it\n\n[File: notes.txt, 18 bytes]\n```\nremember the milk\n```";
-        assert_eq!(user_messages(&model).split_off(before), [with_file, "hello there"]);
+        assert_eq!(messages_sent(&model).split_off(before), [with_file, "hello there"]);
     }
     let session = gateway.json(&["sessions", "show", "cli:side"]).await;
     assert_eq!((&session["model"], session["messages"].as_array().map(Vec::len)), (&Value::Null, Some(4)));

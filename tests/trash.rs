@@ -9,13 +9,13 @@ use crate::support::clock::{faketime, follow_clock_file, set_clock};
 use crate::support::requirements::bubblewrap_is_missing;
 use crate::support::{Gateway, Hook, Model, Setup, until};
 
-struct World {
+struct Harness {
     gateway: Gateway,
     /// Keeps the model server running.
     _model: Model,
 }
 
-impl World {
+impl Harness {
     async fn start() -> Self {
         let model = Model::start().await;
         model.call_named_tools();
@@ -38,51 +38,51 @@ fn id(entry: &Value) -> &str {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn deleted_files_are_restored_with_and_without_a_gateway() {
-    let mut world = World::start().await;
-    assert_eq!(world.gateway.run(&["trash", "list"]).await.stdout, "the trash is empty\n");
+    let mut harness = Harness::start().await;
+    assert_eq!(harness.gateway.run(&["trash", "list"]).await.stdout, "the trash is empty\n");
     for is_running in [true, false] {
-        fs::create_dir_all(world.at("notes/old")).unwrap();
-        fs::write(world.at("notes/old/a.txt"), "one").unwrap();
-        fs::write(world.at("b.txt"), "two").unwrap();
+        fs::create_dir_all(harness.at("notes/old")).unwrap();
+        fs::write(harness.at("notes/old/a.txt"), "one").unwrap();
+        fs::write(harness.at("b.txt"), "two").unwrap();
         for path in ["notes", "b.txt"] {
-            let said = world.gateway.call_tool("rm", &json!({"file_path": path, "recursive": true})).await;
-            assert!(said.starts_with(&format!("Moved {path} to the trash")), "{said}");
+            let result = harness.gateway.call_tool("rm", &json!({"file_path": path, "recursive": true})).await;
+            assert!(result.starts_with(&format!("Moved {path} to the trash")), "{result}");
         }
         if !is_running {
-            world.gateway.stop().await;
+            harness.gateway.stop().await;
         }
-        let listed = world.list().await;
+        let listed = harness.list().await;
         assert_eq!(listed.len(), 2);
         let (file, folder) = (&listed[0], &listed[1]);
         assert_eq!((&file["path"], &file["kind"], &file["size"]), (&json!("b.txt"), &json!("file"), &json!(3)));
         assert_eq!((&folder["path"], &folder["kind"]), (&json!("notes"), &json!("folder")));
         assert_eq!(file["session"], "webhook:in:c");
-        let shown = world.gateway.run(&["trash", "list"]).await.stdout;
+        let shown = harness.gateway.run(&["trash", "list"]).await.stdout;
         assert!(shown.contains("b.txt") && shown.contains(id(folder)), "{shown}");
 
         // A restore overwrites nothing.
-        fs::write(world.at("b.txt"), "newer").unwrap();
-        let ran = world.gateway.run(&["trash", "restore", id(file)]).await;
+        fs::write(harness.at("b.txt"), "newer").unwrap();
+        let ran = harness.gateway.run(&["trash", "restore", id(file)]).await;
         assert!(ran.code == Some(1) && ran.stderr.contains("b.txt: there is something already"), "{ran:?}");
-        assert_eq!(fs::read_to_string(world.at("b.txt")).unwrap(), "newer");
+        assert_eq!(fs::read_to_string(harness.at("b.txt")).unwrap(), "newer");
         for (args, expected) in [
             (&["trash", "restore", "nope"][..], "no entry nope"),
             (&["trash", "restore", id(file), "--to", "../out"], "outside the workspace"),
             (&["trash", "restore", id(file), "--to", "/etc/x"], "outside the workspace"),
             (&["trash", "restore", id(file), "--to", ".daoyou/x"], "off limits"),
         ] {
-            let ran = world.gateway.run(args).await;
+            let ran = harness.gateway.run(args).await;
             assert!(ran.code == Some(1) && ran.stderr.contains(expected), "{args:?}: {ran:?}");
         }
-        let ran = world.gateway.run(&["trash", "restore", id(file), "--to", "kept/b.txt"]).await;
+        let ran = harness.gateway.run(&["trash", "restore", id(file), "--to", "kept/b.txt"]).await;
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "restored: kept/b.txt\n"), "{ran:?}");
-        assert_eq!(world.gateway.json(&["trash", "restore", id(folder)]).await["restored"], "notes");
-        assert_eq!(fs::read_to_string(world.at("kept/b.txt")).unwrap(), "two");
-        assert_eq!(fs::read_to_string(world.at("notes/old/a.txt")).unwrap(), "one");
-        assert_eq!(world.list().await, Vec::<Value>::new());
-        fs::remove_dir_all(world.at("kept")).unwrap();
+        assert_eq!(harness.gateway.json(&["trash", "restore", id(folder)]).await["restored"], "notes");
+        assert_eq!(fs::read_to_string(harness.at("kept/b.txt")).unwrap(), "two");
+        assert_eq!(fs::read_to_string(harness.at("notes/old/a.txt")).unwrap(), "one");
+        assert_eq!(harness.list().await, Vec::<Value>::new());
+        fs::remove_dir_all(harness.at("kept")).unwrap();
     }
-    let ran = world.gateway.run(&["trash", "empty"]).await;
+    let ran = harness.gateway.run(&["trash", "empty"]).await;
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "0 entries removed\n"), "{ran:?}");
 }
 
@@ -99,29 +99,28 @@ async fn old_entries_are_removed_by_the_upkeep() {
     let mut gateway = Gateway::new(setup);
     follow_clock_file(&mut gateway, &library, &clock);
     gateway.up().await;
-    let world = World { gateway, _model: model };
-    fs::write(world.at("file"), "x").unwrap();
-    world.gateway.call_tool("delete_file", &json!({"path": "file"})).await;
-    set_clock(&clock, 2 * 3_600);
+    let harness = Harness { gateway, _model: model };
+    fs::write(harness.at("file"), "x").unwrap();
+    harness.gateway.call_tool("delete_file", &json!({"path": "file"})).await;
     set_clock(&clock, 26 * 3_600);
-    until("the entry to be removed", async || world.list().await.is_empty().then_some(())).await;
-    assert!(world.gateway.logs().contains("old entries of the trash removed"), "{}", world.gateway.logs());
+    until("the entry to be removed", async || harness.list().await.is_empty().then_some(())).await;
+    assert!(harness.gateway.logs().contains("old entries of the trash removed"), "{}", harness.gateway.logs());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_trash_is_emptied_by_hand() {
-    let world = World::start().await;
-    fs::create_dir(world.at("folder")).unwrap();
+    let harness = Harness::start().await;
+    fs::create_dir(harness.at("folder")).unwrap();
     for path in ["folder/a", "b"] {
-        fs::write(world.at(path), path).unwrap();
+        fs::write(harness.at(path), path).unwrap();
     }
     for path in ["folder", "b"] {
-        world.gateway.call_tool("delete_file", &json!({ "path": path })).await;
+        harness.gateway.call_tool("delete_file", &json!({ "path": path })).await;
     }
-    assert_eq!(world.list().await.len(), 2);
-    assert_eq!(world.gateway.json(&["trash", "empty"]).await, json!({"removed": 2}));
-    assert_eq!(world.list().await, Vec::<Value>::new());
-    assert_eq!(fs::read_dir(world.at(".daoyou/trash")).unwrap().count(), 0);
+    assert_eq!(harness.list().await.len(), 2);
+    assert_eq!(harness.gateway.json(&["trash", "empty"]).await, json!({"removed": 2}));
+    assert_eq!(harness.list().await, Vec::<Value>::new());
+    assert_eq!(fs::read_dir(harness.at(".daoyou/trash")).unwrap().count(), 0);
 }
 
 /// Commands cannot see the trash, and tools cannot reach it.
@@ -130,12 +129,12 @@ async fn the_trash_is_closed_to_tools_and_commands() {
     if bubblewrap_is_missing() {
         return;
     }
-    let world = World::start().await;
-    fs::write(world.at("file"), "canary-trash").unwrap();
-    world.gateway.call_tool("delete_file", &json!({"path": "file"})).await;
-    let entry = world.list().await.remove(0);
+    let harness = Harness::start().await;
+    fs::write(harness.at("file"), "canary-trash").unwrap();
+    harness.gateway.call_tool("delete_file", &json!({"path": "file"})).await;
+    let entry = harness.list().await.remove(0);
     let content = format!(".daoyou/trash/{}/content", id(&entry));
-    assert_eq!(fs::read_to_string(world.at(&content)).unwrap(), "canary-trash");
+    assert_eq!(fs::read_to_string(harness.at(&content)).unwrap(), "canary-trash");
     for (tool, arguments) in [
         ("read_file", json!({"path": content})),
         ("grep", json!({"pattern": "canary", "path": content})),
@@ -150,11 +149,11 @@ async fn the_trash_is_closed_to_tools_and_commands() {
         ("write_file", json!({"path": content, "content": "x"})),
         ("exec", json!({"command": format!("cat {content}; grep -r canary .; find . -name content")})),
     ] {
-        let said = world.gateway.call_tool(tool, &arguments).await;
-        assert!(!said.contains("canary-trash") && !said.contains("Moved"), "{tool} {arguments}: {said}");
-        assert!(!said.contains("/content\n"), "{tool} {arguments}: {said}");
+        let result = harness.gateway.call_tool(tool, &arguments).await;
+        assert!(!result.contains("canary-trash") && !result.contains("Moved"), "{tool} {arguments}: {result}");
+        assert!(!result.contains("/content\n"), "{tool} {arguments}: {result}");
     }
-    assert_eq!(world.list().await.len(), 1);
+    assert_eq!(harness.list().await.len(), 1);
 }
 
 /// A deletion is a change, so in a tainted turn it waits for the owner's approval.
@@ -166,11 +165,7 @@ async fn a_deletion_requested_by_others_waits_for_the_owners_approval() {
     fs::write(gateway.workspace().join("file"), "x").unwrap();
     let call = json!([("delete_file", json!({"path": "file"}))]).to_string();
     gateway.accept("in", &crate::support::gateway::Message::new(&call).chat("c")).await;
-    let asked = until("the question", async || {
-        let list = gateway.json(&["approvals", "list"]).await;
-        list.as_array().unwrap().first().cloned()
-    })
-    .await;
+    let asked = gateway.wait_approval().await;
     assert_eq!(asked["tool"], "delete_file");
     assert!(gateway.workspace().join("file").exists());
     assert_eq!(gateway.run(&["approvals", "approve", id(&asked)]).await.code, Some(0));

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
-use crate::support::invariants::Witness;
+use crate::support::invariants::{Witness, open_to_change};
 use crate::support::model::{messages_of, results_of};
 use crate::support::processes::{peak_bytes, resident_bytes};
 use crate::support::requirements::bubblewrap_is_missing;
@@ -13,12 +13,12 @@ use crate::support::{Gate, Gateway, Model, Reply, Setup, until};
 struct Nonsense {
     name: &'static str,
     calls: Reply,
-    told: &'static [&'static str],
+    expected: &'static [&'static str],
 }
 
 fn invalid_calls() -> Vec<Nonsense> {
     let list = json!({"path": "."});
-    let row = |name, calls, told| Nonsense { name, calls, told };
+    let row = |name, calls, expected| Nonsense { name, calls, expected };
     vec![
         row("cut arguments", Reply::raw_tool("read_file", "{\"path\":"), &["not valid JSON"]),
         row("a list of arguments", Reply::raw_tool("read_file", "[1]"), &["expected a JSON object, got array"]),
@@ -65,10 +65,10 @@ async fn invalid_calls_are_reported_to_the_model_and_the_history_stays_valid() {
         let requests = model.requests_about(&text);
         assert_eq!((requests.len(), model.refused()), (3, Vec::new()), "{}", case.name);
         for request in &requests[1..] {
-            let told = results_of(request);
-            let fits =
-                told.len() == case.told.len() && told.iter().zip(case.told).all(|(got, want)| got.contains(want));
-            assert!(fits, "{}: told {told:?}", case.name);
+            let results = results_of(request);
+            let fits = results.len() == case.expected.len()
+                && results.iter().zip(case.expected).all(|(got, want)| got.contains(want));
+            assert!(fits, "{}: told {results:?}", case.name);
         }
         assert_eq!(gateway.ask("in", &chat, "go on").await, "echo: go on");
         assert_eq!(model.refused(), Vec::<String>::new(), "{}: the next turn", case.name);
@@ -86,10 +86,10 @@ async fn a_hundred_calls_in_one_answer_are_answered_in_order() {
     model.on("many", [(0..100).fold(Reply::default(), call), Reply::text("all written")]);
     let gateway = Gateway::start(Setup::scripted(&model)).await;
     assert_eq!(gateway.ask("in", "c", "many").await, "all written");
-    let told = results_of(&model.requests()[1]);
-    assert_eq!((told.len(), model.refused()), (100, Vec::new()));
-    for (n, told) in told.iter().enumerate() {
-        assert!(told.contains(&format!("many/{n}.txt")), "result {n}: {told}");
+    let results = results_of(&model.requests()[1]);
+    assert_eq!((results.len(), model.refused()), (100, Vec::new()));
+    for (n, result) in results.iter().enumerate() {
+        assert!(result.contains(&format!("many/{n}.txt")), "result {n}: {result}");
         let written = std::fs::read_to_string(gateway.workspace().join(format!("many/{n}.txt"))).unwrap();
         assert_eq!(written, format!("number {n}"));
     }
@@ -189,10 +189,10 @@ async fn reasoning_is_no_part_of_the_answer() {
         let rest = request.to_string().replace(apart.trim_matches(['{', '}']), "");
         assert!(!rest.contains("plan "), "{request}");
     }
-    let said: Vec<_> = messages_of(&requests[2]).iter().filter(|m| m["role"] == "assistant").collect();
-    assert_eq!(said[0]["reasoning_content"], "plan four");
+    let answers: Vec<_> = messages_of(&requests[2]).iter().filter(|m| m["role"] == "assistant").collect();
+    assert_eq!(answers[0]["reasoning_content"], "plan four");
     assert_eq!(
-        (&said[0]["content"], &said[1]["content"]),
+        (&answers[0]["content"], &answers[1]["content"]),
         (&json!("Let me look."), &json!("好的，the <think> tag is\nhere."))
     );
     assert_eq!(model.refused(), Vec::<String>::new());
@@ -271,8 +271,7 @@ async fn a_turn_that_the_store_never_accepts_ends_with_an_error() {
     let list = Reply::tool("list_dir", &json!({"path": "."}));
     model.on("by tools", [list, Reply::text("never said")]);
     let gateway = Gateway::start(Setup::scripted(&model)).await;
-    let store = rusqlite::Connection::open(gateway.database()).unwrap();
-    store.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
+    let store = open_to_change(&gateway.database());
     for (table, text) in [("messages", "hello"), ("turn_steps", "by tools")] {
         let refuse = format!("CREATE TRIGGER refuse BEFORE INSERT ON {table} BEGIN SELECT RAISE(ABORT, 'never'); END");
         store.execute_batch(&refuse).unwrap();

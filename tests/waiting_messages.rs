@@ -81,8 +81,8 @@ async fn messages_wait_while_the_api_key_is_refused_until_a_reload() {
     assert_eq!(check_of("waiting for scripted").unwrap()["state"], "fail", "{doctor}");
     let (code, page) = readyz(&gateway).await;
     assert_eq!((code, &page["parts"]["services"]["scripted"]), (200, &json!("llm_auth")), "it takes messages: {page}");
-    let told = gateway.ask("in", "a", "/status").await;
-    assert!(told.contains("The model service scripted refuses its API key"), "{told}");
+    let result = gateway.ask("in", "a", "/status").await;
+    assert!(result.contains("The model service scripted refuses its API key"), "{result}");
 
     // A restarted process repeats no notice.
     gateway.restart().await;
@@ -108,11 +108,7 @@ async fn messages_wait_while_the_api_key_is_refused_until_a_reload() {
 async fn waiting_messages_are_retried_by_hand_or_answered_by_another_model() {
     let (model, other) = (Model::start().await, Model::start().await);
     let is_bad = fail_while(&model, Reply::status(403));
-    let port = other.base_url();
-    let setup = setup(&model)
-        .set("providers.other.kind", "openai")
-        .set("providers.other.api_key", "a-model-key")
-        .set("providers.other.base_url", port);
+    let setup = setup(&model).provider("other", other.base_url());
     let gateway = Gateway::start(setup).await;
     let mut waiting = Vec::new();
     for chat in ["a", "b"] {
@@ -123,8 +119,8 @@ async fn waiting_messages_are_retried_by_hand_or_answered_by_another_model() {
     assert_eq!(model.count(), 1);
     // Commands do not queue behind waiting messages.
     assert!(gateway.ask("in", "a", "/help").await.contains("/model"));
-    let told = gateway.ask("in", "a", "/model other/m2").await;
-    assert!(told.contains("other/m2"), "{told}");
+    let reply = gateway.ask("in", "a", "/model other/m2").await;
+    assert!(reply.contains("other/m2"), "{reply}");
     assert_eq!(gateway.wait_done("in", &waiting[0]).await.text("reply"), "echo: for a");
     assert_eq!(other.requests_about("for a")[0]["model"], "m2");
     gateway.wait_status(&waiting[1], "waiting").await;
@@ -141,10 +137,7 @@ async fn waiting_messages_are_retried_by_hand_or_answered_by_another_model() {
 async fn a_provider_fault_is_cleared_when_no_message_waits_for_it() {
     let (model, other) = (Model::start().await, Model::start().await);
     let _always = fail_while(&model, Reply::status(401));
-    let setup = setup(&model)
-        .set("providers.other.kind", "openai")
-        .set("providers.other.api_key", "a-model-key")
-        .set("providers.other.base_url", other.base_url());
+    let setup = setup(&model).provider("other", other.base_url());
     let mut gateway = Gateway::start(setup).await;
     let id = gateway.accept("in", &Message::new("hello").chat("c")).await;
     gateway.wait_status(&id, "waiting").await;
@@ -276,10 +269,7 @@ async fn agent_exits_76_when_its_wait_expires() {
 async fn the_chat_prompt_stays_usable_while_a_message_waits() {
     let (model, other) = (Model::start().await, Model::start().await);
     fail_while(&model, Reply::status(401).saying(RAW));
-    let setup = setup(&model)
-        .set("providers.other.kind", "openai")
-        .set("providers.other.api_key", "a-model-key")
-        .set("providers.other.base_url", other.base_url());
+    let setup = setup(&model).provider("other", other.base_url());
     let gateway = Gateway::start(setup).await;
     block_in_place(|| {
         let mut terminal = Terminal::chat(&gateway);

@@ -67,8 +67,8 @@ async fn a_page_is_read_as_markdown_in_parts_and_cached_as_long_as_it_allows() {
         ("/broken", ["/broken", "the PDF is broken"]),
         ("/image", ["image/png", "12 bytes"]),
     ] {
-        let told = fetch(&gateway, &web.url(path)).await;
-        assert!(told.contains("Error: ") && parts.iter().all(|part| told.contains(part)), "{told}");
+        let result = fetch(&gateway, &web.url(path)).await;
+        assert!(result.contains("Error: ") && parts.iter().all(|part| result.contains(part)), "{result}");
     }
     assert_eq!(model.refused(), Vec::<String>::new());
 }
@@ -91,18 +91,18 @@ async fn internal_addresses_are_never_fetched_however_they_are_written() {
         "１２７.0.0.1",
         "0",
     ] {
-        let told = fetch(&gateway, &format!("http://{host}:{port}/")).await;
-        assert!(told.contains("Error: ") && told.contains("tools.web.allow_private"), "{host}: {told}");
+        let result = fetch(&gateway, &format!("http://{host}:{port}/")).await;
+        assert!(result.contains("Error: ") && result.contains("tools.web.allow_private"), "{host}: {result}");
     }
     for url in ["file:///etc/passwd", "http://me:pw@example.org/", "ftp://example.org/", "http://"] {
-        let told = fetch(&gateway, url).await;
-        assert!(told.contains("Error: "), "{url}: {told}");
+        let result = fetch(&gateway, url).await;
+        assert!(result.contains("Error: "), "{url}: {result}");
     }
     // The target of a redirect needs the same permission as the first address.
     let open = Gateway::start(Setup::owned_by_boss(&model).set("tools.web.allow_private", vec!["127.0.0.1"])).await;
     web.put("/jump", Page::redirect(&format!("http://127.0.0.2:{port}/")));
-    let told = fetch(&open, &web.url("/jump")).await;
-    assert!(told.contains("127.0.0.2 is an address of this machine"), "{told}");
+    let result = fetch(&open, &web.url("/jump")).await;
+    assert!(result.contains("127.0.0.2 is an address of this machine"), "{result}");
     let paths: Vec<_> = web.requests().into_iter().map(|request| request.path).collect();
     assert_eq!(paths, ["/jump"]);
 
@@ -127,8 +127,8 @@ async fn a_name_server_that_rebinds_gains_nothing() {
     let setup = Setup::owned_by_boss(&model).program(Some(program)).set("tools.web.allow_private", vec!["127.0.0.1"]);
     let gateway = Gateway::start(setup).await;
     assert!(fetch(&gateway, &url("/page")).await.contains("an open page"), "{}", gateway.logs());
-    let told = fetch(&gateway, &url("/page")).await;
-    assert!(told.contains("127.0.0.2") && !told.contains("secrets"), "{told}");
+    let result = fetch(&gateway, &url("/page")).await;
+    assert!(result.contains("127.0.0.2") && !result.contains("secrets"), "{result}");
     assert_eq!((open.requests().len(), inner.requests().len()), (1, 0));
 }
 
@@ -141,8 +141,11 @@ async fn the_configured_service_is_searched() {
     web.put("/res/v1/web/search", Page::new("application/json", json!({ "web": found }).to_string()));
     let base = web.url("");
     let searxng = Gateway::start(Setup::owned_by_boss(&model).set("tools.web.base_url", base.as_str())).await;
-    let told = call(&searxng, "web_search", &json!({ "query": "oolong & more", "count": 2 })).await;
-    assert!(told.contains("1. Tea\n   https://tea.example/\n   All about oolong.") && !told.contains("3. "), "{told}");
+    let result = call(&searxng, "web_search", &json!({ "query": "oolong & more", "count": 2 })).await;
+    assert!(
+        result.contains("1. Tea\n   https://tea.example/\n   All about oolong.") && !result.contains("3. "),
+        "{result}"
+    );
     let brave = Setup::owned_by_boss(&model).set("tools.web.base_url", base.as_str()).set("tools.web.search", "brave");
     let brave = Gateway::start(brave.set("tools.web.api_key", "brave-key-0001")).await;
     assert!(call(&brave, "web_search", &json!({ "query": "tea" })).await.contains("1. Tea"));
@@ -157,7 +160,7 @@ async fn the_configured_service_is_searched() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cached_page_tells_its_age_and_is_fetched_again_on_demand() {
+async fn a_cached_page_shows_its_age_and_is_fetched_again_on_demand() {
     let (model, web) = (caller().await, Web::start().await);
     web.put_each("/news", ["old", "new"].map(|text| Page::html(&format!("<p>{text} news</p>"))).into());
     let gateway = Gateway::start(Setup::owned_by_boss(&model).set("tools.web.allow_private", vec!["127.0.0.1"])).await;
@@ -278,8 +281,8 @@ async fn invalid_web_settings_are_named() {
         ("tools.web.search", "gogle".into(), "duckduckgo"),
     ] {
         let gateway = Gateway::new(Setup::owned_by_boss(&model).set(key, value.clone()));
-        let told = gateway.run(&["config", "check"]).await;
-        assert!(told.code != Some(0) && format!("{told:?}").contains(part), "{key} {value}: {told:?}");
+        let output = gateway.run(&["config", "check"]).await;
+        assert!(output.code != Some(0) && format!("{output:?}").contains(part), "{key} {value}: {output:?}");
     }
 }
 
@@ -311,10 +314,7 @@ async fn instructions_in_a_page_make_the_agent_do_nothing() {
     for (text, tool) in [("read it, one", "exec"), ("read it, two", "web_fetch"), ("read it, three", "remember")] {
         use crate::support::gateway::Message;
         let id = gateway.accept("in", &Message::new(text).chat(tool).sender("boss")).await;
-        let asked = until("a call that waits for the owner", async || {
-            gateway.json(&["approvals", "list"]).await.as_array().and_then(|calls| calls.first().cloned())
-        });
-        let asked = asked.await;
+        let asked = gateway.wait_approval().await;
         assert_eq!((&asked["tool"], &asked["taint"]), (&json!(tool), &json!([format!("web:{}", web.url("/page"))])));
         let code = asked["id"].as_str().unwrap();
         assert_eq!(gateway.run(&["approvals", "deny", code, "--reason", "no"]).await.code, Some(0));

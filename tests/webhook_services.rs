@@ -139,34 +139,34 @@ async fn service_handshakes_and_forms_are_answered_as_expected() {
         let body = body.to_string();
         post(&gateway, "slack", &signed("slack", &body, now()), body).await
     };
-    let told = slack(json!({"type": "url_verification", "challenge": "3eZbrw1aB"})).await;
-    assert_eq!((told.status, told.body), (200, json!({"challenge": "3eZbrw1aB"})));
+    let answer = slack(json!({"type": "url_verification", "challenge": "3eZbrw1aB"})).await;
+    assert_eq!((answer.status, answer.body), (200, json!({"challenge": "3eZbrw1aB"})));
     for event in [
         json!({"type": "message", "bot_id": "B1", "text": "my own words", "user": "U0", "channel": "C1"}),
         json!({"type": "message", "subtype": "message_changed", "message": {"text": "x", "bot_id": "B1"}}),
         json!({"type": "message", "subtype": "message_deleted", "channel": "C1"}),
     ] {
-        let told = slack(json!({"type": "event_callback", "event_id": "Ev9", "event": event})).await;
-        assert_eq!((told.status, told.text("status")), (200, "ignored"), "{told:?}");
+        let answer = slack(json!({"type": "event_callback", "event_id": "Ev9", "event": event})).await;
+        assert_eq!((answer.status, answer.text("status")), (200, "ignored"), "{answer:?}");
     }
     let mut ping = signed("github", r#"{"zen":"Keep it logically awesome."}"#, 0);
     ping[1].1 = "ping".to_owned();
-    let told = post(&gateway, "github", &ping, r#"{"zen":"Keep it logically awesome."}"#).await;
-    assert_eq!((told.status, told.text("reason")), (200, "ping"));
+    let answer = post(&gateway, "github", &ping, r#"{"zen":"Keep it logically awesome."}"#).await;
+    assert_eq!((answer.status, answer.text("reason")), (200, "ping"));
     assert_eq!(model.count(), 0);
 
     let form = "payload=%7B%22action%22%3A%22closed%22%2C%22repository%22%3A%7B%22full_name%22%3A%22a%2Fb%22%7D%7D";
     let mut headers = signed("github", form, 0);
     headers.push(("content-type", "application/x-www-form-urlencoded".to_owned()));
-    let told = post(&gateway, "github?wait=30", &headers, form).await;
+    let answer = post(&gateway, "github?wait=30", &headers, form).await;
     assert_eq!(
-        told.text("reply"),
+        answer.text("reply"),
         "echo: GitHub: issues closed in a/b.\n\n{\"action\":\"closed\",\"repository\":{\"full_name\":\"a/b\"}}"
     );
     let own = r#"{"content":"plain words","chat_id":"c"}"#;
     let headers = signed("github", own, 0).into_iter().take(1).collect();
-    let told = post(&gateway, "github?wait=30", &headers, own).await;
-    assert_eq!((told.text("reply"), told.text("session")), ("echo: plain words", "webhook:github:c"));
+    let answer = post(&gateway, "github?wait=30", &headers, own).await;
+    assert_eq!((answer.text("reply"), answer.text("session")), ("echo: plain words", "webhook:github:c"));
 }
 
 /// Each hook has its own templates, session, prompt and model; requests decide none of them.
@@ -184,10 +184,7 @@ async fn each_hook_has_its_own_templates_session_prompt_and_model() {
     let rooms = Hook::bearer("rooms").set("session", "{{ body.room }}").set("any_session", true);
     let setup = Setup::new().model(&usual).hook(alerts).hook(rooms).hook(Hook::bearer("plain"));
     let setup = setup.hook(Hook::bearer("strong").set("model", "other/strong"));
-    let setup = setup
-        .set("providers.other.kind", "openai")
-        .set("providers.other.api_key", "a-model-key")
-        .set("providers.other.base_url", other.base_url());
+    let setup = setup.provider("other", other.base_url());
     let gateway = Gateway::start(setup).await;
     let bearer = |more: &[(&'static str, &str)]| -> Headers {
         let proof = ("authorization", "Bearer a-bearer-secret");
@@ -195,15 +192,15 @@ async fn each_hook_has_its_own_templates_session_prompt_and_model() {
     };
     let alert = json!({"alert": {"title": "Disk full", "id": 7}, "host": "db1", "session": "plain",
         "turn": {"model": "scripted/x", "prompt": "Obey."}, "metadata": {"turn": {"prompt": "Obey."}}});
-    let told = post(&gateway, "alerts?wait=30&loud", &bearer(&[("X-Host", "db1.example")]), alert.to_string()).await;
-    assert_eq!((told.status, told.text("session")), (200, "webhook:alerts:ops"), "{told:?}");
-    assert_eq!(told.text("reply"), "echo: Disk full on db1.example!");
+    let answer = post(&gateway, "alerts?wait=30&loud", &bearer(&[("X-Host", "db1.example")]), alert.to_string()).await;
+    assert_eq!((answer.status, answer.text("session")), (200, "webhook:alerts:ops"), "{answer:?}");
+    assert_eq!(answer.text("reply"), "echo: Disk full on db1.example!");
     let again = post(&gateway, "alerts", &bearer(&[("X-Host", "elsewhere")]), alert.to_string()).await;
-    assert_eq!((again.text("status"), again.text("id")), ("duplicate", told.text("id")));
+    assert_eq!((again.text("status"), again.text("id")), ("duplicate", answer.text("id")));
     assert_eq!((usual.count(), other.count()), (0, 1));
 
-    let told = post(&gateway, "rooms?wait=30", &bearer(&[]), r#"{"content":"hi","room":"webhook:alerts:ops"}"#).await;
-    assert_eq!((told.status, told.text("session")), (200, "webhook:alerts:ops"), "{told:?}");
+    let answer = post(&gateway, "rooms?wait=30", &bearer(&[]), r#"{"content":"hi","room":"webhook:alerts:ops"}"#).await;
+    assert_eq!((answer.status, answer.text("session")), (200, "webhook:alerts:ops"), "{answer:?}");
     gateway.ask("plain", "c", "hello").await;
 
     // The hook's prompt is in the message and not in the system prompt, which is the same for all hooks.
@@ -249,9 +246,9 @@ async fn invalid_bodies_are_refused_with_the_position_of_the_error() {
         vec![("authorization", "Bearer a-bearer-secret".to_owned()), ("content-type", kind.to_owned())]
     };
     for (body, status, words) in table {
-        let told = post(&gateway, "in", &headers("application/json"), body.to_vec()).await;
-        let message = told.body["error"]["message"].as_str().unwrap_or_default();
-        assert!(told.status == *status && message.contains(words), "{words}: {told:?}");
+        let answer = post(&gateway, "in", &headers("application/json"), body.to_vec()).await;
+        let message = answer.body["error"]["message"].as_str().unwrap_or_default();
+        assert!(answer.status == *status && message.contains(words), "{words}: {answer:?}");
     }
     // A hook may accept more than the server's other routes do.
     let body = json!({"content": "/help", "more": "x".repeat(4_000_000)}).to_string();
@@ -264,8 +261,8 @@ async fn invalid_bodies_are_refused_with_the_position_of_the_error() {
         statuses.push(post(&gateway, "in", &headers(kind), format!(r#"{{"content":"/help","id":"{n}"}}"#)).await);
     }
     // Six of the twenty requests in the quota were used by authenticated requests with wrong bodies; oversized ones do not count.
-    assert!(statuses[..14].iter().all(|told| told.status == 202), "{statuses:?}");
-    assert!(statuses[14..].iter().all(|told| told.status == 429 && told.retry_after.is_some()), "{statuses:?}");
+    assert!(statuses[..14].iter().all(|answer| answer.status == 202), "{statuses:?}");
+    assert!(statuses[14..].iter().all(|answer| answer.status == 429 && answer.retry_after.is_some()), "{statuses:?}");
     assert_eq!(gateway.check_settled(&Witness::default()).await.inbox.len(), 15);
 }
 
@@ -276,8 +273,8 @@ async fn an_unreachable_callback_ends_in_dead_letters_that_can_be_retried() {
     let (sink, owner) = (Sink::signed().await, Sink::start(None).await);
     sink.always(Some(Answer::Status(503, None)));
     let down = Hook::bearer("down").callback(&sink).set("retry", vec!["50ms", "100ms"]);
-    let told = Hook::bearer("told").set("callback_url", owner.url());
-    let setup = Setup::new().hook(down).hook(told).set("owner.notify", "webhook:told:me");
+    let notices = Hook::bearer("told").set("callback_url", owner.url());
+    let setup = Setup::new().hook(down).hook(notices).set("owner.notify", "webhook:told:me");
     let gateway = Gateway::start(setup).await;
     let mut accepted = Vec::new();
     for n in 0..4 {
@@ -285,7 +282,7 @@ async fn an_unreachable_callback_ends_in_dead_letters_that_can_be_retried() {
             gateway.accept("down", &Message::new("/help").chat(&format!("c{}", n % 2)).id(&format!("{n}"))).await,
         );
     }
-    let letters = until("four dead letters", async || {
+    let dead_letters = until("four dead letters", async || {
         let list = gateway.json(&["queue", "list"]).await;
         (list.as_array().unwrap().len() == 4 && list.as_array().unwrap().iter().all(|row| row["state"] == "dead"))
             .then_some(list)
@@ -301,8 +298,8 @@ async fn an_unreachable_callback_ends_in_dead_letters_that_can_be_retried() {
     }
 
     sink.always(None);
-    for letter in letters.as_array().unwrap() {
-        gateway.json(&["queue", "retry", letter["id"].as_str().unwrap()]).await;
+    for dead_letter in dead_letters.as_array().unwrap() {
+        gateway.json(&["queue", "retry", dead_letter["id"].as_str().unwrap()]).await;
     }
     let delivered = |post: &Post| post.status == Some(200) && post.faults.is_empty();
     until("all four replies", async || {

@@ -195,11 +195,7 @@ output: '{{ steps.run.status }}'
     gateway.up().await;
     for (answer, expected, count) in [("approve", "done", 1), ("deny", "Workflow: step run failed: ", 1)] {
         let id = gateway.accept("in", &Message::new("go").chat("c")).await;
-        let code = until("the question", async || {
-            let open = gateway.json(&["approvals", "list"]).await;
-            open[0]["id"].as_str().map(str::to_owned)
-        })
-        .await;
+        let code = gateway.wait_approval().await["id"].as_str().unwrap().to_owned();
         gateway.restart().await;
         assert_eq!(gateway.run(&["approvals", answer, &code]).await.code, Some(0));
         let reply = gateway.wait_done("in", &id).await.text("reply").to_owned();

@@ -13,7 +13,7 @@ use super::support::until;
 use super::{Bench, Bencher};
 
 /// How long the idle gateway is observed.
-const WATCHED: Duration = Duration::from_secs(10);
+const OBSERVATION: Duration = Duration::from_secs(10);
 
 /// Measures lateness and idle cost with the number of jobs that `size` gives.
 pub async fn cron(bencher: &mut Bencher) {
@@ -49,7 +49,7 @@ async fn lateness(bencher: &mut Bencher) {
         (runs >= wanted).then_some(())
     })
     .await;
-    let mut late = lates(&database).expect("the runs can be read");
+    let mut late = lateness_of_runs(&database).expect("the runs can be read");
     late.sort_unstable();
     let at = |percent: usize| Duration::from_millis(late[(late.len() - 1) * percent / 100]);
     let figures = [("p50", 50), ("p99", 99), ("worst", 100)].map(|(name, percent)| Figure::time(name, at(percent)));
@@ -66,16 +66,16 @@ async fn idle(bencher: &mut Bencher) {
     // The work after the start is not idle cost.
     tokio::time::sleep(Duration::from_secs(3)).await;
     let before = cpu_time(bench.gateway.pid());
-    tokio::time::sleep(WATCHED).await;
+    tokio::time::sleep(OBSERVATION).await;
     let used = cpu_time(bench.gateway.pid()).saturating_sub(before);
-    let share = used.as_secs_f64() / WATCHED.as_secs_f64() * 100.0;
+    let share = used.as_secs_f64() / OBSERVATION.as_secs_f64() * 100.0;
     let share = vec![Figure::new("", share, Unit::Percent)];
     bencher.add(format!("cron: idle CPU with {jobs} jobs, of a core"), share, "<= 1 %");
     bencher.add(format!("cron: memory with {jobs} jobs"), bench.resident(), "");
 }
 
 /// Returns how late each run was, in milliseconds.
-fn lates(database: &Path) -> rusqlite::Result<Vec<u64>> {
+fn lateness_of_runs(database: &Path) -> rusqlite::Result<Vec<u64>> {
     let store = Connection::open(database)?;
     let mut statement = store.prepare("SELECT max(0, at - due) FROM job_runs")?;
     statement.query_map([], |row| row.get(0))?.collect()

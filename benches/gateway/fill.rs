@@ -1,5 +1,6 @@
 //! Fills a store with history: sessions with many messages, as a real use would leave them.
 
+use std::fs::File;
 use std::path::Path;
 
 use daoyou::memory::{Identities, rebuild_index};
@@ -8,13 +9,13 @@ use rusqlite::{Connection, params};
 use serde_json::json;
 use uuid::Uuid;
 
-use super::talk::Talk;
+use super::sentences::SentenceGenerator;
 
 /// The time of the first message in milliseconds: 2026-01-01 UTC. Each further message is one second later.
 const BEGIN: i64 = 1_767_225_600_000;
 
 /// The number of a session's newest messages that no summary covers.
-const UNTOLD: usize = 30;
+const UNSUMMARISED: usize = 30;
 
 /// Writes `sessions` sessions of `each` messages into the store at `database`, which a stopped gateway has created. Session
 /// `n` belongs to the chat `past-n` on the webhook `in`. Two messages, an inbox row and an outbox row form one turn.
@@ -25,16 +26,23 @@ const UNTOLD: usize = 30;
 pub fn fill(database: &Path, sessions: usize, each: usize) -> Result<(), StoreError> {
     let store = Connection::open(database)?;
     store.execute_batch("PRAGMA synchronous = OFF; BEGIN")?;
-    let mut talk = Talk::default();
+    let mut sentences = SentenceGenerator::default();
     for session in 0..sessions {
-        tell(&store, session, each / 2, &mut talk)?;
+        insert_session(&store, session, each / 2, &mut sentences)?;
     }
     rebuild_index(&store, &Identities::default())?;
     store.execute_batch("COMMIT; PRAGMA wal_checkpoint(TRUNCATE)")?;
+    // Otherwise the commits that are measured wait for these pages to reach the disk.
+    File::open(database).and_then(|file| file.sync_all()).expect("the store can be synced");
     Ok(())
 }
 
-fn tell(store: &Connection, number: usize, turns: usize, talk: &mut Talk) -> Result<(), StoreError> {
+fn insert_session(
+    store: &Connection,
+    number: usize,
+    turns: usize,
+    sentences: &mut SentenceGenerator,
+) -> Result<(), StoreError> {
     let (chat, session) = (format!("past-{number}"), format!("webhook:in:past-{number}"));
     let whole = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
     let at = |turn: usize| BEGIN + whole(number * turns + turn) * 1_000;
@@ -45,8 +53,8 @@ fn tell(store: &Connection, number: usize, turns: usize, talk: &mut Talk) -> Res
         .execute(params![session, whole(turns * 2), BEGIN, at(turns)])?;
     for turn in 0..turns {
         let id = Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("{number} {turn}").as_bytes()).to_string();
-        let said = talk.sentence();
-        for (offset, role, text) in [(0, "user", said.as_str()), (1, "assistant", "It is noted.")] {
+        let sentence = sentences.sentence();
+        for (offset, role, text) in [(0, "user", sentence.as_str()), (1, "assistant", "It is noted.")] {
             let body = json!({"role": role, "content": text}).to_string();
             store
                 .prepare_cached(
@@ -60,7 +68,7 @@ fn tell(store: &Connection, number: usize, turns: usize, talk: &mut Talk) -> Res
                     received_at, turn, state)
                  VALUES (?1, 'webhook:in', ?1, ?2, ?3, '', 'known', ?4, '[]', '{}', ?5, ?1, 'done')",
             )?
-            .execute(params![id, session, chat, said, at(turn)])?;
+            .execute(params![id, session, chat, sentence, at(turn)])?;
         store
             .prepare_cached(
                 "INSERT INTO outbox (id, turn, slot, attempt, channel, chat_id, body, state, tries, created_at)
@@ -72,6 +80,6 @@ fn tell(store: &Connection, number: usize, turns: usize, talk: &mut Talk) -> Res
         .prepare_cached(
             "INSERT OR IGNORE INTO session_memory (session, epoch, cursor, updated_at) VALUES (?1, 0, ?2, ?3)",
         )?
-        .execute(params![session, whole((turns * 2).saturating_sub(UNTOLD)), at(turns)])?;
+        .execute(params![session, whole((turns * 2).saturating_sub(UNSUMMARISED)), at(turns)])?;
     Ok(())
 }

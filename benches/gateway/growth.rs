@@ -9,9 +9,9 @@ use tokio::task::JoinSet;
 
 use super::Bench;
 use super::load::{Client, cpu_time};
+use super::sentences::{SentenceGenerator, VOCABULARY, WORDS};
 use super::support::processes::resident_bytes;
 use super::support::{Reply, Setup};
-use super::talk::{Talk, VOCABULARY, WORDS};
 
 const CONVERSATIONS: usize = 200;
 const IN_FLIGHT: usize = 20;
@@ -25,13 +25,13 @@ const SILENCE: Duration = Duration::from_secs(60);
 
 /// The text that memory attached to messages, as the model server sees it.
 #[derive(Default)]
-struct Attached {
+struct RecalledText {
     messages: AtomicUsize,
     with_any: AtomicUsize,
     characters: AtomicUsize,
 }
 
-impl Attached {
+impl RecalledText {
     fn take(&self) -> (f64, f64) {
         let [messages, with_any, characters] =
             [&self.messages, &self.with_any, &self.characters].map(|count| count.swap(0, Ordering::SeqCst) as f64);
@@ -43,8 +43,8 @@ impl Attached {
 #[expect(clippy::print_stdout, reason = "the bench's output")]
 pub async fn growth(messages: usize) {
     let bench = Bench::start(Duration::ZERO, as_owner).await;
-    let attached = Arc::new(Attached::default());
-    let seen = Arc::clone(&attached);
+    let recalled = Arc::new(RecalledText::default());
+    let seen = Arc::clone(&recalled);
     bench.model.script(move |asked| {
         let sent = asked.body["messages"].as_array()?.last()?["content"].as_str()?;
         let found = found_in_memory(sent);
@@ -59,17 +59,17 @@ pub async fn growth(messages: usize) {
          | messages | CPU a turn | turns/s | resident | database a turn | log | given something | tokens of it |\n\
          |---|---|---|---|---|---|---|---|"
     );
-    let mut offered = Offered::new(&bench);
+    let mut sent_messages = OwnerMessages::new(&bench);
     let mut checkpoint = FIRST;
     while checkpoint <= messages {
         let window = WINDOW.min(checkpoint / 2);
-        offered.up_to(&bench, checkpoint - window).await;
-        attached.take();
+        sent_messages.send_until(&bench, checkpoint - window).await;
+        recalled.take();
         let (cpu, begun, before) = (cpu_time(bench.gateway.pid()), Instant::now(), stored(&bench));
-        offered.up_to(&bench, checkpoint).await;
+        sent_messages.send_until(&bench, checkpoint).await;
         let wall = begun.elapsed().as_secs_f64();
         let used = cpu_time(bench.gateway.pid()).saturating_sub(cpu).as_secs_f64();
-        let (share, tokens) = attached.take();
+        let (share, tokens) = recalled.take();
         let turns = window as f64;
         let grown = stored(&bench).saturating_sub(before) as f64;
         let log = std::fs::metadata(bench.gateway.database().with_extension("db-wal")).map_or(0, |file| file.len());
@@ -98,33 +98,33 @@ fn stored(bench: &Bench) -> u64 {
 }
 
 /// Sends messages with a fixed number unanswered at any time.
-struct Offered {
+struct OwnerMessages {
     client: Arc<Client>,
     replies: tokio::sync::watch::Receiver<usize>,
-    talk: Talk,
+    sentences: SentenceGenerator,
     next: usize,
     posts: JoinSet<u16>,
 }
 
-impl Offered {
+impl OwnerMessages {
     fn new(bench: &Bench) -> Self {
         Self {
             client: Arc::new(Client::new(bench.gateway.address())),
             replies: bench.sink.counter(),
-            talk: Talk::default(),
+            sentences: SentenceGenerator::default(),
             next: 0,
             posts: JoinSet::new(),
         }
     }
 
     /// Returns when the gateway has answered `messages` messages.
-    async fn up_to(&mut self, bench: &Bench, messages: usize) {
+    async fn send_until(&mut self, bench: &Bench, messages: usize) {
         while self.next < messages {
-            self.answered(bench, (self.next + 1).saturating_sub(IN_FLIGHT)).await;
+            self.wait_answered(bench, (self.next + 1).saturating_sub(IN_FLIGHT)).await;
             let (client, n) = (Arc::clone(&self.client), self.next);
             let body = format!(
                 r#"{{"content":"{}","chat_id":"chat-{}","sender":"me","id":"growth-{n}"}}"#,
-                self.talk.sentence(),
+                self.sentences.sentence(),
                 n % CONVERSATIONS
             );
             self.posts.spawn(async move {
@@ -140,10 +140,10 @@ impl Offered {
             }
             self.next += 1;
         }
-        self.answered(bench, messages).await;
+        self.wait_answered(bench, messages).await;
     }
 
-    async fn answered(&mut self, bench: &Bench, count: usize) {
+    async fn wait_answered(&mut self, bench: &Bench, count: usize) {
         let seen = tokio::time::timeout(SILENCE, self.replies.wait_for(|seen| *seen >= count)).await;
         assert!(seen.is_ok(), "{count} messages were not answered: {}", bench.gateway.logs());
     }

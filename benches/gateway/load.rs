@@ -84,7 +84,7 @@ impl Load<'_> {
                 Offer::InFlight(n) => {
                     // A message is answered when its callback arrives, not when the message is accepted.
                     let answered = posts_before + (i + 1).saturating_sub(n);
-                    if !room(&mut replies, answered, &refused).await {
+                    if !wait_for_capacity(&mut replies, answered, &refused).await {
                         break;
                     }
                     due.push(Instant::now());
@@ -118,7 +118,7 @@ impl Load<'_> {
             // A duplicate would arrive later. This is the only place that waits for nothing to happen.
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        self.reckon(
+        self.match_replies(
             base,
             &due,
             posts_before,
@@ -134,7 +134,7 @@ impl Load<'_> {
         )
     }
 
-    fn reckon(&self, base: usize, due: &[Instant], posts_before: usize, mut measured: Measured) -> Measured {
+    fn match_replies(&self, base: usize, due: &[Instant], posts_before: usize, mut measured: Measured) -> Measured {
         let posts = self.sink.posts();
         let mut ids = BTreeSet::new();
         let mut answered: BTreeMap<usize, Instant> = BTreeMap::new();
@@ -156,7 +156,7 @@ impl Load<'_> {
 }
 
 /// Waits until `answered` callbacks have arrived, not counting `refused` messages. Returns false if they do not arrive.
-async fn room(replies: &mut watch::Receiver<usize>, answered: usize, refused: &AtomicUsize) -> bool {
+async fn wait_for_capacity(replies: &mut watch::Receiver<usize>, answered: usize, refused: &AtomicUsize) -> bool {
     let begun = Instant::now();
     while begun.elapsed() < LAST_REPLY {
         // Checked every second, because a message may be refused meanwhile, and then has no callback.
@@ -207,8 +207,8 @@ impl Client {
     }
 
     async fn exchange(&self, request: &[u8]) -> std::io::Result<u16> {
-        let kept = self.idle().pop();
-        let mut stream = match kept {
+        let connection = self.idle().pop();
+        let mut stream = match connection {
             Some(stream) => stream,
             None => {
                 let stream = TcpStream::connect(&self.address).await?;

@@ -22,8 +22,8 @@ mod load;
 mod mcp;
 mod page;
 mod report;
+mod sentences;
 mod skills;
-mod talk;
 mod tools;
 
 use std::path::PathBuf;
@@ -418,11 +418,11 @@ async fn isolation(bencher: &mut Bencher) {
         let alone = bench.run(turns, 100, Offer::InFlight(10)).await;
         bench.gateway.accept("in", &Message::new("wait long").chat("long")).await;
         until("the command to run", async || folder.join("begun").exists().then_some(())).await;
-        let beside = bench.run(turns, 100, Offer::InFlight(10)).await;
+        let with_command = bench.run(turns, 100, Offer::InFlight(10)).await;
         bencher.add_speed(Program::This, "no command runs: 10 in flight", &alone, "");
-        bencher.add_speed(Program::This, "a command of 5 minutes runs: 10 in flight", &beside, "");
-        let [beside, alone] = [&beside, &alone].map(|measured| measured.percentile(99).as_secs_f64());
-        let factor = Figure::new("", beside / alone.max(1e-9), Unit::Times);
+        bencher.add_speed(Program::This, "a command of 5 minutes runs: 10 in flight", &with_command, "");
+        let [with_command, alone] = [&with_command, &alone].map(|measured| measured.percentile(99).as_secs_f64());
+        let factor = Figure::new("", with_command / alone.max(1e-9), Unit::Times);
         bencher.add("p99 beside a command of 5 minutes against alone", vec![factor], "<= 1.1 x");
     }
 }
@@ -433,7 +433,7 @@ async fn fsyncs(bencher: &mut Bencher) {
         for in_flight in [1, 64] {
             let bench = Bench::start(Duration::ZERO, |setup| setup).await;
             let turns = bencher.size.traced * if in_flight == 1 { 1 } else { 10 };
-            let count = counted(&bench, turns, in_flight).await;
+            let count = count_fsyncs(&bench, turns, in_flight).await;
             let figure = count.map(|count| Figure::new("", count as f64 / turns as f64, Unit::Count));
             let row = format!("fsyncs a turn, {in_flight} in flight");
             bencher.add(row, figure.into_iter().collect(), "<= 4 alone");
@@ -441,7 +441,7 @@ async fn fsyncs(bencher: &mut Bencher) {
     }
 }
 
-async fn counted(bench: &Bench, turns: usize, in_flight: usize) -> Option<usize> {
+async fn count_fsyncs(bench: &Bench, turns: usize, in_flight: usize) -> Option<usize> {
     let pid = bench.gateway.pid().to_string();
     let mut strace = tokio::process::Command::new("strace");
     // One line for each call. seccomp-bpf cannot be used on a running process.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use super::skills::spread;
 use super::support::gateway::http_client;
 use super::support::processes::resident_bytes;
 use super::support::{Gateway, Setup};
@@ -38,9 +39,9 @@ pub async fn mcp() {
             bench.gateway.stop().await;
         }
     }
-    let [none, many] = starts.map(spread);
+    let [none, many] = starts.each_mut().map(|times| spread(times));
     println!("| start to ready | {none} ms | {many} ms |");
-    let [none, many] = residents.map(spread);
+    let [none, many] = residents.each_mut().map(|sizes| spread(sizes));
     println!("| resident, each server called once and idle | {none} MB | {many} MB |");
     println!("\n| what | a call, median of {CALLS} |\n|---|---|");
     benches[1].gateway.up().await;
@@ -51,9 +52,9 @@ pub async fn mcp() {
         ours.push(call_time(gateway, "notes0__echo", |at| json!({"text": format!("text {at}")})).await);
         built_in.push(call_time(gateway, "file_info", |_| json!({"path": "."})).await);
     }
-    println!("| a bare client, the server not in a sandbox | {} ms |", spread(bare));
-    println!("| `POST /api/tools/notes0__echo/run` | {} ms |", spread(ours));
-    println!("| the same with a tool of the program, `file_info` | {} ms |", spread(built_in));
+    println!("| a bare client, the server not in a sandbox | {} ms |", spread(&mut bare));
+    println!("| `POST /api/tools/notes0__echo/run` | {} ms |", spread(&mut ours));
+    println!("| the same with a tool of the program, `file_info` | {} ms |", spread(&mut built_in));
 }
 
 fn with_servers(setup: Setup) -> Setup {
@@ -130,8 +131,4 @@ fn bare_call() -> f64 {
 fn median(times: &mut [Duration]) -> f64 {
     times.sort_unstable();
     times[times.len() / 2].as_secs_f64() * 1e3
-}
-
-fn spread(mut figures: Vec<f64>) -> String {
-    super::skills::spread(&mut figures)
 }

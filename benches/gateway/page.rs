@@ -55,7 +55,7 @@ async fn many_streams(bench: &Bench) {
         for turn in 0..ALONE {
             let posted = Instant::now();
             bench.gateway.accept("in", &Message::new(&format!("turn {turn} of {count}")).chat("alone")).await;
-            let seen = streams.ends(turn + 1).await;
+            let seen = streams.wait_ends(turn + 1).await;
             let ms = |at: Option<&Instant>| at.map_or(0.0, |at| at.duration_since(posted).as_secs_f64() * 1e3);
             first.push(ms(seen.iter().min()));
             last.push(ms(seen.iter().max()));
@@ -110,7 +110,7 @@ impl EventStreams {
     }
 
     /// Waits until each stream has received this many ends, and returns when each received the last one.
-    async fn ends(&mut self, count: usize) -> Vec<Instant> {
+    async fn wait_ends(&mut self, count: usize) -> Vec<Instant> {
         let streams = self.ends.lock().len();
         let wanted = (streams * count) as u64;
         let all = tokio::time::timeout(PATIENCE, self.seen.wait_for(|seen| *seen >= wanted)).await;

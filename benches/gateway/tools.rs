@@ -140,7 +140,7 @@ impl ToolBench<'_> {
     #[expect(clippy::print_stdout, reason = "the bench's output")]
     async fn row(&self, what: &str, tool: &str, arguments: &Value, rg: &[&str], folder: &Path, expected: &str) {
         let text = if tool.is_empty() { "hello".to_owned() } else { format!("{tool}|{arguments}") };
-        let (mut own, mut others) = (Vec::new(), Vec::new());
+        let (mut measured, mut references) = (Vec::new(), Vec::new());
         // The first run warms the page cache.
         for run in 0..=RUNS {
             let chat = format!("chat-{}", self.chats.replace(self.chats.get() + 1));
@@ -148,15 +148,15 @@ impl ToolBench<'_> {
             let reply = self.gateway.ask("in", &chat, &text).await;
             let took = begun.elapsed();
             assert!(reply.contains(expected), "{what}: {reply}");
-            let beside = if rg.is_empty() { None } else { time_rg(rg, folder) };
+            let reference = if rg.is_empty() { None } else { time_rg(rg, folder) };
             if run > 0 {
-                own.push(took);
-                others.extend(beside);
+                measured.push(took);
+                references.extend(reference);
             }
         }
         let peak = peak_bytes(self.gateway.pid()) as f64 / 1e6;
-        let beside = if others.is_empty() { String::new() } else { format!("rg {}", spread(&mut others)) };
-        println!("| {what} | {} | {beside} | {peak:.1} MB |", spread(&mut own));
+        let reference = if references.is_empty() { String::new() } else { format!("rg {}", spread(&mut references)) };
+        println!("| {what} | {} | {reference} | {peak:.1} MB |", spread(&mut measured));
     }
 }
 
@@ -211,12 +211,12 @@ fn html() -> String {
 
 /// Returns the table with the parts of a new agent's first request.
 async fn first_request(gateway: &Gateway) -> String {
-    let told = gateway.json(&["prompt", "--session", "cli:new"]).await;
+    let prompt = gateway.json(&["prompt", "--session", "cli:new"]).await;
     let mut table = format!(
         "The first request of a new conversation: {} bytes, {} tokens.\n\n| part | bytes | tokens |\n|---|---|---|\n",
-        told["bytes"], told["tokens"]
+        prompt["bytes"], prompt["tokens"]
     );
-    for part in told["parts"].as_array().into_iter().flatten() {
+    for part in prompt["parts"].as_array().into_iter().flatten() {
         table.push_str(&format!(
             "| {} | {} | {} |\n",
             part["name"].as_str().unwrap_or_default(),

@@ -6,10 +6,10 @@ use daoyou::store::memories::{self, NewMemory};
 use daoyou::store::{Connection, StoreError};
 use serde::Deserialize;
 
-use super::{World, as_f64, ask};
+use super::{BenchStore, as_f64, ask};
 
 #[derive(Deserialize)]
-struct Set {
+struct QuestionSet {
     /// The name and the sentence of each fact.
     facts: Vec<(String, String)>,
     /// Each question, and the name of the fact that answers it.
@@ -18,10 +18,10 @@ struct Set {
 
 /// Returns the table: how often the fact is the first hit, and how often it is among the first five.
 pub async fn measure() -> Result<String> {
-    let set: Set = serde_json::from_str(include_str!("bilingual.json")).context("bilingual.json")?;
-    let world = World::new()?;
+    let set: QuestionSet = serde_json::from_str(include_str!("bilingual.json")).context("bilingual.json")?;
+    let bench_store = BenchStore::new()?;
     let sentences: Vec<String> = set.facts.iter().map(|(_, sentence)| sentence.clone()).collect();
-    let ids = world.fill(move |connection| remember(connection, &sentences)).await?;
+    let ids = bench_store.fill(move |connection| remember(connection, &sentences)).await?;
     let mut table = format!(
         "**Own set**, {} facts in English and Chinese (`benches/memory/bilingual.json`): how often the fact that answers is the \
          first hit, and among the first five.\n\n| questions | first | of the first five |\n|---|---|---|\n",
@@ -32,7 +32,7 @@ pub async fn measure() -> Result<String> {
         for (question, name) in set.questions.iter().filter(|(question, _)| question.is_ascii() == is_asked) {
             let fact = set.facts.iter().position(|(fact, _)| fact == name).context("a question without a fact")?;
             let ask = ask(question, vec![Owner::gateway()], 5);
-            let hits = world.store.read(move |connection| recall(connection, &ask, None)).await?;
+            let hits = bench_store.store.read(move |connection| recall(connection, &ask, None)).await?;
             let place = hits.iter().position(|hit| hit.found == HitLocation::Memory(ids[fact]));
             count += 1;
             first += usize::from(place == Some(0));

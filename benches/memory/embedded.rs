@@ -8,14 +8,14 @@ use daoyou::live::LivePart;
 use daoyou::llm::{Embedder, EmbeddingDeadline, Models, ProviderConfig};
 use daoyou::memory::vectors::EmbeddingIndexer;
 use daoyou::memory::{Identities, MemoryConfig, MemoryService, MemorySettings};
-use daoyou::store::search_index::SearchCorpus;
+use daoyou::store::search_index::{self, SearchCorpus};
 use daoyou::store::vectors;
 use daoyou_channels::text::Language;
 use indexmap::IndexMap;
 use jiff::tz::TimeZone;
 use tokio_util::sync::CancellationToken;
 
-use super::{BenchArguments, World};
+use super::{BenchArguments, BenchStore};
 
 /// If vectors are still missing after this time, the service does not work.
 const LONGEST: Duration = Duration::from_secs(1_800);
@@ -39,25 +39,25 @@ impl Service {
         &self.model
     }
 
-    /// Computes the vectors of everything searchable in `world`. Returns the service that answers queries with them.
-    pub async fn embed(&self, world: &World) -> Result<Arc<MemoryService>> {
-        let terms = MemorySettings {
+    /// Computes the vectors of everything searchable in the store. Returns the service that answers queries with them.
+    pub async fn embed(&self, bench_store: &BenchStore) -> Result<Arc<MemoryService>> {
+        let settings = MemorySettings {
             config: MemoryConfig::default(),
             identities: Identities::default(),
             language: Language::default(),
             zone: TimeZone::UTC,
-            workspace: world.folder.path().to_owned(),
+            workspace: bench_store.folder.path().to_owned(),
         };
         let embedder = self.embedder()?;
         embedder.embed(&["hello"], EmbeddingDeadline::Usual).await.context("the service makes no vectors")?;
-        let desk = Arc::new(MemoryService::new(world.store.clone(), terms).with_embedder(Some(embedder)));
+        let memory = Arc::new(MemoryService::new(bench_store.store.clone(), settings).with_embedder(Some(embedder)));
         let stop = CancellationToken::new();
-        let keeper = tokio::spawn(EmbeddingIndexer::new(LivePart::fixed(desk.clone())).run(stop.clone()));
+        let indexer = tokio::spawn(EmbeddingIndexer::new(LivePart::fixed(memory.clone())).run(stop.clone()));
         let begun = Instant::now();
-        while !world
+        while !bench_store
             .store
             .read(|connection| {
-                let newest = vectors::newest(connection, SearchCorpus::Messages)?;
+                let newest = search_index::highest_id(connection, SearchCorpus::Messages)?;
                 Ok(vectors::indexed_up_to(connection)?.parse().is_ok_and(|done: i64| done >= newest))
             })
             .await?
@@ -68,8 +68,8 @@ impl Service {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         stop.cancel();
-        keeper.await?;
-        Ok(desk)
+        indexer.await?;
+        Ok(memory)
     }
 
     fn embedder(&self) -> Result<Embedder> {

@@ -19,7 +19,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::embedded::Service;
-use super::{World, as_f64, ask, tokens};
+use super::{BenchStore, as_f64, ask, tokens};
 
 const CHANNEL: &str = "webhook:locomo";
 const CHAT: &str = "webhook:locomo:chat";
@@ -40,7 +40,7 @@ struct Question {
 
 /// A method of finding turns.
 #[derive(Clone, Copy)]
-enum Way {
+enum SearchMethod {
     /// The baseline: SQLite's full-text search with its own BM25 and Porter's stemmer.
     Bm25,
     Words(RecallWeights),
@@ -58,7 +58,8 @@ struct Sum {
 /// Returns the tables of recall and tokens, as means over all questions of all conversations, by words and with vectors of `service`.
 pub async fn measure(file: &Path, service: Option<&Service>, is_quick: bool) -> Result<String> {
     let halves = read(file, service, if is_quick { 2 } else { usize::MAX }).await?;
-    let counts = halves.each_ref().map(|half| half.iter().map(|told| told.questions.len()).sum::<usize>());
+    let counts =
+        halves.each_ref().map(|half| half.iter().map(|conversation| conversation.questions.len()).sum::<usize>());
     let mut page = format!(
         "**LoCoMo**, {} questions. Each conversation is one session, each of its turns one message of its speaker. *Recall* is the share of \
          a question's evidence turns among the first hits, the mean over the questions that name existing evidence; \
@@ -70,29 +71,29 @@ pub async fn measure(file: &Path, service: Option<&Service>, is_quick: bool) -> 
         counts[1]
     );
     let alone = RecallWeights { neighbour_words: 0.0, neighbour_likeness: 0.0, ..RecallWeights::default() };
-    let mut ways = vec![
-        ("BM25", Way::Bm25),
-        ("words", Way::Words(alone)),
-        ("words, neighbours", Way::Words(RecallWeights::default())),
+    let mut methods = vec![
+        ("BM25", SearchMethod::Bm25),
+        ("words", SearchMethod::Words(alone)),
+        ("words, neighbours", SearchMethod::Words(RecallWeights::default())),
     ];
     if let Some(service) = service {
         write!(page, "\nVectors are those of `{}`.\n", service.model())?;
-        ways.push(("words, vectors", Way::WordsAndVectors(alone)));
-        ways.push(("words, vectors, neighbours", Way::WordsAndVectors(RecallWeights::default())));
+        methods.push(("words, vectors", SearchMethod::WordsAndVectors(alone)));
+        methods.push(("words, vectors, neighbours", SearchMethod::WordsAndVectors(RecallWeights::default())));
     }
     let [chosen, other] = &halves;
     for (name, half) in [("The half on which the weights were chosen", chosen), ("The other half", other)] {
         let mut sums = Vec::new();
-        for (_, way) in &ways {
-            sums.push(sum(half.iter(), *way).await?);
+        for (_, method) in &methods {
+            sums.push(sum(half.iter(), *method).await?);
         }
-        page += &table(name, &ways, &sums);
+        page += &table(name, &methods, &sums);
     }
     let mut sums = Vec::new();
-    for (_, way) in &ways {
-        sums.push(sum(chosen.iter().chain(other), *way).await?);
+    for (_, method) in &methods {
+        sums.push(sum(chosen.iter().chain(other), *method).await?);
     }
-    page += &table("All", &ways, &sums);
+    page += &table("All", &methods, &sums);
     Ok(page)
 }
 
@@ -105,7 +106,7 @@ pub async fn choose(file: &Path, service: Option<&Service>) -> Result<String> {
     let mut tried = Vec::new();
     for neighbour_words in SHARES {
         let weights = RecallWeights { neighbour_words, ..RecallWeights::default() };
-        tried.push((sum(half.iter(), Way::Words(weights)).await?.mean(), "words", weights));
+        tried.push((sum(half.iter(), SearchMethod::Words(weights)).await?.mean(), "words", weights));
     }
     tried.sort_by(|a, b| a.0.total_cmp(&b.0));
     let best = tried.last().map_or_else(RecallWeights::default, |(_, _, weights)| *weights);
@@ -113,38 +114,42 @@ pub async fn choose(file: &Path, service: Option<&Service>) -> Result<String> {
     for likeness in [0.5, 1.0, 1.5, 2.0, 2.5, 3.0].into_iter().filter(|_| service.is_some()) {
         for neighbour_likeness in SHARES.into_iter().skip(3) {
             let weights = RecallWeights { likeness, neighbour_likeness, ..best };
-            with_vectors.push((sum(half.iter(), Way::WordsAndVectors(weights)).await?.mean(), "with vectors", weights));
+            with_vectors.push((
+                sum(half.iter(), SearchMethod::WordsAndVectors(weights)).await?.mean(),
+                "with vectors",
+                weights,
+            ));
         }
     }
     with_vectors.sort_by(|a, b| a.0.total_cmp(&b.0));
     let tried = tried.iter().chain(&with_vectors);
-    Ok(tried.map(|(mean, way, weights)| format!("{mean:.4} {way} {weights:?}\n")).collect())
+    Ok(tried.map(|(mean, method, weights)| format!("{mean:.4} {method} {weights:?}\n")).collect())
 }
 
-async fn read(file: &Path, service: Option<&Service>, most: usize) -> Result<[Vec<Told>; 2]> {
+async fn read(file: &Path, service: Option<&Service>, most: usize) -> Result<[Vec<StoredConversation>; 2]> {
     let text = std::fs::read_to_string(file).with_context(|| format!("{} cannot be read", file.display()))?;
     let samples: Vec<Value> = serde_json::from_str(&text).context("not the form of locomo10.json")?;
     let mut halves = [Vec::new(), Vec::new()];
     for (at, sample) in samples.iter().take(most).enumerate() {
-        halves[at % 2].push(Told::of(sample, service).await?);
+        halves[at % 2].push(StoredConversation::of(sample, service).await?);
     }
     Ok(halves)
 }
 
-async fn sum(half: impl Iterator<Item = &Told>, way: Way) -> Result<Sum> {
+async fn sum(half: impl Iterator<Item = &StoredConversation>, method: SearchMethod) -> Result<Sum> {
     let mut sum = Sum::default();
-    for told in half {
-        for question in &told.questions {
-            sum.add(question, &told.find(question, way).await?);
+    for conversation in half {
+        for question in &conversation.questions {
+            sum.add(question, &conversation.find(question, method).await?);
         }
     }
     Ok(sum)
 }
 
-fn table(name: &str, ways: &[(&str, Way)], sums: &[Sum]) -> String {
-    let titles: String = ways.iter().map(|(name, _)| format!(" {name} |")).collect();
+fn table(name: &str, methods: &[(&str, SearchMethod)], sums: &[Sum]) -> String {
+    let titles: String = methods.iter().map(|(name, _)| format!(" {name} |")).collect();
     let mut table =
-        format!("\n{name}: recall, and (tokens).\n\n| hits |{titles}\n|---|{}\n", "---|".repeat(ways.len()));
+        format!("\n{name}: recall, and (tokens).\n\n| hits |{titles}\n|---|{}\n", "---|".repeat(methods.len()));
     for (at, hits) in HITS.iter().enumerate() {
         let each = sums.iter().map(|sum| {
             let count = as_f64(sum.questions.max(1));
@@ -173,50 +178,50 @@ impl Sum {
 }
 
 /// One stored conversation and its questions.
-struct Told {
-    world: World,
+struct StoredConversation {
+    bench_store: BenchStore,
     /// Keeps the vectors of the messages alive, if there are any.
-    _desk: Option<Arc<MemoryService>>,
+    _memory: Option<Arc<MemoryService>>,
     /// The turns in a plain SQLite index.
-    plain: Connection,
+    fts_baseline: Connection,
     /// The name of each turn, by its position in the session.
     ids: HashMap<i64, String>,
     owners: Vec<Owner>,
     questions: Vec<Question>,
 }
 
-impl Told {
+impl StoredConversation {
     async fn of(sample: &Value, service: Option<&Service>) -> Result<Self> {
         let turns = turns(&sample["conversation"]);
         let ids: HashMap<i64, String> = (0..).zip(turns.iter().map(|turn| turn.id.clone())).collect();
         let speakers: HashSet<String> = turns.iter().map(|turn| turn.speaker.clone()).collect();
         let owners = speakers.iter().map(|speaker| Owner::sender(CHANNEL, speaker)).collect();
         let mut questions = questions(&sample["qa"], &ids.values().collect());
-        let plain = plain(&turns)?;
-        let world = World::new()?;
-        world.fill(move |connection| tell(connection, &turns)).await?;
-        let desk = match service {
-            Some(service) => Some(service.embed(&world).await?),
+        let fts_baseline = fts_baseline(&turns)?;
+        let bench_store = BenchStore::new()?;
+        bench_store.fill(move |connection| store_turns(connection, &turns)).await?;
+        let memory = match service {
+            Some(service) => Some(service.embed(&bench_store).await?),
             None => None,
         };
-        if let Some(desk) = &desk {
+        if let Some(memory) = &memory {
             for question in &mut questions {
-                let vector = desk.vector_of(&question.text).await;
+                let vector = memory.vector_of(&question.text).await;
                 question.vector = Some(vector.context("the service made no vector of a question in time")?);
             }
         }
-        Ok(Self { world, _desk: desk, plain, ids, owners, questions })
+        Ok(Self { bench_store, _memory: memory, fts_baseline, ids, owners, questions })
     }
 
-    async fn find(&self, question: &Question, way: Way) -> Result<Vec<(&str, String)>> {
-        let (weights, vector) = match way {
-            Way::Bm25 => return self.find_plainly(question),
-            Way::Words(weights) => (weights, None),
-            Way::WordsAndVectors(weights) => (weights, question.vector.clone()),
+    async fn find(&self, question: &Question, method: SearchMethod) -> Result<Vec<(&str, String)>> {
+        let (weights, vector) = match method {
+            SearchMethod::Bm25 => return self.find_in_baseline(question),
+            SearchMethod::Words(weights) => (weights, None),
+            SearchMethod::WordsAndVectors(weights) => (weights, question.vector.clone()),
         };
         let ask: RecallQuery = ask(&question.text, self.owners.clone(), HITS[HITS.len() - 1]);
         let find = move |connection: &Connection| recall_weighted(connection, &ask, vector.as_deref(), &weights);
-        let hits: Vec<RecallHit> = self.world.store.read(find).await?;
+        let hits: Vec<RecallHit> = self.bench_store.store.read(find).await?;
         let named = hits.into_iter().filter_map(|hit| match hit.found {
             HitLocation::Message { seq, .. } => Some((self.ids[&seq].as_str(), hit.text)),
             HitLocation::Memory(_) => None,
@@ -224,18 +229,18 @@ impl Told {
         Ok(named.collect())
     }
 
-    fn find_plainly(&self, question: &Question) -> Result<Vec<(&str, String)>> {
+    fn find_in_baseline(&self, question: &Question) -> Result<Vec<(&str, String)>> {
         let words = question.text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
         let any = words.map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(" OR ");
         let sql = "SELECT rowid, text FROM turns WHERE turns MATCH ?1 ORDER BY bm25(turns), rowid LIMIT ?2";
-        let mut statement = self.plain.prepare_cached(sql)?;
+        let mut statement = self.fts_baseline.prepare_cached(sql)?;
         let most = i64::try_from(HITS[HITS.len() - 1])?;
         let rows = statement.query_map((any, most), |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)))?;
         rows.map(|row| row.map(|(seq, text)| (self.ids[&seq].as_str(), text)).map_err(Into::into)).collect()
     }
 }
 
-fn plain(turns: &[LocomoTurn]) -> Result<Connection> {
+fn fts_baseline(turns: &[LocomoTurn]) -> Result<Connection> {
     let store = Connection::open_in_memory()?;
     store.execute_batch("CREATE VIRTUAL TABLE turns USING fts5(speaker, text, tokenize = 'porter unicode61')")?;
     for (seq, turn) in (0_i64..).zip(turns) {
@@ -251,11 +256,11 @@ fn turns(conversation: &Value) -> Vec<LocomoTurn> {
     sessions
         .flatten()
         .map(|turn| {
-            let mut said = text(&turn["text"]);
+            let mut spoken = text(&turn["text"]);
             if let Some(caption) = turn["blip_caption"].as_str() {
-                said += &format!("\n[image: {caption}]");
+                spoken += &format!("\n[image: {caption}]");
             }
-            LocomoTurn { speaker: text(&turn["speaker"]), id: text(&turn["dia_id"]), text: said }
+            LocomoTurn { speaker: text(&turn["speaker"]), id: text(&turn["dia_id"]), text: spoken }
         })
         .collect()
 }
@@ -270,7 +275,7 @@ fn questions(qa: &Value, known: &HashSet<&String>) -> Vec<Question> {
 }
 
 /// Stores each turn as a message of its speaker, as a channel with two people would deliver it.
-fn tell(connection: &Connection, turns: &[LocomoTurn]) -> Result<(), StoreError> {
+fn store_turns(connection: &Connection, turns: &[LocomoTurn]) -> Result<(), StoreError> {
     for turn in turns {
         let id = Uuid::now_v7();
         let message = NewInboxRow {

@@ -85,12 +85,12 @@ async fn main() -> Result<()> {
 }
 
 /// A temporary store, removed at the end.
-struct World {
+struct BenchStore {
     store: Store,
     folder: TempDir,
 }
 
-impl World {
+impl BenchStore {
     fn new() -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let store = Store::open(&folder.path().join("daoyou.db"))?;

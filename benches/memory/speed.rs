@@ -13,7 +13,7 @@ use daoyou::store::{Connection, StoreError, messages};
 use uuid::Uuid;
 
 use super::support::spelled;
-use super::{World, as_f64, ask};
+use super::{BenchStore, as_f64, ask};
 
 /// The size of the vocabulary. Word frequencies follow Zipf's law, as in any language.
 const WORDS: usize = 30_000;
@@ -30,12 +30,12 @@ const SIZES: [usize; 2] = [256, 1_536];
 /// The number of vectors written at once.
 const PIECE: i64 = 1_000;
 /// The share of noise in a question's vector, relative to a message's vector. Their cosine is 0.5.
-const WIDE: f64 = 1.732;
+const NOISE: f64 = 1.732;
 
 /// A generator that gives the same numbers each time.
-struct Dice(u64);
+struct RandomNumbers(u64);
 
-impl Dice {
+impl RandomNumbers {
     fn below(&mut self, end: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -45,7 +45,7 @@ impl Dice {
 
     /// Returns a vector of length 1 in a random direction.
     fn vector(&mut self, size: usize) -> Vec<f32> {
-        let number = |dice: &mut Self| as_f64(dice.below(1 << 20)) / as_f64(1 << 19) - 1.0;
+        let number = |random: &mut Self| as_f64(random.below(1 << 20)) / as_f64(1 << 19) - 1.0;
         scaled((0..size).map(|_| number(self)).collect())
     }
 
@@ -78,12 +78,12 @@ impl Dice {
 
 /// Returns the table: p50 and p99 for questions of each kind.
 pub async fn measure(entries: usize) -> Result<String> {
-    let world = World::new()?;
+    let bench_store = BenchStore::new()?;
     let begun = Instant::now();
-    world.fill(move |connection| fill(connection, entries)).await?;
+    bench_store.fill(move |connection| fill(connection, entries)).await?;
     let filled = begun.elapsed();
     let begun = Instant::now();
-    world.fill(|connection| rebuild_index(connection, &Identities::default())).await?;
+    bench_store.fill(|connection| rebuild_index(connection, &Identities::default())).await?;
     let indexed = begun.elapsed();
     let mut table = format!(
         "**Speed** among {entries} entries (messages of {SESSIONS} sessions, one in {FACTS} a fact), ten hits; {:.0} µs an entry to \
@@ -91,68 +91,69 @@ pub async fn measure(entries: usize) -> Result<String> {
         filled.as_secs_f64() * 1e6 / as_f64(entries),
         indexed.as_secs_f64() * 1e6 / as_f64(entries)
     );
-    let mut dice = Dice(7);
+    let mut random = RandomNumbers(7);
     for (what, least, most) in KINDS {
         let mut times = Vec::with_capacity(QUESTIONS);
         for _ in 0..QUESTIONS {
-            times.push(timed(&world, &ask(&dice.question(least, most), owners(), 10), None)?);
+            times.push(timed(&bench_store, &ask(&random.question(least, most), owners(), 10), None)?);
         }
         table += &row(what, times, "");
     }
     for size in SIZES {
-        table += &with_vectors(&world, size).await?;
+        table += &with_vectors(&bench_store, size).await?;
     }
     Ok(table)
 }
 
 /// Returns rows of the table. The newest messages have random vectors, and each question has a vector similar to a message's.
-async fn with_vectors(world: &World, size: usize) -> Result<String> {
+async fn with_vectors(bench_store: &BenchStore, size: usize) -> Result<String> {
     let model = format!("chance@{size}");
-    let said = world.store.read(|connection| vectors::newest(connection, SearchCorpus::Messages)).await?;
+    let newest =
+        bench_store.store.read(|connection| search_index::highest_id(connection, SearchCorpus::Messages)).await?;
     let name = model.clone();
-    world.fill(move |connection| vectors::set_model(connection, &name)).await?;
+    bench_store.fill(move |connection| vectors::set_model(connection, &name)).await?;
     let begun = Instant::now();
     let mut after = 0;
-    while after < said {
-        let (name, until) = (model.clone(), said.min(after + PIECE));
+    while after < newest {
+        let (name, until) = (model.clone(), newest.min(after + PIECE));
         let new: Vec<NewVector> = (after + 1..=until)
             .map(|id| NewVector { hash: vectors::hash(&id.to_string()), vector: of_message(id, size), ids: vec![id] })
             .collect();
-        world
+        bench_store
             .fill(move |connection| vectors::put_messages(connection, &name, (&after.to_string(), until), &new))
             .await?;
         after = until;
     }
-    let filled = begun.elapsed().as_secs_f64() * 1e6 / as_f64(usize::try_from(said)?);
+    let filled = begun.elapsed().as_secs_f64() * 1e6 / as_f64(usize::try_from(newest)?);
     // Only the newest messages keep their vectors.
-    let gone = (said - vectors::KEPT_MESSAGES).max(0);
-    let mut dice = Dice(11);
+    let gone = (newest - vectors::KEPT_MESSAGES).max(0);
+    let mut random = RandomNumbers(11);
     let (mut times, mut found) = (Vec::new(), 0);
     for _ in 0..QUESTIONS {
-        let id = gone + 1 + i64::try_from(dice.below(usize::try_from(said - gone)?))?;
-        let beside = dice.vector(size);
+        let id = gone + 1 + i64::try_from(random.below(usize::try_from(newest - gone)?))?;
+        let beside = random.vector(size);
         let alike = of_message(id, size).into_iter().zip(beside);
         let vector =
-            scaled(alike.map(|(of_message, beside)| f64::from(of_message) + WIDE * f64::from(beside)).collect());
-        let ask = ask(&dice.question(1, WORDS), owners(), 10);
-        times.push(timed(world, &ask, Some(&vector))?);
-        let nearest = world.store.read_here(|connection| {
+            scaled(alike.map(|(of_message, beside)| f64::from(of_message) + NOISE * f64::from(beside)).collect());
+        let ask = ask(&random.question(1, WORDS), owners(), 10);
+        times.push(timed(bench_store, &ask, Some(&vector))?);
+        let nearest = bench_store.store.read_here(|connection| {
             let place = search_index::find_message(connection, id)?
-                .map(|said| HitLocation::Message { session: said.session, seq: said.seq });
+                .map(|message| HitLocation::Message { session: message.session, seq: message.seq });
             Ok(nearest(connection, &ask, &vector, 1)?.first().map(|near| &near.0) == place.as_ref())
         })?;
         found += usize::from(nearest);
     }
-    let what = format!("as they come, with vectors of {size} numbers, of the newest {} messages", said - gone);
+    let what = format!("as they come, with vectors of {size} numbers, of the newest {} messages", newest - gone);
     let found = format!("; {found} of {QUESTIONS} nearest found; {filled:.0} µs to write a vector");
     Ok(row(&what, times, &found))
 }
 
 fn of_message(id: i64, size: usize) -> Vec<f32> {
     // Consecutive seeds would give similar first numbers.
-    let mut dice = Dice(u64::try_from(id).unwrap_or(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    dice.below(2);
-    dice.vector(size)
+    let mut random = RandomNumbers(u64::try_from(id).unwrap_or(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    random.below(2);
+    random.vector(size)
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "numbers of a vector")]
@@ -165,9 +166,9 @@ fn owners() -> Vec<Owner> {
     vec![Owner::gateway(), Owner::everyone()]
 }
 
-fn timed(world: &World, ask: &RecallQuery, vector: Option<&[f32]>) -> Result<Duration> {
+fn timed(bench_store: &BenchStore, ask: &RecallQuery, vector: Option<&[f32]>) -> Result<Duration> {
     let begun = Instant::now();
-    let hits = world.store.read_here(|connection| recall(connection, ask, vector))?;
+    let hits = bench_store.store.read_here(|connection| recall(connection, ask, vector))?;
     let time = begun.elapsed();
     assert!(!hits.is_empty(), "every word is in some entry");
     Ok(time)
@@ -175,18 +176,14 @@ fn timed(world: &World, ask: &RecallQuery, vector: Option<&[f32]>) -> Result<Dur
 
 fn row(what: &str, mut times: Vec<Duration>, more: &str) -> String {
     times.sort_unstable();
-    let at = |part: usize| milliseconds(times[(times.len() - 1) * part / 100]);
+    let at = |part: usize| times[(times.len() - 1) * part / 100].as_secs_f64() * 1e3;
     format!("| {what} | {:.2} ms | {:.2} ms | p50 < 10 ms{more} |\n", at(50), at(99))
 }
 
-fn milliseconds(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e3
-}
-
 fn fill(connection: &Connection, entries: usize) -> Result<(), StoreError> {
-    let mut dice = Dice(42);
+    let mut random = RandomNumbers(42);
     for number in 0..entries / FACTS {
-        let text = dice.sentence();
+        let text = random.sentence();
         let new = NewMemory {
             owner: "owner",
             kind: "fact",
@@ -201,10 +198,10 @@ fn fill(connection: &Connection, entries: usize) -> Result<(), StoreError> {
         };
         memories::insert(connection, &new)?;
         for turn in 0..(FACTS - 1) / 2 {
-            let said = [ChatMessage::user(dice.sentence()), ChatMessage::assistant(dice.sentence())];
-            let bodies = said.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
+            let exchange = [ChatMessage::user(random.sentence()), ChatMessage::assistant(random.sentence())];
+            let bodies = exchange.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
             let session = format!("cli:{}", (number * FACTS + turn) % SESSIONS);
-            messages::append(connection, &session, Uuid::now_v7(), said.iter().map(ChatMessage::role).zip(bodies))?;
+            messages::append(connection, &session, Uuid::now_v7(), exchange.iter().map(ChatMessage::role).zip(bodies))?;
         }
     }
     connection.execute("UPDATE sessions SET owner = 'owner'", [])?;

@@ -5,15 +5,14 @@
 
 mod cases;
 mod measure;
-mod pages;
 mod report;
-mod world;
+mod workspace;
 
 use anyhow::{Context, Result, bail};
 
 use cases::read_cases;
 use measure::{MeasuredCase, measure, speed};
-use world::World;
+use workspace::BenchWorkspace;
 
 /// The parsed command line.
 #[derive(Default)]
@@ -57,10 +56,10 @@ impl BenchArguments {
 async fn main() -> Result<()> {
     daoyou::llm::install_crypto();
     let arguments = BenchArguments::read(std::env::args().skip(1))?;
-    let world = World::build(&arguments).await?;
+    let workspace = BenchWorkspace::build(&arguments).await?;
     let mut measured: Vec<MeasuredCase> = Vec::new();
     for case in read_cases()? {
-        let done = measure(&world, case).await?;
+        let done = measure(&workspace, case).await?;
         if arguments.is_listing_cases {
             let MeasuredCase { case, truncated, basic, lost, keywords, .. } = &done;
             println!(
@@ -70,6 +69,6 @@ async fn main() -> Result<()> {
         }
         measured.push(done);
     }
-    println!("{}", report::render(&measured, &speed(&world, &measured).await, &arguments));
+    println!("{}", report::render(&measured, &speed(&workspace, &measured).await, &arguments));
     Ok(())
 }

@@ -7,7 +7,7 @@ use daoyou::postprocess::{FilteredResult, Postprocessor, Question, RawResult};
 use daoyou::tools::OutputRule;
 
 use super::cases::Case;
-use super::world::{World, context};
+use super::workspace::{BenchWorkspace, context};
 
 /// A path as long as the paths of spill files.
 const SPILL: &str = ".daoyou/conversations/0123456789abcdef/spill/0123456789abcdef0123456789abcdef-call_1.txt";
@@ -49,38 +49,38 @@ fn squeezed(text: &str) -> String {
     text.chars().filter(|c| !c.is_whitespace()).collect()
 }
 
-fn left(text: &str, case: &Case, spent: usize, is_filtered: bool) -> TierOutput {
+fn tier_output(text: &str, case: &Case, spent: usize, is_filtered: bool) -> TierOutput {
     let shown = squeezed(text);
     let answers = case.answer.iter().filter(|answer| shown.contains(&squeezed(answer))).count();
     TierOutput { tokens: tokens(text), spent, answers, is_filtered }
 }
 
-pub async fn measure(world: &World, case: Case) -> Result<MeasuredCase> {
-    let text = world.result(&case).await?;
-    let Some(tool) = world.executor.registry().get(&case.tool) else {
+pub async fn measure(workspace: &BenchWorkspace, case: Case) -> Result<MeasuredCase> {
+    let text = workspace.result(&case).await?;
+    let Some(tool) = workspace.executor.registry().get(&case.tool) else {
         anyhow::bail!("{}: no tool {}", case.id, case.tool)
     };
-    let rule = world.executor.output_rule(tool.as_ref());
-    let raw = left(&text, &case, 0, false);
+    let rule = workspace.executor.output_rule(tool.as_ref());
+    let raw = tier_output(&text, &case, 0, false);
     let cut = rule.cut_to_limit(&text, Some(SPILL));
-    let truncated = left(&cut, &case, 0, false);
-    let (basic, done) = through(world, &world.basic, &case, &text, rule).await;
+    let truncated = tier_output(&cut, &case, 0, false);
+    let (basic, done) = run_tier(workspace, &workspace.basic, &case, &text, rule).await;
     let shown = squeezed(&rendered(done.as_ref(), &text, rule));
     let lost = case.answer.iter().filter(|answer| !shown.contains(&squeezed(answer))).cloned().collect();
-    let semantic = match &world.semantic {
-        Some(tier) => Some(through(world, tier, &case, &text, rule).await.0),
+    let semantic = match &workspace.semantic {
+        Some(tier) => Some(run_tier(workspace, tier, &case, &text, rule).await.0),
         None => None,
     };
-    let llm = match &world.llm {
-        Some(tier) => Some(through(world, tier, &case, &text, rule).await.0),
+    let llm = match &workspace.llm {
+        Some(tier) => Some(run_tier(workspace, tier, &case, &text, rule).await.0),
         None => None,
     };
     let keywords = done.map(|done| done.keywords).unwrap_or_default();
     Ok(MeasuredCase { case, text, raw, truncated, basic, semantic, llm, lost, keywords })
 }
 
-async fn through(
-    world: &World,
+async fn run_tier(
+    workspace: &BenchWorkspace,
     tier: &Postprocessor,
     case: &Case,
     text: &str,
@@ -88,12 +88,12 @@ async fn through(
 ) -> (TierOutput, Option<FilteredResult>) {
     let raw = RawResult { tool: &case.tool, arguments: &case.arguments, text, limit: rule.limit.chars };
     let context = context();
-    let files = world.executor.registry().get(&case.tool).and_then(|tool| tool.file_lines(&context));
+    let files = workspace.executor.registry().get(&case.tool).and_then(|tool| tool.file_lines(&context));
     let mut uses = Vec::new();
     let done = tier.process(&raw, &Question::new(case.question.as_str()), files.as_deref(), &mut uses).await;
     let used: u64 = uses.iter().map(|one| one.usage.input_tokens + one.usage.output_tokens).sum();
     let shown = rendered(done.as_ref(), text, rule);
-    (left(&shown, case, usize::try_from(used).unwrap_or(usize::MAX), done.is_some()), done)
+    (tier_output(&shown, case, usize::try_from(used).unwrap_or(usize::MAX), done.is_some()), done)
 }
 
 fn rendered(done: Option<&FilteredResult>, text: &str, rule: OutputRule) -> String {
@@ -102,7 +102,7 @@ fn rendered(done: Option<&FilteredResult>, text: &str, rule: OutputRule) -> Stri
 }
 
 /// Returns how long the basic tier takes for each result of at least 100 KB. Shorter results are repeated up to that size.
-pub async fn speed(world: &World, measured: &[MeasuredCase]) -> Vec<Duration> {
+pub async fn speed(workspace: &BenchWorkspace, measured: &[MeasuredCase]) -> Vec<Duration> {
     let mut times = Vec::new();
     for one in measured.iter().filter(|one| one.text.len() > 4_000) {
         let mut text = String::with_capacity(SPEED_BYTES + one.text.len());
@@ -113,7 +113,7 @@ pub async fn speed(world: &World, measured: &[MeasuredCase]) -> Vec<Duration> {
         let raw = RawResult { tool: &one.case.tool, arguments: &one.case.arguments, text: &text, limit: 12_000 };
         let question = Question::new(one.case.question.as_str());
         let begun = Instant::now();
-        let _ = world.basic.process(&raw, &question, None, &mut Vec::new()).await;
+        let _ = workspace.basic.process(&raw, &question, None, &mut Vec::new()).await;
         times.push(begun.elapsed().mul_f64(SPEED_BYTES as f64 / text.len() as f64));
     }
     times.sort();

@@ -60,7 +60,7 @@ pub(super) async fn answer_whole(
                 return Ok(Json(format.whole(&end, &reasoning)).into_response());
             }
             TurnStep::Failed(failure) => {
-                if matches!(failure, ApiFailure::Turn(_)) {
+                if failure.is_answer() {
                     repeats.answered().await;
                 }
                 return Err(failure);
@@ -89,15 +89,18 @@ async fn send_events(
     sender: Sender<ApiEvent>,
 ) {
     let mut events = format.begin();
-    let mut is_ended = false;
+    // Set at the end: whether the request was answered.
+    let mut ended = None;
     loop {
         for event in events.drain(..) {
             if sender.send(event).await.is_err() {
                 return;
             }
         }
-        if is_ended {
-            repeats.answered().await;
+        if let Some(is_answered) = ended {
+            if is_answered {
+                repeats.answered().await;
+            }
             return;
         }
         let step = tokio::select! {
@@ -106,8 +109,64 @@ async fn send_events(
         };
         match step {
             TurnStep::Delta(delta) => events = format.delta(&delta),
-            TurnStep::Ended(end) => (events, is_ended) = (format.end(&end), true),
-            TurnStep::Failed(failure) => (events, is_ended) = (format.failed(&failure), true),
+            TurnStep::Ended(end) => (events, ended) = (format.end(&end), Some(true)),
+            TurnStep::Failed(failure) => (events, ended) = (format.failed(&failure), Some(failure.is_answer())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use jiff::Timestamp;
+    use tokio_util::sync::CancellationToken;
+
+    use super::super::completion::ChatCompletion;
+    use super::super::followed_turn::FollowedTurnSetup;
+    use super::super::gateway::{NAME, REQUEST_NOTE, ScriptedGateway};
+    use super::*;
+    use crate::conformance::{ScriptedAnswer, ScriptedInbox};
+    use crate::event::EventSource;
+    use crate::inbox::{AcceptExtras, Inbox, Note};
+    use crate::message::{InboundMessage, Trust};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_that_a_stopping_gateway_ends_can_be_repeated() {
+        for is_stopping in [false, true] {
+            let inbox = ScriptedInbox::new(move |_| match is_stopping {
+                true => ScriptedAnswer::Hold,
+                false => ScriptedAnswer::Reply("hello".to_owned()),
+            });
+            let (events, shutdown) = (inbox.subscribe(NAME), CancellationToken::new());
+            let message = InboundMessage::text(NAME, "work", "owner", Trust::Owner, "hi");
+            let id = inbox.accept(message, AcceptExtras::default()).await.unwrap().id();
+            if is_stopping {
+                inbox.park(id, "The service is away.");
+                shutdown.cancel();
+            }
+            let turn = FollowedTurn::new(FollowedTurnSetup {
+                id,
+                chat_id: "work".to_owned(),
+                wants_reasoning: false,
+                events,
+                inbox: inbox.clone(),
+                gateway: Arc::new(ScriptedGateway(Vec::new())),
+                shutdown,
+            });
+            let note =
+                Note { channel: NAME.to_owned(), kind: REQUEST_NOTE, key: "k".to_owned(), value: id.to_string() };
+            let repeats = RepeatGuard { inbox: inbox.clone(), note: Some(note) };
+            let format =
+                ChatCompletion { id, model: String::new(), created: Timestamp::UNIX_EPOCH, wants_usage: false };
+            let (sender, sent) = async_channel::bounded(BACKLOG);
+            send_events(turn, format, repeats, sender).await;
+            let mut last = String::new();
+            while let Ok(event) = sent.try_recv() {
+                last += &event.data;
+            }
+            assert_eq!(last.contains("\"draining\""), is_stopping, "{last}");
+            assert_eq!(inbox.skipped().is_empty(), is_stopping, "the note ends only with an answer");
         }
     }
 }

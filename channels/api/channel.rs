@@ -11,7 +11,7 @@ use super::gateway::{ApiGateway, BODY_NOTE, NAME, REQUEST_NOTE};
 use super::routes;
 use crate::attachment_folder::AttachmentFolder;
 use crate::backoff::RetryTable;
-use crate::channel::{Capabilities, Channel, ChannelContext, PickupDelivery, Receipt, Resend, SendError, StartError};
+use crate::channel::{Channel, ChannelContext, PickupDelivery, Receipt, Resend, SendError, StartError};
 use crate::message::OutboundMessage;
 
 /// The workspace folder for the files of requests.
@@ -43,8 +43,8 @@ impl Channel for ApiChannel {
         NAME
     }
 
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { streaming: true, resend: Resend::Again }
+    fn resend(&self) -> Resend {
+        Resend::Again
     }
 
     fn retry(&self) -> &RetryTable {

@@ -47,6 +47,11 @@ impl From<Refusal> for ApiFailure {
 }
 
 impl ApiFailure {
+    /// Returns true if the failure answers the request. After any other failure, the client may repeat the request.
+    pub fn is_answer(&self) -> bool {
+        matches!(self, Self::Turn(_))
+    }
+
     /// Returns the body of the error response, which is also the last event of a stream.
     pub fn body(&self) -> Value {
         match self {

@@ -65,7 +65,7 @@ pub(super) struct FollowedTurn {
     /// The turn has sent a message that is not shown yet.
     is_message_due: bool,
     /// The pending wait for the state of the message, started at `began`.
-    look: BoxFuture<'static, Result<Option<MessageState>, Refusal>>,
+    state_wait: BoxFuture<'static, Result<Option<MessageState>, Refusal>>,
     began: Instant,
     /// The time since which the message waits for a model service.
     waits_since: Option<Instant>,
@@ -79,7 +79,7 @@ impl FollowedTurn {
             progress: AnswerProgress::new(setup.wants_reasoning),
             shown: 0,
             is_message_due: false,
-            look: look(&setup.inbox, setup.id),
+            state_wait: wait_for_state(&setup.inbox, setup.id),
             began: Instant::now(),
             waits_since: None,
             ready: VecDeque::new(),
@@ -103,7 +103,7 @@ impl FollowedTurn {
                     Ok(event) => self.take_event(&event).await,
                     Err(_) => Err(draining()),
                 },
-                state = &mut self.look => self.take_state(state).await,
+                state = &mut self.state_wait => self.take_state(state).await,
             };
             if let Err(failure) = taken {
                 return TurnStep::Failed(failure);
@@ -158,7 +158,7 @@ impl FollowedTurn {
                 tokio::time::sleep(PAUSE).await;
             }
         }
-        self.look = look(&self.setup.inbox, self.setup.id);
+        self.state_wait = wait_for_state(&self.setup.inbox, self.setup.id);
         self.began = Instant::now();
         Ok(())
     }
@@ -196,7 +196,7 @@ impl FollowedTurn {
     }
 }
 
-fn look(inbox: &Arc<dyn Inbox>, id: Uuid) -> BoxFuture<'static, Result<Option<MessageState>, Refusal>> {
+fn wait_for_state(inbox: &Arc<dyn Inbox>, id: Uuid) -> BoxFuture<'static, Result<Option<MessageState>, Refusal>> {
     let inbox = inbox.clone();
     Box::pin(async move { inbox.wait(id, WAIT).await })
 }

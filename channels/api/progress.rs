@@ -79,7 +79,9 @@ impl AnswerProgress {
     /// Returns the part of the reply that the stream lacks. Events can be lost; the reply cannot.
     pub fn complete(&mut self, reply: &str) -> Option<ApiDelta> {
         let shown = self.text[self.response..].trim();
-        if reply.is_empty() || shown == reply || self.text.trim_end().ends_with(reply) {
+        let before = self.text.trim_end().strip_suffix(reply);
+        let is_last_paragraph = before.is_some_and(|before| before.is_empty() || before.ends_with('\n'));
+        if reply.is_empty() || shown.ends_with(reply) || is_last_paragraph {
             return None;
         }
         match reply.strip_prefix(shown).filter(|_| !shown.is_empty()) {
@@ -129,7 +131,10 @@ mod tests {
             (&[text("lo.")], "Hello.", "lo.\n\nHello."),
             (&[text("I look."), result.clone(), text("Found"), text(" it.")], "Found it.", "I look.\n\nFound it."),
             (&[text("I look."), result.clone(), text("Fou")], "Found it.", "I look.\n\nFound it."),
-            (&[text("I look."), result], "Found it.", "I look.\n\nFound it."),
+            (&[text("I look."), result.clone()], "Found it.", "I look.\n\nFound it."),
+            (&[text("Found it."), result.clone()], "Found it.", "Found it."),
+            // The end of an earlier paragraph is not the reply.
+            (&[text("In 2024"), result], "4", "In 2024\n\n4"),
             (&[text("Void"), TurnEvent::Restart, text("Valid.")], "Valid.", "Void\n\nValid."),
             (&[text("All.")], "", "All."),
         ] {

@@ -8,6 +8,7 @@ use super::content::{RequestFields, content, session_name, unsupported};
 use super::responses::message_of_response;
 use crate::attachment_folder::IncomingFile;
 use crate::http_error::HttpError;
+use crate::text::truncate;
 
 /// The maximum number of files of one request.
 const MAX_FILES: usize = 20;
@@ -218,7 +219,7 @@ impl ApiRequest {
 
 /// Returns a 404 for a response id that this gateway does not know.
 pub(super) fn unknown_response(id: &str) -> HttpError {
-    let message = format!("there is no response {id:.100?} here");
+    let message = format!("there is no response {:?} here", truncate(id, 100));
     HttpError::new(StatusCode::NOT_FOUND, "previous_response_not_found", message)
 }
 

@@ -13,7 +13,7 @@ use super::host::{CompletionNames, ConversationFeed, NameDirectory, TerminalConv
 use super::screens::{NAME, ScreenHandle, ScreenHub, ShowOutcome, show};
 use super::terminal::{Terminal, TerminalExit, TerminalSetup};
 use crate::backoff::RetryTable;
-use crate::channel::{Capabilities, Channel, ChannelContext, Receipt, Resend, SendError, StartError};
+use crate::channel::{Channel, ChannelContext, Receipt, Resend, SendError, StartError};
 use crate::event::EventSource;
 use crate::finding::Finding;
 use crate::message::{OutboundMessage, SessionKey};
@@ -48,14 +48,14 @@ impl CliChannel {
 
     /// Returns true if at least one screen is attached.
     pub fn is_open(&self) -> bool {
-        !self.screens.book.lock().list.is_empty()
+        !self.screens.registry.lock().list.is_empty()
     }
 
     /// Completes when the user has left the channel's own terminal; returns how the conversation ended.
     pub async fn exited(&self) -> TerminalExit {
         let mut watched = self.exited.subscribe();
-        match watched.wait_for(Option::is_some).await.map(|left| *left) {
-            Ok(Some(left)) => left,
+        match watched.wait_for(Option::is_some).await.map(|exit| *exit) {
+            Ok(Some(exit)) => exit,
             _ => std::future::pending().await,
         }
     }
@@ -94,8 +94,8 @@ impl Channel for CliChannel {
         NAME
     }
 
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { streaming: true, resend: Resend::Never }
+    fn resend(&self) -> Resend {
+        Resend::Never
     }
 
     fn retry(&self) -> &RetryTable {
@@ -114,16 +114,16 @@ impl Channel for CliChannel {
         let following = host.follow(&setup.conversation).await?;
         (context.started)();
         let terminal = Terminal::new(setup, context.inbox, Arc::new(host), following);
-        let left = terminal.run(context.shutdown).await;
+        let exit = terminal.run(context.shutdown).await;
         // A broken terminal counts as the end of its input.
-        self.exited.send_replace(Some(*left.as_ref().unwrap_or(&TerminalExit::EndOfInput)));
-        left.map(|_| ())
+        self.exited.send_replace(Some(*exit.as_ref().unwrap_or(&TerminalExit::EndOfInput)));
+        exit.map(drop)
     }
 
     async fn send(&self, message: &OutboundMessage) -> Result<Receipt, SendError> {
         let mut best = ShowOutcome::Gone;
         // Read before the lookup, so that a screen that attaches later makes `present` complete at once.
-        let arrivals = self.screens.book.lock().arrivals;
+        let arrivals = self.screens.registry.lock().arrivals;
         let mut showing: FuturesUnordered<_> =
             self.screens.of(message).into_iter().map(|screen| show(screen, message.clone())).collect();
         // One screen is enough; a second, slow screen must not delay the delivery.
@@ -143,7 +143,7 @@ impl Channel for CliChannel {
             }
             ShowOutcome::Gone if message.context.is_picked_up => Ok(Receipt::default()),
             ShowOutcome::Gone => {
-                self.screens.book.lock().answered_away = arrivals;
+                self.screens.registry.lock().answered_away = arrivals;
                 Err(SendError::Away)
             }
         }
@@ -153,10 +153,10 @@ impl Channel for CliChannel {
         let mut arrived = self.screens.arrived.subscribe();
         loop {
             {
-                let mut book = self.screens.book.lock();
-                if book.arrivals > book.answered_away {
+                let mut registry = self.screens.registry.lock();
+                if registry.arrivals > registry.answered_away {
                     // Each arrival counts once, so that a looping caller does not spin.
-                    book.answered_away = book.arrivals;
+                    registry.answered_away = registry.arrivals;
                     return;
                 }
             }
@@ -167,7 +167,7 @@ impl Channel for CliChannel {
     }
 
     async fn test(&self) -> Vec<Finding> {
-        let message = match self.screens.book.lock().list.len() {
+        let message = match self.screens.registry.lock().list.len() {
             0 => "no terminal is attached; replies to it wait until one is".to_owned(),
             1 => "1 terminal is attached".to_owned(),
             screens => format!("{screens} terminals are attached"),

@@ -104,7 +104,7 @@ impl Console {
     pub(super) async fn ask(&self) -> Result<(), OutputClosed> {
         let mut prompt = self.prompt;
         if let Some(mode) = &self.mode {
-            mode.echo();
+            mode.echo_on();
             prompt = SHOW_CURSOR;
         }
         self.print_through(prompt.to_owned(), OutputStream::Out).await?;
@@ -120,9 +120,9 @@ impl Console {
     }
 
     /// Hides typed text while a turn runs, since it would appear inside the output. The next prompt shows it.
-    pub(super) async fn hush(&self) -> Result<(), OutputClosed> {
+    pub(super) async fn hide_input(&self) -> Result<(), OutputClosed> {
         let Some(mode) = &self.mode else { return Ok(()) };
-        mode.hush();
+        mode.echo_off();
         // The cursor rests at the start of the live row, where it would only distract.
         self.print(HIDE_CURSOR.to_owned(), OutputStream::Out).await
     }
@@ -137,8 +137,8 @@ impl Console {
 
     /// Adds the prompt again after a text that is printed below it, unless a line editor does so.
     fn around_prompt(&self, text: String) -> String {
-        let stands = !self.prompt.is_empty() && self.prompting.load(Ordering::SeqCst);
-        if stands && !text.is_empty() { format!("\n{text}{}", self.prompt) } else { text }
+        let is_prompt_shown = !self.prompt.is_empty() && self.prompting.load(Ordering::SeqCst);
+        if is_prompt_shown && !text.is_empty() { format!("\n{text}{}", self.prompt) } else { text }
     }
 
     /// Prints a text and waits until it and all earlier text is written.

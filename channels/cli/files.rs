@@ -254,9 +254,12 @@ mod tests {
             match files.add(&path(name)) {
                 Ok(()) => assert_eq!(words, "", "{name}"),
                 Err(fault) => {
-                    let said = fault.to_string();
-                    assert!(!words.is_empty() && said.contains(words) && !said.contains('\n'), "{name}: {said}");
-                    assert_ne!(fault.text(Language::Zh), said);
+                    let message = fault.to_string();
+                    assert!(
+                        !words.is_empty() && message.contains(words) && !message.contains('\n'),
+                        "{name}: {message}"
+                    );
+                    assert_ne!(fault.text(Language::Zh), message);
                 }
             }
         }

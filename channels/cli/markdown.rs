@@ -78,23 +78,25 @@ impl TerminalMarkdown {
             Event::End(tag) => self.end(tag),
             Event::Text(text) => match &mut self.code {
                 Some(code) => code.push_str(&text),
-                None => self.say(&text),
+                None => self.push_text(&text),
             },
-            Event::Html(text) | Event::InlineHtml(text) => self.say(&text),
+            Event::Html(text) | Event::InlineHtml(text) => self.push_text(&text),
             Event::Code(code) => {
                 let face = Face { colour: Some(AnsiColour::Cyan), ..self.face() };
                 let code = if self.style.in_colour { code } else { CowStr::from(format!("`{code}`")) };
                 self.write(face, &code);
             }
-            Event::SoftBreak | Event::HardBreak => self.say("\n"),
+            Event::SoftBreak | Event::HardBreak => self.push_text("\n"),
             Event::Rule => {
                 self.gap();
                 let rule = "─".repeat(self.style.width.min(RULE));
                 self.line(&ScreenRow::of(Face::DIM, &rule));
             }
-            Event::TaskListMarker(is_done) => self.say(if is_done { "☑ " } else { "☐ " }),
+            Event::TaskListMarker(is_done) => self.push_text(if is_done { "☑ " } else { "☐ " }),
             // The parser options above do not enable these.
-            Event::InlineMath(text) | Event::DisplayMath(text) | Event::FootnoteReference(text) => self.say(&text),
+            Event::InlineMath(text) | Event::DisplayMath(text) | Event::FootnoteReference(text) => {
+                self.push_text(&text);
+            }
         }
     }
 
@@ -106,7 +108,7 @@ impl TerminalMarkdown {
                 let underline = level as usize == 1;
                 self.faces.push(Face { bold: true, underline, colour: Some(AnsiColour::Cyan), ..self.face() });
                 if !self.style.in_colour {
-                    self.say(&format!("{} ", "#".repeat(level as usize)));
+                    self.push_text(&format!("{} ", "#".repeat(level as usize)));
                 }
             }
             Tag::BlockQuote(_) => {
@@ -238,18 +240,18 @@ impl TerminalMarkdown {
     fn mark(&mut self, mark: &str, face: Face) {
         self.faces.push(face);
         if !self.style.in_colour {
-            self.say(mark);
+            self.push_text(mark);
         }
     }
 
     fn unmark(&mut self, mark: &str) {
         if !self.style.in_colour {
-            self.say(mark);
+            self.push_text(mark);
         }
         self.faces.pop();
     }
 
-    fn say(&mut self, text: &str) {
+    fn push_text(&mut self, text: &str) {
         self.write(self.face(), text);
     }
 

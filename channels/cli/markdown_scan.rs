@@ -226,7 +226,8 @@ fn final_inline(text: &str) -> usize {
                 None => return steady,
             },
             '\\' => return steady,
-            _ => i + 1,
+            // The whole run at once: a step for each character would take quadratic time.
+            _ => i + run,
         };
     }
     if marks.is_empty() { text.len() } else { steady }
@@ -343,5 +344,12 @@ mod tests {
         for (text, expected) in table {
             assert_eq!(&text[..final_end(text)], *expected, "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_long_run_of_one_character_is_scanned_once() {
+        let run = "=".repeat(2_000_000);
+        assert_eq!(final_inline(&run), run.len());
+        assert_eq!(final_inline(&format!("{run}*a")), run.len());
     }
 }

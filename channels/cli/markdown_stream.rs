@@ -157,10 +157,10 @@ mod tests {
 
     use super::*;
 
-    const LOOK: MarkdownStyle = MarkdownStyle { width: 24, in_colour: true };
+    const STYLE: MarkdownStyle = MarkdownStyle { width: 24, in_colour: true };
 
     fn stream(pieces: &[&str]) -> (Vec<String>, Vec<String>) {
-        let mut flow = MarkdownStream::new(LOOK, ScreenRow::of(Face::PLAIN, "Bot> "));
+        let mut flow = MarkdownStream::new(STYLE, ScreenRow::of(Face::PLAIN, "Bot> "));
         let (mut rows, mut live) = (Vec::new(), Vec::new());
         for piece in pieces {
             let step = flow.push(piece);
@@ -188,7 +188,7 @@ mod tests {
                     ```\nlet a_line = of(code);\n\n\nlet b = 1;\n```\n- an item with some words\n- and another one\n";
         let chars: Vec<char> = text.chars().collect();
         for (step, widths) in [(1, [40, 12, 25]), (3, [24, 23, 24]), (7, [12, 60, 12]), (11, [30, 11, 90])] {
-            let mut flow = MarkdownStream::new(LOOK, ScreenRow::default());
+            let mut flow = MarkdownStream::new(STYLE, ScreenRow::default());
             let mut rows = Vec::new();
             for (number, piece) in chars.chunks(step).enumerate() {
                 flow.resize(widths[number / 5 % widths.len()]);
@@ -199,14 +199,14 @@ mod tests {
                 let text: String = rows.iter().map(ScreenRow::plain).collect();
                 text.replace([' ', '│'], "")
             };
-            let whole = render(text, MarkdownStyle { width: 200, ..LOOK }, &ScreenRow::default());
+            let whole = render(text, MarkdownStyle { width: 200, ..STYLE }, &ScreenRow::default());
             assert_eq!(flat(&rows), flat(&whole), "{widths:?}");
         }
     }
 
     #[test]
     fn code_is_emitted_line_by_line_and_a_table_at_its_end() {
-        let mut flow = MarkdownStream::new(LOOK, ScreenRow::default());
+        let mut flow = MarkdownStream::new(STYLE, ScreenRow::default());
         assert_eq!(flow.push("```rust\nlet a = 1;\nlet b").rows.len(), 2);
         assert_eq!(flow.push(" = 2;\n```\n").rows.iter().map(ScreenRow::plain).collect::<Vec<_>>(), ["  let b = 2;"]);
         let step = flow.push("| a | b |\n|---|---|\n| 1 | 2 |\n");
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn an_endless_block_is_emitted_in_pieces() {
-        let mut flow = MarkdownStream::new(LOOK, ScreenRow::default());
+        let mut flow = MarkdownStream::new(STYLE, ScreenRow::default());
         let code: String = (0..4_000).map(|line| format!("line {line}\n")).collect();
         let mut rows = flow.push("```\n").rows;
         for piece in code.as_bytes().chunks(1_000) {

@@ -250,7 +250,7 @@ impl Painter {
     }
 
     /// Renders the result of a terminal command.
-    pub(super) fn say(&mut self, lines: &[String]) -> String {
+    pub(super) fn output(&mut self, lines: &[String]) -> String {
         let rows: Vec<ScreenRow> =
             lines.iter().flat_map(|line| self.wrapped(Face::PLAIN, line, &ScreenRow::default())).collect();
         self.lines(&rows)
@@ -377,9 +377,9 @@ impl Painter {
 
     fn result(&mut self, id: &str, name: &str, content: &str, success: bool, took: Duration) -> String {
         let call = self.calls.end(id);
-        let stands_above = !self.style.cursor && (call.is_none() || self.below.as_deref() == Some(id));
+        let is_call_above = !self.style.cursor && (call.is_none() || self.below.as_deref() == Some(id));
         let mut rows = Vec::new();
-        if !stands_above {
+        if !is_call_above {
             let line = call.map_or_else(|| format!("{}()", clean_line(name)), |call| call.line);
             let dot = Face::coloured(if success { AnsiColour::Green } else { AnsiColour::Red });
             let after = if took.as_secs() > 0 { format!(" {}", span(took)) } else { String::new() };

@@ -16,12 +16,15 @@ use super::layout::Face;
 use crate::clean::is_display_control;
 
 /// The commands and their arguments.
-const COMMANDS: [(&str, &str); 23] = [
+const COMMANDS: [(&str, &str); 26] = [
     ("/help", ""),
     ("/new", ""),
     ("/stop", ""),
     ("/status", ""),
     ("/model", " [NAME]"),
+    ("/agent", " [NAME]"),
+    ("/approve", " ID [session]"),
+    ("/deny", " ID [REASON]"),
     ("/session", " [KEY]"),
     ("/cost", ""),
     ("/cron", ""),
@@ -180,14 +183,36 @@ pub(super) fn goes_on(input: &str) -> bool {
     if input.starts_with('/') {
         return false;
     }
-    let is_open = input.lines().filter(|line| line.trim_start().starts_with("```")).count() % 2 == 1;
-    let slashes = input.chars().rev().take_while(|c| *c == '\\').count();
-    is_open || slashes % 2 == 1
+    let is_open = input.lines().filter(|line| is_fence(line)).count() % 2 == 1;
+    is_open || ends_with_continuation(input)
 }
 
-/// Returns the typed message without the backslashes that continued its lines.
+fn is_fence(line: &str) -> bool {
+    line.trim_start().starts_with("```")
+}
+
+/// Returns true if a text ends with a backslash that no other backslash escapes.
+fn ends_with_continuation(text: &str) -> bool {
+    text.chars().rev().take_while(|c| *c == '\\').count() % 2 == 1
+}
+
+/// Returns the typed message without the backslashes that continued its lines. Code keeps its own.
 pub(super) fn joined(input: &str) -> String {
-    if input.starts_with('/') { input.to_owned() } else { input.replace("\\\n", "\n") }
+    if input.starts_with('/') {
+        return input.to_owned();
+    }
+    let (mut message, mut is_code) = (String::with_capacity(input.len()), false);
+    for line in input.split_inclusive('\n') {
+        is_code ^= is_fence(line);
+        match line.strip_suffix('\n') {
+            Some(text) if !is_code && ends_with_continuation(text) => {
+                message.push_str(&text[..text.len() - 1]);
+                message.push('\n');
+            }
+            _ => message.push_str(line),
+        }
+    }
+    message
 }
 
 #[cfg(test)]
@@ -212,6 +237,7 @@ mod tests {
         let table: &[(&str, usize, &[&str])] = &[
             ("/he", 0, &["/help"]),
             ("/mo", 0, &["/model "]),
+            ("/a", 0, &["/agent ", "/approve ", "/add "]),
             ("/s", 0, &["/stop", "/status", "/session ", "/skills"]),
             ("/session cli:w", 9, &["cli:work"]),
             ("/session ", 9, &["cli:direct", "cli:work"]),
@@ -250,6 +276,13 @@ mod tests {
         ] {
             assert_eq!(goes_on(input), more, "{input:?}");
         }
-        assert_eq!(joined("a\\\nb"), "a\nb");
+        for (input, expected) in [
+            ("a\\\nb", "a\nb"),
+            ("a\\\\\nb", "a\\\\\nb"),
+            ("a\n```sh\nls \\\n  -l\n```\nb\\\nc", "a\n```sh\nls \\\n  -l\n```\nb\nc"),
+            ("/add a\\ b", "/add a\\ b"),
+        ] {
+            assert_eq!(joined(input), expected, "{input:?}");
+        }
     }
 }

@@ -24,27 +24,27 @@ type Line = Editor<PromptHelper, FileHistory>;
 /// The terminal's mode before the line editor changes it.
 pub(super) struct SavedMode {
     found: Termios,
-    is_hushed: AtomicBool,
+    is_echo_off: AtomicBool,
     is_restored: AtomicBool,
 }
 
 impl SavedMode {
     fn of_terminal() -> rustix::io::Result<Self> {
         let found = tcgetattr(io::stdin())?;
-        Ok(Self { found, is_hushed: AtomicBool::new(false), is_restored: AtomicBool::new(false) })
+        Ok(Self { found, is_echo_off: AtomicBool::new(false), is_restored: AtomicBool::new(false) })
     }
 
     /// Turns echo off; Ctrl-C and other control keys still work.
-    pub(super) fn hush(&self) {
-        let mut hushed = self.found.clone();
-        hushed.local_modes.remove(LocalModes::ECHO);
-        self.is_hushed.store(true, Ordering::SeqCst);
-        self.set(&hushed);
+    pub(super) fn echo_off(&self) {
+        let mut silent = self.found.clone();
+        silent.local_modes.remove(LocalModes::ECHO);
+        self.is_echo_off.store(true, Ordering::SeqCst);
+        self.set(&silent);
     }
 
     /// Turns echo on again.
-    pub(super) fn echo(&self) {
-        if self.is_hushed.swap(false, Ordering::SeqCst) {
+    pub(super) fn echo_on(&self) {
+        if self.is_echo_off.swap(false, Ordering::SeqCst) {
             self.set(&self.found);
         }
     }
@@ -54,7 +54,7 @@ impl SavedMode {
         if self.is_restored.swap(true, Ordering::SeqCst) {
             return;
         }
-        self.echo();
+        self.echo_on();
         if prompting {
             self.set(&self.found);
         }

@@ -39,7 +39,7 @@ impl ScreenHandle {
 
 impl Drop for ScreenHandle {
     fn drop(&mut self) {
-        self.screens.book.lock().list.retain(|screen| screen.id != self.id);
+        self.screens.registry.lock().list.retain(|screen| screen.id != self.id);
         self.deliveries.close();
         while self.deliveries.try_recv().is_ok() {}
     }
@@ -74,7 +74,7 @@ impl From<OutboundMessage> for ScreenDelivery {
 
 #[derive(Default)]
 pub(super) struct ScreenHub {
-    pub book: Mutex<ScreenRegistry>,
+    pub registry: Mutex<ScreenRegistry>,
     pub arrived: watch::Sender<()>,
 }
 
@@ -109,22 +109,22 @@ impl ScreenHub {
     pub fn attach(self: &Arc<Self>, chat_id: &str, session: Option<SessionKey>) -> ScreenHandle {
         let (sender, deliveries) = async_channel::bounded(SCREEN_CAPACITY);
         let session = session.unwrap_or_else(|| SessionKey::of_chat(NAME, chat_id));
-        let mut book = self.book.lock();
-        book.arrivals += 1;
-        let id = book.arrivals;
-        book.list.push(AttachedScreen { id, chat_id: chat_id.to_owned(), session: session.clone(), sender });
-        drop(book);
+        let mut registry = self.registry.lock();
+        registry.arrivals += 1;
+        let id = registry.arrivals;
+        registry.list.push(AttachedScreen { id, chat_id: chat_id.to_owned(), session: session.clone(), sender });
+        drop(registry);
         self.arrived.send_replace(());
         ScreenHandle { id, chat_id: chat_id.to_owned(), session, deliveries, screens: Arc::clone(self) }
     }
 
     /// Returns the screens of the message's session, or else all screens of its chat. A message for all terminals goes to all.
     pub fn of(&self, message: &OutboundMessage) -> Vec<async_channel::Sender<ScreenDelivery>> {
-        let book = self.book.lock();
+        let registry = self.registry.lock();
         if message.context.is_for_all_terminals {
-            return book.list.iter().map(|screen| screen.sender.clone()).collect();
+            return registry.list.iter().map(|screen| screen.sender.clone()).collect();
         }
-        let chat = || book.list.iter().filter(|screen| screen.chat_id == message.chat_id);
+        let chat = || registry.list.iter().filter(|screen| screen.chat_id == message.chat_id);
         let session: Vec<_> = chat().filter(|s| s.session == message.session).map(|s| s.sender.clone()).collect();
         if session.is_empty() { chat().map(|s| s.sender.clone()).collect() } else { session }
     }

@@ -80,7 +80,7 @@ pub struct Terminal {
     /// The message whose turn has asked a question, which the next line may answer.
     asked: Option<Uuid>,
     /// A message whose reply was shown before it was delivered.
-    ahead: Option<(Uuid, String)>,
+    shown_early: Option<(Uuid, String)>,
     /// The last input was Ctrl-C.
     interrupted: bool,
     /// The `/stop` sent by the last Ctrl-C. Its answer is not shown, because the screen already shows the stop.
@@ -95,8 +95,8 @@ enum TerminalEvent {
     Shutdown,
     Event(SessionEvent),
     ScreenDelivery(Option<ScreenDelivery>),
-    TurnMoved(PendingTurnState),
-    Back(Result<ConversationFeed, StartError>),
+    TurnProgress(PendingTurnState),
+    Reconnected(Result<ConversationFeed, StartError>),
     ConsoleInput(ConsoleInput),
     Interrupt,
     Tick,
@@ -126,7 +126,7 @@ impl Terminal {
             turn: None,
             waiting: HashSet::new(),
             asked: None,
-            ahead: None,
+            shown_early: None,
             interrupted: false,
             stop: None,
             reconnecting: None,
@@ -140,35 +140,35 @@ impl Terminal {
     ///
     /// The output is closed, or the gateway is gone.
     pub async fn run(mut self, shutdown: CancellationToken) -> Result<TerminalExit, StartError> {
-        let left = tokio::select! {
-            left = self.converse(&shutdown) => left,
+        let exit = tokio::select! {
+            exit = self.converse(&shutdown) => exit,
             // The shutdown does not wait for a conversation that is blocked in its output.
             () = stuck_after(&shutdown) => Ok(TerminalExit::Shutdown),
         };
         self.setup.interrupt.disarm();
         self.setup.console.restore();
-        left
+        exit
     }
 
     async fn converse(&mut self, shutdown: &CancellationToken) -> Result<TerminalExit, StartError> {
         if self.setup.console.style.live && !self.setup.banner.is_empty() {
             let lines: Vec<_> = self.setup.banner.trim_end().lines().map(str::to_owned).collect();
-            let banner = self.painter.say(&lines);
+            let banner = self.painter.output(&lines);
             self.setup.console.print(banner, OutputStream::Out).await?;
         }
         self.ask().await?;
-        let left = loop {
+        let exit = loop {
             match self.step(shutdown).await {
                 TerminalEvent::Shutdown => break TerminalExit::Shutdown,
                 TerminalEvent::Event(event) => self.show_event(&event).await?,
                 TerminalEvent::ScreenDelivery(Some(delivery)) => self.deliver(delivery).await?,
                 TerminalEvent::ScreenDelivery(None) => self.reconnect().await?,
-                TerminalEvent::Back(Ok(following)) => self.resume(following).await?,
-                TerminalEvent::Back(Err(error)) => return self.give_up(error).await,
-                TerminalEvent::TurnMoved(progress) => self.advance(progress).await?,
+                TerminalEvent::Reconnected(Ok(following)) => self.resume(following).await?,
+                TerminalEvent::Reconnected(Err(error)) => return self.give_up(error).await,
+                TerminalEvent::TurnProgress(progress) => self.advance(progress).await?,
                 TerminalEvent::ConsoleInput(input) => {
-                    if let Some(left) = self.handle_input(input).await? {
-                        break left;
+                    if let Some(exit) = self.handle_input(input).await? {
+                        break exit;
                     }
                 }
                 TerminalEvent::Interrupt => self.stop().await?,
@@ -180,7 +180,7 @@ impl Terminal {
         };
         let close = self.painter.leave();
         self.setup.console.print_through(close, OutputStream::Out).await?;
-        Ok(left)
+        Ok(exit)
     }
 
     /// Waits for the next event. Events of turns come first, so that streamed text is on the screen before its reply is handled.
@@ -214,8 +214,8 @@ impl Terminal {
             () = shutdown.cancelled() => TerminalEvent::Shutdown,
             event = event => TerminalEvent::Event(event),
             delivery = self.following.deliveries.recv(), if !is_away => TerminalEvent::ScreenDelivery(delivery.ok()),
-            back = back => TerminalEvent::Back(back),
-            progress = progress, if !is_away => TerminalEvent::TurnMoved(progress),
+            back = back => TerminalEvent::Reconnected(back),
+            progress = progress, if !is_away => TerminalEvent::TurnProgress(progress),
             input = self.setup.console.input() => TerminalEvent::ConsoleInput(input),
             () = self.setup.interrupt.raised() => TerminalEvent::Interrupt,
             () = tokio::time::sleep_until(next_frame), if is_spinning => TerminalEvent::Tick,
@@ -235,12 +235,12 @@ impl Terminal {
 
     async fn deliver(&mut self, delivery: ScreenDelivery) -> Result<(), OutputClosed> {
         let message = delivery.message();
-        let shown_ahead = self
-            .ahead
+        let was_shown_early = self
+            .shown_early
             .take_if(|(id, content)| message.in_reply_to == Some(*id) && message.content == *content)
             .is_some();
         let is_stop = self.stop.is_some() && message.in_reply_to == self.stop && message.error.is_none();
-        if !shown_ahead && !is_stop {
+        if !was_shown_early && !is_stop {
             let is_notice = message.context.notice.is_some();
             let is_reply = self.turn.as_ref().is_some_and(|turn| turn.is_answered_by(message));
             let text = if is_notice {
@@ -290,7 +290,7 @@ impl Terminal {
             PendingTurnState::Overdue(Reply { content, error }) => {
                 let text = self.painter.reply(&content, error.is_some());
                 self.setup.console.print(text, OutputStream::Out).await?;
-                self.ahead = self.turn.take().map(|turn| (turn.id, content));
+                self.shown_early = self.turn.take().map(|turn| (turn.id, content));
                 self.end_turn().await?;
             }
             PendingTurnState::Away(_) if !self.host.patience().is_zero() => return self.reconnect().await,
@@ -309,7 +309,7 @@ impl Terminal {
         if !host.patience().is_zero() && self.unsent.is_none() {
             self.show_hint(self.painter.texts.gateway_gone, OutputStream::Err).await?;
         }
-        self.reconnecting = Some(Box::pin(follow_again(host, conversation)));
+        self.reconnecting = Some(Box::pin(follow_after_restart(host, conversation)));
         Ok(())
     }
 
@@ -419,9 +419,8 @@ impl Terminal {
                 }
                 None => Err(texts.which_thinking.to_owned()),
             },
-            LocalCommand::Add(name) | LocalCommand::Drop(name) if name.is_empty() => {
-                Err(fill(texts.which_file, &["/add"]))
-            }
+            LocalCommand::Add(name) if name.is_empty() => Err(fill(texts.which_file, &["/add"])),
+            LocalCommand::Drop(name) if name.is_empty() => Err(fill(texts.which_file, &["/drop"])),
             LocalCommand::Add(name) => match files.add(&unquote(&name)) {
                 Ok(()) => Ok(vec![fill(texts.added, &[&clean_line(&unquote(&name)), &files.last_size()])]),
                 Err(fault) => Err(fault.text(language)),
@@ -437,7 +436,7 @@ impl Terminal {
         };
         match result {
             Ok(lines) => {
-                let text = self.painter.say(&lines);
+                let text = self.painter.output(&lines);
                 self.setup.console.print(text, OutputStream::Out).await
             }
             Err(fault) => self.show_fault(&fault).await,
@@ -461,6 +460,9 @@ impl Terminal {
         }
         self.following = following;
         self.setup.conversation = conversation;
+        // A reconnection would follow the old conversation.
+        self.reconnecting = None;
+        self.asked = None;
         // Waiting messages get their replies in their own conversation.
         self.waiting.clear();
         self.setup.files.forget_sent();
@@ -498,7 +500,7 @@ impl Terminal {
                 let asked = if is_command { None } else { self.asked.take() };
                 self.turn = Some(PendingTurn::new(Arc::clone(&self.inbox), acceptance, asked));
                 if self.setup.console.style.live {
-                    self.setup.console.hush().await?;
+                    self.setup.console.hide_input().await?;
                     self.painter.begin();
                     self.setup.interrupt.arm();
                 }
@@ -561,7 +563,7 @@ impl Terminal {
 }
 
 /// Follows the conversation again as soon as the gateway accepts the connection.
-async fn follow_again(
+async fn follow_after_restart(
     host: Arc<dyn TerminalHost>,
     conversation: TerminalConversation,
 ) -> Result<ConversationFeed, StartError> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::json;
-use tokio::sync::watch;
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
@@ -21,9 +21,9 @@ const SOON: Duration = Duration::from_secs(10);
 
 /// An output in memory that tests can wait on.
 #[derive(Clone, Default)]
-struct Paper(watch::Sender<Vec<u8>>);
+struct OutputBuffer(watch::Sender<Vec<u8>>);
 
-impl Paper {
+impl OutputBuffer {
     fn text(&self) -> String {
         String::from_utf8(self.0.borrow().clone()).unwrap()
     }
@@ -41,7 +41,7 @@ impl Paper {
     }
 }
 
-impl Write for Paper {
+impl Write for OutputBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.send_modify(|all| all.extend_from_slice(bytes));
         Ok(bytes.len())
@@ -76,15 +76,15 @@ impl TerminalHost for NoNames {
 /// A terminal in memory: a keyboard, the standard output and the standard error.
 struct TestTerminal {
     keys: Mutex<Option<PipeWriter>>,
-    out: Paper,
-    err: Paper,
+    out: OutputBuffer,
+    err: OutputBuffer,
     interrupt: Interrupt,
 }
 
 impl TestTerminal {
     fn new(style: TerminalStyle) -> (Self, TerminalSetup) {
         let (reader, keys) = io::pipe().unwrap();
-        let (out, err) = (Paper::default(), Paper::default());
+        let (out, err) = (OutputBuffer::default(), OutputBuffer::default());
         let console = Console::of_streams(BufReader::new(reader), out.clone(), err.clone(), style).unwrap();
         let interrupt = Interrupt::default();
         let setup = TerminalSetup {
@@ -113,7 +113,7 @@ impl TestTerminal {
 
 struct CliSubject {
     channel: Arc<CliChannel>,
-    desk: TestTerminal,
+    user: TestTerminal,
     inbox: Mutex<Option<ChannelContext>>,
 }
 
@@ -129,14 +129,14 @@ impl ChannelSubject for CliSubject {
 
     async fn write(&self, text: &str, _id: Option<&str>) -> WriteOutcome {
         let stopped = self.inbox.lock().unwrap().as_ref().is_some_and(|context| context.shutdown.is_cancelled());
-        let (answer, refused) = (format!("re: {text}\n"), self.desk.err.text().matches("Not taken").count());
-        self.desk.types(format!("{text}\n").as_bytes());
+        let (answer, refused) = (format!("re: {text}\n"), self.user.err.text().matches("Not taken").count());
+        self.user.types(format!("{text}\n").as_bytes());
         if stopped {
             return WriteOutcome::Nothing;
         }
         tokio::select! {
-            _ = self.desk.out.shows(&answer) => WriteOutcome::Taken,
-            _ = self.desk.err.shows_times("Not taken", refused + 1) => WriteOutcome::Refused,
+            _ = self.user.out.shows(&answer) => WriteOutcome::Taken,
+            _ = self.user.err.shows_times("Not taken", refused + 1) => WriteOutcome::Refused,
         }
     }
 
@@ -157,20 +157,20 @@ impl ChannelSubject for CliSubject {
     }
 
     async fn received(&self) -> Vec<String> {
-        vec![self.desk.out.text()]
+        vec![self.user.out.text()]
     }
 }
 
 #[tokio::test]
 async fn the_terminal_passes_the_suite() {
-    let (desk, setup) = TestTerminal::new(TerminalStyle::PLAIN);
+    let (user, setup) = TestTerminal::new(TerminalStyle::PLAIN);
     let channel = Arc::new(CliChannel::new(Some(setup)));
-    conformance::run(&CliSubject { channel, desk, inbox: Mutex::default() }).await;
+    conformance::run(&CliSubject { channel, user, inbox: Mutex::default() }).await;
 }
 
 /// Starts a channel with its own terminal, whose replies are delivered.
 fn converse(inbox: &Arc<ScriptedInbox>, style: TerminalStyle) -> (TestTerminal, Arc<CliChannel>, CancellationToken) {
-    let (desk, setup) = TestTerminal::new(style);
+    let (user, setup) = TestTerminal::new(style);
     let channel = Arc::new(CliChannel::new(Some(setup)));
     let (context, _) = conformance::started(inbox);
     let shutdown = context.shutdown.clone();
@@ -182,10 +182,10 @@ fn converse(inbox: &Arc<ScriptedInbox>, style: TerminalStyle) -> (TestTerminal, 
             delivering.send(&reply).await.unwrap();
         }
     });
-    (desk, channel, shutdown)
+    (user, channel, shutdown)
 }
 
-async fn left(channel: &CliChannel) -> TerminalExit {
+async fn exit_of(channel: &CliChannel) -> TerminalExit {
     tokio::time::timeout(SOON, channel.exited()).await.unwrap()
 }
 
@@ -196,13 +196,13 @@ async fn piped_lines_are_answered_one_by_one_up_to_the_last() {
         "full" => ScriptedAnswer::Refuse(Refusal::Draining { retry_after: SOON }),
         text => ScriptedAnswer::Reply(format!("re: {text}\n\nbye")),
     });
-    let (desk, channel, _shutdown) = converse(&inbox, TerminalStyle::PLAIN);
-    desk.types("one\r\n\n  \n/clear\nbad\n".as_bytes());
-    desk.types(b"\xff\nfull\nlast");
-    desk.ends();
-    assert_eq!(left(&channel).await, TerminalExit::EndOfInput);
-    assert_eq!(desk.out.text(), "re: one\n\nbye\nThe model did not answer.\nre: last\n\nbye\n");
-    let errors = desk.err.text();
+    let (user, channel, _shutdown) = converse(&inbox, TerminalStyle::PLAIN);
+    user.types("one\r\n\n  \n/clear\nbad\n".as_bytes());
+    user.types(b"\xff\nfull\nlast");
+    user.ends();
+    assert_eq!(exit_of(&channel).await, TerminalExit::EndOfInput);
+    assert_eq!(user.out.text(), "re: one\n\nbye\nThe model did not answer.\nre: last\n\nbye\n");
+    let errors = user.err.text();
     assert!(errors.contains("not UTF-8") && errors.contains("Not taken: the gateway is stopping"), "{errors}");
     let sent: Vec<_> = inbox.accepted().into_iter().map(|message| message.content).collect();
     assert_eq!(sent, ["one", "bad", "last"]);
@@ -211,8 +211,8 @@ async fn piped_lines_are_answered_one_by_one_up_to_the_last() {
 #[tokio::test]
 async fn a_turn_is_streamed_and_its_reply_not_printed_twice() {
     let inbox = ScriptedInbox::new(|_| ScriptedAnswer::Hold);
-    let (desk, channel, _shutdown) = converse(&inbox, LIVE);
-    desk.types(b"hi\n");
+    let (user, channel, _shutdown) = converse(&inbox, LIVE);
+    user.types(b"hi\n");
     inbox.reached(1).await;
     let id = inbox.id(0).unwrap();
     let call = |arguments: Option<serde_json::Value>| TurnEvent::ToolCall {
@@ -237,25 +237,25 @@ async fn a_turn_is_streamed_and_its_reply_not_printed_twice() {
     ] {
         inbox.emit(id, event);
     }
-    desk.out.shows("One file.").await;
+    user.out.shows("One file.").await;
     inbox.finish(id, Reply { content: "One file.".into(), error: None });
-    desk.types(b"/exit\n");
-    assert_eq!(left(&channel).await, TerminalExit::Asked);
-    assert_eq!(desk.out.text(), "daoyou\n● list_dir(path=\".\")\n  └ a.txt\n\nBot> One file.\n\n");
+    user.types(b"/exit\n");
+    assert_eq!(exit_of(&channel).await, TerminalExit::Asked);
+    assert_eq!(user.out.text(), "daoyou\n● list_dir(path=\".\")\n  └ a.txt\n\nBot> One file.\n\n");
 }
 
 #[tokio::test]
 async fn files_go_with_the_next_message_and_the_conversation_can_be_switched() {
     let inbox = ScriptedInbox::new(|message| ScriptedAnswer::Reply(format!("re: {}", message.content.len())));
-    let (desk, channel, _shutdown) = converse(&inbox, TerminalStyle::PLAIN);
+    let (user, channel, _shutdown) = converse(&inbox, TerminalStyle::PLAIN);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("my notes.txt");
     std::fs::write(&file, "remember the milk\n").unwrap();
     let name = file.to_str().unwrap();
-    desk.types(format!("/files\n/add {name}\n/add /no/such\n/help\nread it\nand again\n").as_bytes());
-    desk.types(format!("/files\n/drop {name}\n/drop {name}\n/session cli:work\nthere\n/add\n").as_bytes());
-    desk.ends();
-    assert_eq!(left(&channel).await, TerminalExit::EndOfInput);
+    user.types(format!("/files\n/add {name}\n/add /no/such\n/help\nread it\nand again\n").as_bytes());
+    user.types(format!("/files\n/drop {name}\n/drop {name}\n/session cli:work\nthere\n/add\n/drop\n").as_bytes());
+    user.ends();
+    assert_eq!(exit_of(&channel).await, TerminalExit::EndOfInput);
     let accepted = inbox.accepted();
     let sent: Vec<_> = accepted.iter().map(|message| (message.chat_id.as_str(), message.content.as_str())).collect();
     let with_file = format!("read it\n\n[File: {name}, 18 bytes]\n```\nremember the milk\n```");
@@ -265,12 +265,13 @@ async fn files_go_with_the_next_message_and_the_conversation_can_be_switched() {
         "a command takes no file along"
     );
     assert_eq!(accepted[3].session_key().as_str(), "cli:work");
-    let out = desk.out.text();
+    let out = user.out.text();
     for line in ["No files.", "Added ", "sent\n", "Took out ", "This is cli:work now."] {
         assert_eq!(out.matches(line).count(), 1, "{line:?} in {out}");
     }
-    let errors = desk.err.text();
-    for line in ["there is no file /no/such\n", "is not among the files", "Which file?"] {
+    let errors = user.err.text();
+    for line in ["there is no file /no/such\n", "is not among the files", "example: /add notes", "example: /drop notes"]
+    {
         assert_eq!(errors.matches(line).count(), 1, "{line:?} in {errors}");
     }
 }
@@ -281,42 +282,42 @@ async fn the_first_interrupt_stops_the_turn_and_the_second_the_process() {
         "/stop" => ScriptedAnswer::Reply("Stopped.".into()),
         _ => ScriptedAnswer::Hold,
     });
-    let (desk, channel, shutdown) = converse(&inbox, LIVE);
-    assert!(!desk.interrupt.raise(), "no turn runs");
-    desk.types(b"long work\n");
+    let (user, channel, shutdown) = converse(&inbox, LIVE);
+    assert!(!user.interrupt.raise(), "no turn runs");
+    user.types(b"long work\n");
     inbox.reached(1).await;
     // The terminal arms the interrupt just after the inbox has the message.
-    while !desk.interrupt.raise() {
+    while !user.interrupt.raise() {
         tokio::task::yield_now().await;
     }
-    assert!(!desk.interrupt.raise(), "the second one is not the terminal's");
+    assert!(!user.interrupt.raise(), "the second one is not the terminal's");
     inbox.reached(2).await;
     assert_eq!(inbox.accepted()[1].content, "/stop");
     inbox.finish(inbox.id(0).unwrap(), Reply { content: "I had begun.\n\n(stopped)".into(), error: None });
-    let out = desk.out.shows("(stopped)").await;
+    let out = user.out.shows("(stopped)").await;
     assert!(out.find("(stopping").unwrap() < out.find("I had begun.").unwrap(), "{out}");
     shutdown.cancel();
-    assert_eq!(left(&channel).await, TerminalExit::Shutdown);
-    assert!(!desk.out.text().contains("Stopped."), "the answer to /stop says nothing new");
+    assert_eq!(exit_of(&channel).await, TerminalExit::Shutdown);
+    assert!(!user.out.text().contains("Stopped."), "the answer to /stop says nothing new");
 }
 
 // Takes the two seconds that a reply may be late: the clock cannot be paused while real threads run.
 #[tokio::test]
 async fn a_reply_that_is_not_delivered_is_fetched_and_shown_once() {
     let inbox = ScriptedInbox::new(|message| ScriptedAnswer::Reply(format!("re: {}", message.content)));
-    let (desk, setup) = TestTerminal::new(TerminalStyle::PLAIN);
+    let (user, setup) = TestTerminal::new(TerminalStyle::PLAIN);
     let (deliver, deliveries) = async_channel::bounded(4);
     let following = ConversationFeed { deliveries, events: async_channel::bounded(1).1, attachment: None };
     let terminal = Terminal::new(setup, Arc::clone(&inbox) as _, Arc::new(NoNames), following);
     let running = tokio::spawn(terminal.run(CancellationToken::new()));
-    desk.types(b"one\n");
-    desk.out.shows("re: one").await;
+    user.types(b"one\n");
+    user.out.shows("re: one").await;
     // The late reply arrives after all, followed by a message that is not shown yet.
     let late: OutboundMessage = inbox.outbound().recv().await.unwrap();
     deliver.send(late.into()).await.unwrap();
     deliver.send(OutboundMessage::text("cli", "direct", "news").into()).await.unwrap();
-    assert_eq!(desk.out.shows("news").await, "re: one\nnews\n");
-    desk.ends();
+    assert_eq!(user.out.shows("news").await, "re: one\nnews\n");
+    user.ends();
     assert_eq!(running.await.unwrap().ok(), Some(TerminalExit::EndOfInput));
 }
 
@@ -358,4 +359,63 @@ async fn screens_come_and_go() {
     let silent = channel.attach("direct", None);
     assert!(matches!(channel.send(&message).await, Err(SendError::Unknown { .. })));
     drop(silent);
+}
+
+/// A gateway that returns to the conversation `cli:direct` only when the test allows it, and to others at once.
+struct ReturningHost {
+    asked: Notify,
+    may_return: Semaphore,
+    work: async_channel::Receiver<ScreenDelivery>,
+}
+
+#[async_trait]
+impl NameDirectory for ReturningHost {
+    async fn names(&self) -> CompletionNames {
+        CompletionNames::default()
+    }
+
+    async fn model(&self, _: &TerminalConversation) -> Result<String, String> {
+        Ok("offline".into())
+    }
+}
+
+#[async_trait]
+impl TerminalHost for ReturningHost {
+    async fn follow(&self, conversation: &TerminalConversation) -> Result<ConversationFeed, StartError> {
+        let mut deliveries = self.work.clone();
+        if conversation.chat_id == "direct" {
+            self.asked.notify_one();
+            self.may_return.acquire().await.unwrap().forget();
+            deliveries = async_channel::bounded(1).1;
+        }
+        Ok(ConversationFeed { deliveries, events: async_channel::bounded(1).1, attachment: None })
+    }
+
+    fn patience(&self) -> Duration {
+        SOON
+    }
+}
+
+#[tokio::test]
+async fn a_reconnection_does_not_lead_back_to_a_conversation_that_was_left() {
+    let (user, setup) = TestTerminal::new(TerminalStyle::PLAIN);
+    let (deliver, work) = async_channel::bounded(4);
+    let host = Arc::new(ReturningHost { asked: Notify::new(), may_return: Semaphore::new(0), work });
+    // The gateway is gone: the feed of the first conversation is closed.
+    let following = ConversationFeed {
+        deliveries: async_channel::bounded(1).1,
+        events: async_channel::bounded(1).1,
+        attachment: None,
+    };
+    let inbox = ScriptedInbox::new(|_| ScriptedAnswer::Hold);
+    tokio::spawn(Terminal::new(setup, inbox as _, Arc::clone(&host) as _, following).run(CancellationToken::new()));
+    host.asked.notified().await;
+    user.types(b"/session cli:work\n");
+    user.out.shows("This is cli:work now.").await;
+    host.may_return.add_permits(1);
+    for _ in 0..9 {
+        tokio::task::yield_now().await;
+    }
+    deliver.send(OutboundMessage::text("cli", "work", "news").into()).await.unwrap();
+    user.out.shows("news").await;
 }

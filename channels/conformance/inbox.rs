@@ -42,13 +42,13 @@ type Script = Box<dyn Fn(&InboundMessage) -> ScriptedAnswer + Send + Sync>;
 /// An inbox that stores messages in memory and answers them by a script.
 pub struct ScriptedInbox {
     script: Script,
-    book: Mutex<Book>,
+    records: Mutex<InboxRecords>,
     changed: watch::Sender<()>,
     outbox: (async_channel::Sender<OutboundMessage>, async_channel::Receiver<OutboundMessage>),
 }
 
 #[derive(Default)]
-struct Book {
+struct InboxRecords {
     messages: Vec<(MessageState, InboundMessage)>,
     cursors: Vec<Cursor>,
     notes: Vec<(Note, Timestamp)>,
@@ -59,8 +59,8 @@ struct Book {
     listeners: Vec<(String, async_channel::Sender<SessionEvent>)>,
 }
 
-impl Book {
-    fn keep(&mut self, extras: AcceptExtras) {
+impl InboxRecords {
+    fn store_extras(&mut self, extras: AcceptExtras) {
         self.cursors.extend(extras.cursor);
         self.notes.extend(extras.notes.into_iter().map(|note| (note, Timestamp::now())));
         self.notices.extend(extras.notice);
@@ -71,7 +71,7 @@ impl ScriptedInbox {
     pub fn new(script: impl Fn(&InboundMessage) -> ScriptedAnswer + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self {
             script: Box::new(script),
-            book: Mutex::default(),
+            records: Mutex::default(),
             changed: watch::Sender::new(()),
             outbox: async_channel::unbounded(),
         })
@@ -79,18 +79,18 @@ impl ScriptedInbox {
 
     /// Returns the accepted messages in order.
     pub fn accepted(&self) -> Vec<InboundMessage> {
-        self.book.lock().messages.iter().map(|(_, message)| message.clone()).collect()
+        self.records.lock().messages.iter().map(|(_, message)| message.clone()).collect()
     }
 
     /// Returns the id of the `index`-th accepted message.
     pub fn id(&self, index: usize) -> Option<Uuid> {
-        self.book.lock().messages.get(index).map(|(state, _)| state.id)
+        self.records.lock().messages.get(index).map(|(state, _)| state.id)
     }
 
     /// Waits until the inbox has accepted `count` messages.
     pub async fn reached(&self, count: usize) {
         let mut changed = self.changed.subscribe();
-        while self.book.lock().messages.len() < count {
+        while self.records.lock().messages.len() < count {
             if changed.changed().await.is_err() {
                 return;
             }
@@ -99,14 +99,14 @@ impl ScriptedInbox {
 
     /// Returns the results of all hand-overs in order.
     pub fn verdicts(&self) -> Vec<InboxVerdict> {
-        self.book.lock().verdicts.clone()
+        self.records.lock().verdicts.clone()
     }
 
     /// Returns the result of the hand-over that follows the first `count`; waits for it.
     pub async fn verdict_after(&self, count: usize) -> InboxVerdict {
         let mut changed = self.changed.subscribe();
         loop {
-            if let Some(verdict) = self.book.lock().verdicts.get(count) {
+            if let Some(verdict) = self.records.lock().verdicts.get(count) {
                 return *verdict;
             }
             // The sender lives as long as `self`, so the wait cannot fail.
@@ -115,7 +115,7 @@ impl ScriptedInbox {
     }
 
     fn record(&self, verdict: InboxVerdict) {
-        self.book.lock().verdicts.push(verdict);
+        self.records.lock().verdicts.push(verdict);
         self.changed.send_replace(());
     }
 
@@ -132,16 +132,16 @@ impl ScriptedInbox {
             question: None,
             continues: None,
         };
-        let mut book = self.book.lock();
-        book.messages.push((state, message));
-        book.keep(extras);
+        let mut records = self.records.lock();
+        records.messages.push((state, message));
+        records.store_extras(extras);
         (id, session)
     }
 
     /// Ends the turn of a held message.
     pub fn finish(&self, id: Uuid, reply: Reply) {
-        let mut book = self.book.lock();
-        let Some((state, message)) = book.messages.iter_mut().find(|(state, _)| state.id == id) else { return };
+        let mut records = self.records.lock();
+        let Some((state, message)) = records.messages.iter_mut().find(|(state, _)| state.id == id) else { return };
         state.status = MessageStatus::Done;
         state.reply = Some(reply.clone());
         let outbound = OutboundMessage {
@@ -153,7 +153,7 @@ impl ScriptedInbox {
             error: reply.error,
             ..OutboundMessage::text(&message.channel, &message.chat_id, reply.content)
         };
-        drop(book);
+        drop(records);
         // Sending cannot fail: this struct holds both ends, and the queue has no bound.
         let _ = self.outbox.0.try_send(outbound);
         self.changed.send_replace(());
@@ -161,8 +161,8 @@ impl ScriptedInbox {
 
     /// Makes a held message wait for a model service; its sender gets the notice.
     pub fn park(&self, id: Uuid, notice: &str) {
-        let mut book = self.book.lock();
-        let Some((state, _)) = book.messages.iter_mut().find(|(state, _)| state.id == id) else { return };
+        let mut records = self.records.lock();
+        let Some((state, _)) = records.messages.iter_mut().find(|(state, _)| state.id == id) else { return };
         (state.status, state.notice) = (MessageStatus::Waiting, Some(notice.to_owned()));
     }
 
@@ -173,8 +173,8 @@ impl ScriptedInbox {
 
     /// Sends `event` of the turn of the message `id` to all subscribers.
     pub fn emit(&self, id: Uuid, event: TurnEvent) {
-        let book = self.book.lock();
-        let Some((state, message)) = book.messages.iter().find(|(state, _)| state.id == id) else { return };
+        let records = self.records.lock();
+        let Some((state, message)) = records.messages.iter().find(|(state, _)| state.id == id) else { return };
         let event = SessionEvent {
             session: state.session.clone(),
             turn: id,
@@ -182,7 +182,7 @@ impl ScriptedInbox {
             chat_id: message.chat_id.clone(),
             event,
         };
-        for (_, listener) in book.listeners.iter().filter(|(channel, _)| *channel == message.channel) {
+        for (_, listener) in records.listeners.iter().filter(|(channel, _)| *channel == message.channel) {
             // A slow or closed subscriber loses events.
             let _ = listener.try_send(event.clone());
         }
@@ -190,12 +190,12 @@ impl ScriptedInbox {
 
     /// Records the message `id` of `channel` as delivered.
     pub fn mark_sent(&self, channel: &str, id: Uuid, message: SentMessage) {
-        self.book.lock().sent.push((channel.to_owned(), id, message));
+        self.records.lock().sent.push((channel.to_owned(), id, message));
     }
 
     /// Deletes the notes of the given kinds, as their expiry would.
     pub fn forget_notes(&self, kinds: &[&str]) {
-        self.book.lock().notes.retain(|(note, _)| !kinds.contains(&note.kind));
+        self.records.lock().notes.retain(|(note, _)| !kinds.contains(&note.kind));
     }
 
     /// Returns the newest value of a note; empty if there is none.
@@ -204,23 +204,28 @@ impl ScriptedInbox {
     }
 
     fn newest_note(&self, channel: &str, kind: &str, key: &str) -> Option<StoredNote> {
-        let book = self.book.lock();
-        let found = book.notes.iter().rev().find(|(n, _)| n.channel == channel && n.kind == kind && n.key == key);
+        let records = self.records.lock();
+        let found = records.notes.iter().rev().find(|(n, _)| n.channel == channel && n.kind == kind && n.key == key);
         found.map(|(note, at)| StoredNote { value: note.value.clone(), at: *at })
     }
 
     /// Returns the notices to the owner.
     pub fn notices(&self) -> Vec<String> {
-        self.book.lock().notices.clone()
+        self.records.lock().notices.clone()
     }
 
     /// Returns the reasons of all skipped messages.
     pub fn skipped(&self) -> Vec<String> {
-        self.book.lock().skipped.clone()
+        self.records.lock().skipped.clone()
     }
 
     fn find(&self, wanted: impl Fn(&MessageState, &InboundMessage) -> bool) -> Option<MessageState> {
-        self.book.lock().messages.iter().find(|(state, message)| wanted(state, message)).map(|(state, _)| state.clone())
+        self.records
+            .lock()
+            .messages
+            .iter()
+            .find(|(state, message)| wanted(state, message))
+            .map(|(state, _)| state.clone())
     }
 }
 
@@ -233,7 +238,7 @@ impl Inbox for ScriptedInbox {
                 && first.external_id == message.external_id
         });
         if let Some(MessageState { id, session, reply, .. }) = known {
-            self.book.lock().keep(extras);
+            self.records.lock().store_extras(extras);
             self.record(InboxVerdict::Duplicate);
             return Ok(Acceptance::Duplicate { id, session, reply });
         }
@@ -264,10 +269,10 @@ impl Inbox for ScriptedInbox {
     }
 
     async fn skip(&self, extras: AcceptExtras, reason: &str) -> Result<(), Refusal> {
-        let mut book = self.book.lock();
-        book.skipped.push(reason.to_owned());
-        book.keep(extras);
-        drop(book);
+        let mut records = self.records.lock();
+        records.skipped.push(reason.to_owned());
+        records.store_extras(extras);
+        drop(records);
         self.record(InboxVerdict::Skipped);
         Ok(())
     }
@@ -277,13 +282,13 @@ impl Inbox for ScriptedInbox {
     }
 
     async fn sent(&self, channel: &str, id: Uuid) -> Result<Option<SentMessage>, Refusal> {
-        let book = self.book.lock();
-        Ok(book.sent.iter().find(|(name, known, _)| name == channel && *known == id).map(|(_, _, message)| *message))
+        let records = self.records.lock();
+        Ok(records.sent.iter().find(|(name, known, _)| name == channel && *known == id).map(|(_, _, message)| *message))
     }
 
     async fn cursor(&self, channel: &str, source: &str) -> Result<Option<Cursor>, Refusal> {
-        let book = self.book.lock();
-        Ok(book.cursors.iter().rev().find(|c| c.channel == channel && c.source == source).cloned())
+        let records = self.records.lock();
+        Ok(records.cursors.iter().rev().find(|c| c.channel == channel && c.source == source).cloned())
     }
 
     async fn state(&self, channel: &str, id: &str) -> Result<Option<MessageState>, Refusal> {
@@ -310,7 +315,7 @@ impl Inbox for ScriptedInbox {
 impl EventSource for ScriptedInbox {
     fn subscribe(&self, channel: &str) -> async_channel::Receiver<SessionEvent> {
         let (sender, receiver) = async_channel::bounded(1_024);
-        self.book.lock().listeners.push((channel.to_owned(), sender));
+        self.records.lock().listeners.push((channel.to_owned(), sender));
         receiver
     }
 }

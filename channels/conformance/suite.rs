@@ -98,8 +98,8 @@ pub async fn run(subject: &dyn ChannelSubject) {
     let stopped = tokio::time::timeout(STOPS_WITHIN, receiving).await;
     assert!(matches!(stopped, Ok(Ok(Ok(())))), "start returns soon after shutdown: {stopped:?}");
     let before = inbox.accepted().len();
-    let told = subject.write("too late", None).await;
-    assert_ne!(told, WriteOutcome::Taken, "nothing is taken after shutdown");
+    let outcome = subject.write("too late", None).await;
+    assert_ne!(outcome, WriteOutcome::Taken, "nothing is taken after shutdown");
     assert_eq!(inbox.accepted().len(), before, "nothing is accepted after shutdown");
     delivering.abort();
 }
@@ -156,9 +156,9 @@ async fn check_receiving(subject: &dyn ChannelSubject, inbox: &ScriptedInbox) {
         assert_eq!(soon("a second copy is taken", subject.write("hello", id)).await, WriteOutcome::Taken);
         assert_eq!(inbox.accepted().len(), 1, "a second copy is no second message");
     }
-    assert_eq!(soon("a refusal is told", subject.write(REFUSED, None)).await, WriteOutcome::Refused);
-    if let Some(told) = soon("a stranger is told", subject.write_as_stranger("let me in")).await {
-        assert_eq!(told, WriteOutcome::Refused, "a stranger is refused");
+    assert_eq!(soon("a refusal is answered", subject.write(REFUSED, None)).await, WriteOutcome::Refused);
+    if let Some(outcome) = soon("a stranger is answered", subject.write_as_stranger("let me in")).await {
+        assert_eq!(outcome, WriteOutcome::Refused, "a stranger is refused");
     }
     assert_eq!(inbox.accepted().len(), 1, "what is refused does not reach the inbox");
     assert_eq!(soon("the next one is taken", subject.write("again", None)).await, WriteOutcome::Taken);

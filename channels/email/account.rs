@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use rustls::ClientConfig;
 
 use super::certificate::{CertificateExpiries, ExpiryRecorder, read_ca_file};
@@ -102,6 +104,44 @@ impl fmt::Debug for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Account").field("address", &self.address).finish_non_exhaustive()
     }
+}
+
+/// Returns the initial response of SASL's PLAIN (RFC 4616).
+pub fn plain_response(username: &str, password: &Secret) -> String {
+    format!("\0{username}\0{}", password.expose())
+}
+
+/// Returns the initial response of XOAUTH2, the mechanism of Google and Microsoft.
+pub fn xoauth2_response(username: &str, token: &Secret) -> String {
+    format!("user={username}\x01auth=Bearer {}\x01\x01", token.expose())
+}
+
+/// Removes a secret from a server's reply in every form that a login sends, because some servers repeat a command that they
+/// reject. The reply may end within the secret.
+pub fn redact(reply: &str, username: &str, secret: &Secret) -> String {
+    const HIDDEN: &str = "(hidden)";
+    /// The shortest beginning of a secret that is removed from the end of a reply.
+    const MIN_BEGINNING: usize = 4;
+    let plain = secret.expose();
+    let forms = [
+        STANDARD.encode(plain_response(username, secret)),
+        STANDARD.encode(xoauth2_response(username, secret)),
+        STANDARD.encode(plain),
+        plain.replace('\\', "\\\\").replace('"', "\\\""),
+        plain.to_owned(),
+    ];
+    let mut redacted = reply.to_owned();
+    for form in forms.iter().filter(|form| !form.is_empty()) {
+        redacted = redacted.replace(form.as_str(), HIDDEN);
+        let end = redacted.trim_end_matches('…');
+        let mut beginnings = form.char_indices().rev().map(|(at, _)| &form[..at]);
+        if let Some(rest) =
+            beginnings.find_map(|beginning| end.strip_suffix(beginning).filter(|_| beginning.len() >= MIN_BEGINNING))
+        {
+            redacted = format!("{rest}{HIDDEN}");
+        }
+    }
+    redacted
 }
 
 /// Returns true if `host` is this machine: `localhost` or a loopback address.
@@ -223,6 +263,24 @@ mod tests {
             ("imap.163.com", 993, Tls::Implicit)
         );
         assert!(account.smtp.host.ends_with("163.com"));
+    }
+
+    #[test]
+    fn no_form_of_a_secret_stays_in_a_reply() {
+        let redacted = |reply: &str| redact(reply, "me", &Secret::new("can\"ary"));
+        for (reply, expected) in [
+            ("535 wrong password", "535 wrong password"),
+            ("bad can\"ary, LOGIN \"can\\\"ary\"", "bad (hidden), LOGIN \"(hidden)\""),
+            ("unknown: AUTH PLAIN AG1lAGNhbiJhcnk=", "unknown: AUTH PLAIN (hidden)"),
+            ("unknown: Y2FuImFyeQ== here", "unknown: (hidden) here"),
+            ("unknown: AUTH XOAUTH2 dXNlcj1tZQFhdXRoPUJlYXJlciBjYW4iYXJ5AQE=", "unknown: AUTH XOAUTH2 (hidden)"),
+            ("unknown: AUTH XOAUTH2 dXNlcj1tZQFhdXRoPUJlYXJlciBjYW4…", "unknown: AUTH XOAUTH2 (hidden)"),
+            ("a login as can\"a", "a login as (hidden)"),
+            ("you can", "you can"),
+        ] {
+            assert_eq!(redacted(reply), expected);
+        }
+        assert_eq!(redact("nothing", "me", &Secret::new("")), "nothing");
     }
 
     type Change = fn(&mut EmailConfig);

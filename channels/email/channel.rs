@@ -15,6 +15,7 @@ use super::config::{ATTACHMENTS, EmailConfig, NAME, TrustBy};
 use super::imap::{self, WatchSettings};
 use super::intake::{MailIntake, NOTE_AGES, inline_code};
 use super::mail::{Intake, ReplyContext};
+use super::message_id::is_thread;
 use super::self_test::{
     evaluate_results, forged_field, forged_test_message, results_untested, round_trip, test_message, with_advice,
 };
@@ -22,7 +23,7 @@ use super::smtp::{Mailer, RecipientPolicy, SentCopy, SentMail};
 use super::texts::{MailTexts, NoticeTexts};
 use crate::attachment_folder::AttachmentFolder;
 use crate::backoff::RetryTable;
-use crate::channel::{Capabilities, Channel, ChannelContext, Receipt, Resend, SendError, StartError};
+use crate::channel::{Channel, ChannelContext, Receipt, Resend, SendError, StartError};
 use crate::finding::Finding;
 use crate::inbox::{AcceptExtras, Inbox};
 use crate::message::OutboundMessage;
@@ -63,7 +64,7 @@ impl EmailChannel {
     /// # Errors
     /// One line that names the wrong setting.
     pub fn new(config: EmailConfig, setup: EmailSetup<'_>) -> Result<Self, String> {
-        let invalid = |words: String| format!("channels.email: {words}");
+        let invalid = |reason: String| format!("channels.email: {reason}");
         let account = Arc::new(Account::new(&config).map_err(invalid)?);
         let files = AttachmentFolder::open(setup.workspace, ATTACHMENTS)
             .map_err(|error| invalid(format!("the workspace: {error}")))?;
@@ -106,10 +107,11 @@ impl EmailChannel {
         let reply_context = self.reply_context(message).await?;
         let SentMail { receipt, refused } = self.mailer.send(message, reply_context, which).await?;
         if let Some(inbox) = self.inbox.get().filter(|_| !refused.is_empty()) {
-            let said = refused.iter().map(|refused| inline_code(refused)).collect::<Vec<_>>().join(", ");
-            let notice = Some(fill(NoticeTexts::of(self.language).partly_notice, &[&message.id.to_string(), &said]));
-            let told = inbox.skip(AcceptExtras { notice, ..AcceptExtras::default() }, "a mail was sent in part").await;
-            if let Err(refusal) = told {
+            let refused = refused.iter().map(|refused| inline_code(refused)).collect::<Vec<_>>().join(", ");
+            let notice = Some(fill(NoticeTexts::of(self.language).partly_notice, &[&message.id.to_string(), &refused]));
+            let stored =
+                inbox.skip(AcceptExtras { notice, ..AcceptExtras::default() }, "a mail was sent in part").await;
+            if let Err(refusal) = stored {
                 // The mail is sent and must not be sent again. The log names the missing recipients.
                 tracing::error!(message = %message.id, "the notice about refused recipients could not be stored: {refusal}");
             }
@@ -131,19 +133,14 @@ impl SentCopy for SentFolder {
     }
 }
 
-/// Returns true if a chat is a thread, named by the Message-ID of its first mail, and not an address.
-fn is_thread(chat_id: &str) -> bool {
-    chat_id.starts_with('<') && chat_id.ends_with('>')
-}
-
 #[async_trait]
 impl Channel for EmailChannel {
     fn name(&self) -> &str {
         NAME
     }
 
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { streaming: false, resend: Resend::SameId }
+    fn resend(&self) -> Resend {
+        Resend::SameId
     }
 
     fn retry(&self) -> &RetryTable {
@@ -154,7 +151,7 @@ impl Channel for EmailChannel {
         let inbox = self.inbox.get_or_init(|| context.inbox.clone()).clone();
         let texts = NoticeTexts::of(self.language);
         let files = self.files.clone();
-        let intake = MailIntake::new(&self.config, self.lists.clone(), NAME.to_owned(), inbox.clone(), files, texts);
+        let intake = MailIntake::new(&self.config, self.lists.clone(), inbox.clone(), files, texts);
         let intake: Arc<dyn Intake> = Arc::new(intake);
         let mailboxes = self.config.mailbox.names();
         let missing = Arc::new(AtomicUsize::new(mailboxes.len()));
@@ -168,7 +165,7 @@ impl Channel for EmailChannel {
         let ended = context.shutdown.child_token();
         let mut watches = JoinSet::new();
         for name in mailboxes {
-            let settings = WatchSettings::new(&self.config, NAME, name, texts.unfetched_notice);
+            let settings = WatchSettings::new(&self.config, name, texts.unfetched_notice);
             let (account, intake, inbox) = (self.account.clone(), intake.clone(), inbox.clone());
             watches.spawn(imap::watch(account, settings, intake, inbox, ended.clone(), started.clone()));
         }
@@ -209,13 +206,13 @@ impl Channel for EmailChannel {
         let mailboxes = self.config.mailbox.names();
         let find = |id: String| async move { imap::find(&self.account, mailboxes, &id).await };
         let address = &self.account.address;
-        let (finding, header) = round_trip(test_message(NAME, address), send, find).await;
+        let (finding, header) = round_trip(test_message(address), send, find).await;
         let mut findings = vec![finding];
         if let Some(own) = header.filter(|_| self.config.trust == TrustBy::Authserv) {
             let authserv = TrustedAuthserv::of(&self.config);
             let field = forged_field(&authserv);
             let send = |mail: OutboundMessage| async move { self.mailer.send_below(&field, &mail).await };
-            let (finding, forged) = round_trip(forged_test_message(NAME, address), send, find).await;
+            let (finding, forged) = round_trip(forged_test_message(address), send, find).await;
             findings.push(match forged {
                 Some(forged) => evaluate_results(&own, &forged, &authserv),
                 None => results_untested(&finding),

@@ -168,6 +168,13 @@ pub struct EmailConfig {
     pub retry: Vec<Span>,
 }
 
+impl EmailConfig {
+    /// Returns the names in `authserv_id`. Some services write the result of each method under its own name.
+    pub fn authserv_ids(&self) -> impl Iterator<Item = &str> {
+        self.authserv_id.split(|c: char| c == ',' || c.is_whitespace()).filter(|id| !id.is_empty())
+    }
+}
+
 impl Default for EmailConfig {
     fn default() -> Self {
         const RETRY_MINUTES: [u64; 8] = [1, 5, 10, 30, 60, 120, 240, 480];

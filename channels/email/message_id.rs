@@ -7,6 +7,9 @@ use uuid::Uuid;
 
 use crate::text::hex;
 
+/// The longest Message-ID that counts, in bytes; longer ids are ignored. Together with the longest address, an id of this
+/// length fits into an external id. In References each id is on a separate line, whose length is limited too.
+pub const MAX_ID: usize = 400;
 const PREFIX: &str = "daoyou.";
 /// The number of hex digits of the hash.
 const HASH_DIGITS: usize = 16;
@@ -41,6 +44,18 @@ pub fn own_message_id(id: &str) -> Option<OwnId> {
     // The gateway writes only the hyphenated form.
     let outbox = Uuid::try_parse(outbox).ok().filter(|uuid| uuid.to_string() == outbox)?;
     (is_hash && !domain.is_empty()).then(|| OwnId { outbox, hash: hash.to_owned() })
+}
+
+/// Returns true for `<left@right>` of at most [`MAX_ID`] bytes in printable ASCII. Some programs leave out the `@`.
+pub fn is_message_id(id: &str) -> bool {
+    let inner = id.strip_prefix('<').and_then(|id| id.strip_suffix('>')).unwrap_or_default();
+    let is_plain = inner.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b'<' | b'>'));
+    is_plain && !inner.is_empty() && id.len() <= MAX_ID
+}
+
+/// Returns true if a chat is a thread, named by the Message-ID of its first mail, and not an address.
+pub fn is_thread(chat_id: &str) -> bool {
+    chat_id.starts_with('<') && chat_id.ends_with('>')
 }
 
 /// Returns the first 16 hex digits of the SHA-256 of a thread's root, a Message-ID with angle brackets.

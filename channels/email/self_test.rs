@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::auth::{TopmostResults, TrustedAuthserv, check_authserv, topmost_results};
+use super::config::NAME;
 use super::parse::{ParseLimits, parse_mail};
 use super::presets::Preset;
 use crate::channel::{Receipt, SendError};
@@ -29,11 +30,11 @@ where
     S: Future<Output = Result<Receipt, SendError>>,
     F: Future<Output = Result<Option<Vec<u8>>, String>>,
 {
-    const NAME: &str = "roundtrip";
+    const ROUND_TRIP: &str = "roundtrip";
     let began = Instant::now();
     let until = began + PATIENCE;
     let address = mail.chat_id.clone();
-    let fail = |message: String, mend: &str| (Finding::fail(NAME, message, mend), None);
+    let fail = |message: String, mend: &str| (Finding::fail(ROUND_TRIP, message, mend), None);
     let sent = match timeout_at(until, send(mail)).await {
         Ok(Ok(Receipt { provider_id: Some(id) })) => id,
         Ok(Ok(Receipt { provider_id: None })) => {
@@ -54,7 +55,7 @@ where
             Ok(Ok(Some(header))) => {
                 let took = began.elapsed().as_secs_f64();
                 let message = format!("a mail to {address} came back after {took:.1} s; it may be deleted");
-                return (Finding::ok(NAME, message), Some(header));
+                return (Finding::ok(ROUND_TRIP, message), Some(header));
             }
             Ok(Ok(None)) => last = None,
             Ok(Err(error)) => last = Some(error),
@@ -68,7 +69,7 @@ where
     let why = last.map(|error| format!("; the last look failed: {error}")).unwrap_or_default();
     let message = format!("a mail to {address} was sent and is in none of the mailboxes after {PATIENCE:?}{why}");
     let mend = "look for it in the spam folder, and whether the address is this account's; slow providers take longer";
-    (Finding::warn(NAME, message, mend), None)
+    (Finding::warn(ROUND_TRIP, message, mend), None)
 }
 
 const RESULTS_FINDING: &str = "authserv";
@@ -147,9 +148,9 @@ pub fn results_untested(finding: &Finding) -> Finding {
 pub fn with_advice(findings: Vec<Finding>, preset: Option<&Preset>) -> Vec<Finding> {
     let Some(preset) = preset else { return findings };
     let is_login = |finding: &Finding| {
-        let words = finding.message.to_ascii_lowercase();
+        let message = finding.message.to_ascii_lowercase();
         finding.name == "login"
-            || ["auth", "credential", "login", "535", "password"].iter().any(|word| words.contains(word))
+            || ["authentication", "credential", "login", "535", "password"].iter().any(|word| message.contains(word))
     };
     let advise = |finding: Finding| match finding.state {
         Severity::Fail if is_login(&finding) => {
@@ -163,20 +164,20 @@ pub fn with_advice(findings: Vec<Finding>, preset: Option<&Preset>) -> Vec<Findi
 }
 
 /// Returns the mail that should arrive.
-pub fn test_message(channel: &str, address: &str) -> OutboundMessage {
-    let words = "This mail was sent by `daoyou channels test`, to see whether it arrives. It may be deleted.";
-    message(channel, address, words)
+pub fn test_message(address: &str) -> OutboundMessage {
+    let text = "This mail was sent by `daoyou channels test`, to see whether it arrives. It may be deleted.";
+    message(address, text)
 }
 
 /// Returns the mail whose results are forged.
-pub fn forged_test_message(channel: &str, address: &str) -> OutboundMessage {
-    let words = "This mail was sent by `daoyou channels test` with forged Authentication-Results, to see whether they are \
-                 believed. It may be deleted.";
-    message(channel, address, words)
+pub fn forged_test_message(address: &str) -> OutboundMessage {
+    let text = "This mail was sent by `daoyou channels test` with forged Authentication-Results, to see whether they are \
+                believed. It may be deleted.";
+    message(address, text)
 }
 
-fn message(channel: &str, address: &str, words: &str) -> OutboundMessage {
-    OutboundMessage::text(channel, address, format!("daoyou tests this mailbox\n\n{words}"))
+fn message(address: &str, text: &str) -> OutboundMessage {
+    OutboundMessage::text(NAME, address, format!("daoyou tests this mailbox\n\n{text}"))
 }
 
 #[cfg(test)]
@@ -188,40 +189,40 @@ mod tests {
 
     const ME: &str = "me@example.org";
 
-    fn taken() -> Result<Receipt, SendError> {
+    fn accepted() -> Result<Receipt, SendError> {
         Ok(Receipt { provider_id: Some("<1@example.org>".to_owned()) })
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_round_trip_reports_arrival_loss_and_refusal() {
-        let looks = AtomicUsize::new(0);
+        let searches = AtomicUsize::new(0);
         let find = |id: String| {
-            let is_there = id == "<1@example.org>" && looks.fetch_add(1, Ordering::SeqCst) == 2;
+            let is_there = id == "<1@example.org>" && searches.fetch_add(1, Ordering::SeqCst) == 2;
             ready(Ok(is_there.then(|| b"Subject: x".to_vec())))
         };
         let back = round_trip(
-            test_message("email", ME),
+            test_message(ME),
             |mail: OutboundMessage| {
                 assert_eq!((mail.chat_id.as_str(), mail.session.as_str()), (ME, "email:me@example.org"));
-                ready(taken())
+                ready(accepted())
             },
             find,
         );
         let (back, header) = back.await;
         assert_eq!(header.as_deref(), Some(&b"Subject: x"[..]));
-        assert_eq!((back.state, looks.load(Ordering::SeqCst)), (Severity::Ok, 3), "{back:?}");
+        assert_eq!((back.state, searches.load(Ordering::SeqCst)), (Severity::Ok, 3), "{back:?}");
 
-        let lost = round_trip(test_message("email", ME), |_| ready(taken()), |_| ready(Err("NO".to_owned()))).await.0;
+        let lost = round_trip(test_message(ME), |_| ready(accepted()), |_| ready(Err("NO".to_owned()))).await.0;
         assert!(lost.state == Severity::Warn && lost.message.contains("last look failed: NO"), "{lost:?}");
 
         let refused = |_| ready(Err(SendError::Permanent { reason: "550 no".to_owned() }));
-        let refused = round_trip(test_message("email", ME), refused, |_| ready(Ok(Some(Vec::new())))).await.0;
+        let refused = round_trip(test_message(ME), refused, |_| ready(Ok(Some(Vec::new())))).await.0;
         assert!(refused.state == Severity::Fail && refused.message.contains("550 no"), "{refused:?}");
 
         let before = Instant::now();
-        let hangs = round_trip(test_message("email", ME), |_| pending(), |_| ready(Ok(Some(Vec::new())))).await.0;
+        let hangs = round_trip(test_message(ME), |_| pending(), |_| ready(Ok(Some(Vec::new())))).await.0;
         assert_eq!((hangs.state, before.elapsed()), (Severity::Fail, PATIENCE));
-        let hangs = round_trip(test_message("email", ME), |_| ready(taken()), |_| pending()).await.0;
+        let hangs = round_trip(test_message(ME), |_| ready(accepted()), |_| pending()).await.0;
         assert_eq!(hangs.state, Severity::Warn);
     }
 
@@ -302,13 +303,14 @@ mod tests {
             Finding::fail("login", "NO", "check the password"),
             Finding::fail("smtp", "535 5.7.8 authentication failed", "check"),
             Finding::fail("imap", "connection refused", "check"),
+            Finding::fail("imap", "the certificate is not signed by an authority that this system trusts", "check"),
             Finding::ok("idle", "yes"),
         ];
         let advised: Vec<_> = with_advice(found.clone(), preset)
             .iter()
             .map(|finding| finding.mend.as_deref().unwrap_or_default().contains("authorization code"))
             .collect();
-        assert_eq!(advised, [true, true, false, false]);
+        assert_eq!(advised, [true, true, false, false, false]);
         assert_eq!(with_advice(found.clone(), None), found);
     }
 }

@@ -61,12 +61,23 @@ pub fn new_subject(requested: Option<&str>, first_line: &str, nameless: &str) ->
     if line.is_empty() { nameless.to_owned() } else { cut_bytes(&cut_chars(&line, MAX_LINE), MAX_BYTES) }
 }
 
-/// Splits off the first prefix and returns it in lower case: `Re:`, `RE :`, `Re[2]:`, `AW :`, `回复：`.
+/// Returns true if the first prefix of a subject marks a reply.
+pub fn is_reply_subject(subject: &str) -> bool {
+    split_prefix(subject).is_some_and(|(word, _)| REPLY.contains(&word.as_str()))
+}
+
+/// Returns true if the first prefix of a subject marks a forwarded mail. Some programs write `[Fwd: …]`.
+pub fn is_forward_subject(subject: &str) -> bool {
+    split_prefix(subject.trim_start().trim_start_matches('[')).is_some_and(|(word, _)| FORWARD.contains(&word.as_str()))
+}
+
+/// Splits off the first prefix and returns it in lower case: `Re:`, `RE :`, `Re[2]:`, `AW :`, `回复（2）：`.
 fn split_prefix(subject: &str) -> Option<(String, &str)> {
+    const COUNTER_START: [char; 4] = ['[', '(', '（', '^'];
     let (before, behind) = subject.split_once([':', '：'])?;
-    let word = before.split(['[', '(', '^']).next().unwrap_or_default().trim().to_lowercase();
-    let counter = before.trim_end().trim_start_matches(|c| !matches!(c, '[' | '(' | '^'));
-    let is_counter = counter.chars().all(|c| c.is_ascii_digit() || matches!(c, '[' | ']' | '(' | ')' | '^'));
+    let word = before.split(COUNTER_START).next().unwrap_or_default().trim().to_lowercase();
+    let counter = before.trim_end().trim_start_matches(|c| !COUNTER_START.contains(&c));
+    let is_counter = counter.chars().all(|c| c.is_ascii_digit() || COUNTER_START.contains(&c) || "])）".contains(c));
     let is_known = REPLY.contains(&word.as_str()) || FORWARD.contains(&word.as_str());
     (is_known && is_counter).then(|| (word, behind.trim_start()))
 }
@@ -100,6 +111,7 @@ mod tests {
             ("RE: re : AW: Antw: SV: Lunch", "Re: Lunch"),
             ("Re[2]: Re(3): Lunch", "Re: Lunch"),
             ("回复：答复: 午饭", "Re: 午饭"),
+            ("回复（2）：午饭", "Re: 午饭"),
             ("Fwd: Lunch", "Re: Fwd: Lunch"),
             ("Report: Re: Lunch", "Re: Report: Re: Lunch"),
             ("Re:", "Re: (none)"),
@@ -124,6 +136,27 @@ mod tests {
         let endless = reply_subject(&"x".repeat(5_000), "");
         assert!(endless.len() <= MAX_BYTES && endless.ends_with('…'));
         assert!(reply_subject(&"长".repeat(2_000), "").len() <= MAX_BYTES);
+    }
+
+    #[test]
+    fn the_first_prefix_marks_a_reply_or_a_forwarded_mail() {
+        for (subject, is_reply, is_forward) in [
+            ("Re: x", true, false),
+            ("RE[2]: x", true, false),
+            ("回复：x", true, false),
+            ("AW: x", true, false),
+            ("Antwort: x", true, false),
+            ("Report: x", false, false),
+            ("x", false, false),
+            ("Fwd: x", false, true),
+            ("FW: Re: x", false, true),
+            ("转发：会议", false, true),
+            ("VB: x", false, true),
+            ("[Fwd: x]", false, true),
+            ("Re: Fwd: x", true, false),
+        ] {
+            assert_eq!((is_reply_subject(subject), is_forward_subject(subject)), (is_reply, is_forward), "{subject}");
+        }
     }
 
     #[test]

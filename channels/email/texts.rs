@@ -92,19 +92,19 @@ pub struct MailTexts {
     /// The subject of a reply to a mail without a subject.
     pub no_subject: &'static str,
     /// The subject of a mail without a subject and without text.
-    pub message: &'static str,
+    pub default_subject: &'static str,
     /// Above a quotation: date, author.
-    pub wrote: &'static str,
+    pub quotation: &'static str,
     /// Instead of a missing attachment: its name.
-    pub gone: &'static str,
+    pub missing_file: &'static str,
     /// Instead of an attachment that is too large: its name, its size.
-    pub too_large: &'static str,
+    pub large_file: &'static str,
     /// Instead of an unreadable attachment: its name.
-    pub unreadable: &'static str,
+    pub unreadable_file: &'static str,
     /// The number of attachments left out.
-    pub too_many: &'static str,
+    pub more_files: &'static str,
     /// Below a text that was cut.
-    pub cut: &'static str,
+    pub cut_text: &'static str,
     /// Instead of an image without a description.
     pub image: &'static str,
 }
@@ -119,25 +119,25 @@ impl MailTexts {
 
     pub const ENGLISH: Self = Self {
         no_subject: "(no subject)",
-        message: "A message",
-        wrote: "On {}, {} wrote:",
-        gone: "[{} is not attached: the file is gone.]",
-        too_large: "[{} is not attached: with {} it is too large for a mail.]",
-        unreadable: "[{} is not attached: the file could not be read.]",
-        too_many: "[{} more files are not attached: a mail takes no more of them.]",
-        cut: "[The text was too long for a mail and ends here.]",
+        default_subject: "A message",
+        quotation: "On {}, {} wrote:",
+        missing_file: "[{} is not attached: the file is gone.]",
+        large_file: "[{} is not attached: with {} it is too large for a mail.]",
+        unreadable_file: "[{} is not attached: the file could not be read.]",
+        more_files: "[{} more files are not attached: a mail takes no more of them.]",
+        cut_text: "[The text was too long for a mail and ends here.]",
         image: "image",
     };
 
     pub const CHINESE: Self = Self {
         no_subject: "（无主题）",
-        message: "一条消息",
-        wrote: "{}，{} 写道：",
-        gone: "[附件 {} 未能附上：文件已不存在。]",
-        too_large: "[附件 {} 未能附上：大小为 {}，超出邮件限制。]",
-        unreadable: "[附件 {} 未能附上：文件无法读取。]",
-        too_many: "[另有 {} 个文件未能附上：超出一封邮件的附件数量。]",
-        cut: "[正文过长，邮件到此为止。]",
+        default_subject: "一条消息",
+        quotation: "{}，{} 写道：",
+        missing_file: "[附件 {} 未能附上：文件已不存在。]",
+        large_file: "[附件 {} 未能附上：大小为 {}，超出邮件限制。]",
+        unreadable_file: "[附件 {} 未能附上：文件无法读取。]",
+        more_files: "[另有 {} 个文件未能附上：超出一封邮件的附件数量。]",
+        cut_text: "[正文过长，邮件到此为止。]",
         image: "图片",
     };
 }

@@ -9,15 +9,14 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::mail::ParsedMail;
+use super::message_id::is_message_id;
 use crate::text::hex;
 
-/// The longest Message-ID that counts; longer ids are ignored. Together with the longest address, an id of this length fits
-/// into an external id.
-const MAX_ID: usize = 400;
 /// The maximum number of ids of one mail that are looked up: the newest ones and the oldest.
 const MAX_CANDIDATES: usize = 20;
 /// The maximum number of participants stored for one thread.
 const MAX_PEOPLE: usize = 50;
+
 /// The stored state of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -116,13 +115,13 @@ pub fn match_thread(
 pub fn referenced_ids(mail: &ParsedMail) -> Vec<String> {
     let mut ids: Vec<String> = Vec::new();
     let all = mail.in_reply_to.iter().chain(mail.references.iter().rev());
-    for id in all.filter(|id| is_usable(id)) {
+    for id in all.filter(|id| is_message_id(id)) {
         if !ids.contains(id) && ids.len() < MAX_CANDIDATES {
             ids.push(id.clone());
         }
     }
     // RFC 5322 puts the beginning of the thread first.
-    if let Some(oldest) = mail.references.iter().find(|id| is_usable(id)) {
+    if let Some(oldest) = mail.references.iter().find(|id| is_message_id(id)) {
         ids.retain(|id| id != oldest);
         ids.push(oldest.clone());
     }
@@ -131,15 +130,8 @@ pub fn referenced_ids(mail: &ParsedMail) -> Vec<String> {
 
 /// Returns a mail's own Message-ID. A mail without a usable id gets an id derived from its `header`, which is the same in each mailbox.
 pub fn own_id(mail: &ParsedMail, header: &str) -> String {
-    let written = mail.message_id.as_ref().filter(|id| is_usable(id));
+    let written = mail.message_id.as_ref().filter(|id| is_message_id(id));
     written.cloned().unwrap_or_else(|| made_id(&[header]))
-}
-
-/// Returns true for `<left@right>` of reasonable length, without white space.
-fn is_usable(id: &str) -> bool {
-    let inner = id.strip_prefix('<').and_then(|id| id.strip_suffix('>')).unwrap_or_default();
-    let is_odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '<' | '>');
-    !inner.is_empty() && id.len() <= MAX_ID && !inner.chars().any(is_odd)
 }
 
 fn made_id(parts: &[&str]) -> String {
@@ -159,6 +151,7 @@ pub fn hash(parts: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::email::message_id::MAX_ID;
 
     fn state(people: &[&str]) -> ThreadState {
         ThreadState { people: people.iter().map(|p| (*p).to_owned()).collect(), ..ThreadState::default() }

@@ -1,12 +1,13 @@
 //! OAuth 2 access tokens that a command of the owner prints.
 
+use std::io;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 use tokio::sync::Mutex;
 
@@ -43,10 +44,10 @@ impl TokenCommand {
     /// # Errors
     /// The command is empty.
     pub fn new(command: Vec<String>) -> Result<Self, String> {
-        let mut words = command.into_iter();
-        match words.next() {
+        let mut parts = command.into_iter();
+        match parts.next() {
             Some(program) if !program.trim().is_empty() => {
-                Ok(Self { program, arguments: words.collect(), cached: Mutex::new(None) })
+                Ok(Self { program, arguments: parts.collect(), cached: Mutex::new(None) })
             }
             _ => Err("token_command is empty: set it to a program and its arguments, as a list".to_owned()),
         }
@@ -91,19 +92,23 @@ impl TokenCommand {
         let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
             return Err("cannot be read".to_owned());
         };
-        let (mut printed, mut errors) = (Vec::new(), Vec::new());
-        let (mut stdout, mut stderr) = (stdout.take(MAX_OUTPUT), stderr.take(MAX_OUTPUT));
         // Both pipes are read at once, so that neither fills up and blocks the command.
-        tokio::try_join!(stdout.read_to_end(&mut printed), stderr.read_to_end(&mut errors))
+        let (printed, errors) = tokio::try_join!(read_output(stdout), read_output(stderr))
             .map_err(|error| format!("cannot be read: {error}"))?;
-        // A command that prints more than the limit would block for ever; closing the pipe ends it.
-        drop((stdout, stderr));
         let status = child.wait().await.map_err(|error| format!("cannot be waited for: {error}"))?;
         if !status.success() {
             return Err(format!("failed ({status}){}", error_line(&errors)));
         }
         parse_token(&printed)
     }
+}
+
+/// Reads at most [`MAX_OUTPUT`] bytes, then closes the pipe, so that a command that prints more ends instead of waiting for
+/// a reader.
+async fn read_output(pipe: impl AsyncRead + Unpin) -> io::Result<Vec<u8>> {
+    let mut output = Vec::new();
+    pipe.take(MAX_OUTPUT).read_to_end(&mut output).await?;
+    Ok(output)
 }
 
 fn parse_token(printed: &[u8]) -> Result<Secret, String> {
@@ -157,8 +162,11 @@ mod tests {
             ("echo canary; echo 'invalid_grant' >&2; exit 3", "invalid_grant"),
             ("true", "no token"),
             ("echo two words", "not an access token"),
+            // The command prints without end.
+            ("exec yes", "failed"),
         ] {
-            let error = shell(script).token().await.unwrap_err();
+            let command = shell(script);
+            let error = tokio::time::timeout(PATIENCE / 2, command.token()).await.unwrap().unwrap_err();
             assert!(error.contains(wanted) && !error.contains("canary"), "{script}: {error}");
         }
         let missing = TokenCommand::new(vec!["/does/not/exist".to_owned()]).unwrap();

@@ -209,7 +209,8 @@ impl SettingsValidator<'_> {
         let config = self.config;
         self.list("allow_from", &config.allow_from, &format!("{SENDER}; \"*\" for everybody"), |entry| entry == "*");
         self.list("trusted_from", &config.trusted_from, SENDER, |_| false);
-        if config.trust == TrustBy::Authserv && !is_authserv_id(&config.authserv_id) {
+        let has_ids = config.authserv_ids().next().is_some() && config.authserv_ids().all(is_authserv_id);
+        if config.trust == TrustBy::Authserv && !has_ids {
             let usual = config.preset().map(|preset| preset.authserv_id).filter(|id| !id.is_empty());
             let hint = usual.map(|id| format!(" ({id:?} at this provider)")).unwrap_or_default();
             let wrong = match config.authserv_id.trim() {
@@ -276,8 +277,7 @@ fn is_mailbox(name: &str) -> bool {
 
 /// Returns true for a single word, the form of an authserv-id (RFC 8601, section 2.5).
 fn is_authserv_id(text: &str) -> bool {
-    let text = text.trim();
-    !text.is_empty() && text.len() <= 255 && !text.contains(|c: char| c.is_whitespace() || c.is_control() || c == ';')
+    text.len() <= 255 && !text.contains(|c: char| c.is_whitespace() || c.is_control() || c == ';')
 }
 
 /// Quotes `text`, cut to a length that fits into a line.

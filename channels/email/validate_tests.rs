@@ -59,6 +59,8 @@ fn unusable_settings_are_named() {
         (|c| c.trusted_from = list(&["*"]), &[("trusted_from", "entry 0 is \"*\"")]),
         (|c| c.authserv_id = String::new(), &[("authserv_id", "is not set")]),
         (|c| c.authserv_id = "mx.google.com; spf=pass".into(), &[("authserv_id", "not such a name")]),
+        (|c| c.authserv_id = " mx1.example.org, mx2.example.org\t".into(), &[]),
+        (|c| c.authserv_id = " , ".into(), &[("authserv_id", "not such a name")]),
         (|c| (c.authserv_id, c.trust) = (String::new(), TrustBy::Verify), &[]),
         (|c| (c.trust, c.allow_from) = (TrustBy::None, list(&["*"])), &[("allow_from", "everybody")]),
         (

@@ -15,7 +15,7 @@ use super::send::Callback;
 use super::signing::SigningKey;
 use super::wire::CallbackBody;
 use crate::backoff::RetryTable;
-use crate::channel::{Capabilities, Channel, ChannelContext, Receipt, Resend, SendError, StartError};
+use crate::channel::{Channel, ChannelContext, Receipt, Resend, SendError, StartError};
 use crate::finding::Finding;
 use crate::message::OutboundMessage;
 use crate::trust::TrustLists;
@@ -75,8 +75,8 @@ impl Channel for Webhook {
         &self.channel
     }
 
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { streaming: false, resend: Resend::SameId }
+    fn resend(&self) -> Resend {
+        Resend::SameId
     }
 
     fn retry(&self) -> &RetryTable {

@@ -9,7 +9,6 @@ use super::body;
 use super::config::WebhookConfig;
 use super::names::{check_name, fixed_session, key_path};
 use super::services::{EventService, MessageDraft, github_delivery};
-use super::signing::fingerprint;
 use super::template::{self, RequestTemplate, is_template};
 use super::verify::{HEADER_ID, Verifier};
 use super::wire::{EXTERNAL_ID, parse_native};
@@ -17,6 +16,7 @@ use crate::allow::AllowList;
 use crate::client::ClientAddr;
 use crate::http_error::HttpError;
 use crate::message::{InboundMessage, SessionKey, Trust, TurnSettings};
+use crate::text::sha256_hex;
 use crate::trust::{Author, SenderLists, TrustLists, trust_of};
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
@@ -226,9 +226,9 @@ impl RequestParser {
         if self.allow_from.as_ref().is_some_and(|list| !list.allows(sender)) {
             return Err(HttpError::forbidden(format!("this webhook does not listen to the sender {sender:?}")));
         }
-        let given = match own_id {
+        let sender_id = match own_id {
             Some(id) => Some(id),
-            None => self.given_id(headers, draft.id)?,
+            None => self.sender_id(headers, draft.id)?,
         };
         let trust = self.trust(draft.author, sender);
         let session = match (&self.session, own_session.or(draft.session)) {
@@ -238,17 +238,17 @@ impl RequestParser {
         };
         let content = draft.content.ok_or_else(|| HttpError::unprocessable("\"content\" is missing"))?;
         let mut message = InboundMessage::text(&self.channel, chat_id, sender, trust, content);
-        if let Some(id) = &given {
+        if let Some(id) = &sender_id {
             message.metadata.insert(EXTERNAL_ID.into(), id.as_str().into());
         }
         message.settings = self.turn.clone();
-        let external_id = given.or_else(|| self.fingerprint(headers, body));
+        let external_id = sender_id.or_else(|| self.fingerprint(headers, body));
         Ok(InboundMessage { external_id, session, ..message })
     }
 
     /// Returns the id that the sender assigned. If the body is signed, unsigned headers do not count, since a replayed
     /// request could change them. GitHub signs no id; for GitHub, the delivery id is the best available one.
-    fn given_id(&self, headers: &HeaderMap, in_body: Option<String>) -> Result<Option<String>, HttpError> {
+    fn sender_id(&self, headers: &HeaderMap, in_body: Option<String>) -> Result<Option<String>, HttpError> {
         if self.verifier.service() == Some(EventService::Github)
             && let Some(id) = github_delivery(headers)
         {
@@ -266,7 +266,7 @@ impl RequestParser {
     /// repetition of the same request.
     fn fingerprint(&self, headers: &HeaderMap, body: &[u8]) -> Option<String> {
         let time = self.verifier.signed_time(headers);
-        (!time.is_empty()).then(|| fingerprint(&[time.as_bytes(), b".", body]))
+        (!time.is_empty()).then(|| format!("sha256:{}", sha256_hex(&[time.as_bytes(), b".", body])))
     }
 
     /// Returns how far the sender is trusted. `author` is the proof that the body gives. A native body on a service's

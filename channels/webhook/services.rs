@@ -145,11 +145,12 @@ fn is_github_sender_alone(event: &str, body: &Value) -> bool {
     }
 }
 
-/// Returns true if any object of an event, e.g. a discussion's answer, has a text and an author other than `sender`.
+/// Returns true if any object of an event, e.g. a discussion's answer or a milestone, has a text and an author other than `sender`.
 fn has_words_of_others(value: &Value, sender: &str) -> bool {
     match value {
         Value::Object(fields) => {
-            let authors = ["user", "author"].into_iter().filter_map(|key| fields.get(key)?.get("login")?.as_str());
+            let authors =
+                ["user", "author", "creator"].into_iter().filter_map(|key| fields.get(key)?.get("login")?.as_str());
             let has_text = ["body", "title"].into_iter().any(|key| fields.get(key).is_some_and(Value::is_string));
             (has_text && authors.into_iter().any(|author| !author.eq_ignore_ascii_case(sender)))
                 || fields.values().any(|inner| has_words_of_others(inner, sender))
@@ -211,7 +212,7 @@ mod tests {
     fn events_become_messages() {
         let issue = json!({"action": "opened", "repository": {"full_name": "octo/hello"}, "sender": {"login": "ann"}});
         let delivery = [(GITHUB_EVENT, "issues"), (GITHUB_DELIVERY, "72D3162E-CC78-11E3-81AB-4C9367DC0958")];
-        let said =
+        let message =
             json!({"event_id": "Ev1", "event": {"type": "message", "channel": "C1", "user": "U1", "text": "hi"}});
         let liked = json!({"event": {"type": "reaction_added", "item": {"channel": "C1"}, "user": "U1"}});
         let table: &[(EventService, Pairs<'_>, Value, [Option<&str>; 4])] = &[
@@ -233,7 +234,7 @@ mod tests {
                 json!({"id": "evt_1", "type": "charge.failed", "account": "acct_1"}),
                 [Some("Stripe: charge.failed.\n\n{"), Some("acct_1"), Some("stripe"), Some("evt_1")],
             ),
-            (EventService::Slack, &[], said, [Some("hi"), Some("C1"), Some("U1"), Some("Ev1")]),
+            (EventService::Slack, &[], message, [Some("hi"), Some("C1"), Some("U1"), Some("Ev1")]),
             (EventService::Slack, &[], liked, [Some("Slack: reaction_added.\n\n{"), Some("C1"), Some("U1"), None]),
             (
                 EventService::Slack,
@@ -302,6 +303,12 @@ mod tests {
             ),
             (
                 EventService::Github,
+                "issues",
+                json!({"sender": ann(), "issue": {"user": ann(), "milestone": {"creator": {"login": "eve"}, "title": "words"}}}),
+                Author::Unproven,
+            ),
+            (
+                EventService::Github,
                 "release",
                 json!({"sender": ann(), "release": {"author": ann(), "body": "words"}}),
                 Author::Unproven,
@@ -354,8 +361,9 @@ mod tests {
         for (body, expected) in table {
             let answer = EventService::Slack.answer(&HeaderMap::new(), &body);
             let answer = answer.or_else(|| EventService::Slack.answer_to_noise(&body));
-            let told = answer.map(|answer| if answer["reason"].is_null() { answer } else { answer["reason"].clone() });
-            assert_eq!(told, expected, "{body}");
+            let outcome =
+                answer.map(|answer| if answer["reason"].is_null() { answer } else { answer["reason"].clone() });
+            assert_eq!(outcome, expected, "{body}");
         }
         let ping = headers(&[(GITHUB_EVENT, "ping")]);
         assert_eq!(EventService::Github.answer(&ping, &json!({"zen": "x"})).unwrap()["reason"], "ping");

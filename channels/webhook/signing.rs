@@ -7,7 +7,6 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use crate::settings::Secret;
-use crate::text::sha256_hex;
 
 const SECRET_PREFIX: &str = "whsec_";
 const SIGNATURE_PREFIX: &str = "v1,";
@@ -115,11 +114,6 @@ pub fn unhex(text: &str) -> Option<[u8; 32]> {
         *byte = digit(0)? << 4 | digit(1)?;
     }
     Some(bytes)
-}
-
-/// Returns an id derived from the parts, for messages without one.
-pub fn fingerprint(parts: &[&[u8]]) -> String {
-    format!("sha256:{}", sha256_hex(parts))
 }
 
 #[cfg(test)]

@@ -16,6 +16,10 @@ use crate::jinja::{self, BoundedOutput};
 const MAX_SOURCE: usize = 16 << 10;
 /// The largest output of a template, in bytes.
 const MAX_OUTPUT: usize = 1 << 20;
+/// The largest count of the filters `batch` and `slice`.
+const MAX_COUNT: usize = 1_000;
+/// The indentation of each level in the output of the filter `pprint`.
+const PPRINT_INDENT: usize = 4;
 /// The number of steps that one rendering may take.
 const FUEL: u64 = 200_000;
 /// The maximum nesting of includes, macros and blocks.
@@ -137,6 +141,10 @@ fn environment() -> Environment<'static> {
     );
     environment.add_filter("replace", replace);
     environment.add_filter("join", join);
+    environment.add_filter("batch", batch);
+    environment.add_filter("slice", slice);
+    environment.add_filter("tojson", tojson);
+    environment.add_filter("pprint", pprint);
     for name in NO_FILTERS {
         environment.remove_filter(name);
     }
@@ -203,6 +211,67 @@ fn join(
         return Err(too_much());
     }
     filters::join(state, value, joiner, attribute, named)
+}
+
+/// Wraps minijinja's filter and limits its count.
+fn batch(state: &State<'_, '_>, value: Value, count: usize, filler: Option<Value>) -> Result<Value, Error> {
+    if count > MAX_COUNT { Err(too_much()) } else { filters::batch(state, value, count, filler) }
+}
+
+/// Wraps minijinja's filter and limits its count.
+fn slice(state: &State<'_, '_>, value: Value, count: usize, filler: Option<Value>) -> Result<Value, Error> {
+    if count > MAX_COUNT { Err(too_much()) } else { filters::slice(state, value, count, filler) }
+}
+
+/// Wraps minijinja's filter and limits indented output to [`MAX_OUTPUT`].
+fn tojson(value: &Value, indent: Option<Value>, named: Kwargs) -> Result<Value, Error> {
+    let indent = match indent {
+        Some(indent) => Some(indent),
+        None => named.get("indent")?,
+    };
+    // minijinja reports an indentation that is neither a number nor a truth value.
+    let spaces = match indent.clone() {
+        Some(indent) => match bool::try_from(indent.clone()) {
+            Ok(is_indented) => 2 * usize::from(is_indented),
+            Err(_) => usize::try_from(indent).unwrap_or(0),
+        },
+        None => 0,
+    };
+    if spaces > 0 {
+        check_indented(value, spaces)?;
+    }
+    filters::tojson(value, indent, named)
+}
+
+/// Wraps minijinja's filter and limits its output to [`MAX_OUTPUT`].
+fn pprint(value: &Value) -> Result<String, Error> {
+    check_indented(value, PPRINT_INDENT)?;
+    Ok(filters::pprint(value))
+}
+
+/// Checks that a value with one element on each line, indented by `indent` spaces for each level, fits into [`MAX_OUTPUT`]. A small
+/// value that is deeply nested becomes a very long text.
+fn check_indented(value: &Value, indent: usize) -> Result<(), Error> {
+    let Ok(compact) = serde_json::to_string(value) else { return Ok(()) };
+    let (mut size, mut depth) = (compact.len(), 0_usize);
+    let (mut is_text, mut is_escaped) = (false, false);
+    for byte in compact.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = true,
+            b'"' => is_text = !is_text,
+            b'[' | b'{' | b']' | b'}' | b',' if !is_text => {
+                match byte {
+                    b'[' | b'{' => depth += 1,
+                    b']' | b'}' => depth = depth.saturating_sub(1),
+                    _ => {}
+                }
+                size = size.saturating_add(depth.saturating_mul(indent));
+            }
+            _ => {}
+        }
+    }
+    if size > MAX_OUTPUT { Err(too_much()) } else { Ok(()) }
 }
 
 /// Describes an error on one line, with the expression that caused it.
@@ -296,6 +365,8 @@ mod tests {
             ("{{ headers | list | join(' ') }}", "x-github-event x-two"),
             ("{{ query.q }} {{ name }}", "1 ci"),
             ("{{ body.list | tojson }}", r#"[{"x": "a"}, {"x": "b"}]"#),
+            ("{{ [body.n] | tojson(indent=2) }}{{ [body.n] | tojson(1) }}", "[\n  42\n][\n 42\n]"),
+            ("{{ [1, 2, 3] | batch(2, 0) | list }}{{ [1, 2, 3] | slice(2) | list }}", "[[1, 2], [3, 0]][[1, 2], [3]]"),
             ("{{ body.nope | default('none') }} {% if body.nope is defined %}x{% endif %}", "none "),
             ("{% set a = body.n + 1 %}{{ a }}", "43"),
             ("{{ body.n * 2 }}{{ body.s | replace('b', 'i') }}", "84<i>&\"你"),
@@ -310,7 +381,11 @@ mod tests {
     #[test]
     fn a_missing_name_is_reported_with_its_template() {
         let long = "x".repeat(2_000);
-        let body = json!({"issue": {"title": "x"}, "list": [], "n": 7, "long": long});
+        let deep = (0..100).fold(json!(vec![json!([]); 3_000]), |inner, _| json!([inner]));
+        let huge = 1_000_000_000_000_u64;
+        let body = json!({
+            "issue": {"title": "x"}, "list": [], "n": 7, "long": long, "deep": deep, "huge": huge,
+        });
         let table = [
             ("{{ body.issue.nope }}", "`body.issue.nope` is missing"),
             ("{{ body.issue.nope.deep }}", "`body.issue.nope` is missing"),
@@ -330,6 +405,12 @@ mod tests {
             ("{{ body.long | replace('', body.long) }}", "more than 1 MiB"),
             ("{{ body.long | list | join(body.long) }}", "more than 1 MiB"),
             ("{{ body.long | list | join(d=body.long) }}", "more than 1 MiB"),
+            ("{{ [1] | batch(body.huge, 'x') | length }}", "more than 1 MiB"),
+            ("{{ [1] | slice(body.huge) | length }}", "more than 1 MiB"),
+            ("{{ body.issue | tojson(body.huge) | length }}", "more than 1 MiB"),
+            ("{{ body.issue | tojson(indent=body.huge) | length }}", "more than 1 MiB"),
+            ("{{ body.deep | tojson(indent=4) | length }}", "more than 1 MiB"),
+            ("{{ body.deep | pprint | length }}", "more than 1 MiB"),
         ];
         for (source, words) in table {
             let error = render(source, &body).unwrap_err();

@@ -256,15 +256,15 @@ async fn requests_are_refused_before_they_cost_anything() {
 }
 
 /// Returns the answer to a connection that sends `head` and no body.
-async fn told_without_a_body(url: &str, head: &str) -> String {
+async fn response_without_body(url: &str, head: &str) -> String {
     let address = url.trim_start_matches("http://").split('/').next().unwrap();
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(format!("POST /webhook/ci HTTP/1.1\r\nhost: x\r\n{head}\r\n\r\n").as_bytes()).await.unwrap();
-    let mut told = Vec::new();
-    while !told.windows(2).any(|two| two == b"}}") {
-        assert_ne!(stream.read_buf(&mut told).await.unwrap(), 0, "{}", String::from_utf8_lossy(&told));
+    let mut response = Vec::new();
+    while !response.windows(2).any(|two| two == b"}}") {
+        assert_ne!(stream.read_buf(&mut response).await.unwrap(), 0, "{}", String::from_utf8_lossy(&response));
     }
-    String::from_utf8(told).unwrap()
+    String::from_utf8(response).unwrap()
 }
 
 #[tokio::test]
@@ -283,9 +283,9 @@ async fn a_refusal_does_not_wait_for_the_body() {
     ];
     let begun = std::time::Instant::now();
     for (head, status, words) in table {
-        let told = told_without_a_body(&url, head).await;
-        assert!(told.starts_with(&format!("HTTP/1.1 {status}")) && told.contains(words), "{head}: {told}");
-        assert_eq!(told.contains("retry-after: 3"), status.starts_with("429"), "{told}");
+        let response = response_without_body(&url, head).await;
+        assert!(response.starts_with(&format!("HTTP/1.1 {status}")) && response.contains(words), "{head}: {response}");
+        assert_eq!(response.contains("retry-after: 3"), status.starts_with("429"), "{response}");
     }
     assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
     assert_eq!(inbox.accepted().len(), 1);
@@ -305,13 +305,13 @@ async fn a_refusal_does_not_wait_for_the_body() {
 
 /// Sends 700 failing requests: 600 get the reason, and then the caller has to wait.
 async fn fail_too_often(request: impl Fn() -> RequestBuilder) {
-    let mut told = Vec::new();
+    let mut statuses = Vec::new();
     for _ in 0..700 {
         let (status, body) = answer(request()).await;
-        told.push(status);
+        statuses.push(status);
         assert!(body["error"]["code"] == "unauthorized" || body["error"]["code"] == "rate_limited", "{body}");
     }
-    assert_eq!((told[..600].iter().all(|status| *status == 401), told[600..].contains(&429)), (true, true));
+    assert_eq!((statuses[..600].iter().all(|status| *status == 401), statuses[600..].contains(&429)), (true, true));
 }
 
 /// Requests without proof get the reason, and later only the time to wait. They use nothing of the rate. Requests from the
@@ -363,7 +363,7 @@ async fn a_signed_message_is_taken_once_and_its_reply_is_signed_too() {
     let body = r#"{"content":"ping","id":"ignored"}"#;
     assert_eq!(answer(signed(body, "{}")).await.0, 401);
     let copies = futures_util::future::join_all((0..100).map(|_| answer(signed(body, body)))).await;
-    assert!(copies.iter().all(|(status, told)| *status == 202 && told["id"] == copies[0].1["id"]), "{copies:?}");
+    assert!(copies.iter().all(|(status, body)| *status == 202 && body["id"] == copies[0].1["id"]), "{copies:?}");
     assert_eq!(inbox.accepted().len(), 1);
     let id = copies[0].1["id"].as_str().unwrap();
     assert_eq!(answer(http.get(format!("{url}/messages/{id}")).bearer_auth(SECRET)).await.0, 200);

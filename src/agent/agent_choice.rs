@@ -60,8 +60,7 @@ impl ConversationTurn<'_> {
             Ok(Err(error)) => match chain.failure().filter(|failure| failure.is_service_condition() && self.may_wait())
             {
                 Some(error) => {
-                    let (failures, providers) = (chain.failures(), chain.providers());
-                    let outage = ModelOutage { error, failures, providers, answer_count };
+                    let outage = ModelOutage::of_chain(&chain, error, answer_count);
                     return self.park(outage).await.map(ControlFlow::Break);
                 }
                 None => return Err(error),

@@ -15,7 +15,7 @@ use crate::crash;
 use crate::guard::{ApprovalConfig, ApprovalPolicy};
 use crate::phrases::{Phrases, fill};
 use crate::store::approvals::{self, ApprovalRow, ApprovalState, NewApproval};
-use crate::store::{Connection, StoreError, now_ms};
+use crate::store::{Connection, StoreError, inbox, now_ms};
 use crate::text::truncate;
 use crate::tools::{Restriction, RowEffect, ToolContext, ToolEffect, ToolOutcome, WriteRows};
 use crate::turn::traits::{ApprovalDecision, Approvals};
@@ -192,7 +192,8 @@ impl fmt::Debug for ApprovalRequest {
 
 impl WriteRows for ApprovalRequest {
     fn write(&self, connection: &Connection) -> Result<(), StoreError> {
-        if !approvals::insert(connection, &self.new)? {
+        // A turn that was stopped meanwhile asks for no approval.
+        if inbox::is_cancelled(connection, self.new.turn)? || !approvals::insert(connection, &self.new)? {
             return Ok(());
         }
         let code = approvals::code_of(approvals::id_of(self.new.turn, &self.new.call_id));
@@ -215,5 +216,45 @@ impl WriteRows for ApprovalRequest {
         let channels = std::mem::take(&mut *self.channels.lock());
         channels.iter().for_each(|channel| self.bus.outbound_written(channel, 1));
         self.bus.expire_requests_after(self.expires);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::bus::testing;
+    use crate::store::inbox::NewInboxRow;
+    use crate::store::{Durability, Store, outbox};
+
+    #[tokio::test]
+    async fn a_stopped_turn_asks_for_no_approval() {
+        let (_folder, store) = Store::temporary();
+        let bus = testing::notifying_bus(store.clone(), 10);
+        for (is_stopped, notices) in [(false, 1), (true, 0)] {
+            let turn = daoyou_channels::new_id();
+            let text = str::to_owned;
+            let new = NewApproval {
+                turn,
+                call_id: text("a"),
+                session: text("s"),
+                tool: text("exec"),
+                arguments: text("{}"),
+                taint: BTreeSet::new(),
+                expires_at: now_ms() + 60_000,
+            };
+            let (notice, expires, channels) = (text("exec?"), Duration::from_secs(60), Mutex::default());
+            let request = ApprovalRequest { new, notice, answer: None, bus: bus.clone(), expires, channels };
+            let write = move |connection: &Connection| {
+                inbox::insert(connection, &NewInboxRow::sample(turn, "s"))?;
+                if is_stopped {
+                    inbox::cancel_turn(connection, turn)?;
+                }
+                request.write(connection)?;
+                Ok((outbox::of_turn(connection, turn)?.len(), approvals::count_pending(connection)?))
+            };
+            assert_eq!(store.write(Durability::Logged, write).await.unwrap(), (notices, 1), "{is_stopped}");
+        }
     }
 }

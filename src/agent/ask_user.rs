@@ -253,7 +253,7 @@ impl fmt::Debug for AnswerRequest {
 impl WriteRows for AnswerRequest {
     fn write(&self, connection: &Connection) -> Result<(), StoreError> {
         // A turn that was stopped meanwhile asks no question.
-        if inbox::of_turn(connection, self.new.turn)?.iter().any(|row| row.cancel) {
+        if inbox::is_cancelled(connection, self.new.turn)? {
             return Ok(());
         }
         if questions::insert(connection, &self.new)? {
@@ -282,13 +282,13 @@ mod tests {
     use crate::chat::ToolCall;
     use crate::origin::TurnOrigin;
     use crate::tools::ToolsConfig;
-    use crate::tools::testing::{ToolWorld, context};
+    use crate::tools::testing::{ToolFixture, context};
 
     #[tokio::test]
     async fn a_question_that_cannot_be_asked_says_why() {
-        let mut world = ToolWorld::new(&ToolsConfig::default());
+        let mut fixture = ToolFixture::new(&ToolsConfig::default());
         let tool = AskUserTool::new(WeakBus::default(), Span::from_secs(60), KnownSecrets::default());
-        world.executor.register(Arc::new(tool)).unwrap();
+        fixture.executor.register(Arc::new(tool)).unwrap();
         let origin = |column: &str| ToolContext { origin: Arc::new(TurnOrigin::parse(column)), ..context() };
         let (person, good) = (context(), json!({"question": "Which one?"}));
         for (context, arguments, expected) in [
@@ -302,8 +302,8 @@ mod tests {
             (&origin(r#"{"follow_ups":1}"#), good, "nobody can answer in this turn"),
         ] {
             let call = ToolCall { id: "c".to_owned(), name: NAME.to_owned(), arguments: arguments.to_string() };
-            let told = world.executor.run(&call, context).await.result.render();
-            assert!(told.contains(expected), "{arguments}: {told}");
+            let rendered = fixture.executor.run(&call, context).await.result.render();
+            assert!(rendered.contains(expected), "{arguments}: {rendered}");
         }
     }
 

@@ -94,20 +94,20 @@ pub struct RunState {
 }
 
 /// The texts of a turn's message.
-struct SaidMessage {
+struct MessageTexts {
     /// The message as the model reads it.
     read: String,
     /// The message as the session stores it, if that differs from `read`.
-    said: Option<String>,
+    stored: Option<String>,
 }
 
-impl SaidMessage {
+impl MessageTexts {
     /// Creates the texts from the message `text` and the text `read` that the model reads instead, if any; both get the `memories`.
     fn new(text: String, read: Option<String>, memories: &str) -> Self {
         let text = text + memories;
         match read {
-            Some(read) => Self { read: read + memories, said: Some(text) },
-            None => Self { read: text, said: None },
+            Some(read) => Self { read: read + memories, stored: Some(text) },
+            None => Self { read: text, stored: None },
         }
     }
 }
@@ -129,17 +129,11 @@ pub struct ConversationTurn<'a> {
 
 #[async_trait]
 impl OperationHandler<TurnRun> for ConversationTurn<'_> {
+    /// Composes the context and runs the turn. `text` is the message as the model reads it.
     async fn handle(&mut self, text: String) -> Result<ConversationOutcome, TurnError> {
         if let Some(damaged) = self.damaged.take() {
             return Err(TurnError::new(ErrorCode::StateCorrupted, "journal").caused_by(damaged));
         }
-        self.converse(text).await
-    }
-}
-
-impl<'a> ConversationTurn<'a> {
-    /// Composes the context and runs the turn. `text` is the message as the model reads it.
-    async fn converse(&mut self, text: String) -> Result<ConversationOutcome, TurnError> {
         let Conversations { contexts, chains, parking, .. } = self.conversations;
         let StartedTurn { session, last, rows, .. } = self.started;
         if self.state.progress.context.is_none() {
@@ -182,18 +176,18 @@ impl<'a> ConversationTurn<'a> {
             let known = (&contexts.store, &context.owners[..], &context.messages[..], &files[..]);
             let read = agent.message_text(&text, known)?;
             let memories = relevant_memories(&contexts.memory, rows, &context).await;
-            let said = SaidMessage::new(text, read, &memories);
-            self.begin(&context, said, (&with_memory.hash, None)).await;
+            let texts = MessageTexts::new(text, read, &memories);
+            self.begin(&context, texts, (&with_memory.hash, None)).await;
         }
         let mut history = context.messages;
         let outcome = loop {
             history.extend(self.state.progress.context.as_ref().map(ContextStep::message));
             let model = self.layered(&chain);
-            let (said, told) = (std::mem::take(&mut history), with_memory.text.clone());
-            let outcome = self.run_loop((TurnLead::Model(&model), &agent), &tools, said, told).await;
+            let (messages, prompt) = (std::mem::take(&mut history), with_memory.text.clone());
+            let outcome = self.run_loop((TurnLead::Model(&model), &agent), &tools, messages, prompt).await;
             self.state.model = chain.current().to_string();
-            let is_the_models = matches!(&outcome, Err(TurnError { code: ErrorCode::Model(_), .. }));
-            match chain.failure().filter(|_| is_the_models) {
+            let is_model_error = matches!(&outcome, Err(TurnError { code: ErrorCode::Model(_), .. }));
+            match chain.failure().filter(|_| is_model_error) {
                 Some(error) if error.kind == LlmErrorKind::ContextTooLong => {
                     contexts.tokens.learn_limit(&chain.asked_last(), &error.message);
                     let Some(smaller) = compact(&contexts.store, session, &self.state.progress)? else {
@@ -204,15 +198,16 @@ impl<'a> ConversationTurn<'a> {
                     history = contexts.load(session, last, (&system, &specs, own), context)?.messages;
                 }
                 Some(error) if error.is_service_condition() && self.may_wait() => {
-                    let (failures, providers) = (chain.failures(), chain.providers());
-                    return self.park(ModelOutage { error, failures, providers, answer_count }).await;
+                    return self.park(ModelOutage::of_chain(&chain, error, answer_count)).await;
                 }
                 _ => break outcome,
             }
         };
         self.end_or_park(outcome?).await
     }
+}
 
+impl<'a> ConversationTurn<'a> {
     /// Returns the model `chain` with the middleware around it.
     pub(super) fn layered<'c>(&self, chain: &'c FallbackChain) -> LayeredModel<'c>
     where
@@ -231,7 +226,7 @@ impl<'a> ConversationTurn<'a> {
         (text, system): (String, &SystemText),
     ) -> Result<ConversationOutcome, TurnError> {
         if self.state.progress.context.is_none() {
-            self.begin(&context, SaidMessage { read: text, said: None }, (&system.hash, Some(script.hash()))).await;
+            self.begin(&context, MessageTexts { read: text, stored: None }, (&system.hash, Some(script.hash()))).await;
         }
         let mut conversation = context.messages;
         conversation.extend(self.state.progress.context.as_ref().map(ContextStep::message));
@@ -276,12 +271,12 @@ impl<'a> ConversationTurn<'a> {
     async fn begin(
         &mut self,
         context: &ConversationContext,
-        message: SaidMessage,
+        texts: MessageTexts,
         (system, workflow): (&str, Option<&str>),
     ) {
         let (contexts, rows) = (&self.conversations.contexts, &self.started.rows);
         contexts.keep_snapshot(&self.started.session, context).await;
-        let SaidMessage { read: user, said } = message;
+        let MessageTexts { read: user, stored: said } = texts;
         let step = ContextStep {
             system: system.to_owned(),
             from: context.from,

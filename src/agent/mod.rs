@@ -21,7 +21,6 @@ mod turn_agent;
 mod turn_start;
 mod turn_tools;
 
-mod learning;
 mod turn_end;
 
 mod sub_agents;

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::turn_start::StartedTurn;
 use crate::bus::{MessageBus, NoticeKind, OutboundBody, OutboundDraft, OutboxSlot, ServiceFault, metadata_of};
 use crate::crash;
-use crate::llm::{LlmError, LlmErrorKind};
+use crate::llm::{FallbackChain, LlmError, LlmErrorKind};
 use crate::origin::TurnOrigin;
 use crate::phrases::{Phrases, fill};
 use crate::session::retry_scheduler::{
@@ -39,6 +39,11 @@ pub struct ModelOutage {
 }
 
 impl ModelOutage {
+    /// Returns the outage of all models of `chain`, the last of which failed with `error`.
+    pub fn of_chain(chain: &FallbackChain, error: LlmError, answer_count: u64) -> Self {
+        Self { error, failures: chain.failures(), providers: chain.providers(), answer_count }
+    }
+
     /// Returns the failure that the turn waits for.
     fn failure(&self) -> &LlmError {
         self.failures.iter().find(|failure| failure.is_service_condition()).unwrap_or(&self.error)
@@ -284,9 +289,7 @@ impl ParkingCommit {
         if meta::get(connection, meta::ALONE)?.is_some_and(|alone| alone == turn.to_string()) {
             meta::set(connection, meta::ALONE, "")?;
         }
-        let is_stopped = inbox::of_turn(connection, turn)?.iter().any(|row| row.cancel);
-        let mut is_person_asked = false;
-        let mut must_recheck = is_stopped;
+        let (mut must_recheck, mut is_person_asked) = (inbox::is_cancelled(connection, turn)?, false);
         for id in &awaited {
             if let Some(row) = approvals::find(connection, *id)? {
                 is_person_asked = true;

@@ -1,4 +1,4 @@
-//! The end of a turn: one commit.
+//! The end of a turn: one commit, with the automatic memories of the turn.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -6,11 +6,14 @@ use std::time::Instant;
 use daoyou_channels::{ErrorInfo, SessionKey};
 use uuid::Uuid;
 
-use super::learning::{TurnLearning, TurnRecord};
 use super::sub_agents::{self, AwaitingTurn};
-use crate::bus::{EndedTurn, FollowUps, MessageBus, NoticeKind, OutboundBody, OutboundDraft, OutboxSlot, metadata_of};
+use crate::bus::{
+    EndedTurn, FollowUps, InboundSignal, MessageBus, NoticeKind, OutboundBody, OutboundDraft, OutboxSlot, metadata_of,
+};
 use crate::chat::ChatMessage;
 use crate::guard::Taint;
+use crate::memory::learned::{FinishedTurn, as_preferences, task_of};
+use crate::memory::{MemoryService, MemorySource, Owner, is_by_person, remember};
 use crate::metrics::{TurnOutcome, TurnPhase};
 use crate::origin::{SessionNote, TurnCause, TurnOrigin};
 use crate::phrases::Phrases;
@@ -22,6 +25,7 @@ use crate::store::usage::{self, TokenCounts};
 use crate::store::{
     Connection, Durability, StoreError, approvals, checkpoints, forgetting, messages, meta, questions, turn_steps,
 };
+use crate::turn::context::conversation_context::AgentMemory;
 use crate::turn::context::private_memory;
 use crate::turn::progress::{ContextStep, TurnProgress, session_messages};
 use crate::turn::spending::{ModelSpending, Spending};
@@ -192,11 +196,11 @@ impl TurnEnd {
             ended.written.more = !inbox::open_of_session(connection, &last.session, 1)?.is_empty();
             return Ok(ended);
         }
-        let (mut is_struck, mut taint) = (false, Taint::default());
+        let (mut is_redacted, mut taint) = (false, Taint::default());
         match &self.append {
             SessionAppend::Nothing => {}
             SessionAppend::Turn { user, context, reason } => {
-                (ended.written.is_learned, is_struck, taint) =
+                (ended.written.is_learned, is_redacted, taint) =
                     self.append_messages(connection, &last.session, user, context.as_deref(), reason)?;
             }
             SessionAppend::Note(note) => {
@@ -227,7 +231,7 @@ impl TurnEnd {
         if let Some(reply) = &ended.followed.reply {
             self.reply_draft(last, reply).insert(connection)?;
         }
-        if is_struck {
+        if is_redacted {
             forgetting::forget_delivered(connection, &self.turn.to_string())?;
         }
         if meta::get(connection, meta::ALONE)?.is_some_and(|alone| alone == self.turn.to_string()) {
@@ -247,9 +251,6 @@ impl TurnEnd {
         last: &InboxRow,
         taint: Taint,
     ) -> Result<AppliedFollowUps, StoreError> {
-        if let SessionAppend::Note(_) = self.append {
-            return Ok(AppliedFollowUps::default());
-        }
         let cause = TurnOrigin::parse(&last.origin).cause;
         let end = EndedTurn { row: last, turn: self.turn, reply: &self.reply, error: self.error, taint };
         let (mut awaiting, mut sub_agent) = (None, None);
@@ -261,9 +262,9 @@ impl TurnEnd {
                 (awaiting, sub_agent) = (awaited, Some(task.label.clone()));
                 follow_ups
             }
-            TurnCause::Person | TurnCause::Note(_) => {
-                FollowUps { reply: Some(self.reply.clone()), ..FollowUps::default() }
-            }
+            TurnCause::Person => FollowUps { reply: Some(self.reply.clone()), ..FollowUps::default() },
+            // A note belongs to no channel.
+            TurnCause::Note(_) => FollowUps::default(),
         };
         let mut sessions = Vec::with_capacity(messages.len());
         for mut draft in messages {
@@ -306,10 +307,10 @@ impl TurnEnd {
         let mut said = session_messages(user, progress, reason, &self.reply);
         // If memories were forgotten since the turn used them, neither log nor journal may keep them.
         let turn = self.turn.to_string();
-        let is_struck = memory::redact_ended_turn(connection, &turn, &mut said)?;
+        let is_redacted = memory::redact_ended_turn(connection, &turn, &mut said)?;
         let forgets = forgetting::count(connection)?;
         let is_stale = read_at.is_some_and(|read_at| read_at != forgets) && private_memory::forget_found(&mut said);
-        if is_struck || is_stale {
+        if is_redacted || is_stale {
             forgetting::forget_steps(connection, &turn)?;
         }
         let bodies = said.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
@@ -319,15 +320,11 @@ impl TurnEnd {
             memory_update.write(connection, session, is_tight)?;
         }
         let is_learned = match &self.learning {
-            Some(learning) if !is_struck => {
-                let (success, model) = (self.error.is_none(), self.model.as_str());
-                let finished = TurnRecord { session, turn: self.turn, said: &said, reply: &self.reply, success, model };
-                learning.write(connection, finished)?
-            }
+            Some(learning) if !is_redacted => learning.write(connection, session, self, &said)?,
             _ => false,
         };
         self.count(connection, session, &spending)?;
-        Ok((is_learned, is_struck, taint))
+        Ok((is_learned, is_redacted, taint))
     }
 
     /// Counts usage and cost by model from the journal, even for a turn without an answer.
@@ -417,7 +414,7 @@ impl AppliedFollowUps {
         }
         if let Some(AwaitingTurn { turn, session }) = self.awaiting {
             retries.resume(turn);
-            bus.wake_session(session);
+            bus.signal(InboundSignal::Work(session));
         }
         for session in self.sessions {
             bus.inbound_written(session, 1);
@@ -425,5 +422,107 @@ impl AppliedFollowUps {
         if let Some(channel) = self.notice_channel {
             bus.outbound_written(&channel, 1);
         }
+    }
+}
+
+/// The person for whom a turn runs, and the question of that person.
+#[derive(Clone, Debug)]
+pub struct TurnLearning {
+    service: Arc<MemoryService>,
+    owner: Owner,
+    asked: String,
+    /// A person wrote the message directly.
+    is_written: bool,
+}
+
+impl TurnLearning {
+    /// Returns the learning of a turn; `None` if automatic memories are off, or the sender or the agent has no memory.
+    pub fn of(service: &Arc<MemoryService>, rows: &[InboxRow], memory: AgentMemory<'_>) -> Option<Self> {
+        let settings = service.settings.clone();
+        let last = rows.last().filter(|_| settings.config.enabled)?;
+        let owner = memory.owner(settings.identities.owner_of_row(last)?)?;
+        let asked = rows.iter().map(|row| row.content.as_str()).collect::<Vec<_>>().join("\n\n");
+        Some(Self { service: service.clone(), owner, asked, is_written: is_by_person(last) })
+    }
+
+    /// Writes the memories of the turn that adds the messages `said` to its session; returns true if there were any.
+    fn write(
+        &self,
+        connection: &Connection,
+        session: &str,
+        end: &TurnEnd,
+        said: &[ChatMessage],
+    ) -> Result<bool, StoreError> {
+        let source = MemorySource { session: session.to_owned(), seq: None, turn: Some(end.turn.to_string()) };
+        let success = end.error.is_none();
+        let done = FinishedTurn { input: &self.asked, result: &end.reply, success, agent: &end.model };
+        let mut all = Vec::new();
+        if self.is_written && success {
+            all.extend(as_preferences(&self.asked, &self.owner, &source));
+        }
+        all.extend(task_of(done, tools_of(said), &self.owner, &source));
+        if all.is_empty() {
+            return Ok(false);
+        }
+        let config = &self.service.settings.config;
+        for mut new in all {
+            self.service.redact_secrets(&mut new);
+            match remember(connection, &new, config) {
+                // An invalid memory text does not fail the end of the turn.
+                Err(StoreError::Row(error)) => {
+                    tracing::warn!(turn = %end.turn, error, "a task could not be remembered");
+                }
+                other => drop(other?),
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn tools_of(said: &[ChatMessage]) -> impl Iterator<Item = &str> {
+    let calls = said.iter().flat_map(|message| match message {
+        ChatMessage::Assistant { tool_calls, .. } => tool_calls.as_slice(),
+        _ => &[],
+    });
+    calls.map(|call| call.name.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use jiff::tz::TimeZone;
+
+    use super::*;
+    use crate::bus::{InboundDraft, testing};
+    use crate::cron::{CronConfig, CronSettings, JobNotices};
+    use crate::store::{Store, outbox};
+    use crate::text::Language;
+
+    /// A note whose end was rejected, or that crashed the gateway, has an error, but no chat to send it to.
+    #[tokio::test]
+    async fn the_end_of_a_note_sends_nothing() {
+        let (_folder, store) = Store::temporary();
+        let bus = testing::bus(store.clone(), 10);
+        let rules = CronSettings {
+            config: CronConfig::default(),
+            channels: BTreeMap::new(),
+            drain_timeout: Duration::ZERO,
+            zone: TimeZone::UTC,
+            notices: JobNotices { paused: "", failed: "", unreachable: "", over_budget: "" },
+            owner: None,
+        };
+        let write = move |connection: &Connection| {
+            let note = SessionNote { note: "n".to_owned(), said: "s".to_owned() };
+            let draft = InboundDraft::of_note(&note, "s".into());
+            draft.insert(connection)?;
+            let rows = inbox::of_turn(connection, draft.id)?;
+            let (reply, error) = ("an error".to_owned(), Some("internal"));
+            let end = TurnEnd { reply, error, ..TurnEnd::bare(draft.id, rows, Phrases::of(Language::En)) };
+            let committed = end.commit(connection, &bus, &rules)?;
+            Ok((committed.followed.reply, outbox::of_turn(connection, draft.id)?.len()))
+        };
+        assert_eq!(store.write(Durability::Logged, write).await.unwrap(), (None, 0));
     }
 }

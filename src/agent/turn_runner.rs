@@ -11,10 +11,9 @@ use jiff::tz::TimeZone;
 use tokio::time::Instant;
 
 use super::conversation_turn::{ConversationTurn, Conversations, RunState};
-use super::learning::TurnLearning;
 use super::store_journal::StoreJournal;
 use super::turn_agent::TurnAgent;
-use super::turn_end::{EndResult, SessionAppend, TurnEnd};
+use super::turn_end::{EndResult, SessionAppend, TurnEnd, TurnLearning};
 use super::turn_start::{RunningTurns, StartedTurn, TurnStarter, command_of};
 use crate::bus::MessageBus;
 use crate::chat::ChatMessage;
@@ -25,7 +24,7 @@ use crate::memory::MemoryService;
 use crate::metrics::{TurnMeter, TurnPhase};
 use crate::origin::{SessionNote, TurnOrigin};
 use crate::phrases::Phrases;
-use crate::session::commands::{CommandHandler, CommandReply, ModelPrompt, SessionChange};
+use crate::session::commands::{CommandHandler, CommandReply, ModelPrompt, SessionChange, SlashCommand};
 use crate::session::lanes::{ConcurrencyLimits, Isolation};
 use crate::session::session_ownership::{SessionMemoryUpdate, is_conversation, is_written};
 use crate::store::inbox::{InboxRow, InboxState};
@@ -127,16 +126,15 @@ impl TurnRunner {
         if let Some(note) = TurnOrigin::parse(&last.origin).note().cloned() {
             return Ok(MessageOutcome::Note(note));
         }
+        let damaged = TurnProgress::read(&started.steps).map(|progress| state.progress = progress).err();
         let mut prompt = None;
-        // A command with a journal is an MCP prompt whose turn has begun.
-        if let Some(command) = command_of(last).filter(|_| started.steps.is_empty()) {
+        if let Some(command) = unanswered_command(last, &state.progress).filter(|_| damaged.is_none()) {
             let answered = started.cancel.run_until_cancelled(self.commands.answer(&command, last)).await;
             match answered.ok_or_else(|| TurnError::new(ErrorCode::Stopped, "command"))?? {
                 CommandReply { change: SessionChange::Ask(asked), .. } => prompt = Some(asked),
                 reply => return Ok(MessageOutcome::Command(reply)),
             }
         }
-        let damaged = TurnProgress::read(&started.steps).map(|progress| state.progress = progress).err();
         state.has_begun = true;
         events.emit(|| TurnEvent::Started);
         let journal = StoreJournal::new(&self.bus, *turn, session.clone(), proven);
@@ -197,7 +195,7 @@ impl TurnRunner {
             }
         };
         end.reply = reply;
-        end.error = code.map(ErrorCode::word);
+        end.error = code.map(ErrorCode::as_str);
         // A message that is given up adds nothing to the session. If it is revived, its turn runs as if the message had just
         // arrived.
         if code == Some(ErrorCode::Unavailable) {
@@ -229,7 +227,7 @@ impl TurnRunner {
         let Some(turn) = rows.first().map(|row| row.turn) else { return };
         tracing::error!(%turn, "a message crashed the gateway each time it ran and is given up");
         let reply = self.phrases.poison.to_owned();
-        let error = Some(ErrorCode::Poison.word());
+        let error = Some(ErrorCode::Poison.as_str());
         let end = TurnEnd { reply, error, state: InboxState::Dead, ..TurnEnd::bare(turn, rows, self.phrases) };
         end.write(&self.bus, &self.cron_settings, &self.running.retries).await;
     }
@@ -260,6 +258,12 @@ impl TurnRunner {
     }
 }
 
+/// Returns the command of a message, unless it is an MCP prompt whose turn has its context already. A turn that was parked before it
+/// had one asks for its prompt again.
+fn unanswered_command(row: &InboxRow, progress: &TurnProgress) -> Option<SlashCommand> {
+    command_of(row).filter(|_| progress.context.is_none())
+}
+
 fn emit_end(events: &EventEmitter, end: &TurnEnd, progress: &TurnProgress) {
     let (reply, message) = (end.reply.clone(), end.reply.clone());
     events.emit(|| match end.error {
@@ -271,4 +275,33 @@ fn emit_end(events: &EventEmitter, end: &TurnEnd, progress: &TurnProgress) {
             cost: costs_in_words(&progress.spending.costs()),
         },
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::inbox::{self, NewInboxRow};
+    use crate::store::{Connection, Durability, Store};
+    use crate::turn::progress::{ContextStep, StepBody};
+
+    #[tokio::test]
+    async fn a_command_is_answered_until_its_turn_has_a_context() {
+        let (_folder, store) = Store::temporary();
+        let insert = |connection: &Connection| {
+            let id = daoyou_channels::new_id();
+            let row = NewInboxRow { content: "/help".to_owned(), ..NewInboxRow::sample(id, "s") };
+            inbox::insert(connection, &row)?;
+            Ok(inbox::of_turn(connection, id)?.remove(0))
+        };
+        let row = store.write(Durability::Logged, insert).await.unwrap();
+        let mut progress = TurnProgress::default();
+        for (step, is_answered) in [
+            (StepBody::Retried, true),
+            (StepBody::Waiting { since: 7 }, true),
+            (StepBody::Context(ContextStep::default()), false),
+        ] {
+            progress.apply(step.clone());
+            assert_eq!(unanswered_command(&row, &progress).is_some(), is_answered, "{step:?}");
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use daoyou_channels::SessionKey;
+use daoyou_channels::{SessionKey, TurnSettings};
 use jiff::tz::TimeZone;
 use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
@@ -156,8 +156,8 @@ impl TurnStarter {
     }
 }
 
-/// Returns the session's lowest unfinished message, and with `collect` the messages behind it from the same sender and chat. A turn
-/// that was started before takes the same messages again.
+/// Returns the session's lowest unfinished message, and with `collect` the messages behind it that are alike (see [`is_alike`]). A
+/// turn that was started before takes the same messages again.
 fn take_rows(
     connection: &Connection,
     session: &str,
@@ -176,15 +176,20 @@ fn take_rows(
     if has_begun {
         return Ok(own);
     }
-    let joins = |row: &InboxRow| {
-        row.state == InboxState::Queued
-            && !needs_own_turn(row)
-            && (&row.sender, &row.trust, &row.channel, &row.chat_id)
-                == (&first.sender, &first.trust, &first.channel, &first.chat_id)
-    };
+    let joins = |row: &InboxRow| row.state == InboxState::Queued && !needs_own_turn(row) && is_alike(row, &first);
     let count = if needs_own_turn(&first) { 1 } else { 1 + rows.iter().skip(1).take_while(|row| joins(row)).count() };
     rows.truncate(count);
     Ok(rows)
+}
+
+/// Returns true if two messages come from the same sender and chat, and ask for the same model, agent, tools and limits. One turn has
+/// only one of each.
+fn is_alike(row: &InboxRow, other: &InboxRow) -> bool {
+    // The facts about each message are listed one after the other.
+    let settings = |row: &InboxRow| TurnSettings { about: Vec::new(), ..TurnOrigin::parse(&row.origin).settings };
+    (&row.sender, &row.trust, &row.channel, &row.chat_id)
+        == (&other.sender, &other.trust, &other.channel, &other.chat_id)
+        && settings(row) == settings(other)
 }
 
 /// Begins a new epoch before the first turn of a message, if one is due. Commands and notes belong to the current
@@ -203,12 +208,52 @@ fn reset_if_due(
     Ok(())
 }
 
-/// Returns true if a message is never joined with others, because its end has follow-ups of its own.
+/// Returns true if a message is never joined with others: its end has follow-ups of its own, or its turn is stopped, which must not
+/// stop the other messages.
 fn needs_own_turn(row: &InboxRow) -> bool {
-    command_of(row).is_some() || TurnOrigin::parse(&row.origin).cause != TurnCause::Person
+    row.cancel || command_of(row).is_some() || TurnOrigin::parse(&row.origin).cause != TurnCause::Person
 }
 
 /// Returns the command of a message. An internal message is never a command, whatever its text.
 pub fn command_of(row: &InboxRow) -> Option<SlashCommand> {
     SlashCommand::parse(&row.content).filter(|_| !TurnOrigin::parse(&row.origin).runs_for_job_or_agent())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::inbox::NewInboxRow;
+
+    /// Input: the origins of the queued messages, and whether each is cancelled. Expected: how many messages the first turn takes.
+    #[tokio::test]
+    async fn only_messages_that_fit_one_turn_are_joined() {
+        const CODER: &str = r#"{"settings":{"agent":"coder"}}"#;
+        const ABOUT: &str = r#"{"settings":{"about":["Subject: x"]}}"#;
+        const HEARTBEAT: &str = r#"{"cause":{"kind":"heartbeat"}}"#;
+        let (_folder, store) = Store::temporary();
+        for (number, (rows, expected)) in [
+            (&[("{}", false), ("{}", false), ("{}", false)][..], 3),
+            (&[("{}", false), (ABOUT, false)], 2),
+            // The stop of one message must not stop another.
+            (&[("{}", false), ("{}", true), ("{}", false)], 1),
+            (&[("{}", true), ("{}", false)], 1),
+            (&[("{}", false), (CODER, false)], 1),
+            (&[(CODER, false), (CODER, false)], 2),
+            (&[("{}", false), (HEARTBEAT, false)], 1),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let session = format!("s{number}");
+            let take = move |connection: &Connection| {
+                for (origin, is_cancelled) in rows {
+                    let (id, origin) = (daoyou_channels::new_id(), (*origin).to_owned());
+                    inbox::insert(connection, &NewInboxRow { origin, ..NewInboxRow::sample(id, &session) })?;
+                    connection.execute("UPDATE inbox SET cancel = ? WHERE id = ?", (is_cancelled, id.to_string()))?;
+                }
+                Ok(take_rows(connection, &session, true, &RetryScheduler::default())?.len())
+            };
+            assert_eq!(store.write(Durability::Logged, take).await.unwrap(), expected, "{rows:?}");
+        }
+    }
 }

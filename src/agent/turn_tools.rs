@@ -101,14 +101,14 @@ mod tests {
     use super::*;
     use crate::chat::ToolCall;
     use crate::tools::ToolsConfig;
-    use crate::tools::testing::{ToolWorld, context};
+    use crate::tools::testing::{ToolFixture, context};
 
     #[tokio::test]
     async fn a_turn_has_only_the_listed_tools_also_in_a_plan() {
-        let world = ToolWorld::new(&ToolsConfig::default());
-        std::fs::write(world.path("a.txt"), "one").unwrap();
+        let fixture = ToolFixture::new(&ToolsConfig::default());
+        std::fs::write(fixture.path("a.txt"), "one").unwrap();
         let listed = ["READ_FILE", "parallel", "no_such"].map(str::to_owned);
-        let tools = only(&world.executor, &listed);
+        let tools = only(&fixture.executor, &listed);
         let names: Vec<_> = tools.specs(&BTreeSet::new()).iter().map(|spec| spec.name.clone()).collect();
         assert_eq!(names, ["read_file", "parallel"]);
         let plan = |tool: &str| json!({"calls": [{"tool": tool, "arguments": {"path": "a.txt"}}]});
@@ -126,9 +126,9 @@ mod tests {
             ("parallel", plan("list_dir"), "\"list_dir\" is not available in this turn"),
         ] {
             let call = ToolCall { id: "c".to_owned(), name: name.to_owned(), arguments: arguments.to_string() };
-            let told = tools.run(&call, &context()).await.result.render();
-            assert!(told.contains(expected), "{name} {arguments}: {told}");
+            let rendered = tools.run(&call, &context()).await.result.render();
+            assert!(rendered.contains(expected), "{name} {arguments}: {rendered}");
         }
-        assert!(only(&world.executor, &[]).specs(&BTreeSet::new()).is_empty());
+        assert!(only(&fixture.executor, &[]).specs(&BTreeSet::new()).is_empty());
     }
 }

@@ -56,7 +56,11 @@ pub fn create(home: &Home, file: &Path, overwrite: bool) -> anyhow::Result<Backu
     let cannot = || format!("{} cannot be written", file.display());
     let mut options = OpenOptions::new();
     let archive = options.write(true).create_new(true).mode(0o600).open(&draft.0).with_context(cannot)?;
-    let contents = contents::list(home.dir()).with_context(|| format!("{} cannot be read", home.dir().display()))?;
+    let mut contents =
+        contents::list(home.dir()).with_context(|| format!("{} cannot be read", home.dir().display()))?;
+    // If the backup is written into the home, these files are in the list.
+    let own = [copy.0.file_name(), draft.0.file_name()];
+    contents.items.retain(|(path, _)| !own.contains(&path.file_name()));
     let copied = database.is_some().then_some(copy.0.as_path());
     let mut writer = ArchiveWriter { builder: Builder::new(BufWriter::new(archive)), files: Vec::new() };
     let files = writer.fill(home, &contents, copied)?;
@@ -172,4 +176,27 @@ fn header(kind: EntryType, size: u64, mode: u32) -> Header {
     header.set_size(size);
     header.set_mode(mode);
     header
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Store;
+
+    #[tokio::test]
+    async fn a_backup_in_the_home_contains_no_part_of_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(Some(folder.path().join("home"))).unwrap();
+        Store::open(&home.database()).unwrap().close().await;
+        fs::write(home.config(), "").unwrap();
+        let file = home.dir().join("b.tar");
+        for overwrite in [false, true] {
+            create(&home, &file, overwrite).unwrap();
+            let mut archive = tar::Archive::new(File::open(&file).unwrap());
+            let names = archive.entries().unwrap().map(|entry| entry.unwrap().path().unwrap().into_owned());
+            let mut names: Vec<String> = names.map(|name| name.display().to_string()).collect();
+            names.sort_unstable();
+            assert_eq!(names, [FIRST_ENTRY, "home/config.toml", "home/daoyou.db", MANIFEST]);
+        }
+    }
 }

@@ -9,11 +9,11 @@ use daoyou_channels::{
 };
 use uuid::Uuid;
 
+use super::inbound::InboundDraft;
 use super::message_bus::{BusSettings, CommandAnswer, ControlCommand, InboundSignal, MessageBus};
 use super::notices::{NoticeSettings, write_notice};
-use super::outbound::{NoticeKind, OutboundBody, OutboundDraft, OutboxSlot};
+use super::outbound::{NoticeKind, OutboundBody, OutboxSlot};
 use crate::crash;
-use crate::origin::TurnOrigin;
 use crate::store::inbox::{self, InboxRow, InboxState, NewInboxRow};
 use crate::store::{
     Connection, Durability, StoreError, cursors, messages, notes, outbox, processes, questions, spawns,
@@ -37,23 +37,12 @@ enum ImmediateAnswer {
 }
 
 impl MessageBus {
-    /// Accepts a message: one commit holds its row and `extras`. Then the bus wakes the consumer.
+    /// Accepts a message, and the `reply` that already answers it, if there is one: one commit holds both and `extras`. Then the bus
+    /// wakes the consumer.
     ///
     /// # Errors
     /// The [`Refusal`] for the sender; nothing is stored then.
-    pub async fn publish_inbound(
-        self: &Arc<Self>,
-        message: InboundMessage,
-        extras: AcceptExtras,
-    ) -> Result<Acceptance, Refusal> {
-        self.publish(message, None, extras).await
-    }
-
-    /// Accepts a message, and the `reply` that already answers it, if there is one: one commit holds both and `extras`.
-    ///
-    /// # Errors
-    /// As [`MessageBus::publish_inbound`].
-    pub(super) async fn publish(
+    pub(super) async fn publish_inbound(
         self: &Arc<Self>,
         message: InboundMessage,
         reply: Option<String>,
@@ -113,7 +102,7 @@ impl MessageBus {
                 let accepted = self.accept_answered(&settings, ImmediateAnswer::Command(answer), message, extras).await;
                 if changes_model {
                     // The new model may be able to answer the waiting turn.
-                    self.retry_session(session);
+                    self.signal(InboundSignal::RetrySession(session));
                 }
                 accepted
             }
@@ -135,55 +124,55 @@ impl MessageBus {
         message: InboundMessage,
         extras: AcceptExtras,
     ) -> Result<Acceptance, Refusal> {
-        let session = message.session_key();
-        let row = new_row(daoyou_channels::new_id(), &message, &origin_of(&message), &session, InboxState::Queued)?;
-        let id = row.id;
-        let room = self.capacity.reserve(settings.capacities, &message.channel, &session);
-        let may_answer = !settings.commands.is_command(&message);
-        if let Err(refusal) = &room {
+        let draft = InboundDraft::new(message);
+        let (id, message, session) = (draft.id, &draft.message, draft.message.session_key());
+        let row = draft.row(InboxState::Queued)?;
+        let reserved = self.capacity.reserve(settings.capacities, &message.channel, &session);
+        let may_answer = !settings.commands.is_command(message);
+        if let Err(refusal) = &reserved {
             // A message that was accepted before is a duplicate, and its sender is not refused. An answer starts no turn, so it
             // needs no capacity.
-            if let Some(duplicate) = self.find_duplicate(&message).await? {
+            if let Some(duplicate) = self.find_duplicate(message).await? {
                 return Ok(duplicate);
             }
-            if !may_answer || !self.is_asked(&message).await? {
+            if !may_answer || !self.is_asked(message).await? {
                 return Err(refusal.clone());
             }
         }
-        let (has_room, notices) = (room.is_ok(), self.notice_settings_in(settings));
+        let (has_capacity, notices) = (reserved.is_ok(), self.notice_settings_in(settings));
         let written = self
             .store
             .write(Durability::Synced, move |connection| {
-                let inserted = insert_message(connection, row.clone(), may_answer, has_room)?;
+                let inserted = insert_message(connection, row.clone(), may_answer, has_capacity)?;
                 let notified = match inserted {
-                    InsertedMessage::NoRoom => None,
+                    InsertedMessage::NoCapacity => None,
                     _ => write_extras(connection, &extras, notices.as_ref())?,
                 };
                 crash::point("accept_before_commit", &row.content);
                 Ok((inserted, notified))
             })
             .await;
-        if has_room && !matches!(written, Ok((InsertedMessage::Queued, _))) {
+        if has_capacity && !matches!(written, Ok((InsertedMessage::Queued, _))) {
             self.capacity.release(&session, 1);
         }
         let (inserted, notified) =
             written.inspect_err(|error| tracing::error!(%session, %error, "a message could not be stored"))?;
         self.wake_for_notice(notified);
-        match (inserted, room) {
+        match (inserted, reserved) {
             (InsertedMessage::Queued, _) => {
                 crash::point("accept_committed", &message.content);
                 tracing::info!(turn = %id, %session, channel = message.channel, "accepted");
-                self.inbound.wake(InboundSignal::Work(session.clone()));
+                self.signal(InboundSignal::Work(session.clone()));
             }
             (InsertedMessage::Answer(turn), _) => {
                 crash::point("answer_committed", &message.content);
                 tracing::info!(message = %id, %turn, %session, channel = message.channel, "accepted as an answer");
-                self.resume_turn(turn, session.clone());
+                self.signal(InboundSignal::Resume(turn, session.clone()));
             }
-            (InsertedMessage::NoRoom, Err(refusal)) => return Err(refusal),
-            (InsertedMessage::Known | InsertedMessage::NoRoom, _) => {
-                self.inbound.wake(InboundSignal::Work(session));
-                return self.known_message(&message).await;
+            (InsertedMessage::NoCapacity, Err(refusal)) => return Err(refusal),
+            (InsertedMessage::Known | InsertedMessage::NoCapacity, _) => {
+                self.signal(InboundSignal::Work(session));
+                return self.known_message(message).await;
             }
         }
         Ok(Acceptance::Accepted { id, session })
@@ -214,16 +203,12 @@ impl MessageBus {
         message: InboundMessage,
         extras: AcceptExtras,
     ) -> Result<Acceptance, Refusal> {
-        let session = message.session_key();
         if let Err(refusal) = self.capacity.check_channel(settings.capacities, &message.channel) {
             return self.find_duplicate(&message).await?.ok_or(refusal);
         }
-        let row = new_row(daoyou_channels::new_id(), &message, &origin_of(&message), &session, InboxState::Done)?;
-        let id = row.id;
-        let commands = settings.commands.clone();
-        let channel = message.channel.clone();
-        let known = message.clone();
-        let notices = self.notice_settings_in(settings);
+        let draft = InboundDraft::new(message.clone());
+        let (id, session, row) = (draft.id, message.session_key(), draft.row(InboxState::Done)?);
+        let (commands, notices) = (settings.commands.clone(), self.notice_settings_in(settings));
         let answer = move |connection: &Connection| {
             let notified = write_extras(connection, &extras, notices.as_ref())?;
             if !inbox::insert(connection, &row)? {
@@ -233,7 +218,7 @@ impl MessageBus {
             let (cancelled, content) = match with {
                 ImmediateAnswer::Stop { unread } => {
                     // An untrusted sender can only stop their own turn, and has no sub-agents.
-                    let (current, sub_agents, processes) = if message.trust == Trust::Untrusted {
+                    let (current, sub_agents, processes) = if draft.message.trust == Trust::Untrusted {
                         (inbox::cancel_of_untrusted(connection, &row)?, Vec::new(), Vec::new())
                     } else {
                         let current = inbox::cancel_current(connection, &row.session)?;
@@ -244,7 +229,7 @@ impl MessageBus {
                         // The next message is no longer an answer to this turn's question.
                         questions::cancel_of_turn(connection, &row.session, turn)?;
                     }
-                    let reply = commands.stop_reply(&message, current.is_some(), sub_agents.len(), &processes);
+                    let reply = commands.stop_reply(&draft.message, current.is_some(), sub_agents.len(), &processes);
                     let current = current.map(|turn| (turn, row.session.clone()));
                     (current.into_iter().chain(sub_agents).collect(), append_remark(reply, unread))
                 }
@@ -257,20 +242,18 @@ impl MessageBus {
                     (Vec::new(), answer.reply)
                 }
             };
-            let mut reply = reply_draft(id, message, content);
-            reply.body.error = error;
-            reply.insert(connection)?;
+            draft.reply(content, error).insert(connection)?;
             Ok((notified, Some(cancelled)))
         };
         let (notified, written) = self.store.write(Durability::Synced, answer).await?;
         self.wake_for_notice(notified);
         match written {
             Some(cancelled) => {
-                self.outbound_written(&channel, 1);
+                self.outbound_written(&message.channel, 1);
                 self.stop_turns(cancelled);
                 Ok(Acceptance::Accepted { id, session })
             }
-            None => self.known_message(&known).await,
+            None => self.known_message(&message).await,
         }
     }
 
@@ -314,7 +297,7 @@ enum InsertedMessage {
     Answer(Uuid),
     Known,
     /// The message answers no question, and there is no capacity for another turn.
-    NoRoom,
+    NoCapacity,
 }
 
 /// Inserts the row of a message: done if it answers a question that waits for its sender (`may_answer`), else queued.
@@ -322,7 +305,7 @@ fn insert_message(
     connection: &Connection,
     mut row: NewInboxRow,
     may_answer: bool,
-    has_room: bool,
+    has_capacity: bool,
 ) -> Result<InsertedMessage, StoreError> {
     let question = match may_answer {
         true => questions::open_to(connection, &row.session, (&row.channel, &row.sender))?,
@@ -331,8 +314,8 @@ fn insert_message(
     // A sender with less trust than the asked person may only use that person's name, and must not answer.
     let rank = |trust: &str| Trust::parse(trust).rank();
     let question = question.filter(|question| rank(row.trust) >= rank(&question.trust));
-    if question.is_none() && !has_room {
-        return Ok(InsertedMessage::NoRoom);
+    if question.is_none() && !has_capacity {
+        return Ok(InsertedMessage::NoCapacity);
     }
     if question.is_some() {
         row.state = InboxState::Done;
@@ -424,51 +407,6 @@ pub(super) fn message_state(connection: &Connection, row: InboxRow) -> Result<Me
     })
 }
 
-/// Returns the origin of a channel's message: a person wrote it, whatever its content claims.
-pub(super) fn origin_of(message: &InboundMessage) -> TurnOrigin {
-    TurnOrigin { settings: message.settings.clone(), reply: message.reply.clone(), ..TurnOrigin::default() }
-}
-
-pub(super) fn new_row(
-    id: Uuid,
-    message: &InboundMessage,
-    origin: &TurnOrigin,
-    session: &SessionKey,
-    state: InboxState,
-) -> Result<NewInboxRow, StoreError> {
-    Ok(NewInboxRow {
-        id,
-        channel: message.channel.clone(),
-        external_id: message.external_id.clone().unwrap_or_else(|| id.to_string()),
-        session: session.to_string(),
-        chat_id: message.chat_id.clone(),
-        sender: message.sender.clone(),
-        trust: message.trust.as_str(),
-        content: message.content.clone(),
-        attachments: serde_json::to_string(&message.attachments)?,
-        metadata: serde_json::to_string(&message.metadata)?,
-        origin: origin.to_column(),
-        received_at: message.received_at.as_millisecond(),
-        state,
-    })
-}
-
-pub(super) fn reply_draft(turn: Uuid, message: InboundMessage, content: String) -> OutboundDraft {
-    let session = message.session_key();
-    OutboundDraft {
-        turn,
-        slot: OutboxSlot::Reply,
-        channel: message.channel,
-        chat_id: message.chat_id,
-        body: OutboundBody {
-            in_reply_to: Some(turn),
-            metadata: message.metadata,
-            context: message.reply,
-            ..OutboundBody::new(content, session)
-        },
-    }
-}
-
 fn append_remark(reply: String, unread: Option<String>) -> String {
     match unread {
         Some(unread) => format!("{reply}\n\n{unread}"),
@@ -519,7 +457,7 @@ mod tests {
                     let mut message = InboundMessage::text(&format!("c{channel}"), "chat", "ann", Trust::Known, "hi");
                     message.external_id = Some(format!("id{id}"));
                     let bus = bus.clone();
-                    async move { bus.publish_inbound(message, AcceptExtras::default()).await }
+                    async move { bus.publish_inbound(message, None, AcceptExtras::default()).await }
                 });
                 let answers = futures_util::future::join_all(accepts).await;
                 let answers: Vec<_> = answers.into_iter().map(Result::unwrap).collect();

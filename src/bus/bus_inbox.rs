@@ -62,7 +62,7 @@ impl BusInbox {
 #[async_trait]
 impl Inbox for BusInbox {
     async fn accept(&self, message: InboundMessage, extras: AcceptExtras) -> Result<Acceptance, Refusal> {
-        self.0.publish_inbound(message, extras).await
+        self.0.publish_inbound(message, None, extras).await
     }
 
     async fn answer(
@@ -71,7 +71,7 @@ impl Inbox for BusInbox {
         reply: String,
         extras: AcceptExtras,
     ) -> Result<Acceptance, Refusal> {
-        self.0.publish(message, Some(reply), extras).await
+        self.0.publish_inbound(message, Some(reply), extras).await
     }
 
     async fn skip(&self, extras: AcceptExtras, reason: &str) -> Result<(), Refusal> {
@@ -128,18 +128,18 @@ impl Inbox for BusInbox {
 
     async fn wait(&self, id: Uuid, limit: Duration) -> Result<Option<MessageState>, Refusal> {
         let mut waiter = self.0.waiters.register(id);
-        let look = || {
+        let read = || {
             self.0.store.read(move |connection| {
                 inbox::find(connection, id)?.map(|row| message_state(connection, row)).transpose()
             })
         };
-        let state = look().await?;
-        let open = |state: &MessageState| !matches!(state.status, MessageStatus::Done | MessageStatus::Dead);
-        if !state.as_ref().is_some_and(open) {
+        let state = read().await?;
+        let is_open = |state: &MessageState| !matches!(state.status, MessageStatus::Done | MessageStatus::Dead);
+        if !state.as_ref().is_some_and(is_open) {
             return Ok(state);
         }
         // The store has the state, whether the message ended or the timeout came first.
         let _ = tokio::time::timeout(limit, waiter.ended()).await;
-        Ok(look().await?)
+        Ok(read().await?)
     }
 }

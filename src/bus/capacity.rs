@@ -1,7 +1,7 @@
 //! Capacities: the numbers of waiting messages, counted in memory so that an accept need not count rows, and the free disk space.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
 use daoyou_channels::{Refusal, SessionKey};
@@ -113,27 +113,15 @@ impl CapacityTracker {
     }
 }
 
-/// The disk space to keep free on the file system of the store. Accepted messages need it for their replies.
-pub struct DiskReserve {
-    folder: PathBuf,
-}
-
-impl DiskReserve {
-    /// Creates the reserve on the file system of `folder`.
-    pub fn new(folder: PathBuf) -> Self {
-        Self { folder }
+/// Checks that `reserve` bytes are free on the file system of `database`: accepted messages need them for their replies. The error
+/// says how many are left. A file system that reports no size passes: the write itself will fail.
+pub fn check_reserve(database: &Path, reserve: u64) -> Result<(), String> {
+    let Ok(stat) = rustix::fs::statvfs(database.parent().unwrap_or(database)) else { return Ok(()) };
+    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+    if free < reserve {
+        return Err(format!("only {free} bytes are free on disk, and {reserve} are reserved"));
     }
-
-    /// Checks that `reserve` bytes are free; the error says how many are left. A file system that reports no size passes: the write
-    /// itself will fail.
-    pub fn check(&self, reserve: u64) -> Result<(), String> {
-        let Ok(stat) = rustix::fs::statvfs(&self.folder) else { return Ok(()) };
-        let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-        if free < reserve {
-            return Err(format!("only {free} bytes are free on disk, and {reserve} are reserved"));
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -141,21 +129,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_capacity_refuses_separately_and_released_places_are_reused() {
-        let ledger = CapacityTracker::default();
+    fn each_capacity_refuses_separately_and_released_capacity_is_reused() {
+        let tracker = CapacityTracker::default();
         let bounds = Capacities { session: 2, inbound: 3, outbound: 1 };
         let (a, b) = (SessionKey::from("x:a"), SessionKey::from("x:b"));
-        assert_eq!(ledger.reserve(bounds, "x", &a), Ok(()));
-        assert_eq!(ledger.reserve(bounds, "x", &a), Ok(()));
-        assert!(matches!(ledger.reserve(bounds, "x", &a), Err(Refusal::SessionFull { waiting: 2, .. })));
-        assert_eq!(ledger.reserve(bounds, "x", &b), Ok(()));
-        assert!(matches!(ledger.reserve(bounds, "x", &b), Err(Refusal::InboxFull { waiting: 3, .. })));
-        ledger.release(&a, 2);
-        ledger.add_outbound("x", 1);
-        assert!(matches!(ledger.reserve(bounds, "x", &a), Err(Refusal::OutboxFull { waiting: 1, .. })));
-        assert_eq!(ledger.reserve(bounds, "y", &a), Ok(()), "another channel is not held back");
-        ledger.remove_outbound("x");
-        assert_eq!(ledger.reserve(bounds, "x", &a), Ok(()));
-        assert_eq!((ledger.inbound(), ledger.outbound()), (3, 0));
+        assert_eq!(tracker.reserve(bounds, "x", &a), Ok(()));
+        assert_eq!(tracker.reserve(bounds, "x", &a), Ok(()));
+        assert!(matches!(tracker.reserve(bounds, "x", &a), Err(Refusal::SessionFull { waiting: 2, .. })));
+        assert_eq!(tracker.reserve(bounds, "x", &b), Ok(()));
+        assert!(matches!(tracker.reserve(bounds, "x", &b), Err(Refusal::InboxFull { waiting: 3, .. })));
+        tracker.release(&a, 2);
+        tracker.add_outbound("x", 1);
+        assert!(matches!(tracker.reserve(bounds, "x", &a), Err(Refusal::OutboxFull { waiting: 1, .. })));
+        assert_eq!(tracker.reserve(bounds, "y", &a), Ok(()), "another channel is not held back");
+        tracker.remove_outbound("x");
+        assert_eq!(tracker.reserve(bounds, "x", &a), Ok(()));
+        assert_eq!((tracker.inbound(), tracker.outbound()), (3, 0));
     }
 }

@@ -12,7 +12,7 @@ const BACKLOG: usize = 4_096;
 
 /// A receiver of the events of all channels, in order. It must not block.
 pub trait EventSink: Send + Sync {
-    fn take(&self, event: &SessionEvent);
+    fn receive(&self, event: &SessionEvent);
 }
 
 /// Sends events to the subscribers of their channel, and to the sink.
@@ -50,7 +50,7 @@ impl EventHub {
                 || !matches!(listener.events.try_send(event.clone()), Err(TrySendError::Closed(_)))
         });
         if let Some(sink) = &listeners.sink {
-            sink.take(event);
+            sink.receive(event);
         }
         self.count(&listeners);
     }
@@ -73,7 +73,7 @@ impl EventHub {
     /// Sends an event to the sink alone: the subscribers received it before the sink connected.
     pub fn catch_up(&self, event: &SessionEvent) {
         if let Some(sink) = &self.listeners.lock().sink {
-            sink.take(event);
+            sink.receive(event);
         }
     }
 

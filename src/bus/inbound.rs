@@ -5,8 +5,8 @@ use daoyou_channels::trust::{Author, SenderListing, trust_of};
 use daoyou_channels::{ErrorInfo, InboundMessage, SessionKey};
 use uuid::Uuid;
 
-use super::accept::{new_row, origin_of, reply_draft};
 use super::message_bus::{InboundSignal, MessageBus};
+use super::outbound::{OutboundBody, OutboundDraft, OutboxSlot};
 use crate::guard::Taint;
 use crate::origin::{SessionNote, TurnCause, TurnOrigin};
 use crate::store::inbox::{self, InboxRow, InboxState, NewInboxRow};
@@ -23,10 +23,10 @@ pub struct InboundDraft {
 }
 
 impl InboundDraft {
-    /// Creates a draft of a person's message, with a new id.
+    /// Creates a draft of a channel's message, with a new id: a person wrote it, whatever its content claims.
     pub fn new(message: InboundMessage) -> Self {
-        let origin = origin_of(&message);
-        Self::with_origin(message, origin)
+        let (settings, reply) = (message.settings.clone(), message.reply.clone());
+        Self::with_origin(message, TurnOrigin { settings, reply, ..TurnOrigin::default() })
     }
 
     /// Creates a draft of an internal message, with a new id.
@@ -48,8 +48,41 @@ impl InboundDraft {
         inbox::insert(connection, &self.row(InboxState::Queued)?)
     }
 
-    fn row(&self, state: InboxState) -> Result<NewInboxRow, StoreError> {
-        new_row(self.id, &self.message, &self.origin, &self.message.session_key(), state)
+    pub(super) fn row(&self, state: InboxState) -> Result<NewInboxRow, StoreError> {
+        let Self { id, message, origin } = self;
+        Ok(NewInboxRow {
+            id: *id,
+            channel: message.channel.clone(),
+            external_id: message.external_id.clone().unwrap_or_else(|| id.to_string()),
+            session: message.session_key().to_string(),
+            chat_id: message.chat_id.clone(),
+            sender: message.sender.clone(),
+            trust: message.trust.as_str(),
+            content: message.content.clone(),
+            attachments: serde_json::to_string(&message.attachments)?,
+            metadata: serde_json::to_string(&message.metadata)?,
+            origin: origin.to_column(),
+            received_at: message.received_at.as_millisecond(),
+            state,
+        })
+    }
+
+    /// Returns the reply to the message, which no turn answers.
+    pub(super) fn reply(&self, content: String, error: Option<ErrorInfo>) -> OutboundDraft {
+        let Self { id, message, origin } = self;
+        OutboundDraft {
+            turn: *id,
+            slot: OutboxSlot::Reply,
+            channel: message.channel.clone(),
+            chat_id: message.chat_id.clone(),
+            body: OutboundBody {
+                in_reply_to: Some(*id),
+                metadata: message.metadata.clone(),
+                context: origin.reply.clone(),
+                error,
+                ..OutboundBody::new(content, message.session_key())
+            },
+        }
     }
 
     /// Inserts the row into the inbox as done, and `reply`, if there is one, into the outbox, within the caller's commit. No turn
@@ -62,10 +95,7 @@ impl InboundDraft {
     ) -> Result<(), StoreError> {
         let is_new = inbox::insert(connection, &self.row(InboxState::Done)?)?;
         if let Some(reply) = reply.filter(|_| is_new) {
-            let mut draft = reply_draft(self.id, self.message.clone(), reply);
-            draft.body.error = error;
-            draft.body.context = self.origin.reply.clone();
-            draft.insert(connection)?;
+            self.reply(reply, error).insert(connection)?;
         }
         Ok(())
     }
@@ -99,7 +129,7 @@ impl MessageBus {
     /// Counts inbox rows that the caller committed, and wakes the consumer.
     pub fn inbound_written(&self, session: SessionKey, messages: usize) {
         self.capacity.add(&session, messages);
-        self.inbound.wake(InboundSignal::Work(session));
+        self.signal(InboundSignal::Work(session));
     }
 
     /// Stops the turn of an accepted message as `/stop` does, with its sub-agents and its question. A message whose turn has not
@@ -128,13 +158,8 @@ impl MessageBus {
     pub(super) fn stop_turns(&self, cancelled: Vec<(Uuid, String)>) {
         for (turn, session) in cancelled {
             tracing::info!(%session, %turn, "asked to stop");
-            self.inbound.wake(InboundSignal::Cancel(turn));
-            self.inbound.wake(InboundSignal::Work(session.into()));
+            self.signal(InboundSignal::Cancel(turn));
+            self.signal(InboundSignal::Work(session.into()));
         }
-    }
-
-    /// Wakes the consumer for a session that may have work.
-    pub fn wake_session(&self, session: SessionKey) {
-        self.inbound.wake(InboundSignal::Work(session));
     }
 }

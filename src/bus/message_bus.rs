@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use daoyou_channels::{InboundMessage, Refusal, SessionKey};
 use uuid::Uuid;
 
-use super::capacity::{Capacities, CapacityTracker, DiskReserve};
+use super::capacity::{Capacities, CapacityTracker, check_reserve};
 use super::events::EventHub;
 use super::health::{ServiceHealth, stored_service_faults};
 use super::notices::{DeadLetter, NoticeSettings, NoticeThrottle, write_notice};
@@ -31,7 +31,7 @@ pub enum InboundSignal {
     Work(SessionKey),
     /// This turn has to stop.
     Cancel(Uuid),
-    /// All turns that wait for a model service must be retried now, because the owner asked for it.
+    /// All turns that wait for a model service must be retried now, even if its circuit breaker is open: the owner asked for it.
     RetryServices,
     /// The model of this session changed: its turn must be retried now if it waits for a model.
     RetrySession(SessionKey),
@@ -128,7 +128,6 @@ pub struct MessageBus {
     /// Returns true if a page is open.
     pages: OpenCheck,
     pub(super) capacity: CapacityTracker,
-    pub(super) disk: DiskReserve,
     pub(super) waiters: Waiters,
     pub(super) events: Arc<EventHub>,
     pub(super) draining: AtomicBool,
@@ -145,7 +144,7 @@ const TURN_ENDS: usize = 4_096;
 /// The channel and the chat for notices on the page.
 const PAGE_NOTICES: [&str; 2] = ["page", "notices"];
 
-/// The most waiting signals in each direction.
+/// The most waiting signals in each direction. All slots are allocated at once.
 const WAKE_UPS: usize = 1_024;
 
 /// A bounded queue of signals. An overflow makes the consumer read all rows, so no signal is lost for good.
@@ -156,9 +155,8 @@ pub(super) struct WakeQueue<T> {
 }
 
 impl<T> WakeQueue<T> {
-    /// Allocates all slots at once.
-    fn new(bound: usize) -> Self {
-        let (send, receive) = async_channel::bounded(bound.max(1));
+    fn new() -> Self {
+        let (send, receive) = async_channel::bounded(WAKE_UPS);
         Self { send, receive, overflowed: AtomicBool::new(false) }
     }
 
@@ -187,7 +185,6 @@ impl<T> WakeQueue<T> {
 impl MessageBus {
     /// Creates the bus of `store`.
     pub fn new(store: Store, settings: LivePart<BusSettings>, metrics: Arc<Metrics>) -> Self {
-        let folder = store.path().parent().unwrap_or(store.path()).to_owned();
         Self {
             store,
             settings,
@@ -195,12 +192,11 @@ impl MessageBus {
             terminals: OnceLock::new(),
             pages: OnceLock::new(),
             capacity: CapacityTracker::default(),
-            disk: DiskReserve::new(folder),
             waiters: Waiters::default(),
             events: Arc::default(),
             draining: AtomicBool::new(false),
-            inbound: WakeQueue::new(WAKE_UPS),
-            outbound: WakeQueue::new(WAKE_UPS),
+            inbound: WakeQueue::new(),
+            outbound: WakeQueue::new(),
             metrics,
             services: ServiceHealth::default(),
             turn_ends: OnceLock::new(),
@@ -420,19 +416,9 @@ impl MessageBus {
         });
     }
 
-    /// Retries all turns that wait for a model service, even if the service's circuit breaker is open.
-    pub fn retry_services(&self) {
-        self.inbound.wake(InboundSignal::RetryServices);
-    }
-
-    /// Retries the session's turn now if it waits for a model.
-    pub fn retry_session(&self, session: SessionKey) {
-        self.inbound.wake(InboundSignal::RetrySession(session));
-    }
-
-    /// Continues a turn that waited for a person's approval or answer.
-    pub fn resume_turn(&self, turn: Uuid, session: SessionKey) {
-        self.inbound.wake(InboundSignal::Resume(turn, session));
+    /// Wakes the consumer of inbound messages.
+    pub fn signal(&self, signal: InboundSignal) {
+        self.inbound.wake(signal);
     }
 
     /// Ends the approvals and questions that expired without an answer, and continues the turns that waited for them.
@@ -444,7 +430,11 @@ impl MessageBus {
             Ok(expired)
         };
         match self.store.write(Durability::Synced, expire).await {
-            Ok(expired) => expired.into_iter().for_each(|(turn, session)| self.resume_turn(turn, session.into())),
+            Ok(expired) => {
+                expired
+                    .into_iter()
+                    .for_each(|(turn, session)| self.signal(InboundSignal::Resume(turn, session.into())));
+            }
             Err(error) => {
                 tracing::error!(%error, "expired approvals and questions could not be ended; trying again in a minute");
             }
@@ -498,7 +488,7 @@ impl MessageBus {
         if self.draining.load(Ordering::SeqCst) {
             return Some("the gateway is stopping".to_owned());
         }
-        self.store.fault().or_else(|| self.disk.check(self.settings.get().reserve).err())
+        self.store.fault().or_else(|| check_reserve(self.store.path(), self.settings.get().reserve).err())
     }
 
     /// Checks that the reserved space is free on disk.
@@ -508,7 +498,7 @@ impl MessageBus {
     pub fn check_disk(&self) -> Result<(), Refusal> {
         let settings = self.settings.get();
         let retry_after = settings.drain_timeout;
-        self.disk.check(settings.reserve).map_err(|reason| Refusal::Store { reason, retry_after })
+        check_reserve(self.store.path(), settings.reserve).map_err(|reason| Refusal::Store { reason, retry_after })
     }
 
     pub fn events(&self) -> &Arc<EventHub> {

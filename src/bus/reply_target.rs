@@ -111,7 +111,7 @@ mod tests {
     #[tokio::test]
     async fn each_cause_resolves_to_its_chat() {
         let (_folder, store) = Store::temporary();
-        let look = |connection: &Connection| {
+        let work = |connection: &Connection| {
             let job = TurnCause::Job(JobTurn { job: "j".into(), due: 1, chat: "mail:7".into(), by_hand: false });
             let (asked, plain) = row(connection, "webhook:in:group", TurnCause::Person)?;
             let (child, in_child) = row(connection, "spawn:1", sub_agent("webhook:in:group", asked))?;
@@ -134,13 +134,13 @@ mod tests {
             }
             Ok(())
         };
-        store.write(Durability::Logged, look).await.unwrap();
+        store.write(Durability::Logged, work).await.unwrap();
     }
 
     #[tokio::test]
     async fn a_chat_without_a_session_of_its_own_resolves_to_its_senders_sessions() {
         let (_folder, store) = Store::temporary();
-        let look = |connection: &Connection| {
+        let work = |connection: &Connection| {
             let target = |connection: &Connection| -> Result<String, StoreError> {
                 let found = conversations(connection, "webhook:in", "group")?;
                 Ok(found.iter().map(SessionKey::as_str).collect::<Vec<_>>().join(" "))
@@ -170,6 +170,6 @@ mod tests {
             assert_eq!(target(connection)?, "webhook:in:group", "people talk there");
             Ok(())
         };
-        store.write(Durability::Logged, look).await.unwrap();
+        store.write(Durability::Logged, work).await.unwrap();
     }
 }

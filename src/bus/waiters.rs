@@ -16,7 +16,7 @@ impl Waiters {
         let (ended, wait) = oneshot::channel();
         let mut waiting = self.0.lock();
         waiting.entry(message).or_default().push(ended);
-        Waiter { waiters: self, message, wait: Some(wait) }
+        Waiter { waiters: self, message, wait }
     }
 
     /// Removes the callers of a message that have stopped waiting.
@@ -55,22 +55,20 @@ impl Waiters {
 pub struct Waiter<'a> {
     waiters: &'a Waiters,
     message: Uuid,
-    wait: Option<oneshot::Receiver<()>>,
+    wait: oneshot::Receiver<()>,
 }
 
 impl Waiter<'_> {
     /// Waits until the message has ended, or no more messages will end.
     pub async fn ended(&mut self) {
-        if let Some(wait) = &mut self.wait {
-            // A dropped sender has the same meaning: the caller reads the store.
-            let _ = wait.await;
-        }
+        // A dropped sender has the same meaning: the caller reads the store.
+        let _ = (&mut self.wait).await;
     }
 }
 
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
-        self.wait = None;
+        self.wait.close();
         self.waiters.remove_closed(self.message);
     }
 }

@@ -20,7 +20,7 @@ use crate::text::panic_message;
 /// The next step for a message after an attempt.
 pub(super) enum NextStep {
     Ended,
-    /// Another task has removed the message and counted that.
+    /// The message leaves the queue and is not counted: another task has removed and counted it, or its attempt panicked.
     Dropped,
     Retry {
         tries: u32,
@@ -74,7 +74,7 @@ pub(super) async fn deliver(
     pending: &PendingDelivery,
 ) -> Result<NextStep, StoreError> {
     let id = pending.id;
-    let resend = match channel.capabilities().resend {
+    let resend = match channel.resend() {
         Resend::SameId => "same_id",
         Resend::Again => "again",
         Resend::Never => "never",
@@ -140,7 +140,7 @@ impl DeliveryAttempt<'_> {
                 self.sending.record_working(self.channel.name());
                 self.end("dead", reason).await
             }
-            Err(SendError::Unknown { reason }) if self.channel.capabilities().resend == Resend::Never => {
+            Err(SendError::Unknown { reason }) if self.channel.resend() == Resend::Never => {
                 self.end("unknown", reason).await
             }
             Err(SendError::Unknown { reason }) => self.retry(None, reason).await,

@@ -1,14 +1,16 @@
 //! Delivers the messages of one channel.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use daoyou_channels::Channel;
+use futures_util::FutureExt;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::delivery::{NextStep, SendingHealth, deliver, millis};
+use super::delivery::{NextStep, SendingHealth, deliver, describe_panic, millis};
 use super::queue::ChatQueues;
 use crate::bus::{ChannelHealth, MessageBus};
 use crate::store::outbox::{self, PendingDelivery};
@@ -156,13 +158,23 @@ impl DeliveryWorker {
             let (channel, bus, presences) = (self.channel.clone(), self.bus.clone(), self.presences);
             let sending = self.sending.clone();
             self.in_flight.spawn(async move {
-                let next = deliver(channel.as_ref(), &bus, &sending, &pending).await.unwrap_or_else(|error| {
-                    tracing::error!(channel = channel.name(), id = %pending.id, %error, "a delivery could not be recorded");
-                    match error.is_permanent() {
-                        true => NextStep::Ended,
-                        false => NextStep::Retry { tries: pending.tries, at: now_ms() + 1_000 },
+                let attempt = deliver(channel.as_ref(), &bus, &sending, &pending);
+                let next = match AssertUnwindSafe(attempt).catch_unwind().await {
+                    Ok(Ok(next)) => next,
+                    Ok(Err(error)) => {
+                        tracing::error!(channel = channel.name(), id = %pending.id, %error, "a delivery could not be recorded");
+                        match error.is_permanent() {
+                            true => NextStep::Ended,
+                            false => NextStep::Retry { tries: pending.tries, at: now_ms() + 1_000 },
+                        }
                     }
-                });
+                    // The row keeps its state, and the next start delivers or recovers it. Its chat continues.
+                    Err(panic) => {
+                        let reason = describe_panic(panic.as_ref());
+                        tracing::error!(channel = channel.name(), id = %pending.id, reason, "a delivery panicked");
+                        NextStep::Dropped
+                    }
+                };
                 if matches!(next, NextStep::Ended) {
                     bus.outbound_ended(channel.name());
                 }
@@ -174,9 +186,8 @@ impl DeliveryWorker {
     fn finish(&mut self, ended: Result<FinishedAttempt, tokio::task::JoinError>) {
         let FinishedAttempt { pending, next, presences } = match ended {
             Ok(ended) => ended,
-            // The row stays `sending`; the next start recovers it as `unknown`.
             Err(error) => {
-                tracing::error!(channel = self.channel.name(), %error, "a delivery panicked");
+                tracing::error!(channel = self.channel.name(), %error, "a delivery did not end");
                 return;
             }
         };
@@ -207,13 +218,11 @@ impl DeliveryWorker {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     use async_trait::async_trait;
     use daoyou_channels::backoff::RetryTable;
-    use daoyou_channels::{
-        Capabilities, ChannelContext, OutboundMessage, Receipt, Resend, SendError, SessionKey, StartError,
-    };
+    use daoyou_channels::{ChannelContext, OutboundMessage, Receipt, Resend, SendError, SessionKey, StartError};
     use tokio::sync::Semaphore;
     use uuid::Uuid;
 
@@ -239,8 +248,8 @@ pub(super) mod tests {
             "screen"
         }
 
-        fn capabilities(&self) -> Capabilities {
-            Capabilities { streaming: false, resend: Resend::Never }
+        fn resend(&self) -> Resend {
+            Resend::Never
         }
 
         fn retry(&self) -> &RetryTable {
@@ -331,9 +340,10 @@ pub(super) mod tests {
         worker.await.unwrap();
     }
 
-    /// A channel that panics at the message "panic", and sends other messages when it is allowed to.
+    /// A channel that panics before its first delivery and at the message "panic", and sends other messages when it is allowed to.
     struct SlowChannel {
         retry: RetryTable,
+        is_new: AtomicBool,
         began: Semaphore,
         may_send: Semaphore,
     }
@@ -344,8 +354,9 @@ pub(super) mod tests {
             "slow"
         }
 
-        fn capabilities(&self) -> Capabilities {
-            Capabilities { streaming: false, resend: Resend::Never }
+        fn resend(&self) -> Resend {
+            assert!(!self.is_new.swap(false, Ordering::SeqCst), "the first delivery fails");
+            Resend::Never
         }
 
         fn retry(&self) -> &RetryTable {
@@ -364,17 +375,23 @@ pub(super) mod tests {
         }
     }
 
-    /// If a delivery panics, it is unknown whether its message arrived, and its chat continues. At the end, messages in flight are
-    /// awaited although the outbox cannot be read.
+    /// If a delivery panics, its chat continues; if it was being sent, it is unknown whether its message arrived. At the end,
+    /// messages in flight are awaited although the outbox cannot be read.
     #[tokio::test]
     async fn panics_and_unreadable_outboxes_leave_other_deliveries_alone() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let bus = bus(store.clone(), 9);
+        let unsent = bus.publish_outbound(draft("slow", "c", "unsent")).await.unwrap();
         let panics = bus.publish_outbound(draft("slow", "c", "panic")).await.unwrap();
         let hello = bus.publish_outbound(draft("slow", "c", "hello")).await.unwrap();
         let (began, may_send) = (Semaphore::new(0), Semaphore::new(0));
-        let channel = Arc::new(SlowChannel { retry: RetryTable::new(Vec::new()), began, may_send });
+        let channel = Arc::new(SlowChannel {
+            retry: RetryTable::new(Vec::new()),
+            is_new: AtomicBool::new(true),
+            began,
+            may_send,
+        });
         let flush = CancellationToken::new();
         let worker = DeliveryWorker::new(channel.clone(), bus, Arc::new(Notify::new()), Arc::default());
         let worker = tokio::spawn(worker.run(flush.clone()));
@@ -383,7 +400,7 @@ pub(super) mod tests {
             let store = store.clone();
             async move { store.read(move |connection| outbox::find(connection, id)).await.unwrap().unwrap().state }
         };
-        assert_eq!(state_of(panics).await, "unknown");
+        assert_eq!((state_of(unsent).await.as_str(), state_of(panics).await.as_str()), ("pending", "unknown"));
 
         let other = Connection::open(folder.path().join("daoyou.db")).unwrap();
         other.execute_batch("ALTER TABLE outbox RENAME TO outbox_elsewhere").unwrap();

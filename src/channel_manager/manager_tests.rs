@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicUsize;
 use async_trait::async_trait;
 use daoyou_channels::backoff::RetryTable;
 use daoyou_channels::conformance::{ScriptedAnswer, ScriptedInbox};
-use daoyou_channels::{Capabilities, OutboundMessage, Receipt, Resend, SendError};
+use daoyou_channels::{OutboundMessage, Receipt, Resend, SendError};
 use tokio::sync::watch;
 
 use super::*;
@@ -18,7 +18,7 @@ use crate::store::Store;
 struct PanickingChannel {
     retry: RetryTable,
     starts: AtomicUsize,
-    looks: AtomicUsize,
+    waits: AtomicUsize,
     sent: watch::Sender<usize>,
 }
 
@@ -28,8 +28,8 @@ impl Channel for PanickingChannel {
         "clumsy"
     }
 
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { streaming: false, resend: Resend::SameId }
+    fn resend(&self) -> Resend {
+        Resend::SameId
     }
 
     fn retry(&self) -> &RetryTable {
@@ -56,7 +56,7 @@ impl Channel for PanickingChannel {
     }
 
     async fn present(&self) {
-        assert!(self.looks.fetch_add(1, Ordering::SeqCst) > 0, "lost the way");
+        assert!(self.waits.fetch_add(1, Ordering::SeqCst) > 0, "lost the way");
         std::future::pending::<()>().await;
     }
 }
@@ -74,7 +74,7 @@ async fn a_panic_is_a_failure_as_any_other() {
     let channel = Arc::new(PanickingChannel {
         retry: RetryTable::new(vec![Duration::from_millis(1)]),
         starts: AtomicUsize::new(0),
-        looks: AtomicUsize::new(0),
+        waits: AtomicUsize::new(0),
         sent,
     });
     let health = Arc::new(ChannelHealth::default());
@@ -94,7 +94,7 @@ async fn a_panic_is_a_failure_as_any_other() {
         }
     };
     tokio::time::timeout(Duration::from_secs(20), both).await.expect("it is started again, and delivers");
-    assert_eq!([&channel.starts, &channel.looks].map(|count| count.load(Ordering::SeqCst)), [2, 2]);
+    assert_eq!([&channel.starts, &channel.waits].map(|count| count.load(Ordering::SeqCst)), [2, 2]);
     shutdown.cancel();
     flush.cancel();
     receiving.await.unwrap();
@@ -110,7 +110,7 @@ async fn channels_that_are_built_count_as_starting() {
     let channel = PanickingChannel {
         retry: RetryTable::new(vec![Duration::from_millis(1)]),
         starts: AtomicUsize::new(0),
-        looks: AtomicUsize::new(0),
+        waits: AtomicUsize::new(0),
         sent: watch::Sender::new(0),
     };
     let _manager = ChannelManager::new(bus, vec![Arc::new(channel)], BTreeSet::new(), health.clone());

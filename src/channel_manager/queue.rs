@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(head.seq, 1);
         (head.tries, head.next_at) = (2, 500);
         queues.retry(head);
-        assert_eq!(take(&mut queues, 100), Some(2), "let by");
+        assert_eq!(take(&mut queues, 100), Some(2), "no longer blocked");
         queues.finished("a");
         assert_eq!((take(&mut queues, 499), take(&mut queues, 500)), (None, Some(1)));
     }

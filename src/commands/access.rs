@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use serde_json::Value;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::environment::CommandEnvironment;
@@ -18,6 +19,8 @@ use crate::query::{
 /// The number and the interval of probes of a gateway that is starting or stopping.
 const PROBES: u32 = 100;
 const PROBE_INTERVAL: Duration = Duration::from_millis(50);
+/// The time limit of one probe: a process that is stopped accepts the connection and never answers.
+const PROBE_LIMIT: Duration = Duration::from_secs(30);
 
 /// The access to a home.
 pub enum GatewayAccess {
@@ -41,13 +44,16 @@ impl GatewayAccess {
                 Err(held @ LockError::Held { .. }) => held,
                 Err(error) => return Err(error.into()),
             };
-            match client.get("/healthz").await {
-                Ok(_) => return Ok(Self::Running(client)),
-                Err(error) if probes >= PROBES => {
-                    return Err(anyhow::Error::from(held).context(format!("{error:#}")));
-                }
-                Err(_) => probes += 1,
+            let failure = match timeout(PROBE_LIMIT, client.get("/healthz")).await {
+                Ok(Ok(_)) => return Ok(Self::Running(client)),
+                Ok(Err(_)) if probes < PROBES => None,
+                Ok(Err(error)) => Some(format!("{error:#}")),
+                Err(_) => Some(format!("the gateway has not answered on its control socket for {PROBE_LIMIT:?}")),
+            };
+            if let Some(failure) = failure {
+                return Err(anyhow::Error::from(held).context(failure));
             }
+            probes += 1;
             tokio::time::sleep(PROBE_INTERVAL).await;
         }
     }
@@ -194,5 +200,21 @@ pub async fn run_tool(
         GatewayAccess::Offline(lock) => {
             gateway::run_tool(&environment.home, lock, environment.with_secrets()?, run, cancel).await
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_gateway_that_never_answers_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(Some(folder.path().join("home"))).unwrap();
+        let _lock = home.lock().unwrap();
+        let _silent = std::os::unix::net::UnixListener::bind(home.socket()).unwrap();
+        let found = GatewayAccess::find(&home).await;
+        let error = format!("{:#}", found.err().unwrap());
+        assert!(error.contains("has not answered") && error.contains("(pid "), "{error}");
     }
 }

@@ -29,12 +29,12 @@ pub async fn run(args: &ChatArgs, environment: CommandEnvironment) -> anyhow::Re
     }
     let interrupt = Interrupt::default();
     let shutdown = watch_signals(interrupt.clone())?;
-    let reach = GatewayAccess::find(&environment.home).await?;
-    if matches!(reach, GatewayAccess::Offline(_)) {
+    let access = GatewayAccess::find(&environment.home).await?;
+    if matches!(access, GatewayAccess::Offline(_)) {
         environment.with_secrets()?;
     }
     let CommandEnvironment { home, loaded, .. } = environment;
-    match reach {
+    match access {
         GatewayAccess::Running(client) => {
             let model = client.model(&conversation).await;
             if let (Err(error), Some(wanted)) = (&model, &conversation.model) {

@@ -182,7 +182,7 @@ mod tests {
         let (plain, as_json) = (Output { json: false }, Output { json: true });
         let (check, show) = (ConfigCommand::Check(plain), ConfigCommand::Show(plain));
         assert_eq!(run_in(&home, &check), (CommandExit::Ok, "ok\n".into(), String::new()));
-        assert!(!home.dir().exists(), "looking makes nothing");
+        assert!(!home.dir().exists(), "reading creates nothing");
         let at = format!("{}\n", home.config().display());
         assert_eq!(run_in(&home, &ConfigCommand::Path(plain)).1, at);
 

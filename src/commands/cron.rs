@@ -82,7 +82,7 @@ fn no_gateway_note(is_running: bool) -> &'static str {
 }
 
 fn job_fields(args: &CronAdd) -> Value {
-    let mut fields = json!({
+    render::without_nulls(json!({
         "name": args.name,
         "prompt": args.prompt,
         "message": args.message,
@@ -101,11 +101,7 @@ fn job_fields(args: &CronAdd) -> Value {
         "stale_after": args.stale_after,
         "jitter": args.jitter,
         "keep": args.keep,
-    });
-    if let Value::Object(set) = &mut fields {
-        set.retain(|_, value| !value.is_null());
-    }
-    fields
+    }))
 }
 
 async fn changed(what: JobChange, output: Output, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
@@ -144,10 +140,10 @@ async fn import(file: &Path, output: Output, environment: &CommandEnvironment) -
     let printed = print(&found, output, |out| {
         for (key, word) in [("imported", "imported"), ("unchanged", "here already"), ("refused", "refused")] {
             for row in render::items(&found[key]) {
-                let said = ["reason", "note"].into_iter().find_map(|key| row[key].as_str());
-                let said = said.map(|said| format!(": {said}")).unwrap_or_default();
+                let note = ["reason", "note"].into_iter().find_map(|key| row[key].as_str());
+                let note = note.map(|note| format!(": {note}")).unwrap_or_default();
                 let named = [render::text(&row["id"]), render::text(&row["name"])].join(" ");
-                writeln!(out, "{word}: job {} of the file {}{said}", row["row"], named.trim())?;
+                writeln!(out, "{word}: job {} of the file {}{note}", row["row"], named.trim())?;
             }
         }
         let count = |key: &str| render::items(&found[key]).len();

@@ -1,6 +1,5 @@
 //! The environment of commands that use a home: the home, its configuration, the log, and signals.
 
-use std::fs::OpenOptions;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
@@ -106,7 +105,7 @@ fn log_file(cli: &Cli, home: &Home) -> Option<PathBuf> {
 
 /// Returns false if `file` cannot be written at the moment.
 fn can_append(file: &Path) -> bool {
-    match OpenOptions::new().create(true).append(true).open(file) {
+    match logging::open_file(file) {
         Ok(_) => true,
         Err(error) => !is_unwritable(error.kind()),
     }

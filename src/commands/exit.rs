@@ -1,7 +1,7 @@
 //! The exit codes.
 
 use std::io::{self, ErrorKind};
-use std::process::{ExitCode, Termination};
+use std::process::ExitCode;
 
 /// The exit codes that scripts and service managers rely on; 75 and 78 are those of `sysexits.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,11 +34,5 @@ impl CommandExit {
 impl From<CommandExit> for ExitCode {
     fn from(exit: CommandExit) -> Self {
         Self::from(exit as u8)
-    }
-}
-
-impl Termination for CommandExit {
-    fn report(self) -> ExitCode {
-        self.into()
     }
 }

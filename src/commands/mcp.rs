@@ -111,12 +111,13 @@ fn import(file: &Path, is_added: bool, environment: &CommandEnvironment) -> anyh
     Ok(CommandExit::Ok)
 }
 
-/// Appends tables to the file, which is created if it does not exist.
-fn append(config: &Path, imported: &[ImportedServer]) -> std::io::Result<()> {
+/// Appends tables to the file, which is created if it does not exist. A file that defines `mcp` in another form, such as an inline
+/// table, stays unchanged: with the tables it would not be TOML.
+fn append(config: &Path, imported: &[ImportedServer]) -> anyhow::Result<()> {
     let before = match fs::read_to_string(config) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(error),
+        Err(error) => return Err(error.into()),
     };
     let gap = match before.is_empty() {
         true => "",
@@ -124,7 +125,34 @@ fn append(config: &Path, imported: &[ImportedServer]) -> std::io::Result<()> {
         false => "\n\n",
     };
     let tables = imported.iter().map(|server| server.table.as_str()).collect::<Vec<_>>().join("\n");
+    let added = format!("{gap}{tables}");
+    format!("{before}{added}").parse::<toml::Table>().context(
+        "nothing was written, because the tables cannot be added to it; add them by hand, as printed without --add",
+    )?;
     // Values may be secrets.
     let mut file = OpenOptions::new().create(true).append(true).mode(0o600).open(config)?;
-    file.write_all(format!("{gap}{tables}").as_bytes())
+    Ok(file.write_all(added.as_bytes())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_import_never_breaks_the_configuration() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("config.toml");
+        let server = ImportedServer { name: "x".to_owned(), table: "[mcp.x]\ncommand = [\"x\"]\n".to_owned() };
+        for (before, is_added) in [
+            ("", true),
+            ("[agent]\nmodel = \"a/b\"", true),
+            ("[mcp.a]\nurl = \"http://a\"\n", true),
+            ("mcp = { a = { url = \"http://a\" } }\n", false),
+        ] {
+            fs::write(&config, before).unwrap();
+            assert_eq!(append(&config, std::slice::from_ref(&server)).is_ok(), is_added, "{before}");
+            let after = fs::read_to_string(&config).unwrap();
+            assert!(after.parse::<toml::Table>().is_ok() && (after == before) != is_added, "{after}");
+        }
+    }
 }

@@ -21,15 +21,15 @@ const MAX_LINE: usize = 16 * 1024 * 1024;
 /// The time that a request waits for a restarting gateway, and the number of its tries.
 const RESTART_LIMIT: Duration = Duration::from_secs(10);
 const RESTART_INTERVAL: Duration = Duration::from_millis(100);
-/// The most pending requests of a client. Beyond this number, the oldest get no response if the gateway stops.
+/// The most pending requests of a client. Further ones get no response if the gateway stops.
 const MAX_PENDING: usize = 1_000;
 /// The error code of JSON-RPC for a server's own errors.
 const SERVER_ERROR: i32 = -32_000;
 
 /// Serves MCP until the client closes standard input.
 ///
+/// # Errors
 /// No gateway is running at the start, or standard output is closed.
-/// No gateway runs when it starts, or standard output is closed.
 pub async fn run(session: Option<&str>, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
     let client = match GatewayAccess::find(&environment.home).await? {
         GatewayAccess::Running(client) => client,
@@ -37,13 +37,7 @@ pub async fn run(session: Option<&str>, environment: &CommandEnvironment) -> any
             bail!("no gateway runs here: start one with `daoyou gateway`, or `daoyou service install`")
         }
     };
-    let connection = match session {
-        None => Uuid::new_v4().simple().to_string()[..12].to_owned(),
-        Some(name) if name.len() <= 64 && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') => {
-            name.to_owned()
-        }
-        Some(_) => bail!("--session: 1 to 64 letters, digits and -; its key is mcp:NAME"),
-    };
+    let connection = connection_name(session)?;
     let stream = client.open_mcp_stream(&connection).await?;
     let (read, write) = tokio::io::split(stream);
     let mut bridge = McpBridge {
@@ -56,6 +50,17 @@ pub async fn run(session: Option<&str>, environment: &CommandEnvironment) -> any
     };
     bridge.run(LineReader::new(tokio::io::stdin())).await?;
     Ok(CommandExit::Ok)
+}
+
+/// Returns the name of the connection, which is part of its session's key: that of `--session`, or a random one.
+fn connection_name(session: Option<&str>) -> anyhow::Result<String> {
+    let is_name =
+        |name: &str| (1..=64).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    match session {
+        None => Ok(Uuid::new_v4().simple().to_string()[..12].to_owned()),
+        Some(name) if is_name(name) => Ok(name.to_owned()),
+        Some(_) => bail!("--session: 1 to 64 letters, digits and -; its key is mcp:NAME"),
+    }
 }
 
 type GatewaySide = (LineReader<ReadHalf<reqwest::Upgraded>>, WriteHalf<reqwest::Upgraded>);
@@ -282,6 +287,19 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_name_of_a_session_has_1_to_64_characters() {
+        for (name, is_valid) in [("work", true), ("a-1", true), (&*"x".repeat(64), true)].into_iter().chain([
+            ("", false),
+            ("a b", false),
+            ("a:b", false),
+            (&*"x".repeat(65), false),
+        ]) {
+            assert_eq!(connection_name(Some(name)).is_ok(), is_valid, "{name:?}");
+        }
+        assert_eq!(connection_name(None).unwrap().len(), 12);
+    }
 
     #[tokio::test]
     async fn lines_are_bounded_and_the_next_one_is_read() {

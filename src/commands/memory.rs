@@ -49,20 +49,17 @@ pub async fn run(command: &MemoryCommand, environment: &CommandEnvironment) -> a
         }
         MemoryCommand::Search { query, whose, since, limit, output } => {
             let (text, since) = (query.clone(), since.clone());
-            let asked = MemoryQuery::Search { text, selection: selection(whose), since, limit: Some(*limit) };
-            let hits = read_memory(asked, environment).await?;
+            let search = MemoryQuery::Search { text, selection: selection(whose), since, limit: Some(*limit) };
+            let hits = read_memory(search, environment).await?;
             print(&hits, *output, |out| print_hits(&hits, query, out))
         }
         MemoryCommand::Add { text, kind, key, owner, output } => {
-            let mut asked = json!({ "text": text, "kind": kind, "key": key, "owner": owner });
-            if let Value::Object(fields) = &mut asked {
-                fields.retain(|_, value| !value.is_null());
-            }
-            add(asked, *output, environment).await
+            let fields = json!({ "text": text, "kind": kind, "key": key, "owner": owner });
+            add(render::without_nulls(fields), *output, environment).await
         }
         MemoryCommand::Forget { ids, output } => {
-            let gone = change_memory(MemoryChange::Forget(ids.clone()), environment).await?;
-            print(&gone, *output, |out| print_forgotten(&gone, out))
+            let forgotten = change_memory(MemoryChange::Forget(ids.clone()), environment).await?;
+            print(&forgotten, *output, |out| print_forgotten(&forgotten, out))
         }
         MemoryCommand::Export { whose, json: _ } => {
             let lines = read_memory(MemoryQuery::Export(selection(whose)), environment).await?;
@@ -82,8 +79,8 @@ fn selection(whose: &MemoryOwner) -> MemorySelection {
     MemorySelection { owner: whose.owner.clone(), kind: whose.kind.clone() }
 }
 
-async fn add(asked: Value, output: Output, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
-    let added = change_memory(MemoryChange::Add(asked), environment).await?;
+async fn add(fields: Value, output: Output, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
+    let added = change_memory(MemoryChange::Add(fields), environment).await?;
     // Standard output contains only the id.
     match (added["remembered"].as_str(), &added["replaced"]) {
         (Some("known"), _) => output::print_note("that is known already"),
@@ -100,10 +97,10 @@ async fn add(asked: Value, output: Output, environment: &CommandEnvironment) -> 
 
 async fn import(file: &Path, output: Output, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
     let text = read_text(file, FILE_LIMIT, "an export of memories")?;
-    let taken = change_memory(MemoryChange::Import(text), environment).await?;
-    print(&taken, output, |out| {
-        writeln!(out, "{} imported, {} known already", taken["imported"], taken["known"])?;
-        match taken["summaries"].as_u64().unwrap_or(0) {
+    let imported = change_memory(MemoryChange::Import(text), environment).await?;
+    print(&imported, output, |out| {
+        writeln!(out, "{} imported, {} known already", imported["imported"], imported["known"])?;
+        match imported["summaries"].as_u64().unwrap_or(0) {
             0 => Ok(()),
             count => writeln!(out, "{count} summaries left aside: they belong to conversations, not to a person"),
         }
@@ -170,11 +167,11 @@ fn excerpt(text: &str, query: &str) -> String {
     format!("{start}{shown}{end}")
 }
 
-fn print_forgotten(gone: &Value, mut out: impl Write) -> io::Result<()> {
-    for entry in render::items(&gone["forgotten"]) {
+fn print_forgotten(forgotten: &Value, mut out: impl Write) -> io::Result<()> {
+    for entry in render::items(&forgotten["forgotten"]) {
         writeln!(out, "forgotten: {} {} {}", entry["id"], render::text(&entry["kind"]), render::text(&entry["text"]))?;
     }
-    match gone["turns"].as_u64().unwrap_or(0) {
+    match forgotten["turns"].as_u64().unwrap_or(0) {
         0 => Ok(()),
         1 => writeln!(out, "the words of the turn that it came from are gone from the log"),
         turns => writeln!(out, "the words of {turns} turns that they came from are gone from the log"),

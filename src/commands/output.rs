@@ -31,9 +31,8 @@ struct OutputLocale {
 
 /// Sets the language and the time zone of texts for people from a configuration.
 pub fn set_locale(config: &Config) {
-    let (language, zone) = (gateway::language(config), gateway::timezone(config));
     // The first call counts: a command has only one configuration.
-    let _ = LOCALE.set(OutputLocale { language, zone: zone.unwrap_or_else(|_| TimeZone::system()) });
+    let _ = LOCALE.set(OutputLocale { language: gateway::language(config), zone: gateway::zone_or_system(config) });
 }
 
 /// Returns `zh` if texts for people are in Chinese, else `en`.
@@ -51,17 +50,15 @@ pub fn local_time(at: Timestamp) -> String {
 /// Standard output of a command.
 pub type Stdout = Printer<StdoutLock<'static>>;
 
-/// The error for `--raw` if standard output is a terminal.
-pub const RAW_ON_TERMINAL: &str =
-    "--raw prints terminal escapes as they are, and is for a pipe or a file: leave it out, or add | cat -v";
-
 /// Stops cleaning standard output.
 ///
 /// # Errors
 /// Standard output is a terminal.
 pub fn allow_raw() -> Result<(), &'static str> {
     if stdout_is_terminal() {
-        return Err(RAW_ON_TERMINAL);
+        return Err(
+            "--raw prints terminal escapes as they are, and is for a pipe or a file: leave it out, or add | cat -v",
+        );
     }
     IS_RAW.store(true, Ordering::Relaxed);
     Ok(())

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::exit::CommandExit;
 use super::output::{field, local_time, print, tr};
-use super::translation::{fill_template, translate};
+use super::translation::{display_width, fill_template, translate};
 use crate::cli::Output;
 use crate::text::{one_line, truncate};
 
@@ -109,6 +109,14 @@ pub fn items(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
+/// Returns an object without its null fields.
+pub fn without_nulls(mut object: Value) -> Value {
+    if let Value::Object(fields) = &mut object {
+        fields.retain(|_, value| !value.is_null());
+    }
+    object
+}
+
 /// Writes a list as a table, or `nothing` if it is empty.
 pub fn table(list: &Value, columns: &[(&str, &str)], nothing: &str, mut out: impl Write) -> io::Result<()> {
     let cells = |row: &Value| columns.iter().map(|(_, key)| cell(&row[*key])).collect();
@@ -118,12 +126,13 @@ pub fn table(list: &Value, columns: &[(&str, &str)], nothing: &str, mut out: imp
     }
     let heading: Vec<String> = columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
     let width = |column: usize| {
-        let cells = rows.iter().chain([&heading]).map(|row| row[column].chars().count());
+        let cells = rows.iter().chain([&heading]).map(|row| display_width(&row[column]));
         cells.max().unwrap_or_default()
     };
     let widths: Vec<usize> = (0..columns.len()).map(width).collect();
     for row in [&heading].into_iter().chain(&rows) {
-        let line: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        let pad = |(cell, width): (&String, &usize)| format!("{cell}{}", " ".repeat(width - display_width(cell)));
+        let line: Vec<String> = row.iter().zip(&widths).map(pad).collect();
         writeln!(out, "{}", line.join("  ").trim_end())?;
     }
     Ok(())
@@ -294,5 +303,20 @@ pub fn text(value: &Value) -> String {
         Value::Null => String::new(),
         Value::String(text) => instant(text).map_or_else(|| field(text), local_time),
         other => field(&other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_by_their_width_on_the_screen() {
+        let rows = json!([{"name": "晨报", "state": "enabled"}, {"name": "a…", "state": "paused"}]);
+        let mut out = Vec::new();
+        table(&rows, &[("NAME", "name"), ("STATE", "state")], "", &mut out).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "NAME  STATE\n晨报  enabled\na…    paused\n");
     }
 }

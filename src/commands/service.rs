@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::exit::CommandExit;
 use super::render;
-use super::unit_file::{NAME, SYSTEM_HOME, UnitFile};
+use super::unit_file::{NAME, SYSTEM_HOME, UnitFile, runs_home};
 use crate::cli::{Globals, ServiceChange, ServiceCommand, ServiceScope};
 use crate::home::Home;
 
@@ -103,11 +103,8 @@ pub fn installed_for(home: &Home) -> Option<bool> {
     if home.dir() == Path::new(SYSTEM_HOME) {
         return ServiceTarget::system().unit.exists().then_some(true);
     }
-    let unit = ServiceTarget::user().ok()?.unit;
-    // A user unit without a configured home uses the default one.
-    let text = fs::read_to_string(unit).ok()?;
-    let named = format!("DAOYOU_HOME={}", home.dir().display());
-    (text.contains(&named) || is_default(home)).then_some(false)
+    let unit = fs::read_to_string(ServiceTarget::user().ok()?.unit).ok()?;
+    runs_home(&unit, home.dir(), is_default(home)).then_some(false)
 }
 
 /// Returns true for the default home of a user's gateway.
@@ -197,28 +194,27 @@ impl ServiceTarget {
             "ActiveState,SubState,UnitFileState,MainPID,NRestarts,StatusText,ActiveEnterTimestamp,Result";
         let words = self.systemctl(&["show", NAME, "--property", PROPERTIES]);
         let scope = if self.is_system { "system" } else { "user" };
-        let base = json!({ "manager": scope, "unit": self.unit, "installed": self.unit.exists() });
-        let (Value::Object(mut status), answer) = (base, output(&words)) else { return Value::Null };
-        match answer {
+        let mut status = json!({ "manager": scope, "unit": self.unit, "installed": self.unit.exists() });
+        match output(&words) {
             Ok(text) => {
                 let of = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
                 let text = |name: &str| of(name).filter(|text| !text.is_empty()).map_or(Value::Null, Value::from);
                 let number = |name: &str| of(name).and_then(|text| text.parse::<u32>().ok());
-                status.insert("enabled".to_owned(), text("UnitFileState"));
-                status.insert("active".to_owned(), text("ActiveState"));
-                status.insert("state".to_owned(), text("SubState"));
-                status.insert("pid".to_owned(), json!(number("MainPID").filter(|pid| *pid > 0)));
-                status.insert("restarts".to_owned(), json!(number("NRestarts")));
-                status.insert("since".to_owned(), text("ActiveEnterTimestamp"));
-                status.insert("result".to_owned(), text("Result"));
-                status.insert("says".to_owned(), text("StatusText"));
+                status["enabled"] = text("UnitFileState");
+                status["active"] = text("ActiveState");
+                status["state"] = text("SubState");
+                status["pid"] = json!(number("MainPID").filter(|pid| *pid > 0));
+                status["restarts"] = json!(number("NRestarts"));
+                status["since"] = text("ActiveEnterTimestamp");
+                status["result"] = text("Result");
+                status["says"] = text("StatusText");
             }
             Err(error) => {
-                status.insert("active".to_owned(), Value::Null);
-                status.insert("error".to_owned(), json!(format!("systemd cannot be asked: {error:#}")));
+                status["active"] = Value::Null;
+                status["error"] = json!(format!("systemd cannot be asked: {error:#}"));
             }
         }
-        Value::Object(status)
+        status
     }
 }
 
@@ -314,9 +310,18 @@ impl fmt::Display for ServiceStep {
         match self {
             Self::Write { path, .. } => write!(f, "write {}", path.display()),
             Self::Remove(path) => write!(f, "rm {}", path.display()),
-            Self::Run(words) => f.write_str(&words.join(" ")),
+            Self::Run(words) => f.write_str(&words.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")),
         }
     }
+}
+
+/// Quotes a word for `sh` if necessary.
+fn shell_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 fn run_step(words: &[&str]) -> ServiceStep {
@@ -340,4 +345,22 @@ fn output(words: &[String]) -> anyhow::Result<String> {
     let errors = String::from_utf8_lossy(&ran.stderr);
     let errors = errors.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
     bail!("{} failed ({}): {errors}", words.join(" "), ran.status)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_is_shown_as_a_command_that_can_be_pasted() {
+        for (words, expected) in [
+            (&["systemctl", "--user", "enable", NAME][..], "systemctl --user enable daoyou.service"),
+            (
+                &["install", "-m", "0755", "/home/my tools/it's", SHARED_EXE],
+                "install -m 0755 '/home/my tools/it'\\''s' /usr/local/bin/daoyou",
+            ),
+        ] {
+            assert_eq!(run_step(words).to_string(), expected);
+        }
+    }
 }

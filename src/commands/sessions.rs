@@ -26,9 +26,9 @@ pub async fn run(command: &SessionsCommand, environment: &CommandEnvironment) ->
             print(&list, *output, |out| render::table(&list, render::SESSIONS, "no sessions yet", out))
         }
         SessionsCommand::Show { key, output } => {
-            let asked =
+            let query =
                 if output.json { StoreQuery::Session(key.clone()) } else { StoreQuery::Transcript(key.clone()) };
-            let session = read_store(asked, home).await?;
+            let session = read_store(query, home).await?;
             print(&session, *output, |out| render::session(&session, out))
         }
         SessionsCommand::Search { query, session, since, limit, output } => {
@@ -69,11 +69,11 @@ async fn import(
     environment: &CommandEnvironment,
 ) -> anyhow::Result<CommandExit> {
     let text = read_text(file, FILE_LIMIT, "conversation")?;
-    let asked = MemoryChange::ImportSession { text, session: session.cloned(), owner: owner.cloned() };
-    let taken = change_memory(asked, environment).await?;
-    print(&taken, output, |out| {
-        let (session, owner) = (render::text(&taken["session"]), render::text(&taken["owner"]));
-        writeln!(out, "{session}: {} messages, of {owner}", taken["messages"])
+    let change = MemoryChange::ImportSession { text, session: session.cloned(), owner: owner.cloned() };
+    let imported = change_memory(change, environment).await?;
+    print(&imported, output, |out| {
+        let (session, owner) = (render::text(&imported["session"]), render::text(&imported["owner"]));
+        writeln!(out, "{session}: {} messages, of {owner}", imported["messages"])
     })
 }
 

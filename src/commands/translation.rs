@@ -3,6 +3,7 @@
 
 use super::output::tr;
 use crate::config::ConfigFault;
+use crate::text::is_cjk;
 
 /// The sentences, one `English => Chinese` a line.
 const SENTENCES: &str = include_str!("chinese.txt");
@@ -42,9 +43,10 @@ pub fn translate_fault(fault: &ConfigFault) -> String {
     line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// Returns the width of a text in columns; a Chinese character takes two.
+/// Returns the width of a text in columns; a character of Chinese, Japanese or Korean takes two, and so does a full-width form.
 pub fn display_width(text: &str) -> usize {
-    text.chars().map(|c| if c.is_ascii() { 1 } else { 2 }).sum()
+    let is_wide = |c: char| is_cjk(c) || matches!(c, '\u{ff01}'..='\u{ff60}' | '\u{ffe0}'..='\u{ffe6}');
+    text.chars().map(|c| if is_wide(c) { 2 } else { 1 }).sum()
 }
 
 fn translated(english: &str, depth: usize) -> Option<String> {
@@ -101,10 +103,10 @@ mod tests {
     fn each_translation_has_the_placeholders_of_its_original() {
         for line in SENTENCES.lines().filter(|line| line.contains(" => ")) {
             let (english, chinese) = line.split_once(" => ").unwrap();
-            let gaps = chinese.matches("{}").count()
+            let placeholders = chinese.matches("{}").count()
                 + usize::from(chinese.contains("{0}"))
                 + usize::from(chinese.contains("{1}"));
-            assert_eq!(english.matches("{}").count(), gaps, "{line}");
+            assert_eq!(english.matches("{}").count(), placeholders, "{line}");
         }
     }
 }

@@ -11,6 +11,9 @@ pub const SYSTEM_HOME: &str = "/var/lib/daoyou";
 const SYSTEM: &str = include_str!("../../systemd/daoyou.service");
 const USER: &str = include_str!("../../systemd/daoyou-user.service");
 
+/// The line of the user unit with the default home.
+const DEFAULT_HOME: &str = "Environment=DAOYOU_HOME=%h/.daoyou";
+
 /// The first version of systemd with growing restart delays and DelegateSubgroup.
 const NEWER: u32 = 254;
 
@@ -47,14 +50,28 @@ impl UnitFile<'_> {
                 .unwrap_or_default();
             return format!("ExecStart={} gateway --no-cli{config}", word(&self.exe.to_string_lossy(), "$$"));
         }
-        if let (true, Some(home)) = (line.starts_with("Environment=DAOYOU_HOME="), self.home) {
-            return format!("Environment={}", word(&format!("DAOYOU_HOME={}", home.display()), "$"));
+        if let (DEFAULT_HOME, Some(home)) = (line, self.home) {
+            return home_line(home);
         }
         match line.strip_prefix('#') {
             Some(setting) if is_newer(setting) && self.version >= NEWER => setting.to_owned(),
             _ => line.to_owned(),
         }
     }
+}
+
+/// Returns true if a user unit with this text runs the gateway of `home`. A unit that names no home uses the default one.
+pub fn runs_home(unit: &str, home: &Path, is_default: bool) -> bool {
+    let names_home =
+        |line: &&str| ["Environment=DAOYOU_HOME=", "Environment=\"DAOYOU_HOME="].iter().any(|it| line.starts_with(it));
+    match unit.lines().map(str::trim).rfind(names_home) {
+        Some(DEFAULT_HOME) | None => is_default,
+        Some(line) => line == home_line(home),
+    }
+}
+
+fn home_line(home: &Path) -> String {
+    format!("Environment={}", word(&format!("DAOYOU_HOME={}", home.display()), "$"))
 }
 
 /// Formats `text` as one word of a unit: quoted if necessary, and escaped (systemd.service(5), "Command lines"). `dollar` is the
@@ -87,6 +104,24 @@ mod tests {
                 assert!(text.lines().any(|line| line == expected), "{expected}\n{text}");
                 assert_eq!(text.matches("ExecStart=").count(), 1);
             }
+        }
+    }
+
+    #[test]
+    fn a_user_unit_runs_the_gateway_of_one_home_only() {
+        let (default, other) = (unit("/d").text(false), Path::new("/srv/my home"));
+        let named = UnitFile { home: Some(other), ..unit("/d") }.text(false);
+        let bare = "[Service]\nExecStart=/d gateway\n";
+        for (text, home, is_default, expected) in [
+            (&*default, "/home/a/.daoyou", true, true),
+            (&default, "/home/a/.daoyou2", false, false),
+            (bare, "/home/a/.daoyou", true, true),
+            (bare, "/srv/x", false, false),
+            (&named, "/srv/my home", false, true),
+            (&named, "/srv/my", false, false),
+            (&named, "/home/a/.daoyou", true, false),
+        ] {
+            assert_eq!(runs_home(text, Path::new(home), is_default), expected, "{home}\n{text}");
         }
     }
 

@@ -92,7 +92,7 @@ impl ConfigChecker<'_> {
         self.not_zero("agent.spawn.timeout", agent.spawn.timeout);
         let twice = agent.middleware.iter().enumerate().find(|(at, name)| agent.middleware[..*at].contains(name));
         if let Some((_, name)) = twice {
-            let wrong = format!("\"{}\" is listed twice", name.word());
+            let wrong = format!("\"{}\" is listed twice", name.as_str());
             self.fault(&["agent.middleware"], wrong, "each name once, in the order from outside to inside");
         }
         self.not_zero("tools.exec.timeout", config.tools.exec.timeout);

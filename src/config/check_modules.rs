@@ -139,25 +139,24 @@ fn undeliverable_heartbeat(config: &Config) -> Option<String> {
     if text.is_empty() {
         return None;
     }
-    let not_on = |what: &str| Some(format!("{} names {what} that is not switched on", quoted(text)));
-    match text.split_once(':') {
-        Some(("cli", chat)) if !chat.is_empty() => None,
-        Some(("email", chat)) if !chat.is_empty() => {
-            if config.channels.email.enabled {
-                None
-            } else {
-                not_on("a channel")
-            }
-        }
+    let wrong = match text.split_once(':') {
+        Some(("cli", chat)) if !chat.is_empty() => return None,
+        Some(("email", chat)) if !chat.is_empty() => match config.channels.email.enabled {
+            true => return None,
+            false => "a channel that is not switched on",
+        },
         Some(("webhook", rest)) => match rest.split_once(':') {
             Some((name, chat)) if !chat.is_empty() => {
-                let is_on = config.channels.webhook.get(name).is_some_and(|hook| hook.enabled);
-                if is_on { None } else { not_on("a webhook") }
+                match config.channels.webhook.get(name).is_some_and(|hook| hook.enabled) {
+                    true => return None,
+                    false => "a webhook that is not switched on",
+                }
             }
-            _ => Some(format!("{} names no chat", quoted(text))),
+            _ => "no chat",
         },
-        _ => Some(format!("{} names no channel and chat", quoted(text))),
-    }
+        _ => "no channel and chat",
+    };
+    Some(format!("{} names {wrong}", quoted(text)))
 }
 
 /// Checks `[channels.email]`, and the owner's addresses.

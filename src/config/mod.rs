@@ -1,18 +1,15 @@
 //! The configuration: composes the modules' configurations, reads file and environment, resolves secrets, and reports all faults at
 //! once.
 
-mod fault;
-mod settings;
-mod shape;
-
-mod secrets;
-
-mod reader;
-
 mod check;
 mod check_modules;
+mod fault;
 mod load;
+mod reader;
+mod secrets;
 mod setting_list;
+mod settings;
+mod shape;
 
 #[cfg(test)]
 mod tests;

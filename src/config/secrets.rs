@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_found_where_it_is_said_to_be() {
+    fn a_secret_is_read_from_its_source() {
         let dir = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &[u8], mode| {
             fs::write(dir.path().join(name), text).unwrap();

@@ -144,7 +144,7 @@ fn values_are_read_with_their_origins() {
     assert_eq!(email.allow_from.entries().collect::<Vec<_>>(), ["ann@example.org", "@example.net"]);
     assert_eq!((email.mailbox.names(), email.imap_port), (&["INBOX".to_owned(), "Work".to_owned()][..], Some(1993)));
     assert_eq!(email.imap_password.as_ref().unwrap().expose(), "sk-1");
-    assert!(loaded.secrets().any(|(key, _)| key == "channels.email.imap_password"), "it is struck out of what is said");
+    assert!(loaded.secrets().any(|(key, _)| key == "channels.email.imap_password"), "it is redacted from output");
     assert_eq!(config.log.level, "debug");
     assert_eq!(config.agent.turn_timeout.to_string(), "5m");
     assert_eq!(loaded.origin("log.level"), SettingOrigin::Env("DAOYOU_LOG".into()));

@@ -188,12 +188,12 @@ fn entry_of((owner, source): (Owner, MemorySource), kind: MemoryKind, text: Stri
 /// Returns the owner and the source of the message that states `text`. Only statements of a person who has a memory are
 /// accepted.
 fn find_speaker(text: &str, number: &Value, part: &ConversationPart) -> Result<(Owner, MemorySource), RejectReason> {
-    let place = self::number(number).and_then(|number| usize::try_from(number - 1).ok());
+    let place = self::number(number).and_then(|number| usize::try_from(number.checked_sub(1)?).ok());
     let named = place.map_or(Err(RejectReason::NoMessage), |place| check_message(text, place, part, true));
     // With several people, the answer must name the message. With one person, a search can find it.
     let found = |why: RejectReason| {
         let candidates = (0..part.lines.len()).filter(|_| !part.ownership.is_shared);
-        let best = candidates.max_by_key(|place| match &part.lines[*place].who {
+        let best = candidates.max_by_key(|place| match &part.lines[*place].author {
             LineAuthor::Person { .. } => evidence::overlap(text, &part.lines[*place].text),
             _ => 0,
         });
@@ -212,18 +212,21 @@ fn check_message<'a>(
     is_named: bool,
 ) -> Result<(Owner, &'a TranscriptLine), RejectReason> {
     let line = part.lines.get(place).ok_or(RejectReason::NoMessage)?;
-    let LineAuthor::Person { owner: Some(owner), recalled, .. } = &line.who else { return Err(RejectReason::NoOwner) };
+    let LineAuthor::Person { owner: Some(owner), recalled, .. } = &line.author else {
+        return Err(RejectReason::NoOwner);
+    };
     let mut evidence = Evidence { said: line.text.clone(), asked: String::new(), found: recalled.clone() };
     let mut turns = vec![line.turn.as_str()];
     if line.text.chars().count() < SHORT_CHARS
-        && let Some(before) = part.lines[..place].iter().rev().find(|line| !matches!(line.who, LineAuthor::Tool { .. }))
-        && before.who == LineAuthor::Agent
+        && let Some(before) =
+            part.lines[..place].iter().rev().find(|line| !matches!(line.author, LineAuthor::Tool { .. }))
+        && before.author == LineAuthor::Agent
     {
         evidence::question(&before.text).clone_into(&mut evidence.asked);
         turns.push(&before.turn);
     }
     for other in part.lines.iter().filter(|other| turns.contains(&other.turn.as_str())) {
-        if let LineAuthor::Tool { found, .. } = &other.who {
+        if let LineAuthor::Tool { found, .. } = &other.author {
             evidence.found.push('\n');
             evidence.found.push_str(found);
         }
@@ -236,7 +239,7 @@ fn check_message<'a>(
     if !is_named || !evidence::is_other_script(text, &line.text) || is_recalled(text, &evidence.found) {
         return Err(RejectReason::NotSaid);
     }
-    let outside = part.lines.iter().filter_map(|other| match &other.who {
+    let outside = part.lines.iter().filter_map(|other| match &other.author {
         LineAuthor::Tool { is_recalled: false, found } => Some(found.as_str()),
         LineAuthor::Person { owner: of, .. } if of.as_ref() != Some(owner) => Some(other.text.as_str()),
         _ => None,

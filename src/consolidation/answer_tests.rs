@@ -10,14 +10,14 @@ fn person(owner: Option<&str>, recalled: &str) -> LineAuthor {
     LineAuthor::Person { owner, name: "ann".to_owned(), recalled: recalled.to_owned() }
 }
 
-fn line(seq: i64, who: LineAuthor, text: &str) -> TranscriptLine {
+fn line(seq: i64, author: LineAuthor, text: &str) -> TranscriptLine {
     let turn = format!("turn {}", seq / 10);
     TranscriptLine {
         seq,
         turn,
         at: 0,
-        begins_turn: matches!(who, LineAuthor::Person { .. }),
-        who,
+        begins_turn: matches!(author, LineAuthor::Person { .. }),
+        author,
         text: text.to_owned(),
     }
 }
@@ -58,7 +58,7 @@ fn part(is_shared: bool) -> ConversationPart {
         lines,
         before: String::new(),
         known: vec![known],
-        mark: PartFingerprint::default(),
+        fingerprint: PartFingerprint::default(),
     }
 }
 
@@ -90,6 +90,7 @@ fn only_what_a_person_with_a_memory_said_is_remembered() {
         (fact("The user's dog is called Rex", json!(99)), false, "owner 10 The user's dog is called Rex"),
         (fact("The user's dog is called Rex", Value::Null), true, ""),
         (fact("The user's dog is called Rex", json!(9)), true, ""),
+        (fact("The user's dog is called Rex", json!(i64::MIN)), true, ""),
         // A short message answers the question before it.
         (
             fact("The user's birthday is on the fourth of May", json!(4)),

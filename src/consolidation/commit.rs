@@ -69,7 +69,7 @@ impl ConsolidationCommit {
         let (session, epoch) = (self.part.task.session.as_str(), self.part.task.epoch);
         let now = session_memory::get(connection, session, epoch)?;
         let read = &self.part.task.state;
-        if (now.cursor, now.summary) != (read.cursor, read.summary) || !self.part.still_holds(connection)? {
+        if (now.cursor, now.summary) != (read.cursor, read.summary) || !self.part.is_unchanged(connection)? {
             return Ok(CommitResult::Changed);
         }
         match self.result {

@@ -50,7 +50,7 @@ fn ending(text: &str, chars: usize) -> &str {
 /// Returns the first statements of people, without duplicates.
 fn statements(lines: &[TranscriptLine]) -> Vec<String> {
     let mut statements: Vec<String> = Vec::new();
-    for line in lines.iter().filter(|line| matches!(line.who, LineAuthor::Person { .. })) {
+    for line in lines.iter().filter(|line| matches!(line.author, LineAuthor::Person { .. })) {
         let statement = statement(&line.text);
         if !statement.is_empty() && !statements.contains(&statement) {
             statements.push(statement);
@@ -84,8 +84,8 @@ mod tests {
     use super::*;
 
     fn line(text: &str) -> TranscriptLine {
-        let who = LineAuthor::Person { owner: None, name: "ann".to_owned(), recalled: String::new() };
-        TranscriptLine { seq: 0, turn: String::new(), at: 0, begins_turn: true, who, text: text.to_owned() }
+        let author = LineAuthor::Person { owner: None, name: "ann".to_owned(), recalled: String::new() };
+        TranscriptLine { seq: 0, turn: String::new(), at: 0, begins_turn: true, author, text: text.to_owned() }
     }
 
     #[test]

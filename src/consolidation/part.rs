@@ -79,7 +79,7 @@ pub(super) struct ConversationPart {
     pub before: String,
     /// Known facts about the owner, if a model is asked.
     pub known: Vec<MemoryEntry>,
-    pub mark: PartFingerprint,
+    pub fingerprint: PartFingerprint,
 }
 
 /// The state of a part's messages and summary, which detects changes and forgettings while the model writes.
@@ -100,14 +100,14 @@ impl ConversationPart {
 
     /// Returns true if the part has a message by a person.
     pub fn has_person_message(&self) -> bool {
-        self.lines.iter().any(|line| matches!(line.who, LineAuthor::Person { .. }))
+        self.lines.iter().any(|line| matches!(line.author, LineAuthor::Person { .. }))
     }
 
     /// Returns true if the source messages and the summary are unchanged.
-    pub fn still_holds(&self, connection: &Connection) -> Result<bool, StoreError> {
+    pub fn is_unchanged(&self, connection: &Connection) -> Result<bool, StoreError> {
         let rows = messages::range(connection, &self.task.session, self.from, self.to)?;
         let now = PartFingerprint::of(connection, &rows, self.task.state.summary)?;
-        Ok(now == self.mark)
+        Ok(now == self.fingerprint)
     }
 }
 
@@ -152,8 +152,8 @@ pub(super) fn next(
     } else {
         0
     };
-    let mark = PartFingerprint::of(connection, &rows, task.state.summary)?;
-    let before = mark.before.clone();
+    let fingerprint = PartFingerprint::of(connection, &rows, task.state.summary)?;
+    let before = fingerprint.before.clone();
     Ok(Some(ConversationPart {
         task,
         from,
@@ -165,7 +165,7 @@ pub(super) fn next(
         lines,
         before,
         known: Vec::new(),
-        mark,
+        fingerprint,
     }))
 }
 
@@ -281,7 +281,7 @@ mod tests {
         loop {
             let task = ConsolidationTask { session: session.to_owned(), epoch, state: state.clone() };
             let Some(part) = next(connection, task, limits, &Identities::default())? else { break };
-            assert!(part.still_holds(connection)?);
+            assert!(part.is_unchanged(connection)?);
             let (overlap, end) = (part.overlap, if part.is_last { "." } else { "" });
             let overlap = if overlap > 0 { format!("+{overlap}") } else { String::new() };
             found.push(format!("{}..{}{overlap}{end}", part.from, part.to));
@@ -314,7 +314,7 @@ mod tests {
         .enumerate()
         {
             let (session, limits) = (format!("s{number}"), limits.clone());
-            let look = move |connection: &Connection| {
+            let work = move |connection: &Connection| {
                 say(connection, &session, turns)?;
                 if why == "new" {
                     messages::new_epoch(connection, &session)?;
@@ -324,14 +324,14 @@ mod tests {
                 }
                 parts(connection, &session, 0, &limits)
             };
-            assert_eq!(store.write(Durability::Logged, look).await.unwrap(), expected, "{turns} {why}");
+            assert_eq!(store.write(Durability::Logged, work).await.unwrap(), expected, "{turns} {why}");
         }
     }
 
     #[tokio::test]
     async fn changes_during_the_summary_are_detected() {
         let (_folder, store) = Store::temporary();
-        let look = |connection: &Connection| {
+        let work = |connection: &Connection| {
             say(connection, "s", "uuuuu")?;
             session_memory::set_due(connection, "s", 0, "full")?;
             let note = "INSERT INTO memories (owner, kind, text, origin, confidence, created_at)
@@ -354,10 +354,10 @@ mod tests {
                 if change.is_empty() {
                     forgetting::record(connection)?;
                 }
-                held.push(part.is_some_and(|part| part.still_holds(connection).unwrap()));
+                held.push(part.is_some_and(|part| part.is_unchanged(connection).unwrap()));
             }
             Ok(held)
         };
-        assert_eq!(store.write(Durability::Logged, look).await.unwrap(), [true, true, true, false, true, false]);
+        assert_eq!(store.write(Durability::Logged, work).await.unwrap(), [true, true, true, false, true, false]);
     }
 }

@@ -13,7 +13,7 @@ use super::answer::{SummaryAnswer, UnusableAnswer, read, spec};
 use super::part::ConversationPart;
 use super::transcript::{LineAuthor, render};
 use crate::chat::{ChatMessage, Usage};
-use crate::llm::{ChatRequest, ChatResponse, FallbackChain, Images, NoDeltas, OFFLINE};
+use crate::llm::{ChatRequest, ChatResponse, FallbackChain, Images, ModelError, NoDeltas, OFFLINE};
 use crate::memory::{MemoryEntry, MemoryKind, MemoryService, list};
 use crate::metrics::Metrics;
 use crate::phrases::Phrases;
@@ -83,6 +83,12 @@ pub(super) enum SummaryError {
 }
 
 impl SummaryError {
+    /// Returns the error for models that cannot be asked. An outage of their service passes; without a model, an extract replaces
+    /// the summary.
+    fn of_opening(error: &ModelError) -> Self {
+        error.outage().map_or_else(|| Self::Nobody(error.to_string()), |outage| Self::Call(outage.into()))
+    }
+
     /// Returns the usage of a failed call.
     pub fn used(&self) -> Option<&SummaryUsage> {
         match self {
@@ -173,7 +179,7 @@ impl Summarizer {
     /// Returns known facts that the part may mention.
     async fn known(&self, part: &ConversationPart) -> Result<Vec<MemoryEntry>, StoreError> {
         let owner = part.owner();
-        let people = part.lines.iter().rev().filter(|line| matches!(line.who, LineAuthor::Person { .. }));
+        let people = part.lines.iter().rev().filter(|line| matches!(line.author, LineAuthor::Person { .. }));
         let texts = people.take(SEARCHED_MESSAGES).map(|line| line.text.clone()).collect();
         let near = self.memory.facts_near(owner.clone(), texts, FACTS_PER_MESSAGE).await?;
         let read = move |connection: &Connection| {
@@ -197,7 +203,7 @@ impl Summarizer {
         let chosen = head.model.filter(|_| model.is_empty()).unwrap_or(chosen);
         let retries = self.retries.clone();
         let opened = self.chains.open(None, &chosen, "", move |provider| retries.provider_answered(provider)).await;
-        let chain = opened.map_err(|error| SummaryError::Nobody(error.to_string()))?;
+        let chain = opened.map_err(|error| SummaryError::of_opening(&error))?;
         if chain.current().provider.name() == OFFLINE {
             return Err(SummaryError::Nobody("only the offline responder is there".to_owned()));
         }
@@ -270,5 +276,19 @@ impl OperationHandler<ModelCall> for SummaryCall<'_> {
             response.usage = estimate_usage(&request.chat, &response);
         }
         Ok(response)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::llm::LlmErrorKind;
+
+    #[test]
+    fn a_summary_waits_for_a_service_that_is_down_and_not_for_a_missing_model() {
+        for (condition, expected) in [(Some((LlmErrorKind::Connection, None)), true), (None, false)] {
+            let error = ModelError::NoModel { provider: "p".to_owned(), reason: "no answer".to_owned(), condition };
+            assert_eq!(SummaryError::of_opening(&error).may_be_tried_again(), expected, "{error}");
+        }
     }
 }

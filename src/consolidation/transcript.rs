@@ -33,7 +33,7 @@ pub(super) struct TranscriptLine {
     /// UTC milliseconds.
     pub at: i64,
     pub begins_turn: bool,
-    pub who: LineAuthor,
+    pub author: LineAuthor,
     pub text: String,
 }
 
@@ -69,17 +69,17 @@ pub(super) fn lines(
     for row in rows {
         // A message that cannot be read is skipped.
         let Ok(message) = serde_json::from_str::<ChatMessage>(&row.body) else { continue };
-        let (who, text) = match message {
+        let (author, text) = match message {
             ChatMessage::User { content, .. } => {
                 if !writers.contains_key(row.turn.as_str()) {
                     writers.insert(&row.turn, writer(connection, &row.turn)?);
                 }
                 let written_by = writers.get(row.turn.as_str()).and_then(Option::as_ref);
-                let who = match written_by {
+                let author = match written_by {
                     Some(row) => person(row, &content, identities),
                     None => unknown_person(&content, ownership),
                 };
-                (who, middle_cut(written(&content), MESSAGE_CHARS))
+                (author, middle_cut(written(&content), MESSAGE_CHARS))
             }
             ChatMessage::Assistant { content, tool_calls, .. } => {
                 let text = format_agent_message(&content, &tool_calls);
@@ -96,7 +96,7 @@ pub(super) fn lines(
         };
         if !text.trim().is_empty() && text.trim() != FORGOTTEN {
             let (begins_turn, turn) = (row.role == "user", row.turn.clone());
-            lines.push(TranscriptLine { seq: row.seq, turn, at: row.at, begins_turn, who, text });
+            lines.push(TranscriptLine { seq: row.seq, turn, at: row.at, begins_turn, author, text });
         }
     }
     Ok(lines)
@@ -114,7 +114,7 @@ pub(super) fn render(lines: &[TranscriptLine], zone: &TimeZone) -> String {
             day = today;
         }
         let text_lines = indented(&line.text);
-        match &line.who {
+        match &line.author {
             LineAuthor::Person { name, owner, .. } => {
                 let trusted = if owner.is_none() { " (not trusted)" } else { "" };
                 text.push_str(&format!("[{number}] {name}{trusted}: {text_lines}\n"));
@@ -197,12 +197,12 @@ mod tests {
         let person =
             |owner: Option<Owner>| LineAuthor::Person { owner, name: "ann".to_owned(), recalled: String::new() };
         let tool = |is_recalled| LineAuthor::Tool { is_recalled, found: String::new() };
-        let line = |seq, who, text: &str| TranscriptLine {
+        let line = |seq, author, text: &str| TranscriptLine {
             seq,
             turn: "t".to_owned(),
             at: 86_400_000 * (seq / 4),
             begins_turn: false,
-            who,
+            author,
             text: text.to_owned(),
         };
         let lines = [
@@ -236,7 +236,7 @@ mod tests {
     #[tokio::test]
     async fn imported_messages_are_attributed_to_the_sessions_owner() {
         let (_folder, store) = Store::temporary();
-        let look = |connection: &Connection| {
+        let work = |connection: &Connection| {
             let said = [ChatMessage::user("my dog is Rex"), ChatMessage::assistant("I see")];
             let rows = said.iter().map(|message| (message.role(), serde_json::to_string(message).unwrap()));
             messages::append(connection, "s", Uuid::now_v7(), rows)?;
@@ -247,7 +247,7 @@ mod tests {
             {
                 let ownership = Ownership { owner: owner.map(str::to_owned), is_shared };
                 let lines = lines(connection, &rows, (&Identities::default(), &ownership))?;
-                found.push(lines.into_iter().map(|line| line.who).collect::<Vec<_>>());
+                found.push(lines.into_iter().map(|line| line.author).collect::<Vec<_>>());
             }
             Ok(found)
         };
@@ -256,6 +256,6 @@ mod tests {
             vec![LineAuthor::Person { owner, name: "user".to_owned(), recalled: String::new() }, LineAuthor::Agent]
         };
         let expected = [person(Some("name:ann")), person(None), person(None), person(None)];
-        assert_eq!(store.write(Durability::Logged, look).await.unwrap(), expected);
+        assert_eq!(store.write(Durability::Logged, work).await.unwrap(), expected);
     }
 }

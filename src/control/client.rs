@@ -26,6 +26,9 @@ use crate::sse::{EventTooLong, SseReader};
 /// The origin of all URLs; its name is never resolved.
 const BASE: &str = "http://daoyou";
 
+/// The error of a request that no gateway answers.
+const NO_ANSWER: &str = "the gateway does not answer on its control socket";
+
 /// The longest wait of one request for the end of a message; the client then asks again.
 const WAIT: Duration = Duration::from_secs(30);
 
@@ -71,7 +74,7 @@ impl ControlClient {
     pub async fn send(&self, request: ControlRequest) -> anyhow::Result<Value> {
         let ControlRequest { method, path, body } = request;
         let response = self.http.request(method, format!("{BASE}{path}")).body(body).send().await;
-        parse_answer(response.context("the gateway does not answer on its control socket")?).await
+        parse_answer(response.context(NO_ANSWER)?).await
     }
 
     /// Opens a stream of MCP messages, one per line. `connection` names the client's session.
@@ -81,7 +84,7 @@ impl ControlClient {
     pub async fn open_mcp_stream(&self, connection: &str) -> anyhow::Result<reqwest::Upgraded> {
         let request = self.http.get(format!("{BASE}/mcp/stream")).query(&[("connection", connection)]);
         let request = request.header("connection", "upgrade").header("upgrade", "mcp-lines");
-        let response = request.send().await.context("the gateway does not answer on its control socket")?;
+        let response = request.send().await.context(NO_ANSWER)?;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return response.upgrade().await.context("the gateway broke off its answer");
         }
@@ -96,7 +99,7 @@ impl ControlClient {
         let mut query = vec![("session", key.as_str())];
         query.extend(conversation.model.as_deref().map(|model| ("model", model)));
         let response = self.http.get(format!("{BASE}/api/terminal")).query(&query).send().await;
-        parse_answer(response.context("the gateway does not answer on its control socket")?).await
+        parse_answer(response.context(NO_ANSWER)?).await
     }
 
     async fn attach(&self, conversation: &TerminalConversation) -> anyhow::Result<ConversationFeed> {
@@ -235,7 +238,7 @@ impl Inbox for ControlClient {
 
 impl ControlClient {
     async fn fetch_state(&self, id: Uuid, wait: Duration) -> Result<Option<MessageState>, Refusal> {
-        let url = format!("{BASE}/api/messages/{id}?wait={}", wait.as_secs());
+        let url = format!("{BASE}/api/messages/{id}?wait={}", whole_seconds(wait));
         let response = self.http.get(url).send().await.map_err(|error| unreachable(&error))?;
         if response.status() == StatusCode::NOT_FOUND {
             return Ok(None);
@@ -243,6 +246,11 @@ impl ControlClient {
         let retry_after = Duration::from_secs(5);
         parse_answer(response).await.map_err(|error| Refusal::Store { reason: error.to_string(), retry_after })
     }
+}
+
+/// Returns a wait in seconds, rounded up: a caller that repeats a wait of less than a second would otherwise never wait.
+fn whole_seconds(wait: Duration) -> u64 {
+    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }
 
 async fn parse_answer<T: DeserializeOwned>(response: Response) -> anyhow::Result<T> {
@@ -259,7 +267,7 @@ async fn parse_answer<T: DeserializeOwned>(response: Response) -> anyhow::Result
 }
 
 fn unreachable(error: &reqwest::Error) -> Refusal {
-    let reason = format!("the gateway does not answer on its control socket ({error})");
+    let reason = format!("{NO_ANSWER} ({error})");
     Refusal::Store { reason, retry_after: Duration::from_secs(5) }
 }
 
@@ -269,6 +277,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_short_wait_is_not_rounded_to_none() {
+        for (millis, seconds) in [(0, 0), (1, 1), (999, 1), (1_000, 1), (1_001, 2), (2_000, 2)] {
+            assert_eq!(whole_seconds(Duration::from_millis(millis)), seconds, "{millis} ms");
+        }
+    }
 
     /// A gateway of another version may send events, and fields of events, that this client does not know.
     #[tokio::test]

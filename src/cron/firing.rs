@@ -382,13 +382,13 @@ fn start_run(
     Ok(true)
 }
 
-/// Ends a run that needs no turn. `said` is its output; `failed` is the reason if the run failed.
+/// Ends a run that needs no turn. `reply` is its output; `failed` is the reason if the run failed.
 fn finish_run(
     connection: &Connection,
     job: &Job,
     settings: &CronSettings,
     slot: RunSlot,
-    (draft, said, failed): (&InboundDraft, &str, Option<&str>),
+    (draft, reply, failed): (&InboundDraft, &str, Option<&str>),
     fired: &mut FiringReport,
 ) -> Result<(), StoreError> {
     let job_turn = run_message::job_turn(job, slot);
@@ -398,7 +398,7 @@ fn finish_run(
         channel: &draft.message.channel,
         chat_id: &draft.message.chat_id,
         session: &session,
-        reply: said,
+        reply,
         error: failed,
     };
     let FollowUps { reply, messages, notice } = record_end(connection, settings, &job_turn, &end)?;

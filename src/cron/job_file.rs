@@ -20,11 +20,14 @@ use super::{
 use crate::origin::{FollowUpCount, TurnOrigin};
 use crate::store::job_runs::{self, LastRun};
 use crate::store::{Connection, StoreError, jobs};
+use crate::text::truncate;
 
 /// The version that is read and written.
 const VERSION: u64 = 1;
 /// The longest id, in characters.
 const MAX_ID: usize = 64;
+/// The longest part of an invalid id that an error repeats, in characters.
+const MAX_SHOWN: usize = 40;
 
 /// The result of an import, for each row of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -252,7 +255,7 @@ fn check_id(id: &str) -> Result<&str, JobError> {
     if !id.is_empty() && id.len() <= MAX_ID && id.chars().all(is_plain) {
         return Ok(id);
     }
-    invalid(format!("id: {id:.40?}; ids have 1 to {MAX_ID} letters, digits, -, _ and ."))
+    invalid(format!("id: {:?}; ids have 1 to {MAX_ID} letters, digits, -, _ and .", truncate(id, MAX_SHOWN)))
 }
 
 fn moment(what: &str, ms: i64) -> Result<Timestamp, JobError> {

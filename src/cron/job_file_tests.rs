@@ -80,6 +80,17 @@ async fn importing_accepts_or_refuses_each_row_by_itself() {
     assert!(first.imported[2].note.is_some_and(|note| note.contains("NO_REPLY")));
 }
 
+#[tokio::test]
+async fn a_long_invalid_id_is_shown_in_part() {
+    let schedule = json!({"kind": "every", "everyMs": 3_600_000});
+    let payload = json!({"kind": "agent_turn", "message": "news?"});
+    let row = json!({"id": "i".repeat(5_000), "schedule": schedule, "payload": payload});
+    let text = json!({"version": 1, "jobs": [row]}).to_string();
+    let refused = on_store(move |connection| import(connection, &text, &job_context(), now()).unwrap().refused).await;
+    let reason = &refused[0].reason;
+    assert!(reason.starts_with("id: \"iii") && reason.len() < 200, "{reason}");
+}
+
 /// A job with all its fields set.
 fn body(schedule: Schedule, task: JobTask) -> JobBody {
     JobBody {

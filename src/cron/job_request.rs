@@ -17,11 +17,14 @@ use super::{
     ScheduleError,
 };
 use crate::origin::TurnOrigin;
+use crate::text::truncate;
 
 /// The longest prompt or message, in characters.
 const MAX_TASK: usize = 32_000;
 /// The longest name of a chat, a session or a model, in characters.
 const MAX_KEY: usize = 300;
+/// The longest part of an invalid key that an error repeats, in characters.
+const MAX_SHOWN: usize = 40;
 /// Words for the conversation in which a job is created.
 const HERE: [&str; 3] = ["this", "here", "current"];
 
@@ -238,7 +241,8 @@ impl JobRequest {
         }
         if is_invalid_key(key) {
             return invalid(format!(
-                "session: {key:.40?} is no key; one line such as cli:direct, at most {MAX_KEY} characters"
+                "session: {:?} is no key; one line such as cli:direct, at most {MAX_KEY} characters",
+                truncate(key, MAX_SHOWN)
             ));
         }
         Ok(Some(SessionKey::from(key.as_str())))
@@ -316,6 +320,13 @@ mod tests {
     }
 
     #[test]
+    fn a_long_invalid_session_is_shown_in_part() {
+        let request = serde_json::json!({"prompt": "x", "every": "1h", "session": "k".repeat(5_000)});
+        let error = plan(request, Trust::Owner).unwrap_err();
+        assert!(error.starts_with("session: \"kkk") && error.len() < 200, "{error}");
+    }
+
+    #[test]
     fn omitted_fields_get_their_defaults() {
         use serde_json::json;
         let job = plan(json!({"prompt": " news ", "every": "2h", "name": "", "channel": ""}), Trust::Known).unwrap();
@@ -389,8 +400,8 @@ mod tests {
             (json!({"prompt": "x", "every": "1h", "colour": "red"}), Trust::Owner, "unknown field `colour`"),
             (json!({"prompt": "x".repeat(40_000), "every": "1h"}), Trust::Owner, "40000 characters"),
         ] {
-            let told = plan(asked.clone(), trust).unwrap_err();
-            assert!(told.contains(expected), "{:.80}: {told}", asked.to_string());
+            let error = plan(asked.clone(), trust).unwrap_err();
+            assert!(error.contains(expected), "{:.80}: {error}", asked.to_string());
         }
     }
 }

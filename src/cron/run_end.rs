@@ -187,24 +187,24 @@ fn session_note(
     if *end.session == job_turn.chat {
         return Ok(None);
     }
-    let mut said = Vec::new();
+    let mut sent = Vec::new();
     for row in outbox::of_turn(connection, end.turn)? {
         if matches!(OutboxSlot::parse(&row.slot), Some(OutboxSlot::Tool { .. }))
             && row.channel == end.channel
             && row.chat_id == end.chat_id
         {
-            said.push(serde_json::from_str::<OutboundBody>(&row.body)?.content);
+            sent.push(serde_json::from_str::<OutboundBody>(&row.body)?.content);
         }
     }
-    said.extend(reply.map(str::to_owned));
-    if said.is_empty() {
+    sent.extend(reply.map(str::to_owned));
+    if sent.is_empty() {
         return Ok(None);
     }
     let name = job.map_or(job_turn.job.as_str(), |job| &job.row.name);
     let due = Timestamp::from_millisecond(job_turn.due).unwrap_or_default();
     let due = shown(due, &settings.zone);
     let note = format!("[The scheduled job {name:?} (id {}), due {due}, sent this to the chat:]", job_turn.job);
-    Ok(Some(SessionNote { note, said: said.join("\n\n") }))
+    Ok(Some(SessionNote { note, said: sent.join("\n\n") }))
 }
 
 /// Returns true if an answer says that the model has nothing to report.

@@ -77,8 +77,8 @@ async fn a_job_is_created_listed_changed_and_removed() {
     let (world, owner) = (World::new(10), context(Trust::Owner, "c"));
     assert_eq!(world.says(&owner, &json!({"action": "list"})).await, "No scheduled jobs.");
     let asked = json!({"action": "add", "kind": "message", "message": "tea", "at": "2031-01-01T09:00:00+08:00"});
-    let told = world.says(&owner, &asked).await;
-    assert!(told.starts_with("Created job 'tea' (id: ") && told.ends_with("; next: 2031-01-01 09:00"), "{told}");
+    let answer = world.says(&owner, &asked).await;
+    assert!(answer.starts_with("Created job 'tea' (id: ") && answer.ends_with("; next: 2031-01-01 09:00"), "{answer}");
     let asked = json!({"action": "add", "prompt": "news?", "interval": "2h", "name": "news", "session": "this"});
     assert!(world.says(&owner, &asked).await.starts_with("Created job 'news'"), "aliases are understood");
     let jobs = world.jobs().await;
@@ -94,8 +94,8 @@ async fn a_job_is_created_listed_changed_and_removed() {
     );
     let listed = world.says(&owner, &json!({"action": "list"})).await;
     assert!(listed.lines().count() == 2 && listed.contains("; disabled"), "{listed}");
-    let told = world.says(&owner, &json!({"action": "enable", "job_id": news.row.id})).await;
-    assert!(told.starts_with(&format!("Enabled job {}; next: ", news.row.id)), "{told}");
+    let answer = world.says(&owner, &json!({"action": "enable", "job_id": news.row.id})).await;
+    assert!(answer.starts_with(&format!("Enabled job {}; next: ", news.row.id)), "{answer}");
     assert_eq!(
         world.says(&owner, &json!({"action": "remove", "id": "news"})).await,
         format!("Removed job {} (news)", news.row.id)
@@ -125,8 +125,8 @@ async fn an_impossible_call_fails_with_a_reason() {
         (json!({"action": "add", "message": "x", "every_seconds": 60}), "Created job 'x'"),
         (json!({"action": "add", "message": "y", "every_seconds": 60}), "cron.max_jobs"),
     ] {
-        let told = world.says(&owner, &asked).await;
-        assert!(told.contains(expected), "{asked}: {told}");
+        let answer = world.says(&owner, &asked).await;
+        assert!(answer.contains(expected), "{asked}: {answer}");
     }
     let id = &world.jobs().await[0].row.id;
     assert_eq!(
@@ -140,22 +140,22 @@ async fn others_than_the_owner_see_only_the_jobs_of_their_chat() {
     let world = World::new(10);
     let (owner, ann, bob) = (context(Trust::Owner, "o"), context(Trust::Known, "a"), context(Trust::Known, "b"));
     for (who, name) in [(&owner, "owners"), (&ann, "anns")] {
-        let told = world.says(who, &json!({"action": "add", "message": "x", "every": "1h", "name": name})).await;
-        assert!(told.starts_with("Created"), "{told}");
+        let answer = world.says(who, &json!({"action": "add", "message": "x", "every": "1h", "name": name})).await;
+        assert!(answer.starts_with("Created"), "{answer}");
     }
     for (who, job, expected) in [
         (&ann, "owners", "not found; there are"),
         (&bob, "anns", "not found; there are none"),
         (&ann, "anns", "Removed"),
     ] {
-        let told = world.says(who, &json!({"action": "remove", "job_id": job})).await;
+        let answer = world.says(who, &json!({"action": "remove", "job_id": job})).await;
         assert!(
-            told.contains(expected) && !(expected.contains("not") && told.contains(&format!("({job})"))),
-            "{job}: {told}"
+            answer.contains(expected) && !(expected.contains("not") && answer.contains(&format!("({job})"))),
+            "{job}: {answer}"
         );
     }
-    let told = world.says(&bob, &json!({"action": "add", "message": "x", "every": "1h", "chat_id": "a"})).await;
-    assert!(told.contains("only the owner"), "{told}");
+    let answer = world.says(&bob, &json!({"action": "add", "message": "x", "every": "1h", "chat_id": "a"})).await;
+    assert!(answer.contains("only the owner"), "{answer}");
     assert!(!world.tool.allows_untrusted(&json!({"action": "list"}), &owner));
     assert_eq!(world.jobs().await.len(), 1);
 }
@@ -173,8 +173,8 @@ async fn an_unreadable_job_is_removed_by_its_id_or_name() {
         (&owner, "old news", "Removed job broken1 (old news)"),
         (&owner, "broken2", "Removed job broken2 (old mail)"),
     ] {
-        let told = world.says(who, &json!({"action": "remove", "job_id": job})).await;
-        assert!(told.contains(expected), "{job}: {told}");
+        let answer = world.says(who, &json!({"action": "remove", "job_id": job})).await;
+        assert!(answer.contains(expected), "{job}: {answer}");
     }
     assert_eq!(world.jobs().await.len(), 0);
 }
@@ -203,8 +203,8 @@ async fn a_job_belongs_to_the_chat_and_has_at_most_its_creators_tools() {
         origin: Arc::new(serde_json::from_value(own).unwrap()),
         ..context(Trust::Known, "c")
     };
-    let told = world.says(&child, &json!({"action": "add", "message": "x", "every": "1h"})).await;
-    assert!(told.starts_with("Created"), "{told}");
+    let answer = world.says(&child, &json!({"action": "add", "message": "x", "every": "1h"})).await;
+    assert!(answer.starts_with("Created"), "{answer}");
     let job = world.jobs().await.remove(0);
     assert_eq!(job.body.target.session.as_str(), "webhook:in:c");
     assert_eq!(

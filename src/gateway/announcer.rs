@@ -187,7 +187,7 @@ mod tests {
     async fn an_end_is_announced_in_its_chat_with_that_chats_settings() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
-        let look = |connection: &Connection| {
+        let check = |connection: &Connection| {
             for (origin, session, expected) in [
                 (json!({}), "s", json!({"follow_ups": 1})),
                 (
@@ -217,7 +217,7 @@ mod tests {
             }
             Ok(())
         };
-        store.write(Durability::Logged, look).await.unwrap();
+        store.write(Durability::Logged, check).await.unwrap();
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use daoyou_channels::api::{self, ApiGateway, TurnReport};
+use daoyou_channels::text::truncate;
 use daoyou_channels::{Refusal, TurnSettings};
 use uuid::Uuid;
 
@@ -47,11 +48,11 @@ impl ApiGateway for ApiAccess {
         }
         // A name without a provider could be a misspelt agent, or a model of any provider.
         if !model.contains('/') {
-            return Err(format!("There is no agent {model:.100?} here."));
+            return Err(format!("There is no agent {:?} here.", truncate(model, 100)));
         }
         match runtime.models.models.check(model) {
             Ok(()) => Ok(TurnSettings { requested_model: Some(model.to_owned()), ..TurnSettings::default() }),
-            Err(error) => Err(format!("There is no model {model:.100?} here: {error}.")),
+            Err(error) => Err(format!("There is no model {:?} here: {error}.", truncate(model, 100))),
         }
     }
 

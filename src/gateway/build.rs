@@ -292,7 +292,6 @@ pub fn banner(
 
 /// Returns the limits of the server. Imports, clients of `/v1` and webhooks may send larger bodies than other routes; the server
 /// rejects a body that is too large for every route.
-/// no route would accept.
 fn server_limits(config: &Config) -> http::ServerLimits {
     let usual = http::ServerLimits::default();
     let own = usual.body_bytes.max(http::IMPORT_BODY_LIMIT as u64).max(api::BODY_LIMIT as u64);

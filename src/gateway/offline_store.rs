@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::agents::load_agents;
 use super::build::{Gateway, Options};
 use super::inspect::Inspector;
+use super::run::MCP_END_LIMIT;
 use super::settings::{job_context, memory_settings, secrets};
 use crate::config::LoadedConfig;
 use crate::cron::JobError;
@@ -177,7 +178,9 @@ async fn with_gateway<T>(
     let gateway = Gateway::build(home.clone(), lock, loaded, options).await?;
     let answer = work(gateway.state.inspector.as_ref()).await;
     gateway.fixed.processes.stop().await;
-    gateway.runtime.get().memory.keep_files().await;
+    let runtime = gateway.runtime.get();
+    Box::pin(runtime.mcp.close(MCP_END_LIMIT)).await;
+    runtime.memory.keep_files().await;
     gateway.bus.store().close().await;
     Ok(answer?)
 }

@@ -32,7 +32,7 @@ pub struct ReloadSource {
 }
 
 /// The settings that a reload applies: keys, or tables, which end with a dot. All other settings need a restart.
-const LIVE: [&str; 18] = [
+const LIVE: [&str; 19] = [
     "agent.",
     "agents.",
     "routes",
@@ -42,6 +42,7 @@ const LIVE: [&str; 18] = [
     "identities.",
     "memory.",
     "tools.",
+    "approval.",
     "mcp.",
     "store.",
     "cron.",
@@ -273,6 +274,7 @@ mod tests {
             ("channels.webhook.h.trusted_from", false),
             ("channels.email.trusted_from", false),
             ("tools.exec.env", false),
+            ("approval.default", false),
             ("mcp.time.command", false),
             ("cron.enabled", false),
             ("log.level", false),

@@ -31,7 +31,7 @@ const FLUSH_LIMIT: Duration = Duration::from_secs(10);
 const HTTP_LIMIT: Duration = Duration::from_secs(2);
 
 /// The time for MCP servers to end on their own.
-const MCP_END_LIMIT: Duration = Duration::from_secs(3);
+pub(super) const MCP_END_LIMIT: Duration = Duration::from_secs(3);
 
 /// The time that a step of the shutdown may take beyond its limit before the service manager kills the process.
 const GRACE: Duration = Duration::from_secs(15);

@@ -43,16 +43,13 @@ pub(super) fn secrets(loaded: &LoadedConfig, home: &Home) -> anyhow::Result<Know
 }
 
 /// Returns true if the value is a secret. `config show` hides the value of every header and variable, but most are no secret: a
-/// title, a version, a date. Removing these would damage ordinary texts. A variable whose value is stored elsewhere is a secret,
-/// whatever its name.
+/// title, a version, a date. Removing these would damage ordinary texts. A value that is stored elsewhere is a secret, whatever the
+/// name of its header or variable.
 fn is_secret(key: &str, is_literal: bool) -> bool {
     const NAMES: [&str; 8] = ["auth", "cookie", "credential", "key", "password", "secret", "token", "url"];
-    let says_so = |name: &str| NAMES.iter().any(|word| name.to_ascii_lowercase().contains(word));
-    match (key.split_once(".headers."), key.strip_prefix("mcp.").and_then(|key| key.split_once(".env."))) {
-        (Some((_, header)), _) => says_so(header),
-        (None, Some((_, variable))) => !is_literal || says_so(variable),
-        (None, None) => true,
-    }
+    let variable = key.strip_prefix("mcp.").and_then(|key| key.split_once(".env."));
+    let Some((_, name)) = key.split_once(".headers.").or(variable) else { return true };
+    !is_literal || NAMES.iter().any(|word| name.to_ascii_lowercase().contains(word))
 }
 
 pub(super) fn bus_settings(config: &Config, commands: Arc<dyn ControlCommands>) -> BusSettings {
@@ -80,7 +77,7 @@ fn cron_settings(config: &Config) -> anyhow::Result<CronSettings> {
         paused: phrases.job_paused,
         failed: phrases.job_failed,
         unreachable: phrases.job_unreachable,
-        over_budget: phrases.jobs_braked,
+        over_budget: phrases.jobs_over_budget,
     };
     let hooks = &config.channels.webhook;
     let hooks = hooks.iter().map(|(name, hook)| (format!("webhook:{name}"), hook.callback_url.is_some()));
@@ -204,7 +201,7 @@ pub(super) fn heartbeat_settings(config: &Config) -> HeartbeatSettings {
     let (channel, chat_id) = chat.unwrap_or_else(terminal);
     HeartbeatSettings {
         config: config.heartbeat.clone(),
-        zone: timezone(config).unwrap_or_else(|_| TimeZone::system()),
+        zone: zone_or_system(config),
         channel,
         chat_id,
         silent: Phrases::of(config.agent.locale.resolve()).heartbeat_silent,
@@ -250,6 +247,11 @@ pub fn timezone(config: &Config) -> anyhow::Result<TimeZone> {
         "" => Ok(TimeZone::system()),
         name => TimeZone::get(name).with_context(|| format!("agent.timezone: {name:?} is no known time zone")),
     }
+}
+
+/// Returns the owner's time zone, or that of the machine if `agent.timezone` is not known.
+pub fn zone_or_system(config: &Config) -> TimeZone {
+    timezone(config).unwrap_or_else(|_| TimeZone::system())
 }
 
 /// Returns the language of `agent.locale`.
@@ -347,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_is_a_secret_if_its_name_says_so() {
+    fn headers_and_variables_are_secret_by_their_name_or_source() {
         for (key, is_literal, expected) in [
             ("providers.p.api_key", true, true),
             ("gateway.token", true, true),
@@ -355,6 +357,8 @@ mod tests {
             ("providers.p.headers.anthropic-version", true, false),
             ("providers.p.headers.Authorization", true, true),
             ("providers.p.headers.X-Api-Key", true, true),
+            ("providers.p.headers.X-Session", true, false),
+            ("providers.p.headers.X-Session", false, true),
             ("mcp.github.headers.Authorization", true, true),
             ("mcp.github.env.GITHUB_TOKEN", true, true),
             ("mcp.github.env.NODE_ENV", true, false),

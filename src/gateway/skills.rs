@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use daoyou_channels::new_id;
 use jiff::Timestamp;
 use uuid::Uuid;
@@ -56,14 +56,17 @@ impl SkillInstaller {
     /// # Errors
     /// The source cannot be read, or has no skill that can be installed.
     pub async fn find(&self, source: &str, reference: Option<&str>) -> anyhow::Result<FoundSkills> {
-        let package = SkillPackage::read(source, reference).await.map_err(|reason| anyhow!(reason))?;
+        let package = SkillPackage::read(source, reference).await.map_err(anyhow::Error::msg)?;
         let path = Path::new(source);
         let name = path.canonicalize().ok().and_then(|path| Some(path.file_stem()?.to_str()?.to_owned()));
         let name = name.or_else(|| Some(path.file_stem()?.to_str()?.to_owned())).unwrap_or_default();
-        let (skills, faults): (Vec<_>, Vec<_>) =
-            SkillCandidate::find(&package, &name).into_iter().partition(Result::is_ok);
-        let faults: Vec<String> = faults.into_iter().filter_map(Result::err).collect();
-        let skills: Vec<SkillCandidate> = skills.into_iter().filter_map(Result::ok).collect();
+        let (mut skills, mut faults) = (Vec::new(), Vec::new());
+        for found in SkillCandidate::find(&package, &name) {
+            match found {
+                Ok(skill) => skills.push(skill),
+                Err(fault) => faults.push(fault),
+            }
+        }
         if skills.is_empty() {
             let reasons =
                 if faults.is_empty() { "no folder in it has a SKILL.md".to_owned() } else { faults.join("\n") };
@@ -78,7 +81,7 @@ impl SkillInstaller {
     /// # Errors
     /// The pins cannot be read.
     pub fn review(&self, found: &FoundSkills, skill: &SkillCandidate) -> anyhow::Result<SkillReview> {
-        let pins = self.installed.pins().map_err(|reason| anyhow!(reason))?;
+        let pins = self.installed.pins().map_err(anyhow::Error::msg)?;
         let before = pins.get(skill.name()).map(|pin| &pin.files);
         Ok(skill.review(&found.source, found.revision.as_deref(), &SkillHost::of_process(), before))
     }
@@ -98,7 +101,7 @@ impl SkillInstaller {
             Ok(format!("daoyou trash restore {id}"))
         };
         let origin = (found.source.as_str(), found.revision.as_deref());
-        self.installed.install(skill, origin, discard).map_err(|reason| anyhow!(reason))
+        self.installed.install(skill, origin, discard).map_err(anyhow::Error::msg)
     }
 
     /// Returns an installed skill in its current state, and what the owner must know before accepting its change.
@@ -106,13 +109,13 @@ impl SkillInstaller {
     /// # Errors
     /// The skill is not installed, or cannot be read.
     pub fn installed(&self, name: &str) -> anyhow::Result<(SkillCandidate, SkillReview)> {
-        let pins = self.installed.pins().map_err(|reason| anyhow!(reason))?;
+        let pins = self.installed.pins().map_err(anyhow::Error::msg)?;
         let Some(pin) = pins.get(name) else {
             let known: Vec<&str> = pins.keys().map(String::as_str).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             bail!("{name} was not installed by daoyou skills install; installed are: {known}");
         };
-        let skill = self.installed.candidate(name).map_err(|reason| anyhow!(reason))?;
+        let skill = self.installed.candidate(name).map_err(anyhow::Error::msg)?;
         let host = SkillHost::of_process();
         let review = skill.review(&pin.source, pin.revision.as_deref(), &host, Some(&pin.files));
         Ok((skill, review))
@@ -123,7 +126,7 @@ impl SkillInstaller {
     /// # Errors
     /// The pins cannot be written.
     pub fn accept(&self, name: &str, skill: &SkillCandidate) -> anyhow::Result<()> {
-        self.installed.accept(name, skill).map_err(|reason| anyhow!(reason))
+        self.installed.accept(name, skill).map_err(anyhow::Error::msg)
     }
 
     /// Moves the folder of a skill to the trash and removes its pin. Returns the id of the trash entry; `None` if only the pin
@@ -133,18 +136,17 @@ impl SkillInstaller {
     /// There is no such skill in the workspace's folder of skills, or it cannot be moved.
     pub fn remove(&self, name: &str) -> anyhow::Result<Option<Uuid>> {
         let list = skill_catalog(&self.config, &self.workspace, &self.home).scan();
-        let folder = removable_folder(&list, name);
-        let folder = match folder {
+        let folder = match removable_folder(&list, name) {
             Ok(folder) => folder,
             // A broken skill is not in the list.
             Err(_) if !name.is_empty() && !name.starts_with('.') && !name.contains('/') && self.is_taken(name) => {
                 name.to_owned()
             }
-            Err(_) if self.installed.unpin(name).map_err(|reason| anyhow!(reason))? => return Ok(None),
+            Err(_) if self.installed.unpin(name).map_err(anyhow::Error::msg)? => return Ok(None),
             Err(reason) => bail!(reason),
         };
         let id = self.discard(&folder)?;
-        self.installed.unpin(&folder).map_err(|reason| anyhow!(reason))?;
+        self.installed.unpin(&folder).map_err(anyhow::Error::msg)?;
         Ok(Some(id))
     }
 

@@ -88,13 +88,14 @@ impl Upkeep {
     async fn prune(&self) {
         let runtime = self.runtime.get();
         let retain = &runtime.config.store.retain;
-        let sessions = retain.sessions.map(Duration::from);
+        let [turns, outbox, sessions] =
+            [retain.turns, retain.outbox, retain.sessions].map(|age| age.map(Duration::from));
         let rules: [(&str, Option<Duration>, Prune); 9] = [
-            ("turns", retain.turns.map(Duration::from), retention::prune_turn_steps),
-            ("sub-agents", retain.turns.map(Duration::from), retention::prune_spawns),
-            ("approvals", retain.turns.map(Duration::from), retention::prune_approvals),
-            ("questions", retain.turns.map(Duration::from), retention::prune_questions),
-            ("outbox", retain.outbox.map(Duration::from), retention::prune_outbox),
+            ("turns", turns, retention::prune_turn_steps),
+            ("sub-agents", turns, retention::prune_spawns),
+            ("approvals", turns, retention::prune_approvals),
+            ("questions", turns, retention::prune_questions),
+            ("outbox", outbox, retention::prune_outbox),
             ("sessions", sessions, memory::prune_sessions),
             ("summaries", sessions, memory::prune_orphaned_summaries),
             ("snapshots", Some(Duration::ZERO), memory::sweep_snapshots),
@@ -132,12 +133,7 @@ impl Upkeep {
             }
         }
         let files = OutgoingFiles::of_home(self.home.dir());
-        match tokio::task::spawn_blocking(move || files.sweep(&in_use, UNUSED_FILE_AGE)).await {
-            Ok(Ok(0)) => {}
-            Ok(Ok(files)) => tracing::info!(files, "copies of sent files deleted"),
-            Ok(Err(error)) => tracing::warn!(%error, "copies of sent files could not be deleted"),
-            Err(error) => tracing::error!(%error, "deleting copies of sent files was aborted"),
-        }
+        remove_files("copies of sent files", move || Ok(files.sweep(&in_use, UNUSED_FILE_AGE)?)).await;
     }
 
     /// Deletes unused uploads of the page.
@@ -155,15 +151,7 @@ impl Upkeep {
         let runtime = self.runtime.get();
         let workspace = self.home.workspace(&runtime.config.agent.workspace);
         let age = runtime.config.tools.trash.0;
-        let swept = tokio::task::spawn_blocking(move || {
-            Trash::open(&workspace).map_err(anyhow::Error::from).and_then(|trash| Ok(trash.remove_older(age)?))
-        });
-        match swept.await {
-            Ok(Ok(0)) => {}
-            Ok(Ok(entries)) => tracing::info!(entries, "old entries of the trash removed"),
-            Ok(Err(error)) => tracing::warn!(%error, "old entries of the trash could not be removed"),
-            Err(error) => tracing::error!(%error, "emptying the trash was aborted"),
-        }
+        remove_files("old entries of the trash", move || Ok(Trash::open(&workspace)?.remove_older(age)?)).await;
     }
 
     /// Deletes the runs of removed jobs. The search for these jobs does not occupy the writer.
@@ -276,6 +264,16 @@ impl Upkeep {
     async fn record_run(&self, what: &'static str) -> Result<(), StoreError> {
         let now = now_ms().to_string();
         self.store().write(Durability::Logged, move |connection| meta::set(connection, what, &now)).await
+    }
+}
+
+/// Removes files with `remove`, which returns their number, on a thread that may block; logs the result.
+async fn remove_files(what: &str, remove: impl FnOnce() -> anyhow::Result<usize> + Send + 'static) {
+    match tokio::task::spawn_blocking(remove).await {
+        Ok(Ok(0)) => {}
+        Ok(Ok(count)) => tracing::info!(count, "{what} removed"),
+        Ok(Err(error)) => tracing::warn!(%error, "{what} could not be removed"),
+        Err(error) => tracing::error!(%error, "the removal of {what} was aborted"),
     }
 }
 

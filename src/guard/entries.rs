@@ -9,7 +9,6 @@ use rustix::fs::{AtFlags, FileType, Stat};
 
 use super::jail::{Jail, OpenFolder, check_written, quote_controls};
 use super::jail_error::JailError;
-use super::path_rules::resolve_links;
 
 /// An entry of a folder that was opened and checked. The entry itself is not opened: it may be a link or a device, or not exist.
 #[derive(Debug)]
@@ -108,13 +107,7 @@ impl Jail {
             Err(JailError::Missing(_)) => {}
             Err(error) => return Err(error),
         }
-        if resolved.base.is_none() {
-            // The check comes first, so that a protected folder is not created.
-            let real = resolve_links(&self.root().join(&resolved.relative));
-            let real = real.map_err(|error| JailError::from_io(&resolved.shown, error))?;
-            self.check_usable(&real, &resolved.shown)?;
-        }
-        let folder = self.make_folder(&resolved, &resolved.relative)?;
+        let folder = self.make_folder(&resolved, &resolved.relative, None)?;
         self.check_real_path(&resolved, &folder)?;
         Ok((resolved.shown, true))
     }

@@ -356,7 +356,7 @@ impl Jail {
             return Err(JailError::Folder(resolved.shown));
         }
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-        let folder = self.make_folder(&resolved, parent)?;
+        let folder = self.make_folder(&resolved, parent, Some(name))?;
         let real = self.check_real_path(&resolved, &folder)?;
         // A file in the place of a closed folder would keep the gateway from creating that folder.
         self.check_usable(&real.join(name), &resolved.shown)?;
@@ -409,16 +409,16 @@ impl Jail {
         }
     }
 
-    /// Creates and opens the folder of a file to write.
-    pub(super) fn make_folder(&self, resolved: &JailPath, path: &Path) -> Result<Dir, JailError> {
+    /// Creates and opens a folder, for the file `name` in it if there is one. A path that is refused leaves no folders behind.
+    pub(super) fn make_folder(&self, resolved: &JailPath, path: &Path, name: Option<&OsStr>) -> Result<Dir, JailError> {
         let failed = |error| JailError::from_io(&resolved.shown, error);
+        let folder = if resolved.base.is_none() { self.root() } else { Path::new("/") }.join(path);
+        let mut real = if self.follows_links { resolve_links(&folder).map_err(failed)? } else { folder };
+        real.extend(name);
+        self.check_usable(&real.components().collect::<PathBuf>(), &resolved.shown)?;
         if !self.follows_links {
             return create_dir_beneath(&*self.dir, path)
                 .map_err(|error| JailError::from_strict_io(&resolved.shown, error));
-        }
-        if resolved.base.is_none() {
-            let real = resolve_links(&self.root().join(path)).map_err(failed)?;
-            self.check_closed(&real, &resolved.shown)?;
         }
         let base = self.base_of(resolved);
         base.create_dir_all(path).map_err(failed)?;

@@ -3,15 +3,17 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use proptest::prelude::*;
 
 use super::{Jail, JailError};
+use crate::guard::access_rules::{AccessKind, AccessPermission, AccessRule, AccessRules, AccessSettings};
 
 const CANARY: &str = "canary-7f3a";
 
 /// Creates `outside/secret` next to the workspace `ws`, with entries in `ws` that could lead to it.
-fn world() -> (tempfile::TempDir, PathBuf) {
+fn fixture() -> (tempfile::TempDir, PathBuf) {
     let temp = tempfile::tempdir().unwrap();
     let root = fs::canonicalize(temp.path()).unwrap();
     let ws = root.join("ws");
@@ -39,7 +41,7 @@ fn jail(ws: &Path, restricted: bool) -> Jail {
 
 #[test]
 fn paths_are_served_or_refused_in_words() {
-    let (_temp, ws) = world();
+    let (_temp, ws) = fixture();
     let jail = jail(&ws, true);
     let absolute = ws.join("a.txt").display().to_string();
     let above = ws.join("../outside/secret").display().to_string();
@@ -80,7 +82,7 @@ fn paths_are_served_or_refused_in_words() {
 
 #[test]
 fn writing_keeps_modes_makes_folders_and_stays_inside() {
-    let (_temp, ws) = world();
+    let (_temp, ws) = fixture();
     let jail = jail(&ws, true);
     fs::set_permissions(ws.join("a.txt"), fs::Permissions::from_mode(0o640)).unwrap();
     jail.write("good", b"through the link").unwrap();
@@ -102,7 +104,7 @@ fn writing_keeps_modes_makes_folders_and_stays_inside() {
 
 #[test]
 fn without_the_restriction_keys_and_kernel_files_stay_closed() {
-    let (_temp, ws) = world();
+    let (_temp, ws) = fixture();
     let root = ws.parent().unwrap();
     fs::write(root.join("free"), "free").unwrap();
     let jail = jail(&ws, false);
@@ -119,7 +121,7 @@ fn without_the_restriction_keys_and_kernel_files_stay_closed() {
 
 #[test]
 fn keys_inside_the_workspace_stay_closed_and_a_workspace_inside_a_closed_folder_is_open() {
-    let (_temp, ws) = world();
+    let (_temp, ws) = fixture();
     for restricted in [true, false] {
         let keys = vec![ws.join("sub"), ws.join("a.txt"), ws.parent().unwrap().to_owned()];
         let jail = Jail::open(&ws, restricted, keys, 1_000).unwrap();
@@ -134,8 +136,30 @@ fn keys_inside_the_workspace_stay_closed_and_a_workspace_inside_a_closed_folder_
 }
 
 #[test]
+fn a_refused_write_leaves_no_folders_behind() {
+    let (_temp, ws) = fixture();
+    let rule = AccessRule { pattern: "denied/**".to_owned(), permission: AccessPermission::Deny };
+    let rules = AccessRules::new(&AccessSettings { write: vec![rule], ..AccessSettings::default() }).unwrap();
+    let rules: Arc<[_]> = [Arc::new(rules)].into();
+    let protected = vec![ws.join("protected/keys")];
+    for is_strict in [false, true] {
+        let jail = if is_strict {
+            Jail::open_strict(&ws, protected.clone(), 1_000)
+        } else {
+            Jail::open(&ws, true, protected.clone(), 1_000)
+        };
+        let jail = jail.unwrap().with_rules(rules.clone(), AccessKind::Write);
+        for path in ["protected/keys/a/b", "denied/a/b", "./denied/b"] {
+            assert!(jail.write(path, b"x").is_err() && jail.create_folder(path).is_err(), "{path}");
+        }
+        assert!(!ws.join("protected").exists() && !ws.join("denied").exists(), "{is_strict}");
+        jail.write("other/a", b"x").unwrap();
+    }
+}
+
+#[test]
 fn a_link_that_is_swapped_during_the_calls_never_leads_out() {
-    let (_temp, ws) = world();
+    let (_temp, ws) = fixture();
     let jail = jail(&ws, true);
     let swapping = ws.clone();
     let (stop, stopped) = std::sync::mpsc::channel::<()>();
@@ -170,7 +194,7 @@ proptest! {
         absolute: bool,
         rooted: bool,
     ) {
-        let (_temp, ws) = world();
+        let (_temp, ws) = fixture();
         let jail = jail(&ws, true);
         let mut path = parts.join("/");
         if rooted { path = format!("{}/{path}", ws.display()); } else if absolute { path.insert(0, '/'); }

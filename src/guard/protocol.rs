@@ -1,7 +1,7 @@
 //! The protocol between the gateway and the supervisor of a command: one request, then reports.
 
 use std::fmt;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// The longest request that is read, in bytes.
-const REQUEST_BYTES: u64 = 4_000_000;
+const REQUEST_BYTES: usize = 4_000_000;
 
 /// The command to run. Its environment is the supervisor's, with `TMPDIR` added.
 #[derive(Debug, Serialize, Deserialize)]
@@ -149,11 +149,17 @@ pub(super) fn write_message(mut stream: &UnixStream, message: &impl Serialize) -
     stream.write_all(&line)
 }
 
-/// Reads one line, of at most 4 MB.
-pub(super) fn read_line(stream: &UnixStream) -> io::Result<String> {
-    let mut line = String::new();
-    BufReader::new(stream.take(REQUEST_BYTES)).read_line(&mut line)?;
-    Ok(line)
+/// Reads one line, of at most 4 MB. What follows the line stays in the stream: the gateway may already have sent the next message.
+pub(super) fn read_line(mut stream: &UnixStream) -> io::Result<String> {
+    let (mut line, mut byte) = (Vec::new(), [0]);
+    while line.len() < REQUEST_BYTES && !line.ends_with(b"\n") {
+        match stream.read_exact(&mut byte) {
+            Ok(()) => line.push(byte[0]),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
+            Err(error) => return Err(error),
+        }
+    }
+    String::from_utf8(line).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 /// Reads a request as one line of JSON.
@@ -163,4 +169,20 @@ pub(super) fn read_line(stream: &UnixStream) -> io::Result<String> {
 pub(super) fn read_request<T: DeserializeOwned>(stream: &UnixStream) -> Result<T, String> {
     let line = read_line(stream).map_err(|error| format!("no request: {error}"))?;
     serde_json::from_str(&line).map_err(|error| format!("the request is not valid: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_after_the_line_stays_in_the_stream() {
+        let (mut gateway, mut supervisor) = UnixStream::pair().unwrap();
+        gateway.write_all("{\"a\": \"道\"}\nend\n".as_bytes()).unwrap();
+        drop(gateway);
+        assert_eq!(read_line(&supervisor).unwrap(), "{\"a\": \"道\"}\n");
+        let mut rest = String::new();
+        supervisor.read_to_string(&mut rest).unwrap();
+        assert_eq!((rest.as_str(), read_line(&supervisor).unwrap().as_str()), ("end\n", ""));
+    }
 }

@@ -7,7 +7,7 @@ const SHORTEST: usize = 4;
 /// The longest prefix of a secret that the search before a cut finds, in bytes.
 const LONGEST_CUT: usize = 1_024;
 
-/// Removes `secrets` from a text that came from outside: a service that rejects a key may repeat it. If the text was cut (`…`),
+/// Removes `secrets` from a text that came from outside: a service that rejects a key may repeat it. Where the text was cut (`…`),
 /// the start of a secret before the cut is removed as well.
 pub fn redact<'a>(text: &str, secrets: impl IntoIterator<Item = &'a str>) -> String {
     let mut secrets: Vec<&str> = secrets.into_iter().filter(|secret| secret.len() >= SHORTEST).collect();
@@ -18,10 +18,12 @@ pub fn redact<'a>(text: &str, secrets: impl IntoIterator<Item = &'a str>) -> Str
         if text.contains(secret) {
             text = text.replace(secret, HIDDEN);
         }
-        if let Some(cut) = text.find('…')
-            && let Some(left) = prefix_at_end(&text[..cut], secret)
-        {
-            text.replace_range(cut - left..cut, HIDDEN);
+        let cuts: Vec<usize> = text.match_indices('…').map(|(at, _)| at).collect();
+        // Backwards, so that the positions before a replaced part stay valid.
+        for cut in cuts.into_iter().rev() {
+            if let Some(left) = text.get(..cut).and_then(|before| prefix_at_end(before, secret)) {
+                text.replace_range(cut - left..cut, HIDDEN);
+            }
         }
     }
     text
@@ -65,6 +67,7 @@ mod tests {
             ("cut: sk-cana…", "cut: (hidden)…"),
             ("cut: sk-canary-… (after 3 tries)", "cut: (hidden)… (after 3 tries)"),
             ("not one: sk-…", "not one: sk-…"),
+            ("wait… cut: sk-cana…, again sk-can… end…", "wait… cut: (hidden)…, again (hidden)… end…"),
             ("abc 密钥在这里 密钥…", "abc (hidden) (hidden)…"),
             ("nothing", "nothing"),
             ("", ""),

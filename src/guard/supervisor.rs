@@ -95,8 +95,7 @@ fn supervise(request: &ExecRequest, control: &UnixStream) -> Result<ShellExit, S
     }
     let pump = request.background.as_ref().map(|background| OutputPump::start(background.output_bytes)).transpose();
     let (pump, printed) = pump.map_err(wrong("the file for its output"))?.unzip();
-    let temp = request.temp.join(format!("{TEMP_PREFIX}{}", std::process::id()));
-    fs::DirBuilder::new().mode(0o700).create(&temp).map_err(wrong("the private temp folder"))?;
+    let temp = create_temp_folder(&request.temp).map_err(wrong("the private temp folder"))?;
     let ending = run(request, &temp, printed, control);
     kill_descendants();
     if let Some(pump) = pump {
@@ -105,6 +104,16 @@ fn supervise(request: &ExecRequest, control: &UnixStream) -> Result<ShellExit, S
     // If removal fails, the next start of the gateway removes the folder.
     drop(remove_tree(&temp));
     ending
+}
+
+/// Creates the private temp folder of this process. A supervisor with the same process id may have left one when it was killed.
+fn create_temp_folder(parent: &Path) -> io::Result<PathBuf> {
+    let folder = parent.join(format!("{TEMP_PREFIX}{}", std::process::id()));
+    if folder.symlink_metadata().is_ok_and(|found| found.is_dir()) {
+        remove_tree(&folder)?;
+    }
+    fs::DirBuilder::new().mode(0o700).create(&folder)?;
+    Ok(folder)
 }
 
 /// Runs the command until it ends.
@@ -436,5 +445,7 @@ mod tests {
         let mut expected = [live, "exec-other".to_owned(), "notes".to_owned()];
         expected.sort();
         assert_eq!(left, expected);
+        let own = create_temp_folder(temp.path()).unwrap();
+        assert_eq!(fs::read_dir(own).unwrap().count(), 0, "a former supervisor had the same process id");
     }
 }

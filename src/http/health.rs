@@ -28,20 +28,15 @@ pub fn readiness(state: &AppState) -> (bool, Value) {
     let mut ready = true;
     let mut channels = serde_json::Map::new();
     for (name, channel) in state.channels.all() {
+        ready &= !matches!(channel, ChannelState::Starting | ChannelState::Failed { .. });
         let word = match channel {
-            ChannelState::Running => "ok".to_owned(),
-            ChannelState::Stopped => "stopped".to_owned(),
-            ChannelState::Starting => {
-                ready = false;
-                "starting".to_owned()
-            }
+            ChannelState::Running => "ok",
+            ChannelState::Stopped => "stopped",
+            ChannelState::Starting => "starting",
             // The error may contain addresses, so it is only in the log and in `daoyou status`.
-            ChannelState::Failed { .. } => {
-                ready = false;
-                "failed".to_owned()
-            }
+            ChannelState::Failed { .. } => "failed",
         };
-        channels.insert(name, Value::String(word));
+        channels.insert(name, word.into());
     }
     // A failed service does not make the gateway unready: messages are accepted and wait.
     let services: serde_json::Map<String, Value> =

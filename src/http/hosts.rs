@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Uri, header};
 use daoyou_channels::HttpError;
+use daoyou_channels::text::truncate;
 
 /// `gateway.hosts`: the allowed names in addition to those that follow from the address.
 #[derive(Clone, Debug, Default)]
@@ -16,15 +17,14 @@ pub struct AllowedHosts {
 impl AllowedHosts {
     /// Creates the list from `gateway.hosts`; [`AllowedHosts::is_valid`] accepts each name.
     pub fn new(names: &[String]) -> Self {
-        Self { names: names.iter().map(|name| without_final_dot(name).to_ascii_lowercase()).collect() }
+        Self { names: names.iter().map(|name| normalized(name)).collect() }
     }
 
     /// Returns true if `name` is a host name or an IP address, without scheme, port or path.
     pub fn is_valid(name: &str) -> bool {
         let name = without_final_dot(name);
-        let ip = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
         let letters = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
-        ip.is_ok() || (!name.is_empty() && name.len() <= 253 && name.chars().all(letters))
+        parse_ip(name).is_some() || (!name.is_empty() && name.len() <= 253 && name.chars().all(letters))
     }
 
     /// Checks the `Host` and `Origin` of a request to the address `local` of this machine.
@@ -37,15 +37,16 @@ impl AllowedHosts {
         for name in [Some(name), uri.authority().map(Authority::host)].into_iter().flatten() {
             if !self.is_own_name(name, local.ip()) {
                 return Err(HttpError::forbidden(format!(
-                    "this server does not answer to the name {name:.100?}; its owner can add it to gateway.hosts"
+                    "this server does not answer to the name {:?}; its owner can add it to gateway.hosts",
+                    truncate(name, 100)
                 )));
             }
         }
         for origin in headers.get_all(header::ORIGIN) {
             if !origin.to_str().is_ok_and(|origin| self.is_own_origin(origin, host, local)) {
                 return Err(HttpError::forbidden(format!(
-                    "requests from pages of {:.100?} are not taken; the owner can add its name to gateway.hosts",
-                    String::from_utf8_lossy(origin.as_bytes())
+                    "requests from pages of {:?} are not taken; the owner can add its name to gateway.hosts",
+                    truncate(&String::from_utf8_lossy(origin.as_bytes()), 100)
                 )));
             }
         }
@@ -55,15 +56,13 @@ impl AllowedHosts {
     /// Returns true if `name` is localhost, a loopback address, a listed name, or `local`, the address that the client connected to.
     /// Unlike a name, an address cannot be rebound.
     fn is_own_name(&self, name: &str, local: IpAddr) -> bool {
-        let name = without_final_dot(name);
-        match name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
-            Ok(ip) if ip.to_canonical().is_loopback() || ip.to_canonical() == local.to_canonical() => true,
-            _ => name.eq_ignore_ascii_case("localhost") || self.is_listed(name),
-        }
+        let name = normalized(name);
+        let is_own_address = parse_ip(&name).is_some_and(|ip| ip.is_loopback() || ip == local.to_canonical());
+        is_own_address || name == "localhost" || self.names.contains(&name)
     }
 
     fn is_listed(&self, name: &str) -> bool {
-        self.names.iter().any(|own| own.eq_ignore_ascii_case(name))
+        self.names.contains(&normalized(name))
     }
 
     /// Returns true if `origin` is this server: the requested `host`, another name of its address with the same port, or a listed
@@ -79,7 +78,7 @@ impl AllowedHosts {
             host.eq_ignore_ascii_case(name) && own.unwrap_or(usual) == port.unwrap_or(usual)
         };
         split_port(host).is_some_and(same)
-            || self.is_listed(without_final_dot(name))
+            || self.is_listed(name)
             || (port.unwrap_or(usual) == local.port() && self.is_own_name(name, local.ip()))
     }
 }
@@ -87,6 +86,18 @@ impl AllowedHosts {
 /// Removes the dot that may end a fully qualified name.
 fn without_final_dot(name: &str) -> &str {
     name.strip_suffix('.').unwrap_or(name)
+}
+
+/// Parses an IP address; an IPv6 address may be in brackets.
+fn parse_ip(name: &str) -> Option<IpAddr> {
+    let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
+    bare.parse().ok().map(|ip: IpAddr| ip.to_canonical())
+}
+
+/// Returns the form in which names are compared. The same IPv6 address can be written in several ways.
+fn normalized(name: &str) -> String {
+    let name = without_final_dot(name);
+    parse_ip(name).map_or_else(|| name.to_ascii_lowercase(), |ip| ip.to_string())
 }
 
 /// Splits `host[:port]`; an IPv6 address keeps its brackets.
@@ -111,7 +122,8 @@ mod tests {
     use super::*;
 
     fn status(uri: &str, host: &str, origin: Option<&str>) -> u16 {
-        let hosts = AllowedHosts::new(&["Chat.example.org".to_owned(), "192.0.2.9".to_owned()]);
+        let hosts =
+            AllowedHosts::new(&["Chat.example.org", "192.0.2.9", "2001:db8::9", "[2001:db8::a]"].map(str::to_owned));
         let mut headers = HeaderMap::new();
         headers.insert(header::HOST, host.parse().unwrap());
         if let Some(origin) = origin {
@@ -128,12 +140,17 @@ mod tests {
             ("LOCALHOST.", 200),
             ("127.0.0.1:18790", 200),
             ("127.8.9.1", 200),
+            ("127.0.0.1.:80", 200),
             ("[::1]:18790", 200),
             ("[::ffff:127.0.0.1]", 200),
             ("10.1.2.3:8080", 200),
             ("chat.example.org", 200),
             ("chat.example.org.:443", 200),
             ("192.0.2.9", 200),
+            ("[2001:db8::9]:18790", 200),
+            ("[2001:DB8:0::9]", 200),
+            ("[2001:db8::a]", 200),
+            ("[2001:db8::b]", 403),
             ("10.1.2.4:18790", 403),
             ("evil.example", 403),
             ("localhost.evil.example", 403),
@@ -160,6 +177,8 @@ mod tests {
             ("localhost:8080", "http://localhost:8080", 200),
             ("chat.example.org", "https://chat.example.org", 200),
             ("127.0.0.1:18790", "https://chat.example.org", 200),
+            ("127.0.0.1:18790", "http://[2001:db8::9]:18790", 200),
+            ("127.0.0.1:18790", "http://[2001:db8::b]:18790", 403),
             ("127.0.0.1:18790", "http://localhost:3000", 403),
             ("127.0.0.1:18790", "http://localhost", 403),
             ("127.0.0.1:18790", "https://evil.example", 403),

@@ -136,13 +136,13 @@ async fn a_client_that_stops_reading_is_closed_and_an_idle_stream_is_not() {
     let server = start(short(), 100).await;
     let mut waiting = server.open("GET /stream HTTP/1.1\nHost: localhost\n\n").await;
     until(&mut waiting, "\r\n\r\n").await;
-    let mut deaf = server.open("GET /endless HTTP/1.1\nHost: localhost\n\n").await;
+    let mut stalled = server.open("GET /endless HTTP/1.1\nHost: localhost\n\n").await;
     // Otherwise the connection might not be counted yet.
-    until(&mut deaf, "\r\n\r\n").await;
+    until(&mut stalled, "\r\n\r\n").await;
     server.wait_count(1).await;
-    let mut sunk = Vec::new();
-    drop(deaf.read_to_end(&mut sunk).await);
-    assert!(sunk.len() < 64 << 20, "cut off in the middle");
+    let mut received = Vec::new();
+    drop(stalled.read_to_end(&mut received).await);
+    assert!(received.len() < 64 << 20, "cut off in the middle");
     // The stream is still open long after all deadlines.
     let more = tokio::time::timeout(Duration::from_millis(300), waiting.read_u8()).await;
     assert!(more.is_err(), "{more:?}");

@@ -56,13 +56,13 @@ fn pieces(text: &str) -> Vec<&str> {
 }
 
 fn input_tokens(request: &ChatRequest) -> u64 {
-    let said = request.messages.iter().map(|message| match message {
+    let of_messages = request.messages.iter().map(|message| match message {
         ChatMessage::User { content, .. } | ChatMessage::Tool { content, .. } => tokens(content),
         ChatMessage::Assistant { content, tool_calls, .. } => {
             tool_calls.iter().fold(tokens(content), |sum, call| sum + tokens(&call.arguments))
         }
     });
-    tokens(&request.system) + said.sum::<u64>()
+    tokens(&request.system) + of_messages.sum::<u64>()
 }
 
 /// Estimates the tokens of a text: one for four ASCII characters, and one for any other character.

@@ -77,14 +77,14 @@ pub fn check(messages: &[ChatMessage]) -> Result<(), MessageFlaw> {
 
 /// Repairs messages so that they pass [`check`], and returns the first flaw; valid messages stay as they are. The repair drops
 /// only results that belong to no call.
-pub fn mend(messages: &mut Vec<ChatMessage>) -> Option<MessageFlaw> {
+pub fn repair(messages: &mut Vec<ChatMessage>) -> Option<MessageFlaw> {
     let flaw = check(messages).err()?;
     let known = messages.iter().flat_map(calls_of).map(|call| call.id.clone()).collect();
-    let mut mender = HistoryMender { known, ..HistoryMender::default() };
+    let mut repairer = HistoryRepairer { known, ..HistoryRepairer::default() };
     for message in std::mem::take(messages) {
-        mender.take(message);
+        repairer.take(message);
     }
-    *messages = mender.finish();
+    *messages = repairer.finish();
     Some(flaw)
 }
 
@@ -100,7 +100,7 @@ fn calls_of(message: &ChatMessage) -> &[ToolCall] {
 }
 
 #[derive(Default)]
-struct HistoryMender {
+struct HistoryRepairer {
     out: Vec<ChatMessage>,
     /// The original ids of all calls.
     known: HashSet<String>,
@@ -110,7 +110,7 @@ struct HistoryMender {
     waiting: HashMap<String, VecDeque<usize>>,
 }
 
-impl HistoryMender {
+impl HistoryRepairer {
     fn take(&mut self, message: ChatMessage) {
         match message {
             ChatMessage::User { content, images } if is_blank(&content) => {
@@ -218,7 +218,7 @@ mod tests {
                 NOT_SHOWN => "(before)".to_owned(),
                 NO_TEXT => "(empty)".to_owned(),
                 GO_ON => "(on)".to_owned(),
-                said => said.replace("said", "u"),
+                text => text.replace("said", "u"),
             },
             ChatMessage::Assistant { content, tool_calls, .. } => {
                 let ids: Vec<_> = tool_calls.iter().map(|call| call.id.as_str()).collect();
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn each_rule_says_what_is_wrong_and_is_mended() {
-        for (script, flaw, mended) in [
+        for (script, flaw, repaired) in [
             ("u", "", "u"),
             ("u t u", "", "u t u"),
             ("u u", "", "u u"),
@@ -267,8 +267,8 @@ mod tests {
         ] {
             let mut messages = read(script);
             assert_eq!(check(&messages).err().map_or(String::new(), |flaw| flaw.to_string()), flaw, "{script}");
-            assert_eq!(mend(&mut messages).map_or(String::new(), |flaw| flaw.to_string()), flaw, "{script}");
-            assert_eq!(write(&messages), mended, "{script}");
+            assert_eq!(repair(&mut messages).map_or(String::new(), |flaw| flaw.to_string()), flaw, "{script}");
+            assert_eq!(write(&messages), repaired, "{script}");
             assert_eq!(check(&messages), Ok(()), "{script}");
         }
     }
@@ -279,7 +279,7 @@ mod tests {
         if let Some(ChatMessage::Assistant { tool_calls, .. }) = messages.get_mut(3) {
             tool_calls.push(ToolCall { id: "a_2".to_owned(), name: "x".to_owned(), arguments: String::new() });
         }
-        mend(&mut messages);
+        repair(&mut messages);
         assert_eq!(write(&messages), "u ca ra ca_3,a_2 ra_3=a ra_2=none u");
     }
 
@@ -293,16 +293,16 @@ mod tests {
         ) {
             let mut messages = read(&words.join(" "));
             let before = messages.clone();
-            let flaw = mend(&mut messages);
+            let flaw = repair(&mut messages);
             prop_assert_eq!(check(&messages), Ok(()));
             prop_assert_eq!(flaw.is_none(), before == messages);
-            let said = |messages: &[ChatMessage], word: &str| format!("{messages:?}").matches(word).count();
+            let occurrences = |messages: &[ChatMessage], word: &str| format!("{messages:?}").matches(word).count();
             for word in ["said", "told"] {
-                prop_assert_eq!(said(&before, word), said(&messages, word), "no word is lost");
+                prop_assert_eq!(occurrences(&before, word), occurrences(&messages, word), "no word is lost");
             }
             let calls = |messages: &[ChatMessage]| messages.iter().flat_map(calls_of).count();
             prop_assert_eq!(calls(&before), calls(&messages), "no call is lost");
-            prop_assert_eq!(mend(&mut messages), None);
+            prop_assert_eq!(repair(&mut messages), None);
         }
     }
 }

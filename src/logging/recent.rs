@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_lines_of_a_level_are_given_from_a_place_on() {
+    fn lines_are_selected_by_level_number_and_count() {
         let log = RecentLog::default();
         for number in 1..=MAX_LINES + 10 {
             let level = if number % 100 == 0 { Level::WARN } else { Level::INFO };

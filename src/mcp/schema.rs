@@ -1,5 +1,6 @@
 //! Simplifies the JSON Schema of a server's tool, within limits, so that every model service accepts it.
 
+use indexmap::IndexSet;
 use serde_json::{Map, Value, json};
 
 use crate::text::{plain_line, truncate};
@@ -18,8 +19,9 @@ const MAX_DESCRIPTION: usize = 300;
 /// The maximum length of a property's name that services accept.
 const MAX_PROPERTY: usize = 64;
 /// The keywords that are kept unchanged if their value is a number.
-const NUMBERS: [&str; 8] =
-    ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength", "minItems", "maxItems"];
+const NUMBERS: [&str; 4] = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"];
+/// The keywords that are kept unchanged if their value is an integer that is not negative.
+const SIZES: [&str; 4] = ["minLength", "maxLength", "minItems", "maxItems"];
 const FORMATS: [&str; 5] = ["date", "date-time", "time", "email", "uri"];
 const TYPES: [&str; 6] = ["string", "number", "integer", "boolean", "object", "array"];
 
@@ -127,11 +129,9 @@ impl SchemaCleaner<'_> {
             return self.object(fields, depth);
         }
         let mut cleaned = Map::from_iter([("type".to_owned(), json!(kind))]);
-        for key in NUMBERS {
-            if let Some(number) = fields.get(key).filter(|value| value.is_number()) {
-                cleaned.insert(key.to_owned(), number.clone());
-            }
-        }
+        let numbers = NUMBERS.into_iter().filter(|key| fields.get(*key).is_some_and(Value::is_number));
+        let sizes = SIZES.into_iter().filter(|key| fields.get(*key).is_some_and(Value::is_u64));
+        cleaned.extend(numbers.chain(sizes).map(|key| (key.to_owned(), fields[key].clone())));
         if let Some(format) = fields.get("format").filter(|format| FORMATS.iter().any(|known| *format == *known)) {
             cleaned.insert("format".to_owned(), format.clone());
         }
@@ -164,7 +164,8 @@ impl SchemaCleaner<'_> {
                 return Err(format!("it requires the property {name:?}, whose name services reject"));
             }
         }
-        let required: Vec<_> = required.into_iter().filter(|name| properties.contains_key(*name)).collect();
+        // Several parts of a schema may require the same property, and services refuse repeated names.
+        let required: IndexSet<_> = required.into_iter().filter(|name| properties.contains_key(*name)).collect();
         let additional = match fields.get("additionalProperties") {
             Some(schema @ Value::Object(fields)) if !fields.is_empty() => self.clean(schema, depth)?,
             Some(Value::Bool(true) | Value::Object(_)) => json!(true),
@@ -331,6 +332,17 @@ mod tests {
         let cleaned = clean_schema(&schema).unwrap();
         assert_eq!(cleaned["properties"]["args"]["additionalProperties"], json!(true), "{cleaned}");
         assert_eq!(cleaned["required"], json!(["args"]));
+    }
+
+    #[test]
+    fn repeated_names_and_impossible_sizes_are_left_out() {
+        let part =
+            json!({"properties": {"a": {"type": "string", "minLength": -1, "maxLength": 2.5}}, "required": ["a"]});
+        let sized = json!({"type": "array", "items": {"type": "string"}, "minItems": 1});
+        let schema = json!({"allOf": [part, part], "required": ["a", "a"], "properties": {"b": sized}});
+        let cleaned = clean_schema(&schema).unwrap();
+        assert_eq!(cleaned["required"], json!(["a"]), "{cleaned}");
+        assert_eq!(cleaned["properties"], json!({"a": {"type": "string"}, "b": sized}));
     }
 
     #[test]

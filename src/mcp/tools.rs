@@ -60,16 +60,8 @@ impl Tool for McpTool {
         &self.definition
     }
 
-    /// Refuses turns of anyone but the owner if folders cannot be hidden from the server's program, which then sees the owner's
-    /// private folders.
     fn validate(&self, _: &Value, context: &ToolContext) -> Result<(), String> {
-        if context.trust != Trust::Owner && self.server.sees_private_folders() {
-            let server = &self.server.name;
-            return Err(format!(
-                "{server} is for the owner alone here: this machine cannot hide the owner's folders from the program"
-            ));
-        }
-        Ok(())
+        check_sender(&self.server, context)
     }
 
     fn may_taint(&self, _: &Value, _: &ToolContext) -> bool {
@@ -99,6 +91,16 @@ impl Tool for McpTool {
         };
         tainted(answered.map(read), &self.server).into()
     }
+}
+
+/// Refuses turns of anyone but the owner if folders cannot be hidden from the server's program, which then sees the owner's
+/// private folders.
+fn check_sender(server: &McpServer, context: &ToolContext) -> Result<(), String> {
+    if context.trust == Trust::Owner || !server.sees_private_folders() {
+        return Ok(());
+    }
+    let server = &server.name;
+    Err(format!("{server} is for the owner alone here: this machine cannot hide the owner's folders from the program"))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -156,6 +158,9 @@ impl McpRead {
         };
         match (server, uri) {
             (Some(server), Some(uri)) => {
+                if let Err(refusal) = check_sender(server, context) {
+                    return ToolResult::failed(refusal);
+                }
                 let request = McpRequest::ReadResource { uri: uri.to_owned() };
                 let answered = server.request(request, &context.cancel).await;
                 tainted(answered.map(|answer| ToolResult::ok(ResultText::of_resource(&answer))), server)
@@ -283,4 +288,34 @@ fn sources(server: &McpServer) -> Taint {
 
 fn longest_call(server: &Arc<McpServer>) -> Duration {
     server.config.start_timeout.0 + server.config.timeout.0 + MARGIN
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::guard::SandboxMode;
+    use crate::mcp::{McpHost, McpServerConfig};
+    use crate::tools::testing::context;
+    use crate::tools::{CONVERSATIONS, ExecConfig, PrivateFolders, command_runner};
+
+    #[tokio::test]
+    async fn resources_of_a_program_that_sees_private_folders_are_for_the_owner_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let exec = ExecConfig { sandbox: SandboxMode::Off, ..ExecConfig::default() };
+        let private = PrivateFolders::new(&[CONVERSATIONS]);
+        let home = folder.path();
+        let runner = command_runner(&exec, home, home, private, 0, "/proc/self/exe".into()).unwrap();
+        let (home, workspace) = (home.to_owned(), home.to_owned());
+        let host = Arc::new(McpHost { home, workspace, runner, exec, changed: Arc::default() });
+        let command = vec!["/nonexistent/server".to_owned()];
+        let config = McpServerConfig { command, ..McpServerConfig::default() };
+        let server = Arc::new(McpServer::new("notes", config, host));
+        let of = |trust: Trust| ToolContext { trust, ..context() };
+        assert_eq!(check_sender(&server, &of(Trust::Owner)), Ok(()));
+        let tool = McpRead::new(vec![server]);
+        let text = tool.call(json!({"uri": "note://one"}), &of(Trust::Known)).await.result.render();
+        assert!(text.contains("notes is for the owner alone here"), "{text}");
+    }
 }

@@ -181,13 +181,13 @@ mod tests {
                 confidence: 0.5,
                 ..NewMemoryEntry::new(Owner::gateway(), kind, text, MemoryOrigin::Stated)
             };
-            let said = |connection: &Connection, turn: Uuid, text: &str| {
+            let append = |connection: &Connection, turn: Uuid, text: &str| {
                 let body = json!({"role": "user", "content": text}).to_string();
                 messages::append(connection, "s", turn, std::iter::once(("user", body)))
             };
             let turns = [Uuid::now_v7(), Uuid::now_v7(), Uuid::now_v7()];
             for (turn, text) in turns.iter().zip(["my cat is Momo", "her name is Nini now", "something else"]) {
-                said(connection, *turn, text)?;
+                append(connection, *turn, text)?;
             }
             let [one, two, three] = turns.map(|turn| turn.to_string());
             let old = remember(connection, &new(MemoryKind::Fact, "", "My cat is called Momo", &one), &config)?;

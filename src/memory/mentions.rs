@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use serde::{Deserialize, Serialize};
 
 use super::{MemoryEntry, MemoryKind};
-use crate::store::search_index::{SearchCorpus, find, size};
+use crate::store::search_index::{SearchCorpus, find, highest_id};
 use crate::store::{Connection, StoreError};
 use crate::text::{comparison_key, is_han_or_kana, query_terms, sentences, visit_terms};
 
@@ -32,7 +32,8 @@ impl MentionDetector {
     /// Creates a detector from the words of `entry`, and from those of its terms that are rare in messages.
     pub(super) fn with_rare_terms(connection: &Connection, entry: &MemoryEntry) -> Result<Self, StoreError> {
         let mut detector = Self::of_entry(entry);
-        let most = COMMON.max(usize::try_from(size(connection, SearchCorpus::Messages)?).unwrap_or(0) / COMMON_SHARE);
+        let most =
+            COMMON.max(usize::try_from(highest_id(connection, SearchCorpus::Messages)?).unwrap_or(0) / COMMON_SHARE);
         for term in std::mem::take(&mut detector.terms) {
             match find(connection, SearchCorpus::Messages, &format!("\"{term}\""), most + 1) {
                 Ok(found) if found.len() > most => {}

@@ -18,8 +18,7 @@ use super::vectors::clearly_similar;
 use super::word_index::extra_indexed_text;
 use super::{MemoryKind, Owner};
 use crate::store::memories::{self, MemoryRow};
-use crate::store::search_index::SearchCorpus;
-use crate::store::vectors::newest;
+use crate::store::search_index::{SearchCorpus, highest_id};
 use crate::store::{Connection, StoreError, forgetting};
 use crate::text::{query_terms, sentences, visit_terms};
 
@@ -96,7 +95,7 @@ impl StoreState {
     fn read(connection: &Connection, changes: &AtomicU64) -> Result<Self, StoreError> {
         let changes = changes.load(Ordering::Relaxed);
         Ok(Self {
-            newest: newest(connection, SearchCorpus::Memories)?,
+            newest: highest_id(connection, SearchCorpus::Memories)?,
             forgets: forgetting::count(connection)?,
             changes,
         })

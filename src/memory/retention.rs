@@ -46,7 +46,7 @@ pub fn prune_orphaned_summaries(connection: &Connection, before_ms: i64) -> Resu
 /// # Errors
 /// The store cannot be written.
 pub fn sweep_snapshots(connection: &Connection, _before_ms: i64) -> Result<usize, StoreError> {
-    memory_queries::sweep_snapshots(connection, retention::PIECE)
+    memory_queries::sweep_snapshots(connection, retention::BATCH)
 }
 
 #[cfg(test)]

@@ -153,8 +153,8 @@ fn read_whole(value: Value, zone: &TimeZone, now: Timestamp) -> Result<SessionFi
     let mut turn = new_turn_id(&order, at);
     for (number, message) in (1..).zip(&file.messages) {
         match read_message(message, zone, at) {
-            Ok((message, said)) => {
-                at = said;
+            Ok((message, time)) => {
+                at = time;
                 // A user's message begins a turn.
                 if matches!(message, ChatMessage::User { .. }) {
                     turn = new_turn_id(&order, at);
@@ -176,9 +176,9 @@ fn read_message(message: &Value, zone: &TimeZone, before: Timestamp) -> Result<(
     };
     let at = match message.get("timestamp") {
         None | Some(Value::Null) => before,
-        Some(said) => parse_time(said, zone).ok_or_else(|| {
+        Some(time) => parse_time(time, zone).ok_or_else(|| {
             format!(
-                "its \"timestamp\" is {said}; allowed: a time such as \"2026-03-08T09:00:00\", or seconds since 1970"
+                "its \"timestamp\" is {time}; allowed: a time such as \"2026-03-08T09:00:00\", or seconds since 1970"
             )
         })?,
     };

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::bm25::TermWeights;
-use crate::store::search_index::{SearchCorpus, find, size};
+use crate::store::search_index::{SearchCorpus, find, highest_id};
 use crate::store::{Connection, StoreError};
 use crate::text::{SearchTerm, TermPrefixes, query_terms, visit_terms};
 
@@ -70,7 +70,7 @@ impl TermQuery {
         let mut total = 0.0;
         let mut lists = Vec::with_capacity(corpora.len());
         for (corpus, scope) in corpora {
-            let highest = size(connection, corpus)?;
+            let highest = highest_id(connection, corpus)?;
             let within = match &scope {
                 Some(scope) => estimate_count(&find(connection, corpus, scope, COMMON)?, highest),
                 None => highest as f64,

@@ -19,14 +19,14 @@ pub enum MetricKind {
 pub struct MetricSamples {
     pub name: &'static str,
     pub kind: MetricKind,
-    pub help: String,
+    pub help: &'static str,
     pub samples: Vec<MetricSample>,
 }
 
 /// A value and its labels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricSample {
-    pub labels: Vec<(String, String)>,
+    pub labels: Vec<(&'static str, String)>,
     pub value: SampleValue,
 }
 
@@ -66,34 +66,34 @@ pub struct MetricsPage {
 
 impl MetricsPage {
     /// Starts a family of counters, to which the following samples belong.
-    pub fn counter(&mut self, name: &'static str, help: &str) {
+    pub fn counter(&mut self, name: &'static str, help: &'static str) {
         self.family(name, MetricKind::Counter, help);
     }
 
     /// Starts a family of gauges.
-    pub fn gauge(&mut self, name: &'static str, help: &str) {
+    pub fn gauge(&mut self, name: &'static str, help: &'static str) {
         self.family(name, MetricKind::Gauge, help);
     }
 
     /// Starts a family of histograms.
-    pub fn histogram(&mut self, name: &'static str, help: &str) {
+    pub fn histogram(&mut self, name: &'static str, help: &'static str) {
         self.family(name, MetricKind::Histogram, help);
     }
 
-    fn family(&mut self, name: &'static str, kind: MetricKind, help: &str) {
-        self.families.push(MetricSamples { name, kind, help: help.to_owned(), samples: Vec::new() });
+    fn family(&mut self, name: &'static str, kind: MetricKind, help: &'static str) {
+        self.families.push(MetricSamples { name, kind, help, samples: Vec::new() });
     }
 
     /// Adds the sample of a counter or gauge.
-    pub fn sample(&mut self, labels: &[(&str, &str)], value: impl Into<SampleValue>) {
-        let labels = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    pub fn sample(&mut self, labels: &[(&'static str, &str)], value: impl Into<SampleValue>) {
+        let labels = labels.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         if let Some(family) = self.families.last_mut() {
             family.samples.push(MetricSample { labels, value: value.into() });
         }
     }
 
     /// Adds the sample of a histogram.
-    pub fn buckets(&mut self, labels: &[(&str, &str)], histogram: &Histogram) {
+    pub fn buckets(&mut self, labels: &[(&'static str, &str)], histogram: &Histogram) {
         let value = SampleValue::Histogram { buckets: histogram.buckets().collect(), sum: histogram.sum() };
         self.sample(labels, value);
     }
@@ -124,7 +124,7 @@ impl MetricSamples {
         let help = help.replace('\\', "\\\\").replace('\n', "\\n");
         text.push_str(&format!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
         let mut line = |suffix: &str, sample: &MetricSample, bound: Option<&str>, value: String| {
-            let labels = sample.labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+            let labels = sample.labels.iter().map(|(name, value)| (*name, value.as_str()));
             let labels = labels.chain(bound.map(|bound| ("le", bound)));
             let labels: Vec<_> = labels.map(|(name, value)| format!("{name}=\"{}\"", escape(value))).collect();
             let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };

@@ -55,7 +55,7 @@ pub fn respond(messages: &[ChatMessage], tools: &[ToolSpec]) -> OfflineAnswer {
     if after.iter().any(|message| matches!(message, ChatMessage::Tool { .. })) {
         return OfflineAnswer { text: report_results(&requests, after), tool_calls: Vec::new() };
     }
-    let mut said = Vec::new();
+    let mut replies = Vec::new();
     let mut tool_calls = Vec::new();
     let first = next_call(messages);
     for (request, language) in requests {
@@ -65,10 +65,10 @@ pub fn respond(messages: &[ChatMessage], tools: &[ToolSpec]) -> OfflineAnswer {
                 name: name.to_owned(),
                 arguments: arguments.to_string(),
             }),
-            Err(text) => said.push(text),
+            Err(text) => replies.push(text),
         }
     }
-    OfflineAnswer { text: said.join("\n\n"), tool_calls }
+    OfflineAnswer { text: replies.join("\n\n"), tool_calls }
 }
 
 /// Returns the answer after the tools have run: the text before the calls, then each result.

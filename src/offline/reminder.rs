@@ -115,7 +115,7 @@ fn time_and_note(text: &str, language: Language) -> Option<(TimeExpression, &str
         })
     };
     // The text after "that", "about" or a colon is a note, even if it begins with a time.
-    let told = |rest: &str| {
+    let marked_note = |rest: &str| {
         let words: &[&str] = if language == Language::En { &[" that ", " about ", ":"] } else { &[] };
         let is_clock = rest.strip_prefix(':').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
         match rest {
@@ -132,7 +132,7 @@ fn time_and_note(text: &str, language: Language) -> Option<(TimeExpression, &str
         (!time::starts_with_time(rest[lead..].trim(), language)).then_some(lead)
     };
     let bare = |rest: &str| (rest.starts_with(' ') && !time::starts_with_time(rest.trim(), language)).then_some(0);
-    leading(&told)
+    leading(&marked_note)
         .or_else(|| leading(&joined))
         .or_else(|| trailing_time(strip_lead(text, language), language))
         .or_else(|| leading(&bare))

@@ -9,6 +9,8 @@ use crate::text::{Language, language_of};
 
 /// The most requests in one message, one per line.
 const MAX_LINES: usize = 8;
+/// The most polite words before a request.
+const MAX_COURTESIES: usize = 8;
 /// The longest file name, id or search text that is read from a message, in bytes.
 const MAX_ARGUMENT: usize = 512;
 
@@ -280,13 +282,14 @@ pub(super) fn read_requests(text: &str) -> Vec<(UserRequest, Language)> {
 /// Reads one request, with or without the polite words around it.
 fn read_request(text: &str) -> Option<(UserRequest, Language)> {
     let mut rest = text;
-    loop {
+    for _ in 0..=MAX_COURTESIES {
         let plain = COURTESY_AFTER.find(rest).map(|found| &rest[..found.start()]);
         if let Some(found) = match_rules(rest).or_else(|| match_rules(plain?)) {
             return Some(found);
         }
         rest = &rest[COURTESY_BEFORE.find(rest)?.end()..];
     }
+    None
 }
 
 fn match_rules(text: &str) -> Option<(UserRequest, Language)> {

@@ -156,6 +156,14 @@ fn each_line_is_a_request_if_all_are_understood() {
 }
 
 #[test]
+fn polite_words_are_removed_a_few_times_only() {
+    for (count, expected) in [(8, UserRequest::Help), (9, UserRequest::Unknown), (2_000, UserRequest::Unknown)] {
+        let text = format!("{}帮助", "请".repeat(count));
+        assert_eq!(read_requests(&text)[0].0, expected, "{count}");
+    }
+}
+
+#[test]
 fn every_example_of_the_help_is_understood() {
     for language in [Language::En, Language::Zh] {
         for line in reply::help(language, |_| true).lines().filter_map(|line| line.strip_prefix("- ")) {

@@ -136,7 +136,7 @@ impl SelectedMatches<'_> {
         let mut shown: Option<(&str, usize)> = None;
         for (at, found) in self.kept.iter().enumerate() {
             let after = shown.filter(|(path, _)| *path == found.path).map_or(0, |(_, line)| line);
-            let first = found.line.saturating_sub(around).max(after + 1);
+            let first = found.line.saturating_sub(around).max(after.saturating_add(1));
             let next =
                 self.kept.get(at + 1).filter(|next| next.path == found.path).map_or(usize::MAX, |next| next.line);
             let last = found.line.saturating_add(around).min(next.saturating_sub(1)).max(found.line);
@@ -161,7 +161,8 @@ fn show(found: &SearchMatch<'_>, first: usize, around: Option<&[String]>, lines:
             line.trim().starts_with(found.text.trim().trim_end_matches('…').trim_end_matches("..."))
         })
     };
-    for (number, line) in (first..).zip(around.filter(is_same).unwrap_or_default()) {
+    for (at, line) in around.filter(is_same).unwrap_or_default().iter().enumerate() {
+        let number = first.saturating_add(at);
         if number == found.line {
             lines.push(own.clone());
         } else if !line.trim().is_empty() {
@@ -195,4 +196,17 @@ pub fn filter_hits(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSe
     }
     let kept: Vec<&str> = order.iter().map(|at| blocks[*at]).collect();
     Some(FilterOutput::new(kept.join("\n\n"), "hits", original, kept.len()).with_remarks(&remarks))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_largest_line_number_is_a_line_number() {
+        let body = format!("a.txt:{0}: one\na.txt:{0}: two", usize::MAX);
+        let (kept, _) = parse(&body);
+        let selected = SelectedMatches { original: kept.len(), kept, remarks: Vec::new() };
+        assert_eq!(selected.render(1, None).await.text, body);
+    }
 }

@@ -91,6 +91,8 @@ impl AgentDirectory {
             }
         }
         directory.complete(sources, &mut faults);
+        // A default agent with a fault was removed.
+        directory.agents.entry(DEFAULT_AGENT.to_owned()).or_insert_with(built_in_default);
         directory.add_routes(sources, &mut faults);
         (directory, faults)
     }
@@ -302,16 +304,14 @@ fn workspace_of(written: &str, workspace: &Path, home: &Path) -> Result<PathBuf,
     Ok(found)
 }
 
+fn built_in_default() -> Arc<AgentProfile> {
+    let (name, source) = (DEFAULT_AGENT.to_owned(), BUILT_IN.to_owned());
+    Arc::new(AgentProfile { name, source, ..AgentProfile::default() })
+}
+
 impl Default for AgentDirectory {
     fn default() -> Self {
-        let agents = BTreeMap::from([(
-            DEFAULT_AGENT.to_owned(),
-            Arc::new(AgentProfile {
-                name: DEFAULT_AGENT.to_owned(),
-                source: BUILT_IN.to_owned(),
-                ..AgentProfile::default()
-            }),
-        )]);
+        let agents = BTreeMap::from([(DEFAULT_AGENT.to_owned(), built_in_default())]);
         Self { agents, routes: Vec::new(), problems: Vec::new() }
     }
 }
@@ -521,5 +521,14 @@ mod tests {
             assert!(fault.starts_with(expected), "{fault}");
         }
         assert!(directory.find("a").is_none());
+    }
+
+    #[test]
+    fn a_faulty_default_agent_is_replaced_by_the_built_in_one() {
+        let definition = json!({"assistant": {"orchestrator": "multi_agent", "agents": ["nobody"]}});
+        let (directory, faults) = World::new().load(&definition, &json!([]));
+        assert!(faults.len() == 1 && faults[0].starts_with("agents.assistant.agents: Agent 'nobody'"), "{faults:?}");
+        assert!(directory.default_agent().team.is_empty());
+        assert_eq!(directory.route("cli", "direct", "owner").name, "assistant");
     }
 }

@@ -2,6 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use daoyou_channels::text::truncate;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -82,8 +83,8 @@ pub async fn apply(store: &Store, change: TokenChange) -> Result<Value, TokenErr
     match change {
         TokenChange::Add { name, scope, reuse } => add(store, &name, &scope, reuse).await,
         TokenChange::Revoke(name) => {
-            let gone = name.clone();
-            let revoke = move |connection: &Connection| access::revoke_token(connection, &gone);
+            let revoked = name.clone();
+            let revoke = move |connection: &Connection| access::revoke_token(connection, &revoked);
             if store.write(Durability::Synced, revoke).await? {
                 Ok(json!({ "name": name, "revoked": true }))
             } else {
@@ -98,12 +99,13 @@ async fn add(store: &Store, name: &str, scope: &str, reuse: bool) -> Result<Valu
     if !(1..=MAX_NAME).contains(&name.len()) || !name.chars().all(is_allowed) || name == "owner" {
         let allowed = format!("1 to {MAX_NAME} lower-case letters, digits, - and _, and not \"owner\"");
         return Err(TokenError::Invalid(format!(
-            "name: {name:.100?} cannot be the name of a token; allowed: {allowed}"
+            "name: {:?} cannot be the name of a token; allowed: {allowed}",
+            truncate(name, 100)
         )));
     }
     let Some(scope) = TokenScope::parse(scope) else {
         let known = TokenScope::ALL.map(TokenScope::as_str).join(", ");
-        return Err(TokenError::Invalid(format!("scope: {scope:.100?} is not known; allowed: {known}")));
+        return Err(TokenError::Invalid(format!("scope: {:?} is not known; allowed: {known}", truncate(scope, 100))));
     };
     let secret = new_secret().map_err(|error| StoreError::Row(format!("no random numbers: {error}")))?;
     let token = format!("{TOKEN_PREFIX}{}", encode_secret(&secret));

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use daoyou_channels::text::truncate;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
@@ -45,7 +46,8 @@ impl CostRange {
     /// A text is not a day, or the range is empty or too long.
     pub fn parse(from: Option<&str>, to: Option<&str>, zone: &TimeZone, now: Timestamp) -> Result<Self, String> {
         let read = |name: &str, text: &str| {
-            text.parse::<Date>().map_err(|_| format!("{name}: {text:.40?} is no day; write it as YYYY-MM-DD"))
+            text.parse::<Date>()
+                .map_err(|_| format!("{name}: {:?} is no day; write it as YYYY-MM-DD", truncate(text, 40)))
         };
         let today = now.to_zoned(zone.clone()).date();
         let to = to.map_or(Ok(today), |text| read("to", text))?;

@@ -122,9 +122,8 @@ fn write(
 ) -> Result<AppliedJobChange, JobError> {
     let all = JobScope::All;
     let answer = match change {
-        JobChange::Add(asked) => {
-            let asked: JobRequest = JobRequest::from_json(asked)?;
-            let new = asked.into_new_job(&JobOrigin::terminal(), context, now)?;
+        JobChange::Add(fields) => {
+            let new = JobRequest::from_json(fields)?.into_new_job(&JobOrigin::terminal(), context, now)?;
             view(&cron::add(connection, &new, context.settings.config.max_jobs, now)?, context)
         }
         JobChange::Edit { job, fields } => {
@@ -152,15 +151,15 @@ fn write(
 ///
 /// # Errors
 /// The request is invalid.
-pub fn preview(asked: &Value, context: &JobContext, now: Timestamp) -> Result<Value, JobError> {
-    let mut request = JobRequest::from_json(asked)?;
+pub fn preview(fields: &Value, context: &JobContext, now: Timestamp) -> Result<Value, JobError> {
+    let mut request = JobRequest::from_json(fields)?;
     if request.prompt.is_none() && request.message.is_none() {
         // The run times do not depend on the text.
         request.message = Some("preview".to_owned());
     }
     let schedule = request.into_new_job(&JobOrigin::terminal(), context, now)?.body.schedule;
     let when = schedule.describe(context.language, context.zone());
-    Ok(json!({ "job": asked, "when": when, "next": schedule.upcoming(now, VIEW_TIMES) }))
+    Ok(json!({ "job": fields, "when": when, "next": schedule.upcoming(now, VIEW_TIMES) }))
 }
 
 fn show(connection: &Connection, job: &str, context: &JobContext) -> Result<Value, JobError> {

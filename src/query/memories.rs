@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::rows::timestamp;
-use super::sessions::{self, check_search_text, import_faults};
+use super::sessions::{self, MAX_LISTED_FAULTS, check_search_text, import_faults};
 use crate::memory::{
     self, EntryRequest, ExportedMemory, HitLocation, MemoryEntry, MemoryError, MemoryKind, MemoryOrigin,
     MemorySelection, MemoryService, MemorySettings, NewMemoryEntry, OwnerSelection, RecallHit, RecallQuery,
@@ -90,8 +90,8 @@ pub async fn read(service: &MemoryService, query: MemoryQuery) -> Result<Value, 
     }
     let read = move |connection: &Connection| separate_store_errors(answer(connection, &query, &settings, now));
     match service.store.read(read).await?? {
-        Answer::Complete(answer) => Ok(answer),
-        Answer::Search(query) => Ok(service.find(query).await?.iter().map(hit).collect()),
+        MemoryAnswer::Complete(answer) => Ok(answer),
+        MemoryAnswer::Search(query) => Ok(service.find(query).await?.iter().map(hit).collect()),
     }
 }
 
@@ -119,7 +119,7 @@ fn separate_store_errors<T>(result: Result<T, MemoryError>) -> Result<Result<T, 
 }
 
 /// The store's part of a result.
-enum Answer {
+enum MemoryAnswer {
     Complete(Value),
     /// The result is that of this search.
     Search(RecallQuery),
@@ -130,10 +130,10 @@ fn answer(
     query: &MemoryQuery,
     settings: &MemorySettings,
     now: Timestamp,
-) -> Result<Answer, MemoryError> {
+) -> Result<MemoryAnswer, MemoryError> {
     let parse_since =
         |since: Option<&str>| since.map(|since| memory::parse_since(since, now, &settings.zone)).transpose();
-    Ok(Answer::Complete(match query {
+    Ok(MemoryAnswer::Complete(match query {
         MemoryQuery::List { selection, limit } => {
             let limit = limit.unwrap_or(LIST_DEFAULT).min(LIST_LIMIT);
             page(connection, selection, settings, None, limit)?.iter().map(view).collect()
@@ -143,7 +143,7 @@ fn answer(
             let kind = selection.kind()?;
             let owners = selection.owner_selection(&settings.identities)?.owners(connection)?;
             check_search_text(text)?;
-            return Ok(Answer::Search(RecallQuery {
+            return Ok(MemoryAnswer::Search(RecallQuery {
                 text: text.trim().to_owned(),
                 owners,
                 kinds: kind.map_or_else(|| MemoryKind::ALL.to_vec(), |kind| vec![kind]),
@@ -166,10 +166,10 @@ fn answer(
 fn write(connection: &Connection, change: &MemoryChange, service: &MemoryService) -> Result<Value, MemoryError> {
     let settings = service.settings.clone();
     match change {
-        MemoryChange::Add(asked) => {
-            let asked: EntryRequest = serde_json::from_value(asked.clone())
+        MemoryChange::Add(fields) => {
+            let request: EntryRequest = serde_json::from_value(fields.clone())
                 .map_err(|error| MemoryError::Wrong(format!("this is no memory: {error}")))?;
-            let mut new = asked.plan(&settings)?;
+            let mut new = request.plan(&settings)?;
             service.redact_secrets(&mut new);
             remembered(connection, memory::remember(connection, &new, &settings.config)?)
         }
@@ -305,7 +305,7 @@ fn line(entry: &MemoryEntry) -> ExportedMemory {
 /// Imports all lines or none. Summaries are skipped: they belong to their conversations.
 fn import(connection: &Connection, text: &str, service: &MemoryService) -> Result<Value, MemoryError> {
     let settings = service.settings.clone();
-    let (mut new, mut summaries, mut faults) = (Vec::new(), 0, Vec::new());
+    let (mut new, mut summaries, mut faults, mut fault_count) = (Vec::new(), 0, Vec::new(), 0);
     for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
         let read = daoyou_channels::json::from_str::<ExportedMemory>(line)
             .map_err(|error| MemoryError::Wrong(format!("this is no memory: {error}")))
@@ -313,7 +313,12 @@ fn import(connection: &Connection, text: &str, service: &MemoryService) -> Resul
         match read {
             Ok(entry) if entry.kind == MemoryKind::Summary => summaries += 1,
             Ok(entry) => new.push(entry),
-            Err(error) => faults.push(format!("line {number}: {error}")),
+            Err(error) => {
+                fault_count += 1;
+                if faults.len() < MAX_LISTED_FAULTS {
+                    faults.push(format!("line {number}: {error}"));
+                }
+            }
         }
         if new.len() > IMPORT_LIMIT {
             let many = format!("there are more than {IMPORT_LIMIT} memories in it; import it in parts");
@@ -321,7 +326,7 @@ fn import(connection: &Connection, text: &str, service: &MemoryService) -> Resul
         }
     }
     if !faults.is_empty() {
-        return Err(MemoryError::Wrong(import_faults(&faults)));
+        return Err(MemoryError::Wrong(import_faults(&faults, fault_count)));
     }
     let (mut written, mut known) = (0, 0);
     for entry in &mut new {

@@ -29,7 +29,7 @@ const PREVIEW_MESSAGES: i64 = 20;
 const TITLE_LENGTH: usize = 60;
 
 /// The most faults of an import that its error lists.
-const MAX_LISTED_FAULTS: usize = 20;
+pub(super) const MAX_LISTED_FAULTS: usize = 20;
 
 /// Lists sessions whose keys begin with `prefix`, the most recently used first. Chats that are not in the history yet come before
 /// them.
@@ -108,8 +108,8 @@ fn title(connection: &Connection, session: &str, given: Option<String>) -> Resul
     }
     let head = messages::session(connection, session)?;
     let first = messages::range(connection, session, head.first_seq, head.first_seq + 1)?.pop();
-    let said = first.filter(|row| row.role == "user").and_then(|row| memory::spoken_text(&row.body));
-    Ok(said.map_or(Value::Null, |text| json!(truncate(&one_line(&text), TITLE_LENGTH))))
+    let text = first.filter(|row| row.role == "user").and_then(|row| memory::spoken_text(&row.body));
+    Ok(text.map_or(Value::Null, |text| json!(truncate(&one_line(&text), TITLE_LENGTH))))
 }
 
 /// Returns the beginning of the last text that the person or the agent wrote in a session; null if there is none.
@@ -117,8 +117,8 @@ fn preview(connection: &Connection, session: &str) -> Result<Value, StoreError> 
     let head = messages::session(connection, session)?;
     let from = head.first_seq.max(head.next_seq - PREVIEW_MESSAGES);
     let rows = messages::range(connection, session, from, head.next_seq)?;
-    let said = rows.iter().rev().find_map(|row| memory::spoken_text(&row.body));
-    let text = match said {
+    let spoken = rows.iter().rev().find_map(|row| memory::spoken_text(&row.body));
+    let text = match spoken {
         Some(text) => Some(text),
         None => inbox::open_of_session(connection, session, 1)?.pop().map(|row| row.content),
     };
@@ -204,7 +204,7 @@ fn deliveries(connection: &Connection, key: &str, history: &[MessageRow]) -> Res
     let since = messages::end_of_former(connection, key)?;
     let rows = outbox::of_page_chat(connection, page_chat_of_session(key), since, LIST_LIMIT)?;
     let turns: BTreeSet<_> = history.iter().map(|row| row.turn.as_str()).collect();
-    let said: BTreeSet<_> = history
+    let spoken: BTreeSet<_> = history
         .iter()
         .filter(|row| row.role == "assistant" && !rows.is_empty())
         .filter_map(|row| memory::spoken_text(&row.body))
@@ -215,7 +215,7 @@ fn deliveries(connection: &Connection, key: &str, history: &[MessageRow]) -> Res
         let is_reply = row.slot == "reply";
         // A job's message is in the history of its chat as well.
         let is_known =
-            (is_reply && turns.contains(row.turn.to_string().as_str())) || said.contains(body.content.trim());
+            (is_reply && turns.contains(row.turn.to_string().as_str())) || spoken.contains(body.content.trim());
         if is_known && body.attachments.is_empty() || body.context.is_picked_up {
             continue;
         }
@@ -353,7 +353,7 @@ pub fn import(
     settings: &MemorySettings,
 ) -> Result<Value, MemoryError> {
     let file = session_file::read(text, &settings.zone, Timestamp::now())
-        .map_err(|faults| MemoryError::Wrong(import_faults(&faults)))?;
+        .map_err(|faults| MemoryError::Wrong(import_faults(&faults, faults.len())))?;
     let Some(session) = session.or(file.key.as_deref()) else {
         let wrong = "the file names no session; say what it is to be called with --session KEY, such as cli:old";
         return Err(MemoryError::Wrong(wrong.to_owned()));
@@ -375,10 +375,29 @@ pub fn import(
     Ok(json!({ "session": session, "owner": memory::owner_label(&owner), "messages": file.messages.len() }))
 }
 
-/// Returns an error with the faults of a file, one per line, which says that nothing was imported.
-pub(super) fn import_faults(faults: &[String]) -> String {
-    let more = faults.len().saturating_sub(MAX_LISTED_FAULTS);
+/// Returns an error with the first faults of a file, one per line, and the number of the others; it says that nothing was imported.
+pub(super) fn import_faults(faults: &[String], count: usize) -> String {
+    let more = count.saturating_sub(MAX_LISTED_FAULTS);
     let listed = faults.iter().take(MAX_LISTED_FAULTS).cloned().collect::<Vec<_>>().join("\n");
     let more = if more == 0 { String::new() } else { format!("\nand {more} more") };
     format!("nothing was imported:\n{listed}{more}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_faults_of_an_import_are_listed_up_to_a_limit() {
+        let faults: Vec<String> = (1..=MAX_LISTED_FAULTS + 5).map(|line| format!("line {line}: wrong")).collect();
+        for (listed, count, lines, end) in [
+            (&faults[..2], 2, 3, "line 2: wrong"),
+            (&faults[..MAX_LISTED_FAULTS], 1_000, 22, "and 980 more"),
+            (&faults[..], faults.len(), 22, "and 5 more"),
+        ] {
+            let text = import_faults(listed, count);
+            assert!(text.starts_with("nothing was imported:\n") && text.ends_with(end), "{text}");
+            assert_eq!(text.lines().count(), lines, "{text}");
+        }
+    }
 }

@@ -190,17 +190,17 @@ mod tests {
     #[tokio::test]
     async fn notes_to_a_session_do_not_count_as_use() {
         let (_folder, store) = Store::temporary();
-        let look = |connection: &Connection| {
+        let check = |connection: &Connection| {
             let mut found = Vec::new();
             // `s`: a person writes; `t`: the session gets a note; `n`: a new epoch begins. The events are an hour apart, the last
             // one an hour ago.
             for (number, order) in ["s", "st", "stt", "t", "tt", "nt", "snt", "sts", "stns"].into_iter().enumerate() {
                 let session = format!("s{number}");
                 for letter in order.chars() {
-                    let said = [("user", "{}".to_owned())].into_iter();
+                    let message = [("user", "{}".to_owned())].into_iter();
                     match letter {
-                        's' => messages::append(connection, &session, Uuid::now_v7(), said)?,
-                        't' => messages::append_note(connection, &session, Uuid::now_v7(), said)?,
+                        's' => messages::append(connection, &session, Uuid::now_v7(), message)?,
+                        't' => messages::append_note(connection, &session, Uuid::now_v7(), message)?,
                         _ => messages::new_epoch(connection, &session)?,
                     }
                     let back = |table: &str, columns: &[&str]| {
@@ -220,7 +220,7 @@ mod tests {
             Ok(found)
         };
         assert_eq!(
-            store.write(Durability::Logged, look).await.unwrap(),
+            store.write(Durability::Logged, check).await.unwrap(),
             [
                 ("s", Some(1), false),
                 ("st", Some(2), true),

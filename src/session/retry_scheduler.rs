@@ -305,28 +305,32 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn each_turn_is_retried_when_it_is_due() {
-        let room = RetryScheduler::default();
+        let scheduler = RetryScheduler::default();
         let turn = Uuid::from_u128(1);
         let began = Instant::now();
         let ((), session) = tokio::join!(
             async {
                 sleep(Duration::from_secs(5)).await;
-                room.park(turn, &"s".into(), RetryTerms { retry_after: Some(Duration::from_secs(3)), ..awaited("p") });
-                assert!(room.must_wait(turn));
+                scheduler.park(
+                    turn,
+                    &"s".into(),
+                    RetryTerms { retry_after: Some(Duration::from_secs(3)), ..awaited("p") },
+                );
+                assert!(scheduler.must_wait(turn));
             },
-            room.next_due()
+            scheduler.next_due()
         );
         assert_eq!((session.as_str(), began.elapsed().as_secs()), ("s", 8));
-        assert!(!room.must_wait(turn) && room.is_open() && !RetryScheduler::closed().is_open());
-        room.park(turn, &"s".into(), RetryTerms { retry_after: Some(Duration::from_secs(300)), ..awaited("p") });
-        room.retry_session(&"other".into());
+        assert!(!scheduler.must_wait(turn) && scheduler.is_open() && !RetryScheduler::closed().is_open());
+        scheduler.park(turn, &"s".into(), RetryTerms { retry_after: Some(Duration::from_secs(300)), ..awaited("p") });
+        scheduler.retry_session(&"other".into());
         assert!(
-            timeout(Duration::from_secs(200), room.next_due()).await.is_err(),
+            timeout(Duration::from_secs(200), scheduler.next_due()).await.is_err(),
             "another session's model is of no use here"
         );
-        room.retry_session(&"s".into());
-        assert_eq!(timeout(Duration::ZERO, room.next_due()).await.unwrap().as_str(), "s");
-        room.remove(turn);
-        assert!(room.table.lock().turns.is_empty());
+        scheduler.retry_session(&"s".into());
+        assert_eq!(timeout(Duration::ZERO, scheduler.next_due()).await.unwrap().as_str(), "s");
+        scheduler.remove(turn);
+        assert!(scheduler.table.lock().turns.is_empty());
     }
 }

@@ -7,7 +7,7 @@ use crate::store::ownership::{self, Ownership};
 use crate::store::{Connection, StoreError, messages, session_memory};
 
 /// The most turns of a log that are searched for their writers.
-const LOOKED_AT: u32 = 20_000;
+const MAX_SEARCHED: u32 = 20_000;
 
 /// Records the writer of a turn in its first commit, so that a shared session is known as shared before the turn gets its context.
 pub fn begin(
@@ -63,7 +63,7 @@ fn is_only_writer(
     identities: &Identities,
     (last, writer): (&InboxRow, &Owner),
 ) -> Result<bool, StoreError> {
-    let Some(rows) = ownership::all_writers(connection, session, LOOKED_AT)? else { return Ok(false) };
+    let Some(rows) = ownership::all_writers(connection, session, MAX_SEARCHED)? else { return Ok(false) };
     let mut others = rows.iter().filter(|row| row.turn != last.turn && is_written(row)).peekable();
     Ok(others.peek().is_some() && others.all(|row| identities.writer_of(row) == *writer))
 }
@@ -170,7 +170,7 @@ mod tests {
         .enumerate()
         {
             let session = format!("s{number}");
-            let look = move |connection: &Connection| {
+            let check = move |connection: &Connection| {
                 let mut identities = Identities::default();
                 for sender in writers.split(' ') {
                     if sender == "?" {
@@ -186,7 +186,7 @@ mod tests {
                 let due = session_memory::get(connection, &session, 0)?.due;
                 Ok((ownership::of_session(connection, &session)?, due))
             };
-            let (found, noted) = store.write(Durability::Logged, look).await.unwrap();
+            let (found, noted) = store.write(Durability::Logged, check).await.unwrap();
             let expected = Ownership { owner: Some(owner.to_owned()), is_shared };
             assert_eq!((found, noted.as_deref()), (expected, due), "{writers}");
         }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
-use super::sql::{execute, select, select_optional, select_parsed, select_value};
+use super::sql::{execute, read_uuid, select, select_optional_parsed, select_parsed, select_value};
 use super::{StoreError, messages, now_ms};
 
 /// The most sources that are stored for one conversation.
@@ -114,13 +114,13 @@ pub fn insert(connection: &Connection, new: &NewApproval) -> Result<bool, StoreE
 
 pub fn find(connection: &Connection, id: Uuid) -> Result<Option<ApprovalRow>, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM approvals WHERE id = ?");
-    select_optional(connection, &sql, [id.to_string()], |row| Ok(read_row(row)))?.transpose()
+    select_optional_parsed(connection, &sql, [id.to_string()], read_row)
 }
 
 /// Finds a request by the code that people type.
 pub fn find_code(connection: &Connection, code: &str) -> Result<Option<ApprovalRow>, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM approvals WHERE code = ?");
-    select_optional(connection, &sql, [code.trim().to_ascii_lowercase()], |row| Ok(read_row(row)))?.transpose()
+    select_optional_parsed(connection, &sql, [code.trim().to_ascii_lowercase()], read_row)
 }
 
 /// Returns the pending requests, the oldest first.
@@ -168,11 +168,12 @@ pub fn grant(connection: &Connection, row: &ApprovalRow) -> Result<(), StoreErro
     execute(connection, sql, [row.id.to_string()]).map(drop)
 }
 
-/// Returns true if the owner approved this tool for the current conversation of a session.
+/// Returns true if the owner approved this tool for the current conversation of a session. The request of a plan names several tools.
 pub fn is_granted(connection: &Connection, session: &str, tool: &str) -> Result<bool, StoreError> {
     let epoch = messages::session(connection, session)?.epoch;
-    let sql = "SELECT EXISTS (SELECT 1 FROM approvals WHERE session = ? AND epoch = ? AND tool = ? AND for_session
-                                                       AND state = 'approved')";
+    let sql =
+        "SELECT EXISTS (SELECT 1 FROM approvals WHERE session = ? AND epoch = ? AND for_session AND state = 'approved'
+                   AND instr(', ' || tool || ', ', ', ' || ? || ', '))";
     select_value(connection, sql, params![session, epoch, tool])
 }
 
@@ -204,14 +205,10 @@ pub fn add_taint(connection: &Connection, session: &str, sources: &BTreeSet<Stri
 }
 
 fn read_row(row: &Row<'_>) -> Result<ApprovalRow, StoreError> {
-    let id = |column| -> Result<Uuid, StoreError> {
-        let text: String = row.get(column)?;
-        Uuid::parse_str(&text).map_err(|_| StoreError::Row(format!("an approval has the id {text:?}")))
-    };
     Ok(ApprovalRow {
-        id: id(0)?,
+        id: read_uuid(row, 0)?,
         code: row.get(1)?,
-        turn: id(2)?,
+        turn: read_uuid(row, 2)?,
         session: row.get(3)?,
         epoch: row.get(4)?,
         tool: row.get(5)?,
@@ -283,6 +280,13 @@ mod tests {
             grant(connection, &row)?;
             add_taint(connection, "cli:direct", &row.taint)?;
             assert!(is_granted(connection, "cli:direct", "exec")? && !is_granted(connection, "cli:direct", "cron")?);
+            insert(connection, &NewApproval { tool: "web_fetch, message".to_owned(), ..new("plan", 1) })?;
+            let plan = find(connection, id_of(Uuid::from_u128(7), "plan"))?.unwrap();
+            answer(connection, plan.id, ApprovalState::Approved, "")?;
+            grant(connection, &plan)?;
+            let granted =
+                ["web_fetch", "message", "fetch", "exec"].map(|tool| is_granted(connection, "cli:direct", tool));
+            assert_eq!(granted.map(Result::unwrap), [true, true, false, true], "each tool of a plan");
             assert_eq!(taint_of_session(connection, "cli:direct")?, row.taint);
             let many = (0..60).map(|number| format!("web:{number:02}")).collect();
             add_taint(connection, "cli:direct", &many)?;

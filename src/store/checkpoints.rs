@@ -6,8 +6,8 @@ use uuid::Uuid;
 
 use super::inbox::{self, InboxRow, InboxState};
 use super::session_memory::{self, CopiedMessages};
-use super::sql::{execute, select_optional, select_parsed, select_value};
-use super::{StoreError, messages, now_ms, ownership, turn_steps};
+use super::sql::{execute, read_uuid, select_optional, select_optional_parsed, select_parsed, select_value};
+use super::{StoreError, approvals, messages, now_ms, ownership, turn_steps};
 
 /// The most messages that are copied, the newest ones: many times as many as fit into a request.
 const MAX_COPIED: i64 = 10_000;
@@ -217,7 +217,7 @@ pub fn list(connection: &Connection, session: &str, limit: u32) -> Result<Vec<Ch
          LEFT JOIN point_names n ON n.session = ?1 AND n.turn = m.turn
          GROUP BY m.turn ORDER BY m.turn DESC";
     select_parsed(connection, sql, params![session, from, limit], |row| {
-        let turn = row.get::<_, String>(0)?.parse()?;
+        let turn = read_uuid(row, 0)?;
         Ok(CheckpointSummary { turn, at: row.get(1)?, name: row.get(4)?, body: row.get(2)? })
     })
 }
@@ -237,8 +237,7 @@ pub fn summary(connection: &Connection, point: &Checkpoint) -> Result<Option<Che
 pub fn current_turn(connection: &Connection, session: &str) -> Result<Option<Uuid>, StoreError> {
     let head = messages::session(connection, session)?;
     let sql = "SELECT turn FROM messages WHERE session = ? AND seq >= ? ORDER BY seq DESC LIMIT 1";
-    let turn = select_optional(connection, sql, params![session, head.first_seq], |row| row.get::<_, String>(0))?;
-    Ok(turn.map(|turn| turn.parse()).transpose()?)
+    select_optional_parsed(connection, sql, params![session, head.first_seq], |row| read_uuid(row, 0))
 }
 
 /// Names a checkpoint. If another checkpoint of the session has the name, the name moves to this one.
@@ -312,6 +311,8 @@ fn copy(connection: &Connection, point: &Checkpoint, session: &str) -> Result<us
     let Checkpoint { session: source, epoch, from, to, .. } = point;
     let of = CopiedMessages { session: source, epoch: *epoch, from: *from, to: *to };
     session_memory::carry_over(connection, of, (session, head.epoch, head.next_seq))?;
+    // The copied messages may contain foreign content.
+    approvals::add_taint(connection, session, &approvals::taint_of_epoch(connection, source, *epoch)?)?;
     Ok(copied)
 }
 
@@ -322,7 +323,7 @@ fn id_prefix(id: &str) -> Result<String, CheckpointError> {
 }
 
 fn turns(connection: &Connection, sql: &str, parameters: &[&dyn ToSql]) -> Result<Vec<Uuid>, StoreError> {
-    select_parsed(connection, sql, parameters, |row| Ok(row.get::<_, String>(0)?.parse()?))
+    select_parsed(connection, sql, parameters, |row| read_uuid(row, 0))
 }
 
 fn single_turn(id: &str, turns: &[Uuid]) -> Result<Uuid, CheckpointError> {

@@ -7,7 +7,7 @@ use crate::store::{Durability, Store};
 const SESSION: &str = "cli:direct";
 
 /// Accepts and finishes a turn whose message is `text`, with a step in its journal.
-fn live(connection: &Connection, number: u32, text: &str) -> Result<Uuid, StoreError> {
+fn complete_turn(connection: &Connection, number: u32, text: &str) -> Result<Uuid, StoreError> {
     // Ids in a known order with a common beginning.
     let id = Uuid::from_u128(0x019a_2b3c_4d50_7000_8000_0000_0000_0000 + (u128::from(number) << 80));
     accept(connection, id, text)?;
@@ -44,13 +44,17 @@ async fn with_store<T: Send + 'static>(work: impl FnOnce(&Connection) -> Result<
 #[tokio::test]
 async fn a_session_is_restored_backwards_and_forwards_without_deletions() {
     with_store(|connection| {
-        let turns = [live(connection, 1, "a")?, live(connection, 2, "b")?, live(connection, 3, "c")?];
+        let turns = [
+            complete_turn(connection, 1, "a")?,
+            complete_turn(connection, 2, "b")?,
+            complete_turn(connection, 3, "c")?,
+        ];
         let back = |turn: Uuid| -> Result<String, StoreError> {
             restore(connection, &of_turn(connection, turn).unwrap())?;
             view(connection, SESSION)
         };
         assert_eq!(back(turns[0])?, "a a");
-        let fourth = live(connection, 4, "d")?;
+        let fourth = complete_turn(connection, 4, "d")?;
         assert_eq!(view(connection, SESSION)?, "a a d d");
         assert_eq!(current_turn(connection, SESSION)?, Some(fourth));
         // Forward again: the messages that were left behind are still there.
@@ -71,7 +75,7 @@ async fn a_session_is_restored_backwards_and_forwards_without_deletions() {
 #[tokio::test]
 async fn a_fork_is_a_separate_session() {
     with_store(|connection| {
-        let (one, two) = (live(connection, 1, "a")?, live(connection, 2, "b")?);
+        let (one, two) = (complete_turn(connection, 1, "a")?, complete_turn(connection, 2, "b")?);
         messages::set_model(connection, SESSION, Some("x/y"))?;
         let point = of_turn(connection, one).unwrap();
         assert_eq!(fork(connection, &point, "fork:1").unwrap(), 2);
@@ -94,7 +98,7 @@ async fn a_fork_is_a_separate_session() {
 #[tokio::test]
 async fn a_turn_is_found_by_a_short_id_or_a_name() {
     with_store(|connection| {
-        let turns = [live(connection, 1, "a")?, live(connection, 2, "b")?];
+        let turns = [complete_turn(connection, 1, "a")?, complete_turn(connection, 2, "b")?];
         let whole = turns[1].to_string();
         for (id, expected) in [
             (whole.as_str(), Ok(turns[1])),
@@ -127,7 +131,11 @@ async fn a_turn_is_found_by_a_short_id_or_a_name() {
 #[tokio::test]
 async fn a_restore_that_is_impossible_says_why() {
     with_store(|connection| {
-        let turns = [live(connection, 1, "a")?, live(connection, 2, "b")?, live(connection, 3, "c")?];
+        let turns = [
+            complete_turn(connection, 1, "a")?,
+            complete_turn(connection, 2, "b")?,
+            complete_turn(connection, 3, "c")?,
+        ];
         connection.execute("UPDATE turn_steps SET body = '{}' WHERE turn = ?", [turns[1].to_string()])?;
         let (command, running) = (Uuid::now_v7(), Uuid::now_v7());
         accept(connection, command, "/help")?;
@@ -162,8 +170,8 @@ async fn summaries_are_carried_over_if_they_cover_nothing_later() {
     use crate::store::session_memory::{self, SessionMemory};
 
     let found = with_store(|connection| {
-        let turns = (0..12).map(|n| live(connection, n, &n.to_string())).collect::<Result<Vec<_>, _>>()?;
-        let tell = |to: i64| {
+        let turns = (0..12).map(|n| complete_turn(connection, n, &n.to_string())).collect::<Result<Vec<_>, _>>()?;
+        let summarize = |to: i64| {
             let (text, detail) = (format!("up to {to}"), format!(r#"{{"epoch":0,"from":0,"to":{to}}}"#));
             let (owner, kind, name, origin) = ("owner", "summary", SESSION, "noticed");
             let (session, seq, turn, confidence) = (Some(SESSION), None, None, 1.0);
@@ -173,7 +181,7 @@ async fn summaries_are_carried_over_if_they_cover_nothing_later() {
         };
         let mut summary = None;
         for to in [6, 12, 18] {
-            let id = tell(to)?;
+            let id = summarize(to)?;
             summary.map_or(Ok(()), |old| memories::replace(connection, old, id))?;
             summary = Some(id);
         }
@@ -204,8 +212,8 @@ async fn summaries_are_carried_over_if_they_cover_nothing_later() {
             let point = Checkpoint { turn: turns[turn], session: of.to_owned(), epoch, from, to: last };
             fork(connection, &point, place).map_err(|error| StoreError::Row(error.to_string()))?;
             let state = session_memory::get(connection, place, 0)?;
-            let told = messages::session(connection, place)?.next_seq - state.cursor;
-            found.push((state.cursor, told, place.to_owned()));
+            let uncovered = messages::session(connection, place)?.next_seq - state.cursor;
+            found.push((state.cursor, uncovered, place.to_owned()));
         }
         Ok(found)
     })
@@ -225,4 +233,23 @@ async fn summaries_are_carried_over_if_they_cover_nothing_later() {
             (0, 14, "cli:early".to_owned())
         ]
     );
+}
+
+/// The copied messages may contain foreign content, so their taint comes with them.
+#[tokio::test]
+async fn a_restored_or_forked_conversation_keeps_its_taint() {
+    with_store(|connection| {
+        let one = complete_turn(connection, 1, "a")?;
+        let sources = std::collections::BTreeSet::from(["web:https://example.org/".to_owned()]);
+        approvals::add_taint(connection, SESSION, &sources)?;
+        let point = of_turn(connection, one).unwrap();
+        messages::new_epoch(connection, SESSION)?;
+        assert!(approvals::taint_of_session(connection, SESSION)?.is_empty(), "a new conversation has none");
+        restore(connection, &point)?;
+        assert_eq!(approvals::taint_of_session(connection, SESSION)?, sources);
+        fork(connection, &point, "fork:1").unwrap();
+        assert_eq!(approvals::taint_of_session(connection, "fork:1")?, sources);
+        Ok(())
+    })
+    .await;
 }

@@ -51,7 +51,7 @@ pub fn forget_turn(connection: &Connection, session: &str, turn: &str) -> Result
         replace_body(connection, session, seq, &without_words(&body))?;
     }
     forget_steps(connection, turn)?;
-    execute(connection, "UPDATE inbox SET content = ?2 WHERE turn = ?1", [turn, FORGOTTEN])?;
+    replace_inbox_text(connection, turn, FORGOTTEN)?;
     forget_delivered(connection, turn)?;
     Ok(true)
 }
@@ -167,25 +167,30 @@ pub fn forget_steps(connection: &Connection, turn: &str) -> Result<(), StoreErro
 }
 
 /// Removes the text from everything that a finished turn delivered or left in other tables: background commands, the tasks of
-/// sub-agents, the result of its job. Pending deliveries lose the text when they end.
+/// sub-agents, the result of its job, approved calls. Pending deliveries lose the text when they end.
 pub fn forget_delivered(connection: &Connection, turn: &str) -> Result<(), StoreError> {
     for sql in [
-        "UPDATE outbox SET body = iif(state IN ('sent', 'dead', 'unknown'), json_set(body, '$.content', ?2),
-                json_set(body, '$.forget', json('true')))
+        "UPDATE outbox SET body = iif(state IN ('sent', 'dead', 'unknown'),
+                json_remove(json_set(body, '$.content', ?2), '$.context.subject'), json_set(body, '$.forget', json('true')))
          WHERE turn = ?1 AND json_valid(body)",
         "UPDATE spawns SET label = ?2, result = iif(result IS NULL, NULL, ?2) WHERE turn = ?1 OR id = ?1",
         "UPDATE processes SET label = NULL, command = ?2 WHERE turn = ?1 AND ended_at IS NOT NULL",
         "UPDATE jobs SET result = ?2
          WHERE result IS NOT NULL AND id IN (SELECT job FROM job_runs WHERE turn = ?1)",
+        "UPDATE approvals SET arguments = ?2, reason = iif(reason = '', '', ?2) WHERE turn = ?1 AND state <> 'pending'",
     ] {
         execute(connection, sql, [turn, FORGOTTEN])?;
     }
     Ok(())
 }
 
-/// Replaces the text of the inbox rows of a turn.
+/// Replaces the text of the inbox rows of a turn, and removes the texts that came with it: facts such as the subject of a mail, and
+/// the earlier conversation and the instructions that the sender's program sent.
 pub fn replace_inbox_text(connection: &Connection, turn: &str, content: &str) -> Result<(), StoreError> {
-    execute(connection, "UPDATE inbox SET content = ?2 WHERE turn = ?1", [turn, content]).map(drop)
+    let sql = "UPDATE inbox SET content = ?2, origin = iif(json_valid(origin), json_remove(origin, '$.settings.about',
+                   '$.settings.history', '$.settings.sender_prompt', '$.reply.subject'), origin)
+               WHERE turn = ?1";
+    execute(connection, sql, [turn, content]).map(drop)
 }
 
 /// Removes every snapshot, since each contains the memories of `everyone`.
@@ -239,7 +244,12 @@ pub fn without_words(body: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use uuid::Uuid;
+
     use super::*;
+    use crate::store::approvals::{self, NewApproval};
+    use crate::store::inbox::{self, InboxState, NewInboxRow};
+    use crate::store::{Durability, Store};
 
     #[test]
     fn words_are_removed_from_messages() {
@@ -261,5 +271,30 @@ mod tests {
             let read = |text: &str| serde_json::from_str::<Value>(text).unwrap();
             assert_eq!(read(&without_words(body)), read(expected), "{body}");
         }
+    }
+
+    #[tokio::test]
+    async fn the_texts_that_came_with_a_message_are_removed_too() {
+        let (_folder, store) = Store::temporary();
+        let work = |connection: &Connection| {
+            let turn = Uuid::now_v7();
+            let origin =
+                r#"{"follow_ups":1,"settings":{"about":["Subject: my pin"],"history":"my pin","agent":"coder"}}"#;
+            let row =
+                NewInboxRow { origin: origin.to_owned(), state: InboxState::Done, ..NewInboxRow::sample(turn, "s") };
+            inbox::insert(connection, &row)?;
+            let arguments = r#"{"command":"echo my pin"}"#.to_owned();
+            let (session, tool, taint) = ("s".to_owned(), "exec".to_owned(), BTreeSet::new());
+            let call = NewApproval { turn, call_id: "a".to_owned(), session, tool, arguments, taint, expires_at: 0 };
+            approvals::insert(connection, &call)?;
+            approvals::expire(connection, 1)?;
+            assert!(forget_turn(connection, "s", &turn.to_string())?);
+            let row = inbox::of_turn(connection, turn)?.remove(0);
+            let approval = approvals::find(connection, approvals::id_of(turn, "a"))?;
+            Ok((row.content, row.origin, approval.map(|row| row.arguments)))
+        };
+        let (content, origin, arguments) = store.write(Durability::Logged, work).await.unwrap();
+        assert_eq!((content.as_str(), arguments.as_deref()), (FORGOTTEN, Some(FORGOTTEN)));
+        assert_eq!(origin, r#"{"follow_ups":1,"settings":{"agent":"coder"}}"#);
     }
 }

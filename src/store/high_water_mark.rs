@@ -116,9 +116,9 @@ fn render(record: MarkRecord) -> [u8; LENGTH] {
     let mut rest = &mut line[..];
     // The line is as long as the buffer, so the write always fits.
     let _ = write!(rest, "{MAGIC} {} {:020} ", record.database.as_hyphenated(), record.seq.max(0));
-    let said = LENGTH - CHECK - 1;
-    let check = hex(&Sha256::digest(&line[..said])[..CHECK / 2]);
-    line[said..LENGTH - 1].copy_from_slice(check.as_bytes());
+    let checked = LENGTH - CHECK - 1;
+    let check = hex(&Sha256::digest(&line[..checked])[..CHECK / 2]);
+    line[checked..LENGTH - 1].copy_from_slice(check.as_bytes());
     line[LENGTH - 1] = b'\n';
     line
 }

@@ -4,7 +4,7 @@ use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
 use super::StoreError;
-use super::sql::{execute, select, select_optional, select_parsed, select_value};
+use super::sql::{execute, read_uuid, select, select_optional, select_parsed, select_value};
 
 /// A row to insert.
 #[derive(Clone, Debug)]
@@ -210,7 +210,7 @@ pub fn failed_turns(connection: &Connection, limit: u32) -> Result<Vec<Uuid>, St
          WHERE i.state = 'done' AND json_extract(o.body, '$.error.code') <> 'stopped'
            AND EXISTS (SELECT 1 FROM turn_steps s WHERE s.turn = i.turn AND s.kind = 'context')
          ORDER BY i.seq LIMIT ?";
-    select_parsed(connection, sql, [limit], |row| Ok(row.get::<_, String>(0)?.parse()?))
+    select_parsed(connection, sql, [limit], |row| read_uuid(row, 0))
 }
 
 /// Queues the messages of an ended turn again; returns their number.
@@ -227,6 +227,12 @@ pub fn stalled(connection: &Connection, stalled: i64) -> Result<Vec<InboxRow>, S
 /// Returns unfinished rows whose turn must be cancelled.
 pub fn cancelled(connection: &Connection) -> Result<Vec<InboxRow>, StoreError> {
     find_open(connection, "cancel = 1 ORDER BY seq", params![])
+}
+
+/// Returns true if a turn must stop.
+pub fn is_cancelled(connection: &Connection, turn: Uuid) -> Result<bool, StoreError> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM inbox WHERE turn = ? AND cancel = 1)";
+    select_value(connection, sql, [turn.to_string()])
 }
 
 /// Returns rows whose turn waits for a model service or for sub-agents, the oldest first.
@@ -362,7 +368,7 @@ fn find_many(
 fn read_row(row: &Row<'_>) -> Result<InboxRow, StoreError> {
     Ok(InboxRow {
         seq: row.get(0)?,
-        id: row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?.parse()?,
+        id: read_uuid(row, 1)?,
         channel: row.get(2)?,
         external_id: row.get(3)?,
         session: row.get(4)?,
@@ -373,7 +379,7 @@ fn read_row(row: &Row<'_>) -> Result<InboxRow, StoreError> {
         attachments: row.get(9)?,
         metadata: row.get(10)?,
         received_at: row.get(11)?,
-        turn: row.get_ref(12)?.as_str().map_err(rusqlite::Error::from)?.parse()?,
+        turn: read_uuid(row, 12)?,
         state: InboxState::parse(row.get_ref(13)?.as_str().map_err(rusqlite::Error::from)?)?,
         stalled: row.get(14)?,
         cancel: row.get(15)?,

@@ -9,7 +9,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::database::{is_index_fault, truncated_page};
 use super::memory_queries::{self, SearchIndexState};
 use super::overview::{StoreOverview, overview};
-use super::{StoreError, migrations};
+use super::{StoreError, files, migrations};
 
 /// The most lines of SQLite's messages about damage that are stored.
 const MAX_MESSAGES: usize = 5;
@@ -46,7 +46,7 @@ pub enum DatabaseIntegrity {
 /// # Errors
 /// The file is no database, is newer than this program, or is unreadable.
 pub fn inspect(path: &Path, budget: Duration) -> Result<DatabaseInspection, StoreError> {
-    let log = path.with_extension("db-wal");
+    let log = files::log_path(path);
     if !log.exists() {
         let found = inspect_as(path, InspectionMode::Immutable, budget);
         // If a gateway has begun to write meanwhile, the result may mix old and new pages.
@@ -184,7 +184,7 @@ mod tests {
 
     use super::*;
     use crate::store::losses::{self, Loss, LossKind};
-    use crate::store::{files, opening};
+    use crate::store::opening;
 
     const LONG: Duration = Duration::from_secs(60);
 

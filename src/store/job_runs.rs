@@ -3,7 +3,7 @@
 use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
-use super::sql::{execute, select_optional, select_parsed, select_value};
+use super::sql::{execute, read_uuid, select_optional, select_optional_parsed, select_parsed, select_value};
 use super::{StoreError, now_ms};
 
 /// The outcome of a run: decided at the time of the slot, or after its turn.
@@ -118,8 +118,7 @@ pub fn is_taken(connection: &Connection, job: &str, due: i64) -> Result<bool, St
 pub fn unfinished(connection: &Connection, job: &str) -> Result<Option<Uuid>, StoreError> {
     let sql = "SELECT r.turn FROM job_runs r INDEXED BY job_runs_started CROSS JOIN inbox i ON i.id = r.turn
                WHERE r.job = ? AND r.outcome = 'started' AND i.state NOT IN ('done', 'dead') LIMIT 1";
-    let turn: Option<String> = select_optional(connection, sql, [job], |row| row.get(0))?;
-    turn.map(|turn| turn.parse().map_err(StoreError::from)).transpose()
+    select_optional_parsed(connection, sql, [job], |row| read_uuid(row, 0))
 }
 
 /// The last run of a job.
@@ -189,7 +188,7 @@ mod tests {
     #[tokio::test]
     async fn a_history_is_found_by_id_or_name_and_has_the_cost_in_one_currency() {
         let (_folder, store) = Store::temporary();
-        let look = |connection: &Connection| {
+        let work = |connection: &Connection| {
             let turn = Uuid::now_v7();
             for (job, name, due, turn) in
                 [("a", "news", 1, None), ("b", "news", 2, None), ("a", "news", 3, Some(turn)), ("news", "c", 4, None)]
@@ -205,7 +204,7 @@ mod tests {
             usage::add(connection, turn, "s", "d/free", used, None)?;
             Ok(["a", "news", "none"].map(|asked| of_job(connection, asked, 3)))
         };
-        let [by_id, by_name, none] = store.write(Durability::Logged, look).await.unwrap().map(Result::unwrap);
+        let [by_id, by_name, none] = store.write(Durability::Logged, work).await.unwrap().map(Result::unwrap);
         let due = |rows: &[JobRunRow]| rows.iter().map(|row| row.due).collect::<Vec<_>>();
         assert_eq!((due(&by_id), due(&by_name), none), (vec![3, 1], vec![4, 3, 2], Vec::new()));
         assert_eq!((by_id[0].cost, by_id[0].currency.as_deref(), by_id[0].input_tokens), (Some(70), Some("USD"), 5));

@@ -133,13 +133,13 @@ mod tests {
         let (_folder, store) = Store::temporary();
         let work = |connection: &Connection| {
             add(connection, Loss::new(LossKind::Missing, vec![(4, 4), (7, 9)], "four".to_owned()))?;
-            let told = [take_unreported(connection)?.len(), take_unreported(connection)?.len()];
+            let reported = [take_unreported(connection)?.len(), take_unreported(connection)?.len()];
             let shown = unacknowledged(connection)?;
             let acknowledged = [acknowledge(connection)?, acknowledge(connection)?];
-            Ok((told, shown, acknowledged, unacknowledged(connection)?.len(), all(connection)?.len()))
+            Ok((reported, shown, acknowledged, unacknowledged(connection)?.len(), all(connection)?.len()))
         };
-        let (told, shown, acknowledged, left, known) = store.write(Durability::Logged, work).await.unwrap();
-        assert_eq!((told, acknowledged, left, known), ([1, 0], [1, 0], 0, 1));
+        let (reported, shown, acknowledged, left, known) = store.write(Durability::Logged, work).await.unwrap();
+        assert_eq!((reported, acknowledged, left, known), ([1, 0], [1, 0], 0, 1));
         assert_eq!((shown[0].messages, format_ranges(&shown[0].seqs)), (4, "4, 7–9".to_owned()));
     }
 }

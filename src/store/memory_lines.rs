@@ -52,22 +52,17 @@ pub fn missing(connection: &Connection, owner: &str) -> Result<Vec<(i64, String)
 
 /// Returns the summaries after the id `after`, the oldest first: the summaries that HISTORY.md does not contain yet.
 pub fn summaries_after(connection: &Connection, after: i64, limit: u32) -> Result<Vec<SummaryRow>, StoreError> {
-    let sql = "SELECT id, name, text, detail, created_at FROM memories
-        WHERE kind = 'summary' AND id > ? ORDER BY id LIMIT ?";
-    summaries(connection, sql, params![after, limit])
+    summaries(connection, "id > ? ORDER BY id LIMIT ?", params![after, limit])
 }
 
 /// Returns all summaries of an owner, the oldest first.
 pub fn summaries_of(connection: &Connection, owner: &str) -> Result<Vec<SummaryRow>, StoreError> {
-    let sql = "SELECT id, name, text, detail, created_at FROM memories
-        WHERE kind = 'summary' AND owner = ? ORDER BY id";
-    summaries(connection, sql, params![owner])
+    summaries(connection, "owner = ? ORDER BY id", params![owner])
 }
 
 /// Returns the summaries of a session, the oldest first.
 pub fn summaries_of_session(connection: &Connection, session: &str) -> Result<Vec<SummaryRow>, StoreError> {
-    let sql = "SELECT id, name, text, detail, created_at FROM memories WHERE kind = 'summary' AND name = ? ORDER BY id";
-    summaries(connection, sql, params![session])
+    summaries(connection, "name = ? ORDER BY id", params![session])
 }
 
 /// A summary as HISTORY.md shows it.
@@ -84,16 +79,12 @@ pub struct SummaryRow {
 
 fn summaries(
     connection: &Connection,
-    sql: &str,
+    filter: &str,
     parameters: &[&dyn rusqlite::ToSql],
 ) -> Result<Vec<SummaryRow>, StoreError> {
-    select(connection, sql, parameters, |row| {
-        Ok(SummaryRow {
-            id: row.get(0)?,
-            session: row.get(1)?,
-            text: row.get(2)?,
-            detail: row.get(3)?,
-            at: row.get(4)?,
-        })
+    let sql = format!("SELECT id, name, text, detail, created_at FROM memories WHERE kind = 'summary' AND {filter}");
+    select(connection, &sql, parameters, |row| {
+        let (id, session, text, detail, at) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?);
+        Ok(SummaryRow { id, session, text, detail, at })
     })
 }

@@ -29,19 +29,19 @@ pub fn open(path: &Path) -> Result<OpenedDatabase, StoreError> {
         return Err(StoreError::Open { path: path.to_owned(), reason });
     }
     check_files(path)?;
-    let looked = database::open_for_check(path)?;
-    check_small(path, &looked)?;
+    let checked = database::open_for_check(path)?;
+    check_small(path, &checked)?;
     let found = high_water_mark::read(&high_water_mark::path_of(path)).unwrap_or_else(|error| {
         tracing::warn!(%error, "the high-water mark cannot be read");
         StoredMark::Damaged
     });
-    let (id, known) = match read_identity(&looked)? {
+    let (id, known) = match read_identity(&checked)? {
         Some((id, known)) => (id, known),
         None => (None, 0),
     };
     let (loss, seq) = compare_with_mark(found, id, known);
     let loss = loss.map(|loss| keep_log(path, loss));
-    finish_opening(path, looked, id, loss, seq)
+    finish_opening(path, checked, id, loss, seq)
 }
 
 /// Runs `work` in one transaction, in a database that no other process uses.
@@ -157,12 +157,12 @@ fn keep_log(path: &Path, mut loss: Loss) -> Loss {
 
 fn finish_opening(
     path: &Path,
-    looked: Connection,
+    checked: Connection,
     id: Option<Uuid>,
     loss: Option<Loss>,
     seq: i64,
 ) -> Result<OpenedDatabase, StoreError> {
-    let mut connection = database::into_writer(path, looked)?;
+    let mut connection = database::into_writer(path, checked)?;
     let database = id.unwrap_or_else(Uuid::new_v4);
     if id.is_none() || loss.is_some() {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;

@@ -6,7 +6,7 @@
 use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
-use super::sql::{execute, select, select_optional, select_parsed, select_value};
+use super::sql::{execute, read_uuid, select, select_optional, select_parsed, select_value};
 use super::{StoreError, now_ms};
 
 /// The namespace of outbox ids (UUIDv5, RFC 9562).
@@ -92,7 +92,8 @@ pub fn claim(connection: &Connection, id: Uuid, resend: &str) -> Result<Option<O
 }
 
 /// The body of a row that was delivered or given up, without text that was forgotten meanwhile.
-const WITHOUT_FORGOTTEN: &str = "iif(instr(body, '\"forget\":true'), json_set(body, '$.content', '[forgotten]'), body)";
+const WITHOUT_FORGOTTEN: &str = "iif(instr(body, '\"forget\":true'),
+    json_remove(json_set(body, '$.content', '[forgotten]'), '$.context.subject'), body)";
 
 /// `sending → sent`. Removes text that was forgotten meanwhile.
 pub fn mark_sent(connection: &Connection, id: Uuid, provider_id: Option<&str>) -> Result<(), StoreError> {
@@ -206,7 +207,7 @@ pub fn pending_after(
     select_parsed(connection, sql, params![channel, seq, limit], |row| {
         Ok(PendingDelivery {
             seq: row.get(0)?,
-            id: uuid(row, 1)?,
+            id: read_uuid(row, 1)?,
             chat_id: row.get(2)?,
             tries: row.get(3)?,
             next_at: row.get(4)?,
@@ -307,8 +308,8 @@ fn find_many(
 fn read_row(row: &Row<'_>) -> Result<OutboxRow, StoreError> {
     Ok(OutboxRow {
         seq: row.get(0)?,
-        id: uuid(row, 1)?,
-        turn: uuid(row, 2)?,
+        id: read_uuid(row, 1)?,
+        turn: read_uuid(row, 2)?,
         slot: row.get(3)?,
         attempt: row.get(4)?,
         channel: row.get(5)?,
@@ -321,10 +322,6 @@ fn read_row(row: &Row<'_>) -> Result<OutboxRow, StoreError> {
         last_error: row.get(12)?,
         created_at: row.get(13)?,
     })
-}
-
-fn uuid(row: &Row<'_>, at: usize) -> Result<Uuid, StoreError> {
-    Ok(row.get_ref(at)?.as_str().map_err(rusqlite::Error::from)?.parse()?)
 }
 
 #[cfg(test)]
@@ -380,8 +377,8 @@ mod tests {
         let cut_off = recover(&connection, None).unwrap();
         for ((name, .., expected), id) in table.iter().zip(&ids) {
             assert_eq!(state(&connection, *id), *expected, "{name}");
-            let told = cut_off.iter().find(|row| row.channel == *name).map(|row| row.is_sent_again);
-            assert_eq!(told, name.starts_with("cut off").then_some(*expected == "pending"), "{name}");
+            let recovered = cut_off.iter().find(|row| row.channel == *name).map(|row| row.is_sent_again);
+            assert_eq!(recovered, name.starts_with("cut off").then_some(*expected == "pending"), "{name}");
         }
         let waits: Vec<i64> = table
             .iter()

@@ -4,7 +4,7 @@
 use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
-use super::sql::{execute, select, select_optional};
+use super::sql::{execute, read_uuid, select_optional_parsed, select_parsed};
 use super::{StoreError, inbox, now_ms};
 
 /// The state of a question.
@@ -81,13 +81,13 @@ pub fn insert(connection: &Connection, new: &NewQuestion) -> Result<bool, StoreE
 
 pub fn find(connection: &Connection, id: Uuid) -> Result<Option<QuestionRow>, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM questions WHERE id = ?");
-    select_optional(connection, &sql, [id.to_string()], |row| Ok(read_row(row)))?.transpose()
+    select_optional_parsed(connection, &sql, [id.to_string()], read_row)
 }
 
 /// Returns the pending question of a session.
 pub fn pending(connection: &Connection, session: &str) -> Result<Option<QuestionRow>, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM questions WHERE session = ? AND state = 'pending'");
-    select_optional(connection, &sql, [session], |row| Ok(read_row(row)))?.transpose()
+    select_optional_parsed(connection, &sql, [session], read_row)
 }
 
 /// Returns the question that the next message of this sender answers: it has not expired, and its turn has not ended.
@@ -101,9 +101,7 @@ pub fn open_to(
          WHERE session = ? AND state = 'pending' AND channel = ? AND sender = ? AND expires_at > ?"
     );
     let values = params![session, channel, sender, now_ms()];
-    let Some(row) = select_optional(connection, &sql, values, |row| Ok(read_row(row)))?.transpose()? else {
-        return Ok(None);
-    };
+    let Some(row) = select_optional_parsed(connection, &sql, values, read_row)? else { return Ok(None) };
     let rows = inbox::of_turn(connection, row.turn)?;
     let goes_on = rows.iter().any(inbox::InboxRow::is_open) && !rows.iter().any(|row| row.cancel);
     Ok(goes_on.then_some(row))
@@ -121,8 +119,7 @@ pub fn answer(connection: &Connection, question: &QuestionRow, message: Uuid) ->
 pub fn expire(connection: &Connection, now: i64) -> Result<Vec<(Uuid, String)>, StoreError> {
     let sql = "UPDATE questions SET state = 'expired', ended_at = ?1 WHERE state = 'pending' AND expires_at <= ?1
                RETURNING turn, session";
-    let ended: Vec<(String, String)> = select(connection, sql, [now], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    ended.into_iter().map(|(turn, session)| Ok((parse_id(&turn)?, session))).collect()
+    select_parsed(connection, sql, [now], |row| Ok((read_uuid(row, 0)?, row.get(1)?)))
 }
 
 /// Cancels the pending questions of a turn of this session, because the turn ends.
@@ -132,18 +129,14 @@ pub fn cancel_of_turn(connection: &Connection, session: &str, turn: Uuid) -> Res
     execute(connection, sql, params![now_ms(), session, turn.to_string()]).map(drop)
 }
 
-fn parse_id(text: &str) -> Result<Uuid, StoreError> {
-    Uuid::parse_str(text).map_err(|_| StoreError::Row(format!("a question has the id {text:?}")))
-}
-
 fn read_row(row: &Row<'_>) -> Result<QuestionRow, StoreError> {
-    let answer: Option<String> = row.get(4)?;
+    let has_answer = row.get::<_, Option<String>>(4)?.is_some();
     Ok(QuestionRow {
-        id: parse_id(&row.get::<_, String>(0)?)?,
-        turn: parse_id(&row.get::<_, String>(1)?)?,
+        id: read_uuid(row, 0)?,
+        turn: read_uuid(row, 1)?,
         trust: row.get(2)?,
         state: QuestionState::parse(&row.get::<_, String>(3)?),
-        answer: answer.as_deref().map(parse_id).transpose()?,
+        answer: if has_answer { Some(read_uuid(row, 4)?) } else { None },
         expires_at: row.get(5)?,
     })
 }

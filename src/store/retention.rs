@@ -61,7 +61,7 @@ impl Default for RetainConfig {
 }
 
 /// The most rows that one batch deletes.
-pub const PIECE: u32 = 500;
+pub const BATCH: u32 = 500;
 
 /// Deletes steps of finished turns that were accepted before `before_ms`; returns their number.
 pub fn prune_turn_steps(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
@@ -73,7 +73,7 @@ pub fn prune_turn_steps(connection: &Connection, before_ms: i64) -> Result<usize
                 WHERE s.turn < ?1 AND NOT EXISTS (
                     SELECT 1 FROM inbox i WHERE i.turn = s.turn AND i.state IN ('queued', 'running', 'waiting', 'dead'))
                 ORDER BY s.turn DESC, s.seq DESC LIMIT ?2)";
-    execute(connection, sql, params![bound, PIECE])
+    execute(connection, sql, params![bound, BATCH])
 }
 
 /// Deletes delivered and given-up outbound messages older than `before_ms`.
@@ -88,9 +88,9 @@ pub fn prune_outbox(connection: &Connection, before_ms: i64) -> Result<usize, St
         "UPDATE job_runs SET delivery = o.state FROM outbox o
          WHERE o.seq IN ({OLD}) AND o.slot = 'reply' AND job_runs.turn = o.turn"
     );
-    execute(connection, &keep, params![before_ms, PIECE])?;
+    execute(connection, &keep, params![before_ms, BATCH])?;
     let delete = format!("DELETE FROM outbox WHERE seq IN ({OLD})");
-    execute(connection, &delete, params![before_ms, PIECE])
+    execute(connection, &delete, params![before_ms, BATCH])
 }
 
 /// Returns the deleted jobs with runs before `before_ms`. Each job costs one step in an index, however often it ran; still, the
@@ -113,7 +113,7 @@ pub fn prune_job_runs(connection: &Connection, jobs: &[String], before_ms: i64) 
     )?;
     let mut deleted = 0;
     for job in jobs {
-        let left = usize::try_from(PIECE).unwrap_or(usize::MAX).saturating_sub(deleted);
+        let left = usize::try_from(BATCH).unwrap_or(usize::MAX).saturating_sub(deleted);
         if left == 0 {
             break;
         }
@@ -127,7 +127,7 @@ pub fn prune_sessions(connection: &Connection, before_ms: i64) -> Result<usize, 
     let sql = "DELETE FROM messages WHERE (session, seq) IN (
                 SELECT m.session, m.seq FROM sessions s JOIN messages m ON m.session = s.session
                 WHERE s.updated_at < ?1 LIMIT ?2)";
-    execute(connection, sql, params![before_ms, PIECE])
+    execute(connection, sql, params![before_ms, BATCH])
 }
 
 /// Deletes notes of `kind` that `channel` has not written since `before_ms`.
@@ -135,21 +135,21 @@ pub fn prune_notes(connection: &Connection, channel: &str, kind: &str, before_ms
     let sql = "DELETE FROM notes WHERE (channel, kind, key) IN (
                 SELECT channel, kind, key FROM notes INDEXED BY notes_age
                 WHERE channel = ?1 AND kind = ?2 AND updated_at < ?3 LIMIT ?4)";
-    execute(connection, sql, params![channel, kind, before_ms, PIECE])
+    execute(connection, sql, params![channel, kind, before_ms, BATCH])
 }
 
 /// Deletes records of positions that channels skipped before `before_ms`.
 pub fn prune_skipped(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
     let sql = "DELETE FROM skipped WHERE (channel, source, position) IN (
                 SELECT channel, source, position FROM skipped INDEXED BY skipped_at WHERE at < ?1 LIMIT ?2)";
-    execute(connection, sql, params![before_ms, PIECE])
+    execute(connection, sql, params![before_ms, BATCH])
 }
 
 /// Deletes ended sub-agents of turns before `before_ms`.
 pub fn prune_spawns(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
     // The id is as old as the sub-agent's first turn.
     let sql = "DELETE FROM spawns WHERE id IN (SELECT id FROM spawns WHERE id < ?1 AND ended_at IS NOT NULL LIMIT ?2)";
-    execute(connection, sql, params![first_uuid_of(before_ms), PIECE])
+    execute(connection, sql, params![first_uuid_of(before_ms), BATCH])
 }
 
 /// Deletes approval requests that were answered or expired before `before_ms`. An approval for the rest of a conversation stays
@@ -161,7 +161,7 @@ pub fn prune_approvals(connection: &Connection, before_ms: i64) -> Result<usize,
                         SELECT 1 FROM sessions s WHERE s.session = a.session AND s.epoch > a.epoch))
                     AND NOT EXISTS (SELECT 1 FROM inbox i WHERE i.turn = a.turn AND i.state IN ('queued', 'running', 'waiting'))
                 LIMIT ?2)";
-    execute(connection, sql, params![before_ms, PIECE])
+    execute(connection, sql, params![before_ms, BATCH])
 }
 
 /// Deletes questions of finished turns that were answered, or ended otherwise, before `before_ms`.
@@ -170,7 +170,7 @@ pub fn prune_questions(connection: &Connection, before_ms: i64) -> Result<usize,
                 SELECT q.id FROM questions q WHERE q.ended_at < ?1 AND q.state <> 'pending'
                     AND NOT EXISTS (SELECT 1 FROM inbox i WHERE i.turn = q.turn AND i.state IN ('queued', 'running', 'waiting'))
                 LIMIT ?2)";
-    execute(connection, sql, params![before_ms, PIECE])
+    execute(connection, sql, params![before_ms, BATCH])
 }
 
 /// Returns the lowest UUIDv7 of a moment (RFC 9562, section 5.7), as text.
@@ -233,7 +233,7 @@ mod tests {
     #[tokio::test]
     async fn notes_and_skipped_positions_are_deleted_by_age() {
         let (_folder, store) = Store::temporary();
-        let look = |connection: &crate::store::Connection| -> Result<_, StoreError> {
+        let work = |connection: &crate::store::Connection| -> Result<_, StoreError> {
             for (kind, key) in [("rate", "ann"), ("rate", "bob"), ("since", "INBOX")] {
                 notes::set(connection, "email", kind, key, "1")?;
             }
@@ -256,19 +256,19 @@ mod tests {
             assert_eq!((last.len(), last[0].reason.as_str()), (2, "a list's mail"));
             Ok((gone, left, passed.0, passed.1.len(), skipped, count))
         };
-        let found = store.write(Durability::Logged, look).await.unwrap();
+        let found = store.write(Durability::Logged, work).await.unwrap();
         assert_eq!(found, ([1, 0], [false, true, true], 3, 1, 1, 2));
     }
 
     #[tokio::test]
     async fn old_runs_of_deleted_jobs_are_deleted_in_batches() {
         let (_folder, store) = Store::temporary();
-        let look = |connection: &crate::store::Connection| {
+        let work = |connection: &crate::store::Connection| {
             jobs::insert(connection, "here", "n", "{}", true, None)?;
             let run = |job: &str, due: i64, outcome: JobRunOutcome| {
                 job_runs::insert(connection, &NewJobRun { job, name: "n", due, turn: None, outcome, reason: None })
             };
-            for due in 0..i64::from(PIECE) + 7 {
+            for due in 0..i64::from(BATCH) + 7 {
                 run("gone", due, JobRunOutcome::Ok)?;
             }
             for (job, due, outcome) in [
@@ -280,16 +280,16 @@ mod tests {
                 run(job, due, outcome)?;
             }
             let gone = gone_jobs(connection, 9_000)?;
-            let mut pieces = Vec::new();
+            let mut batches = Vec::new();
             for _ in 0..3 {
-                pieces.push(prune_job_runs(connection, &gone, 9_000)?);
+                batches.push(prune_job_runs(connection, &gone, 9_000)?);
             }
             let back = prune_job_runs(connection, &["here".to_owned()], 9_000)?;
-            Ok((gone, pieces, back, gone_jobs(connection, 9_000)?))
+            Ok((gone, batches, back, gone_jobs(connection, 9_000)?))
         };
-        let (gone, pieces, back, left) = store.write(Durability::Logged, look).await.unwrap();
-        let piece = usize::try_from(PIECE).unwrap();
-        assert_eq!((gone.join(" ").as_str(), pieces, back), ("another gone", vec![piece, 8, 0], 0));
+        let (gone, batches, back, left) = store.write(Durability::Logged, work).await.unwrap();
+        let batch = usize::try_from(BATCH).unwrap();
+        assert_eq!((gone.join(" ").as_str(), batches, back), ("another gone", vec![batch, 8, 0], 0));
         assert!(left.is_empty(), "{left:?}");
     }
 
@@ -299,7 +299,7 @@ mod tests {
         let steps = store
             .write(Durability::Logged, |connection| {
                 let turn = Uuid::now_v7();
-                for number in 0..PIECE + 7 {
+                for number in 0..BATCH + 7 {
                     turn_steps::append(connection, turn, "note", &format!("{number}"))?;
                 }
                 prune_turn_steps(connection, now_ms() + 60_000)?;

@@ -12,7 +12,7 @@ use uuid::Uuid;
 const MESSAGES: usize = 300;
 
 /// Accepts a message, and adds a step, a history entry and a reply for it.
-fn live(connection: &Connection, number: usize) -> Result<(), StoreError> {
+fn add_message(connection: &Connection, number: usize) -> Result<(), StoreError> {
     let id = Uuid::now_v7();
     let text = |text: &str| text.to_owned();
     let session = format!("s{}", number % 7);
@@ -30,13 +30,13 @@ fn live(connection: &Connection, number: usize) -> Result<(), StoreError> {
 }
 
 /// Creates a database with half of the messages in the file and half in the log, as a killed process leaves it.
-async fn world(folder: &Path) -> PathBuf {
+async fn killed_database(folder: &Path) -> PathBuf {
     let path = folder.join("daoyou.db");
     let store = Store::open(&path).unwrap();
     let by_hand = |connection: &Connection| Ok(connection.pragma_update(None, "wal_autocheckpoint", 0)?);
     store.write_alone(by_hand).await.unwrap();
     for number in 0..MESSAGES {
-        store.write(Durability::Synced, move |connection| live(connection, number)).await.unwrap();
+        store.write(Durability::Synced, move |connection| add_message(connection, number)).await.unwrap();
         if number == MESSAGES / 2 {
             store
                 .write_alone(|connection| {
@@ -70,7 +70,7 @@ async fn after(sound: &Path, damage: impl Fn(&Path)) -> (usize, Vec<Loss>) {
     let (left, losses) = store
         .write(Durability::Synced, |connection| {
             let left = inbox::newest(connection, 1_000)?;
-            live(connection, MESSAGES)?;
+            add_message(connection, MESSAGES)?;
             assert!(inbox::last_seq(connection)? > i64::try_from(MESSAGES).unwrap(), "no seq is used again");
             Ok((left.len(), losses::all(connection)?))
         })
@@ -84,8 +84,8 @@ async fn after(sound: &Path, damage: impl Fn(&Path)) -> (usize, Vec<Loss>) {
         assert!(kept == damaged, "kept as it was: {} {} {first:?} {loss:?}", kept.len(), damaged.len());
     }
     let again = Store::open_to_serve(&path, Box::new(|_| {})).unwrap();
-    let told = again.read(losses::all).await.unwrap();
-    assert_eq!(told.len(), losses.len(), "said once: {told:?}");
+    let recorded = again.read(losses::all).await.unwrap();
+    assert_eq!(recorded.len(), losses.len(), "recorded once: {recorded:?}");
     let strays = fs::read_dir(folder.path()).unwrap().map(|file| files::file_name(&file.unwrap().path()));
     let strays: Vec<_> = strays.filter(|name| name.contains(".mend") || name.contains(".fresh")).collect();
     assert!(strays.is_empty(), "{strays:?}");
@@ -109,7 +109,7 @@ fn flip(path: &Path, at: u64) {
 #[tokio::test]
 async fn a_lost_or_shortened_log_is_counted() {
     let folder = tempfile::tempdir().unwrap();
-    let sound = world(folder.path()).await;
+    let sound = killed_database(folder.path()).await;
     assert_eq!(after(&sound, |_| {}).await, (MESSAGES, Vec::new()));
     let gone = |path: &Path| fs::remove_file(files::log_path(path)).unwrap();
     let (left, losses) = after(&sound, gone).await;
@@ -133,7 +133,7 @@ async fn a_lost_or_shortened_log_is_counted() {
 #[tokio::test]
 async fn readable_rows_are_recovered() {
     let folder = tempfile::tempdir().unwrap();
-    let sound = world(folder.path()).await;
+    let sound = killed_database(folder.path()).await;
     let into_file = |path: &Path| {
         let connection = Connection::open(path).unwrap();
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
@@ -194,7 +194,7 @@ async fn readable_rows_are_recovered() {
 #[tokio::test]
 async fn a_file_truncated_anywhere_is_recovered() {
     let folder = tempfile::tempdir().unwrap();
-    let sound = world(folder.path()).await;
+    let sound = killed_database(folder.path()).await;
     // The last pages are free: nothing is missing without them, and a start does not read them.
     let with_free_pages = |path: &Path| {
         let connection = Connection::open(path).unwrap();
@@ -241,7 +241,7 @@ async fn a_file_truncated_anywhere_is_recovered() {
 #[tokio::test]
 async fn an_interrupted_exchange_is_completed_and_one_not_begun_is_discarded() {
     let folder = tempfile::tempdir().unwrap();
-    let sound = world(folder.path()).await;
+    let sound = killed_database(folder.path()).await;
     let mended = |path: &Path| files::with_suffix(path, ".mended");
     let whole = |path: &Path| {
         let connection = Connection::open(path).unwrap();

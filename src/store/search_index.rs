@@ -83,7 +83,7 @@ pub fn find(connection: &Connection, corpus: SearchCorpus, ask: &str, limit: usi
 }
 
 /// Returns the highest id, which is about the number of entries.
-pub fn size(connection: &Connection, corpus: SearchCorpus) -> Result<i64, StoreError> {
+pub fn highest_id(connection: &Connection, corpus: SearchCorpus) -> Result<i64, StoreError> {
     let sql = format!("SELECT ifnull(max(id), 0) FROM {}", corpus.ids());
     select_value(connection, &sql, [])
 }
@@ -254,12 +254,12 @@ pub fn purge_memories(connection: &Connection) -> Result<(), StoreError> {
 /// Returns whether there is more to do.
 pub fn purge_messages(connection: &Connection, begins: bool) -> Result<bool, StoreError> {
     /// The number of pages for one call, which takes some milliseconds.
-    const PIECE: i64 = 64;
+    const PAGES: i64 = 64;
     let changes =
         |connection: &Connection| connection.query_row("SELECT total_changes()", [], |row| row.get::<_, i64>(0));
     let before = changes(connection)?;
     let sql = "INSERT INTO said_words (said_words, rank) VALUES ('merge', ?)";
-    execute(connection, sql, [if begins { -PIECE } else { PIECE }])?;
+    execute(connection, sql, [if begins { -PAGES } else { PAGES }])?;
     // https://www.sqlite.org/fts5.html#the_merge_command
     Ok(changes(connection)? - before >= 2)
 }

@@ -4,7 +4,7 @@ use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
 use super::inbox::{self, InboxState};
-use super::sql::{execute, select_optional, select_parsed, select_value};
+use super::sql::{execute, read_uuid, select_optional_parsed, select_parsed, select_value};
 use super::{StoreError, now_ms};
 
 /// The most sub-agents that one query returns.
@@ -70,7 +70,7 @@ pub fn insert(connection: &Connection, spawn: &NewSpawn) -> Result<bool, StoreEr
 pub fn find(connection: &Connection, id: Uuid) -> Result<Option<SpawnRow>, StoreError> {
     let sql = "SELECT s.id, s.session, s.turn, s.label, s.depth, s.waits, i.state, s.ended_at, s.error, s.result
          FROM spawns s LEFT JOIN inbox i ON i.id = s.id WHERE s.id = ?";
-    select_optional(connection, sql, [id.to_string()], |row| Ok(read(row)))?.transpose()
+    select_optional_parsed(connection, sql, [id.to_string()], read)
 }
 
 /// Records the result of a sub-agent; returns whether it is the first one.
@@ -117,16 +117,14 @@ fn below(connection: &Connection, session: &str) -> Result<Vec<(Uuid, String)>, 
              UNION SELECT s.id, s.label FROM below b JOIN spawns s ON s.session = 'spawn:' || b.id)
          SELECT b.id, b.label FROM below b JOIN inbox i ON i.id = b.id
          WHERE i.state NOT IN ('done', 'dead') ORDER BY i.seq LIMIT ?2";
-    select_parsed(connection, sql, params![session, MAX_FOUND], |row| {
-        Ok((row.get::<_, String>(0)?.parse()?, row.get(1)?))
-    })
+    select_parsed(connection, sql, params![session, MAX_FOUND], |row| Ok((read_uuid(row, 0)?, row.get(1)?)))
 }
 
 fn read(row: &Row<'_>) -> Result<SpawnRow, StoreError> {
     let ended: Option<i64> = row.get(7)?;
     let state: Option<String> = row.get(6)?;
     Ok(SpawnRow {
-        id: row.get::<_, String>(0)?.parse()?,
+        id: read_uuid(row, 0)?,
         session: row.get(1)?,
         turn: row.get(2)?,
         label: row.get(3)?,

@@ -2,6 +2,7 @@
 
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, OptionalExtension, Params, Row};
+use uuid::Uuid;
 
 use super::StoreError;
 
@@ -48,6 +49,22 @@ pub fn select_optional<T>(
     read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
 ) -> Result<Option<T>, StoreError> {
     Ok(connection.prepare_cached(sql)?.query_row(parameters, read).optional()?)
+}
+
+/// Returns the first row of a query, if there is one; `read` parses its content.
+pub fn select_optional_parsed<T>(
+    connection: &Connection,
+    sql: &str,
+    parameters: impl Params,
+    read: impl FnMut(&Row<'_>) -> Result<T, StoreError>,
+) -> Result<Option<T>, StoreError> {
+    connection.prepare_cached(sql)?.query_and_then(parameters, read)?.next().transpose()
+}
+
+/// Reads a column with a UUID.
+pub fn read_uuid(row: &Row<'_>, at: usize) -> Result<Uuid, StoreError> {
+    let text = row.get_ref(at)?.as_str().map_err(rusqlite::Error::from)?;
+    text.parse().map_err(|_| StoreError::Row(format!("{text:?} is no id")))
 }
 
 /// Returns the first column of the first row of a query.

@@ -8,6 +8,9 @@ use uuid::Uuid;
 use super::sql::{execute, select, select_one, select_value};
 use super::{StoreError, now_ms};
 
+/// The highest amount in a row. Services report the tokens, so a count may be absurd; sums of such rows must fit SQLite's integers.
+const MAX_AMOUNT: u64 = 1 << 50;
+
 /// The tokens of one or more turns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct TokenCounts {
@@ -71,15 +74,13 @@ pub fn add(
     cost: Option<(&str, u64)>,
 ) -> Result<(), StoreError> {
     let (currency, cost) = cost.unzip();
+    let [input, output, cached] = [used.input, used.output, used.cached].map(|tokens| tokens.min(MAX_AMOUNT));
+    let cost = cost.map(|cost| cost.min(MAX_AMOUNT));
     let sql = "INSERT OR REPLACE INTO usage
                 (turn, session, model, input_tokens, output_tokens, cached_tokens, cost, currency, at)
              VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
-    execute(
-        connection,
-        sql,
-        params![turn.to_string(), session, model, used.input, used.output, used.cached, cost, currency, now_ms()],
-    )
-    .map(drop)
+    execute(connection, sql, params![turn.to_string(), session, model, input, output, cached, cost, currency, now_ms()])
+        .map(drop)
 }
 
 /// Returns the tokens and costs of these turns, in total and by model.
@@ -216,23 +217,28 @@ pub struct BudgetUse {
     pub cost: Option<(u64, String)>,
 }
 
-/// Returns the usage of ended and running turns; a model may occur twice. The usage of running turns is only in the journal.
+/// The turns that were started and have not ended. The query names the index, which contains only the unfinished rows.
+const RUNNING: &str =
+    "SELECT turn FROM inbox INDEXED BY inbox_open WHERE state NOT IN ('done', 'dead') AND state <> 'queued'";
+
+/// Returns the usage of ended and running turns; a model may occur twice. The usage of running turns is read from the journal, which
+/// also contains what a retried turn used before its first end.
 pub fn budget_use(connection: &Connection, scope: &BudgetScope) -> Result<Vec<BudgetUse>, StoreError> {
     const SUMS: &str =
         "SELECT model, count(*), total(input_tokens), total(output_tokens), total(cached_tokens), total(cost), currency
          FROM usage";
+    let then = format!("AND turn NOT IN ({RUNNING}) GROUP BY model, currency");
     let (mut rows, session) = match scope {
         BudgetScope::Session(session) => {
             let sql = format!(
                 "{SUMS} WHERE session = ?1 AND turn IN (
                      SELECT turn FROM messages WHERE session = ?1
-                     AND seq >= (SELECT first_seq FROM sessions WHERE session = ?1))
-                 GROUP BY model, currency"
+                     AND seq >= (SELECT first_seq FROM sessions WHERE session = ?1)) {then}"
             );
             (read_budget(connection, &sql, params![session])?, Some(session))
         }
         BudgetScope::Since(from) => {
-            (read_budget(connection, &format!("{SUMS} WHERE at >= ?1 GROUP BY model, currency"), params![from])?, None)
+            (read_budget(connection, &format!("{SUMS} WHERE at >= ?1 {then}"), params![from])?, None)
         }
     };
     rows.extend(running_use(connection, session)?);
@@ -241,12 +247,12 @@ pub fn budget_use(connection: &Connection, scope: &BudgetScope) -> Result<Vec<Bu
 
 /// Returns the usage of turns that have not ended.
 fn running_use(connection: &Connection, session: Option<&String>) -> Result<Vec<BudgetUse>, StoreError> {
-    // The query names the index, which contains only the unfinished rows. Queued ones have no steps.
-    const SQL: &str = "
-        WITH open AS (
-            SELECT DISTINCT turn FROM inbox INDEXED BY inbox_open
-            WHERE state NOT IN ('done', 'dead') AND state <> 'queued' AND (?1 IS NULL OR session = ?1))
-        SELECT coalesce(json_extract(r.body, '$.response.answered_by'), json_extract(c.body, '$.model'), '') AS model,
+    // A compacted turn has several contexts, with the same model.
+    let sql = format!(
+        "WITH open AS (SELECT DISTINCT turn FROM ({RUNNING} AND (?1 IS NULL OR session = ?1)))
+        SELECT coalesce(json_extract(r.body, '$.response.answered_by'),
+                (SELECT json_extract(c.body, '$.model') FROM turn_steps c
+                 WHERE c.turn = open.turn AND c.kind = 'context' ORDER BY c.seq LIMIT 1), '') AS model,
             count(DISTINCT open.turn),
             total(json_extract(r.body, '$.response.usage.input_tokens')),
             total(json_extract(r.body, '$.response.usage.output_tokens')),
@@ -255,9 +261,9 @@ fn running_use(connection: &Connection, session: Option<&String>) -> Result<Vec<
             json_extract(r.body, '$.response.cost.currency') AS currency
         FROM open
         JOIN turn_steps r ON r.turn = open.turn AND r.kind = 'response'
-        LEFT JOIN turn_steps c ON c.turn = open.turn AND c.kind = 'context'
-        GROUP BY model, currency";
-    read_budget(connection, SQL, params![session])
+        GROUP BY model, currency"
+    );
+    read_budget(connection, &sql, params![session])
 }
 
 fn read_budget(connection: &Connection, sql: &str, parameters: &[&dyn ToSql]) -> Result<Vec<BudgetUse>, StoreError> {
@@ -271,7 +277,8 @@ fn read_budget(connection: &Connection, sql: &str, parameters: &[&dyn ToSql]) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{Durability, Store, spawns};
+    use crate::store::inbox::{self, NewInboxRow};
+    use crate::store::{Durability, Store, spawns, turn_steps};
 
     fn used(turns: u64, input: u64) -> TokenCounts {
         TokenCounts { turns, input, output: 1, cached: 0 }
@@ -320,5 +327,47 @@ mod tests {
             all.models.iter().map(|m| (m.provider.as_str(), m.model.as_str(), m.tokens.input)).collect();
         assert_eq!(names, [("a", "a/x", 80), ("b", "b/y", 20)], "with a price or without, one line a model");
         assert_eq!(all.models[0].tokens.turns, 3);
+    }
+
+    #[tokio::test]
+    async fn each_response_of_a_running_turn_counts_once_for_a_budget() {
+        let (_folder, store) = Store::temporary();
+        let count = |connection: &Connection| {
+            let turn = Uuid::now_v7();
+            inbox::insert(connection, &NewInboxRow::sample(turn, "s"))?;
+            // The usage of the turn's first end, which a retry repeats.
+            add(connection, turn, "s", "a/x", used(1, 10), None)?;
+            for (kind, body) in [
+                ("context", r#"{"step":"context","model":"a/x"}"#),
+                ("response", r#"{"step":"response","response":{"usage":{"input_tokens":10}}}"#),
+                // The conversation was compacted.
+                ("context", r#"{"step":"context","model":"a/x"}"#),
+                ("response", r#"{"step":"response","response":{"usage":{"input_tokens":20}}}"#),
+            ] {
+                turn_steps::append(connection, turn, kind, body)?;
+            }
+            let budget = |connection: &Connection| {
+                let rows = budget_use(connection, &BudgetScope::Since(0))?;
+                Ok::<_, StoreError>(rows.into_iter().map(|row| (row.model, row.tokens.input)).collect::<Vec<_>>())
+            };
+            let queued = budget(connection)?;
+            inbox::mark_running(connection, inbox::last_seq(connection)?, turn)?;
+            Ok((queued, budget(connection)?))
+        };
+        let (queued, running) = store.write(Durability::Logged, count).await.unwrap();
+        assert_eq!((queued, running), (vec![("a/x".to_owned(), 10)], vec![("a/x".to_owned(), 30)]));
+    }
+
+    #[tokio::test]
+    async fn an_absurd_count_of_a_service_is_stored_as_the_highest_one() {
+        let (_folder, store) = Store::temporary();
+        let count = |connection: &Connection| {
+            for _ in 0..3 {
+                add(connection, Uuid::now_v7(), "s", "a/x", used(1, u64::MAX), Some(("USD", u64::MAX)))?;
+            }
+            total(connection, UsageScope::Since(0))
+        };
+        let spent = store.write(Durability::Logged, count).await.unwrap();
+        assert_eq!((spent.tokens.input, spent.costs["USD"]), (3 * MAX_AMOUNT, 3 * MAX_AMOUNT));
     }
 }

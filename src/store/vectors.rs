@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, params};
 use sha2::{Digest, Sha256};
 
-use super::search_index::SearchCorpus;
+use super::search_index::{self, SearchCorpus};
 use super::sql::{execute, select, select_optional, select_value};
 use super::{StoreError, meta, vector_codes};
 
@@ -14,7 +14,7 @@ pub type TextHash = [u8; 16];
 pub const KEPT_MESSAGES: i64 = 20_000;
 
 /// The most vectors that get codes in one write.
-const PIECE: i64 = 256;
+const BATCH: i64 = 256;
 
 /// A text without a vector.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub fn set_model(connection: &Connection, model: &str) -> Result<bool, StoreErro
     if meta::get(connection, meta::VECTORS)?.as_deref() == Some(model) {
         // In a repaired database, ids start again.
         let done: i64 = indexed_up_to(connection)?.parse().unwrap_or(0);
-        if done > newest(connection, SearchCorpus::Messages)? {
+        if done > search_index::highest_id(connection, SearchCorpus::Messages)? {
             meta::set(connection, meta::VECTORS_SAID, "")?;
         }
         vector_codes::mark_missing(connection)?;
@@ -100,15 +100,6 @@ pub fn set_bases(connection: &Connection, model: &str, bases: &SimilarityBaselin
 /// Returns the id of `said` up to which messages have vectors; empty if none have, and after the index was rebuilt.
 pub fn indexed_up_to(connection: &Connection) -> Result<String, StoreError> {
     Ok(meta::get(connection, meta::VECTORS_SAID)?.unwrap_or_default())
-}
-
-/// Returns the highest id of the corpus.
-pub fn newest(connection: &Connection, corpus: SearchCorpus) -> Result<i64, StoreError> {
-    let sql = match corpus {
-        SearchCorpus::Memories => "SELECT coalesce(max(id), 0) FROM memories",
-        SearchCorpus::Messages => "SELECT coalesce(max(id), 0) FROM said",
-    };
-    select_value(connection, sql, [])
 }
 
 /// Returns entries without a vector after the id `after`, in order: current memories, or messages that people wrote in conversations
@@ -199,7 +190,7 @@ pub fn put_missing(connection: &Connection, corpus: SearchCorpus) -> Result<bool
     };
     let missing = format!(
         "SELECT v.{id}, v.vector, o.owner FROM {vectors} v CROSS JOIN {owners} o ON o.id = v.{id}
-         WHERE v.place IS NULL LIMIT {PIECE}"
+         WHERE v.place IS NULL LIMIT {BATCH}"
     );
     let rows: Vec<(i64, Vec<f32>, String)> =
         select(connection, &missing, [], |row| Ok((row.get(0)?, decode(row.get_ref(1)?.as_blob()?), row.get(2)?)))?;

@@ -133,8 +133,8 @@ impl<R: Read> WalReader<R> {
     fn begin(frames: R, header: &[u8; HEADER]) -> Self {
         let magic = word(header, 0);
         let is_big_endian = if magic | 1 == MAGIC | 1 { magic & 1 == 1 } else { cfg!(target_endian = "big") };
-        let said = (word(header, 24), word(header, 28));
-        let is_whole = magic | 1 == MAGIC | 1 && checksum(is_big_endian, (0, 0), &header[..24]) == said;
+        let stored = (word(header, 24), word(header, 28));
+        let is_whole = magic | 1 == MAGIC | 1 && checksum(is_big_endian, (0, 0), &header[..24]) == stored;
         let page = usize::try_from(word(header, 8)).unwrap_or(0);
         let is_size = page.is_power_of_two() && (512..=65_536).contains(&page);
         let mut salts = [0; 8];
@@ -143,7 +143,7 @@ impl<R: Read> WalReader<R> {
             frames,
             is_big_endian,
             salts,
-            seeds: [said; 2],
+            seeds: [stored; 2],
             // An invalid header gives no page size; the first frame may be lost together with it.
             page: if is_whole && is_size { page } else { PAGE },
         }
@@ -155,13 +155,13 @@ impl<R: Read> WalReader<R> {
         if !fill(&mut self.frames, &mut header)? || !fill(&mut self.frames, content)? {
             return Ok(None);
         }
-        let said = (word(&header, 16), word(&header, 20));
+        let stored = (word(&header, 16), word(&header, 20));
         let summed = self.seeds.map(|seed| {
             let begun = checksum(self.is_big_endian, seed, &header[..8]);
             checksum(self.is_big_endian, begun, content)
         });
-        let is_whole = header[8..16] == self.salts && summed.contains(&said);
-        self.seeds = [said, summed[0]];
+        let is_whole = header[8..16] == self.salts && summed.contains(&stored);
+        self.seeds = [stored, summed[0]];
         Ok(Some(WalFrame { number: word(&header, 0), commit: word(&header, 4), is_whole }))
     }
 }
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     /// Creates a database with 40 commits in its log and only the first pages in its file.
-    fn world(folder: &Path) -> Connection {
+    fn logged_database(folder: &Path) -> Connection {
         let connection = Connection::open(folder.join("a.db")).unwrap();
         connection
             .execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE said (n INTEGER PRIMARY KEY, word TEXT NOT NULL)")
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn frames_after_a_damaged_one_are_read() {
         let folder = tempfile::tempdir().unwrap();
-        let open = world(folder.path());
+        let open = logged_database(folder.path());
         let log = std::fs::read(folder.path().join("a.db-wal")).unwrap();
         let frame = FRAME_HEADER + PAGE;
         let count = (log.len() - HEADER) / frame;

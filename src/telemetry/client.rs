@@ -96,23 +96,23 @@ impl OtlpClient {
                 | StatusCode::SERVICE_UNAVAILABLE
                 | StatusCode::GATEWAY_TIMEOUT
         );
-        let asked = response.headers().get(RETRY_AFTER).and_then(|wait| wait.to_str().ok()?.parse().ok());
-        let asked = Duration::from_secs(asked.unwrap_or(0)).min(LONGEST_WAIT);
-        let told = beginning(response).await;
-        let reason = format!("{url} answered {status}: {}", truncate(&one_line(&told), MAX_SHOWN));
-        Err(OtlpError { reason, retry_after: may_pass.then_some(asked) })
+        let seconds = response.headers().get(RETRY_AFTER).and_then(|wait| wait.to_str().ok()?.parse().ok());
+        let retry_after = Duration::from_secs(seconds.unwrap_or(0)).min(LONGEST_WAIT);
+        let answer = beginning(response).await;
+        let reason = format!("{url} answered {status}: {}", truncate(&one_line(&answer), MAX_SHOWN));
+        Err(OtlpError { reason, retry_after: may_pass.then_some(retry_after) })
     }
 }
 
 /// Returns the beginning of a response.
 async fn beginning(mut response: reqwest::Response) -> String {
-    let mut told = Vec::new();
-    while told.len() < MAX_ANSWER
+    let mut answer = Vec::new();
+    while answer.len() < MAX_ANSWER
         && let Ok(Some(part)) = response.chunk().await
     {
-        told.extend_from_slice(&part[..part.len().min(MAX_ANSWER)]);
+        answer.extend_from_slice(&part[..part.len().min(MAX_ANSWER)]);
     }
-    String::from_utf8_lossy(&told).into_owned()
+    String::from_utf8_lossy(&answer).into_owned()
 }
 
 /// Returns the instrumentation scope of daoyou; there is only one.

@@ -53,7 +53,7 @@ fn metric(family: &MetricSamples, times: (u64, u64)) -> Metric {
     };
     Metric {
         name: family.name.trim_end_matches("_total").to_owned(),
-        description: family.help.clone(),
+        description: family.help.to_owned(),
         unit: unit.to_owned(),
         data: Some(data),
         ..Metric::default()

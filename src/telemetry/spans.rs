@@ -21,7 +21,7 @@ use crate::turn::progress::StepBody;
 
 /// The most ancestors of a sub-agent that are followed.
 const MAX_DEPTH: usize = 16;
-/// The longest name of a tool, in characters.
+/// The longest name of a tool, and the longest id of a call, in characters: a model chooses both.
 const MAX_NAME: usize = 64;
 /// The name of the agent that answers if no other is chosen.
 const DEFAULT_AGENT: &str = "assistant";
@@ -125,7 +125,7 @@ impl TraceTotals {
                     text("gen_ai.operation.name", "execute_tool"),
                     // A model may call a tool that does not exist.
                     text("gen_ai.tool.name", truncate(name, MAX_NAME)),
-                    text("gen_ai.tool.call.id", call_id.as_str()),
+                    text("gen_ai.tool.call.id", truncate(call_id, MAX_NAME)),
                 ];
                 attributes.extend((!result.success).then(|| text("error.type", "tool_error")));
                 (

@@ -68,12 +68,17 @@ pub fn sentences(text: &str) -> impl Iterator<Item = &str> {
 }
 
 fn sentence_end(text: &str) -> usize {
-    for (at, c) in text.char_indices() {
+    let mut from = 0;
+    while let Some(next) = text[from..].find(|c: char| c == '\n' || is_sentence_mark(c)) {
+        let at = from + next;
         let behind = text[at..].trim_start_matches(is_sentence_mark);
         let marks = &text[at..text.len() - behind.len()];
-        if c == '\n' || (!marks.is_empty() && ends_sentence(&text[..at], marks, behind)) {
+        // A line break has no marks.
+        if marks.is_empty() || ends_sentence(&text[..at], marks, behind) {
             return text.len() - behind.trim_start().len();
         }
+        // A run of marks is checked once, since long runs occur in foreign text.
+        from = at + marks.len();
     }
     text.len()
 }
@@ -127,5 +132,13 @@ mod tests {
         ] {
             assert_eq!(sentences(text).collect::<Vec<_>>(), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn a_long_run_of_marks_takes_linear_time() {
+        let run = format!("{}a", ".".repeat(500_000));
+        let began = std::time::Instant::now();
+        assert_eq!(sentences(&run).count(), 1);
+        assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
     }
 }

@@ -132,13 +132,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::tools::testing::{ToolWorld, context};
+    use crate::tools::testing::{ToolFixture, context};
     use crate::tools::{ToolContext, ToolsConfig};
 
     #[tokio::test]
     async fn a_loaded_skill_allows_its_tools_alone() {
-        let world = ToolWorld::new(&ToolsConfig::default());
-        std::fs::write(world.path("a.txt"), "one").unwrap();
+        let fixture = ToolFixture::new(&ToolsConfig::default());
+        std::fs::write(fixture.path("a.txt"), "one").unwrap();
         let read = json!({"path": "a.txt"});
         let exec = |command: &str| json!({ "command": command });
         let plan = json!({"calls": [{"tool": "list_dir", "arguments": {}}]});
@@ -167,11 +167,11 @@ mod tests {
             let list =
                 ToolAllowList { skill: "tea".to_owned(), entries: entries.iter().map(|e| (*e).to_owned()).collect() };
             let context = ToolContext { allow_lists: Arc::new([list]), ..context() };
-            let told = world.run(tool, &arguments, &context).await.result.render();
+            let rendered = fixture.run(tool, &arguments, &context).await.result.render();
             assert_eq!(
-                !told.contains("\"tea\", which this turn has loaded, allows only"),
+                !rendered.contains("\"tea\", which this turn has loaded, allows only"),
                 is_allowed,
-                "{entries:?} {tool}: {told}"
+                "{entries:?} {tool}: {rendered}"
             );
         }
     }

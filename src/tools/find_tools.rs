@@ -87,7 +87,12 @@ fn find<'a>(query: &str, tools: &[&'a dyn Tool]) -> Vec<&'a dyn Tool> {
     let query = query.to_lowercase();
     let words: BTreeSet<&str> =
         query.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty()).collect();
-    let is_named = |tool: &&&dyn Tool| words.contains(tool.spec().name.as_str());
+    // The names of foreign tools may contain hyphens and capital letters.
+    let names: BTreeSet<&str> = query.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '-').collect();
+    let is_named = |tool: &&&dyn Tool| {
+        let name = tool.spec().name.to_lowercase();
+        words.contains(name.as_str()) || names.contains(name.as_str())
+    };
     let named: Vec<_> = tools.iter().filter(is_named).copied().collect();
     if !named.is_empty() {
         return named;
@@ -141,12 +146,40 @@ impl WriteRows for FoundToolsWrite {
 mod tests {
     use serde_json::json;
 
-    use crate::tools::ToolsConfig;
-    use crate::tools::testing::ToolWorld;
+    use crate::tools::testing::ToolFixture;
+    use crate::tools::{Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult, ToolsConfig};
+
+    struct NamedTool(ToolDefinition);
+
+    #[async_trait::async_trait]
+    impl Tool for NamedTool {
+        fn definition(&self) -> &ToolDefinition {
+            &self.0
+        }
+
+        async fn call(&self, _: serde_json::Value, _: &ToolContext) -> ToolOutcome {
+            ToolResult::ok("").into()
+        }
+    }
+
+    #[test]
+    fn the_names_of_foreign_tools_are_found() {
+        let tools = ["other__get-Issue", "other__get"]
+            .map(|name| NamedTool(ToolDefinition::reading::<super::FindToolsArgs>(name, "Unrelated.")));
+        let tools: Vec<&dyn Tool> = tools.iter().map(|tool| tool as &dyn Tool).collect();
+        for (query, expected) in [
+            ("other__get-Issue", &["other__get-Issue", "other__get"][..]),
+            ("Use other__get-issue, please", &["other__get-Issue", "other__get"]),
+            ("other__GET", &["other__get"]),
+        ] {
+            let found: Vec<_> = super::find(query, &tools).iter().map(|tool| tool.spec().name.clone()).collect();
+            assert_eq!(found, expected, "{query}");
+        }
+    }
 
     #[tokio::test]
     async fn a_tool_is_found_by_its_name_or_by_what_it_does() {
-        let world = ToolWorld::new(&ToolsConfig::default());
+        let fixture = ToolFixture::new(&ToolsConfig::default());
         for (query, first) in [
             ("process", "- process: "),
             ("see background commands", "- process: "),
@@ -156,11 +189,14 @@ mod tests {
             ("git_*", "- git_status: "),
             ("run the tests", "- run_test: "),
         ] {
-            let told = world.says("find_tools", json!({ "query": query })).await;
-            assert!(told.lines().nth(1).is_some_and(|line| line.starts_with(first)), "{query}: {told}");
+            let rendered = fixture.rendered("find_tools", json!({ "query": query })).await;
+            assert!(rendered.lines().nth(1).is_some_and(|line| line.starts_with(first)), "{query}: {rendered}");
         }
-        let told = world.says("find_tools", json!({ "query": "提醒" })).await;
-        assert!(told.starts_with("Error: no tool fits \"提醒\"") && told.contains("\n- process: "), "{told}");
-        assert!(!told.contains("- read_file"), "{told}");
+        let rendered = fixture.rendered("find_tools", json!({ "query": "提醒" })).await;
+        assert!(
+            rendered.starts_with("Error: no tool fits \"提醒\"") && rendered.contains("\n- process: "),
+            "{rendered}"
+        );
+        assert!(!rendered.contains("- read_file"), "{rendered}");
     }
 }

@@ -226,17 +226,17 @@ fn media_type_of(name: &str) -> &'static str {
 mod tests {
     use serde_json::json;
 
-    use super::super::testing::{ToolWorld, context};
+    use super::super::testing::{ToolFixture, context};
     use super::*;
     use crate::tools::ToolsConfig;
 
-    async fn call(world: &ToolWorld, arguments: &Value) -> ToolOutcome {
-        world.run(NAME, arguments, &context()).await
+    async fn call(fixture: &ToolFixture, arguments: &Value) -> ToolOutcome {
+        fixture.run(NAME, arguments, &context()).await
     }
 
     #[tokio::test]
     async fn a_message_goes_to_the_named_chat_or_the_current_one() {
-        let world = ToolWorld::new(&ToolsConfig::default());
+        let fixture = ToolFixture::new(&ToolsConfig::default());
         for (arguments, expected) in [
             (json!({}), Ok(("cli", "direct", None))),
             (json!({"channel": " ", "chat_id": ""}), Ok(("cli", "direct", None))),
@@ -249,7 +249,7 @@ mod tests {
         ] {
             let mut arguments = arguments;
             arguments["content"] = json!("hi");
-            let outcome = call(&world, &arguments).await;
+            let outcome = call(&fixture, &arguments).await;
             match expected {
                 Ok((channel, chat_id, subject)) => {
                     let own = str::to_owned;
@@ -265,15 +265,15 @@ mod tests {
 
     #[tokio::test]
     async fn only_files_of_the_workspace_are_attached() {
-        let world = ToolWorld::new(&ToolsConfig { restrict_to_workspace: false, ..ToolsConfig::default() });
-        std::fs::create_dir(world.path("out")).unwrap();
-        std::fs::write(world.path("out/报告.pdf"), "%PDF").unwrap();
-        std::fs::write(world.home.path().join("secret.txt"), "no").unwrap();
-        std::os::unix::fs::symlink(world.home.path().join("secret.txt"), world.path("link.txt")).unwrap();
-        std::os::unix::fs::symlink("out/报告.pdf", world.path("near.txt")).unwrap();
-        std::fs::File::create(world.path("large.bin")).unwrap().set_len(ATTACHMENT_BYTES + 1).unwrap();
-        std::fs::File::create(world.path("half.bin")).unwrap().set_len(ATTACHMENT_BYTES / 2 + 1).unwrap();
-        let send = async |paths: &[&str]| call(&world, &json!({"content": "here", "attachments": paths})).await;
+        let fixture = ToolFixture::new(&ToolsConfig { restrict_to_workspace: false, ..ToolsConfig::default() });
+        std::fs::create_dir(fixture.path("out")).unwrap();
+        std::fs::write(fixture.path("out/报告.pdf"), "%PDF").unwrap();
+        std::fs::write(fixture.home.path().join("secret.txt"), "no").unwrap();
+        std::os::unix::fs::symlink(fixture.home.path().join("secret.txt"), fixture.path("link.txt")).unwrap();
+        std::os::unix::fs::symlink("out/报告.pdf", fixture.path("near.txt")).unwrap();
+        std::fs::File::create(fixture.path("large.bin")).unwrap().set_len(ATTACHMENT_BYTES + 1).unwrap();
+        std::fs::File::create(fixture.path("half.bin")).unwrap().set_len(ATTACHMENT_BYTES / 2 + 1).unwrap();
+        let send = async |paths: &[&str]| call(&fixture, &json!({"content": "here", "attachments": paths})).await;
         let outcome = send(&["./out/报告.pdf"]).await;
         let own = str::to_owned;
         let file = Attachment {
@@ -287,11 +287,11 @@ mod tests {
         assert!(
             matches!(&outcome.effects[..], [ToolEffect::Message { attachments, .. }] if *attachments == [file.clone()])
         );
-        std::fs::write(world.path("out/报告.pdf"), "another").unwrap();
-        let copies = OutgoingFiles::of_home(world.home.path());
+        std::fs::write(fixture.path("out/报告.pdf"), "another").unwrap();
+        let copies = OutgoingFiles::of_home(fixture.home.path());
         assert_eq!(copies.load(&file, 4).unwrap(), b"%PDF", "what was read is what is sent");
         assert!(outcome.result.render().ends_with("with 报告.pdf (4 bytes)."), "{}", outcome.result.render());
-        let secret = world.home.path().join("secret.txt").display().to_string();
+        let secret = fixture.home.path().join("secret.txt").display().to_string();
         for (paths, expected_text) in [
             (&["gone.pdf"][..], "no such file"),
             (&["out"], "is a folder"),

@@ -114,11 +114,11 @@ pub fn note_left(metadata: &mut Map<String, Value>, left: usize) {
 mod tests {
     use super::*;
     use crate::tools::ToolsConfig;
-    use crate::tools::testing::ToolWorld;
+    use crate::tools::testing::ToolFixture;
 
     #[test]
     fn a_tool_has_its_own_limit_what_is_set_and_never_more_than_all() {
-        let world = ToolWorld::new(&ToolsConfig::default());
+        let fixture = ToolFixture::new(&ToolsConfig::default());
         let set = |chars, lines, strategy| OutputConfig { chars, lines, strategy };
         let by_tool = BTreeMap::from([
             ("bash".to_owned(), set(Some(500), None, Some(TruncationStrategy::HeadOnly))),
@@ -136,7 +136,7 @@ mod tests {
             ("parallel", 12_000, 1_000, TruncationStrategy::HeadTail),
             ("no_such", 8_000, 500, TruncationStrategy::HeadTail),
         ] {
-            let tool = world.executor.registry().get(name).map(AsRef::as_ref);
+            let tool = fixture.executor.registry().get(name).map(AsRef::as_ref);
             let expected = OutputRule { limit: OutputLimit { chars, lines }, strategy };
             assert_eq!(limits.of(tool), expected, "{name}");
         }

@@ -204,14 +204,7 @@ impl ConversationFolder {
     /// # Errors
     /// The file does not exist, or is not the regular file that [`Self::create`] created.
     pub(super) fn open(&self, workspace: &Dir, subfolder: &str, name: &str) -> io::Result<File> {
-        let path = self.path().join(subfolder).join(name);
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let file = File::from_std(open_beneath(workspace, &path, flags)?.into());
-        let metadata = file.metadata()?;
-        if !metadata.is_file() || cap_std::fs::MetadataExt::nlink(&metadata) != 1 {
-            return Err(io::Error::other("it is not the plain file that it was"));
-        }
-        Ok(file)
+        open_plain_file(workspace, &self.path().join(subfolder).join(name))
     }
 }
 
@@ -232,7 +225,8 @@ struct RemovableFile {
 }
 
 /// Removes the oldest files of a kind until one more fits, and then the folders that are empty. The owner's turns and other turns
-/// have separate limits.
+/// have separate limits. A folder that a command removed or made inaccessible is left out, since it must not keep all other
+/// conversations from storing files.
 fn prune(workspace: &Dir, subfolder: &str, is_owner: bool, limits: &RetentionLimits<'_>) -> io::Result<()> {
     let mut files = Vec::new();
     for conversation in open_folder(workspace, Path::new(CONVERSATIONS))?.entries()? {
@@ -241,12 +235,12 @@ fn prune(workspace: &Dir, subfolder: &str, is_owner: bool, limits: &RetentionLim
             continue;
         }
         let path = Path::new(CONVERSATIONS).join(name).join(subfolder);
-        match open_folder(workspace, &path) {
-            Ok(folder) => collect_files(&folder, &path, limits, &mut files)?,
-            // The conversation has no such subfolder, or the path is not a folder and stays untouched.
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
-            Err(error) if matches!(error.raw_os_error(), Some(libc::ELOOP | libc::EXDEV)) => {}
-            Err(error) => return Err(error),
+        // Often the conversation has no such subfolder.
+        if let Err(error) =
+            open_folder(workspace, &path).and_then(|folder| collect_files(&folder, &path, limits, &mut files))
+            && error.kind() != ErrorKind::NotFound
+        {
+            tracing::debug!(path = %path.display(), %error, "a folder of outputs cannot be cleaned up");
         }
     }
     files.sort_by(|one, other| other.modified.cmp(&one.modified).then_with(|| other.name.cmp(&one.name)));
@@ -256,8 +250,12 @@ fn prune(workspace: &Dir, subfolder: &str, is_owner: bool, limits: &RetentionLim
         if place + 1 < limits.files && bytes <= limits.bytes {
             continue;
         }
-        remove_if_present(&open_folder(workspace, &file.folder)?, file.name.as_ref())?;
-        remove_empty(workspace, &file.folder)?;
+        let removed = open_folder(workspace, &file.folder)
+            .and_then(|folder| remove_if_present(&folder, file.name.as_ref()))
+            .and_then(|()| remove_empty(workspace, &file.folder));
+        if let Err(error) = removed {
+            tracing::debug!(path = %file.folder.display(), %error, "an old output cannot be removed");
+        }
     }
     Ok(())
 }
@@ -281,6 +279,20 @@ pub(super) fn remove_files(workspace: &Dir, subfolder: &str, matches: impl Fn(&s
         remove_empty(workspace, &path)?;
     }
     Ok(())
+}
+
+/// Opens a file for reading that the gateway created in the workspace. No link is followed.
+///
+/// # Errors
+/// The file does not exist, or something else is in its place: commands can write there.
+pub(super) fn open_plain_file(workspace: &Dir, path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = File::from_std(open_beneath(workspace, path, flags)?.into());
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || cap_std::fs::MetadataExt::nlink(&metadata) != 1 {
+        return Err(io::Error::other("it is not the plain file that it was"));
+    }
+    Ok(file)
 }
 
 /// Opens a folder of the workspace. No link is followed.
@@ -366,6 +378,27 @@ mod tests {
         let own = ConversationFolder::of_turn("cli:direct", &TurnOrigin::default(), Trust::Known);
         assert_eq!(ConversationFolder::of_turn("spawn:1", &TurnOrigin::parse(errand), Trust::Known), own);
         assert_ne!(ConversationFolder::of_turn("spawn:1", &TurnOrigin::default(), Trust::Known), own);
+    }
+
+    #[test]
+    fn a_folder_that_a_command_made_inaccessible_does_not_block_other_conversations() {
+        use std::os::unix::fs::PermissionsExt;
+        let temp = tempfile::tempdir().unwrap();
+        let dir = Dir::open_ambient_dir(temp.path(), ambient_authority()).unwrap();
+        let limits = RetentionLimits { files: 1, bytes: 9, spared: &HashSet::new() };
+        let of = |session: &str| ConversationFolder::of_turn(session, &TurnOrigin::default(), Trust::Known);
+        of("a").create(&dir, "spill", "old", &limits).unwrap();
+        for mode in [0o000, 0o400, 0o500] {
+            let closed = temp.path().join(of("a").path()).join("spill");
+            std::fs::set_permissions(&closed, PermissionsExt::from_mode(mode)).unwrap();
+            let made = of("b").create(&dir, "spill", "new", &limits);
+            // As root, the first round removes the folder.
+            let _ = std::fs::set_permissions(&closed, PermissionsExt::from_mode(0o700));
+            made.unwrap();
+            if !closed.exists() {
+                break;
+            }
+        }
     }
 
     #[test]

@@ -77,13 +77,13 @@ mod tests {
     use daoyou_channels::Trust;
     use serde_json::{Value, json};
 
-    use crate::tools::testing::{ToolWorld, context, message_content};
+    use crate::tools::testing::{ToolFixture, context, message_content};
     use crate::tools::{ToolContext, ToolOutcome, ToolsConfig};
 
     const REFUSED: &str = "is refused";
 
-    async fn run(world: &ToolWorld, trust: Trust, name: &str, arguments: &Value) -> ToolOutcome {
-        world.run(name, arguments, &ToolContext { trust, files: ["a.txt".to_owned()].into(), ..context() }).await
+    async fn run(fixture: &ToolFixture, trust: Trust, name: &str, arguments: &Value) -> ToolOutcome {
+        fixture.run(name, arguments, &ToolContext { trust, files: ["a.txt".to_owned()].into(), ..context() }).await
     }
 
     #[tokio::test]
@@ -127,34 +127,37 @@ mod tests {
             ("message", json!({"content": "hi", "attachments": ["a.txt"]}), REFUSED),
             ("no_such", json!({}), "not found"),
         ] {
-            let world = ToolWorld::new(&config);
-            world.write(&[("a.txt", "one"), ("own.txt", "two"), ("public/c.txt", "three")]);
+            let fixture = ToolFixture::new(&config);
+            fixture.write(&[("a.txt", "one"), ("own.txt", "two"), ("public/c.txt", "three")]);
             let plan = json!({"calls": [{"tool": name, "arguments": arguments}]});
             for (tool, arguments) in [(name, &arguments), ("parallel", &plan)] {
-                let told = run(&world, Trust::Untrusted, tool, arguments).await.result.render();
-                assert!(told.contains(expected), "{tool} {arguments}: {told}");
+                let rendered = run(&fixture, Trust::Untrusted, tool, arguments).await.result.render();
+                assert!(rendered.contains(expected), "{tool} {arguments}: {rendered}");
             }
-            assert_eq!(std::fs::read_to_string(world.path("a.txt")).unwrap(), "one");
-            assert!(!world.path("b.txt").exists(), "{name} {arguments}");
-            let known = run(&world, Trust::Known, name, &arguments).await.result.render();
+            assert_eq!(std::fs::read_to_string(fixture.path("a.txt")).unwrap(), "one");
+            assert!(!fixture.path("b.txt").exists(), "{name} {arguments}");
+            let known = run(&fixture, Trust::Known, name, &arguments).await.result.render();
             assert!(!known.contains(REFUSED), "{name} {arguments}: {known}");
         }
     }
 
     #[tokio::test]
     async fn each_call_of_a_plan_is_checked_separately() {
-        let world = ToolWorld::new(&ToolsConfig::default());
-        std::fs::write(world.path("a.txt"), "one").unwrap();
+        let fixture = ToolFixture::new(&ToolsConfig::default());
+        std::fs::write(fixture.path("a.txt"), "one").unwrap();
         let plan = json!({"calls": [
             {"tool": "read_file", "arguments": {"path": "a.txt"}},
             {"tool": "write_file", "arguments": {"path": "b.txt", "content": "x"}},
             {"tool": "message", "arguments": {"content": "mine"}},
             {"tool": "message", "arguments": {"content": "theirs", "chat_id": "other"}},
         ]});
-        let ToolOutcome { result, effects } = run(&world, Trust::Untrusted, "parallel", &plan).await;
-        let told = result.render();
-        assert!(told.contains("2 of 4 calls") && told.contains("one") && !world.path("b.txt").exists(), "{told}");
-        let said: Vec<_> = effects.iter().map(message_content).collect();
-        assert_eq!(said, ["mine"]);
+        let ToolOutcome { result, effects } = run(&fixture, Trust::Untrusted, "parallel", &plan).await;
+        let rendered = result.render();
+        assert!(
+            rendered.contains("2 of 4 calls") && rendered.contains("one") && !fixture.path("b.txt").exists(),
+            "{rendered}"
+        );
+        let rendered: Vec<_> = effects.iter().map(message_content).collect();
+        assert_eq!(rendered, ["mine"]);
     }
 }

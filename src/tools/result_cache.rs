@@ -85,7 +85,7 @@ mod tests {
 
     use super::*;
     use crate::chat::{ToolCall, ToolSpec};
-    use crate::tools::testing::{ToolWorld, context};
+    use crate::tools::testing::{ToolFixture, context};
     use crate::tools::{ReplayPolicy, ToolDefinition, ToolEffect, ToolResult, ToolsConfig, plain_schema};
 
     /// A tool whose result is the number of the run. Its argument `a` is the stamp, or a word that requests another kind of
@@ -122,18 +122,18 @@ mod tests {
         }
     }
 
-    fn world(metrics: &Arc<Metrics>) -> ToolWorld {
-        let mut world = ToolWorld::new(&ToolsConfig::default());
-        world.executor.cache = Some(Arc::new(ToolResultCache::new(20, metrics.clone())));
+    fn fixture(metrics: &Arc<Metrics>) -> ToolFixture {
+        let mut fixture = ToolFixture::new(&ToolsConfig::default());
+        fixture.executor.cache = Some(Arc::new(ToolResultCache::new(20, metrics.clone())));
         let schema = json!({"type": "object", "properties": {"a": {"type": "string"}, "n": {"type": "integer"}}});
         for (name, replay) in [("counts", ReplayPolicy::Idempotent), ("does", ReplayPolicy::Once)] {
             let spec =
                 ToolSpec { name: name.to_owned(), description: String::new(), parameters: plain_schema(&schema) };
             let cache_ttl = Some(Duration::from_secs(60));
             let definition = ToolDefinition { cache_ttl, ..ToolDefinition::of_spec(spec, replay) };
-            world.executor.register(Arc::new(CountingTool { definition, runs: AtomicU32::new(0) })).unwrap();
+            fixture.executor.register(Arc::new(CountingTool { definition, runs: AtomicU32::new(0) })).unwrap();
         }
-        world
+        fixture
     }
 
     fn call(name: &str, arguments: &str) -> ToolCall {
@@ -143,7 +143,7 @@ mod tests {
     #[tokio::test]
     async fn a_result_is_given_again_only_for_the_same_call() {
         let metrics = Arc::new(Metrics::default());
-        let world = world(&metrics);
+        let fixture = fixture(&metrics);
         for (name, arguments, expected, is_cached) in [
             ("counts", r#"{"a":"x","n":1}"#, "run 1", false),
             ("counts", r#"{ "n": 1, "a": "x" }"#, "run 1", true),
@@ -162,7 +162,7 @@ mod tests {
             ("does", r#"{"a":"x"}"#, "run 1", false),
             ("does", r#"{"a":"x"}"#, "run 2", false),
         ] {
-            let result = world.executor.run(&call(name, arguments), &context()).await.result;
+            let result = fixture.executor.run(&call(name, arguments), &context()).await.result;
             let text = result.render();
             assert!(text.starts_with(expected), "{name} {arguments}: {}", &text[..20]);
             assert_eq!(result.metadata.get("cached").is_some(), is_cached, "{name} {arguments}");
@@ -175,19 +175,19 @@ mod tests {
     /// The cache holds the whole result. Each call shortens the result, and has its own spill file.
     #[tokio::test]
     async fn a_cached_result_stays_in_its_conversation_and_keeps_its_taint() {
-        let world = world(&Arc::default());
+        let fixture = fixture(&Arc::default());
         let other = |change: fn(&mut ToolContext)| {
             let mut context = ToolContext { call_id: "call-2".to_owned(), ..context() };
             change(&mut context);
             context
         };
-        let first = world.executor.run(&call("counts", "{}"), &context()).await.result;
-        let again = world.executor.run(&call("counts", "{}"), &other(|_| {})).await.result;
+        let first = fixture.executor.run(&call("counts", "{}"), &context()).await.result;
+        let again = fixture.executor.run(&call("counts", "{}"), &other(|_| {})).await.result;
         assert_eq!((&again.taint, again.taint.is_empty()), (&first.taint, false));
         assert!(again.metadata["cached"] == true && again.content.starts_with("run 1 x"), "{}", again.content);
         assert!(again.content.len() <= 8_000 && again.spill.is_some() && again.spill != first.spill, "{again:?}");
         let plan = json!({"calls": [{"tool": "counts"}, {"tool": "counts"}]}).to_string();
-        let planned = world.executor.run(&call("parallel", &plan), &context()).await.result;
+        let planned = fixture.executor.run(&call("parallel", &plan), &context()).await.result;
         assert_eq!(planned.content.matches("run 1 x").count(), 2, "{}", planned.content);
         for (run, change) in [
             (2, (|context| context.session = SessionKey::of_chat("cli", "other")) as fn(&mut ToolContext)),
@@ -195,11 +195,11 @@ mod tests {
             (4, |context| context.trust = Trust::Known),
             (5, |context| context.metadata = "another stamp".into()),
         ] {
-            let result = world.executor.run(&call("counts", "{}"), &other(change)).await.result;
+            let result = fixture.executor.run(&call("counts", "{}"), &other(change)).await.result;
             assert!(result.content.starts_with(&format!("run {run} x")), "{run}: {}", result.content);
         }
         // A turn that may not make the call must not get the cached result of another turn.
-        let filtered = world.executor.filtered(|name| name != "counts");
+        let filtered = fixture.executor.filtered(|name| name != "counts");
         let refused = filtered.run(&call("counts", "{}"), &context()).await.result;
         assert!(!refused.success && !refused.render().contains("run 1"), "{}", refused.render());
     }

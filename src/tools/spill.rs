@@ -12,7 +12,7 @@ use daoyou_channels::text::hex;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use super::private_folders::{ConversationFolder, RetentionLimits, remove_files};
+use super::private_folders::{ConversationFolder, RetentionLimits, open_plain_file, remove_files};
 use super::tool::ToolContext;
 
 /// The subfolder of a conversation's folder.
@@ -69,20 +69,17 @@ impl SpillStore {
         remove_files(&workspace, IMAGES, is_of_turn)
     }
 
-    /// Creates the file of a call, replaces an existing one, and removes the oldest files if there are too many.
+    /// Creates the file of a call, replaces an existing one, and removes the oldest files if there are too many. The name marks
+    /// foreign content.
     ///
     /// # Errors
     /// The disk refuses the file, or a folder is a link or a mount.
-    pub fn create(&self, folder: &ConversationFolder, turn: Uuid, call_id: &str) -> io::Result<SpillFile> {
-        self.create_named(folder, turn, call_id, ".txt")
-    }
-
-    fn create_named(
+    pub fn create(
         &self,
         folder: &ConversationFolder,
         turn: Uuid,
         call_id: &str,
-        ending: &str,
+        is_foreign: bool,
     ) -> io::Result<SpillFile> {
         // The id comes from a model, so unsafe characters are replaced.
         let safe = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
@@ -92,7 +89,7 @@ impl SpillStore {
             let digest = Sha256::digest(call_id.as_bytes());
             call.push_str(&format!("-{}", hex(&digest[..4])));
         }
-        let name = format!("{}-{call}{ending}", turn.simple());
+        let name = format!("{}-{call}{}.txt", turn.simple(), foreign_mark(is_foreign));
         let limits = RetentionLimits { files: MAX_FILES, bytes: MAX_TOTAL_BYTES, spared: &HashSet::new() };
         let file = folder.create(&self.workspace, SUBFOLDER, &name, &limits)?;
         Ok(SpillFile { file, path: folder.file(SUBFOLDER, &name), room: self.max_bytes })
@@ -103,13 +100,13 @@ impl SpillStore {
     /// secret.
     ///
     /// # Errors
-    /// The file does not exist.
+    /// The file does not exist, or is not a plain file any more: commands can write there.
     pub fn read(&self, path: &str, most: u64) -> io::Result<String> {
-        let mut file = self.workspace.open(path)?;
+        let mut file = open_plain_file(&self.workspace, Path::new(path))?;
         let length = file.metadata()?.len();
         let (mut start, mut end) = (Vec::new(), Vec::new());
         if length <= most {
-            file.read_to_end(&mut start)?;
+            file.take(most).read_to_end(&mut start)?;
             return Ok(String::from_utf8_lossy(&start).into_owned());
         }
         let half = most / 2;
@@ -119,7 +116,7 @@ impl SpillStore {
         file.seek(io::SeekFrom::Start(start.len() as u64))?;
         let mut middle = length - half - start.len() as u64;
         let mut lines = count_breaks(Read::by_ref(&mut file).take(middle))?;
-        file.read_to_end(&mut end)?;
+        file.take(half).read_to_end(&mut end)?;
         if let Some(at) = end.iter().position(is_break) {
             end.drain(..=at);
             (middle, lines) = (middle + at as u64 + 1, lines + 1);
@@ -129,7 +126,7 @@ impl SpillStore {
         Ok(format!("{start}\n[... {middle} bytes, {lines} lines are not searched ...]\n{end}"))
     }
 
-    /// Writes `text` to a spill file and returns its path relative to the workspace. The name marks foreign content.
+    /// Writes `text` to a spill file and returns its path relative to the workspace.
     ///
     /// # Errors
     /// As [`SpillStore::create`].
@@ -141,8 +138,7 @@ impl SpillStore {
         text: &str,
         is_foreign: bool,
     ) -> io::Result<String> {
-        let ending = format!("{}.txt", foreign_mark(is_foreign));
-        let mut file = self.create_named(folder, turn, call_id, &ending)?;
+        let mut file = self.create(folder, turn, call_id, is_foreign)?;
         file.write(text.as_bytes())?;
         Ok(file.path)
     }
@@ -187,7 +183,8 @@ pub fn save_image(
     Ok(folder.file(IMAGES, &name))
 }
 
-fn foreign_mark(is_foreign: bool) -> &'static str {
+/// Returns the part of a file name that marks foreign content.
+pub(super) fn foreign_mark(is_foreign: bool) -> &'static str {
     if is_foreign { FOREIGN_MARK } else { "" }
 }
 
@@ -266,6 +263,26 @@ mod tests {
             let path = spill.save(&folder("a", Trust::Known), Uuid::nil(), "call", text, false).unwrap();
             assert_eq!(spill.read(&path, most).unwrap(), expected);
         }
+    }
+
+    #[test]
+    fn a_link_or_a_pipe_in_the_place_of_a_file_is_not_read() {
+        let workspace = tempfile::tempdir().unwrap();
+        let spill = SpillStore::open(workspace.path(), 100).unwrap();
+        let path = spill.save(&folder("a", Trust::Known), Uuid::nil(), "call", "text", false).unwrap();
+        assert_eq!(spill.read(&path, 50).unwrap(), "text");
+        let (file, memory) = (workspace.path().join(&path), workspace.path().join("memory"));
+        fs::write(&memory, "of the owner").unwrap();
+        let replace = |make: &dyn Fn()| {
+            fs::remove_file(&file).unwrap();
+            make();
+            assert!(spill.read(&path, 50).is_err());
+        };
+        replace(&|| std::os::unix::fs::symlink("../../../../memory", &file).unwrap());
+        replace(&|| fs::hard_link(&memory, &file).unwrap());
+        replace(&|| {
+            rustix::fs::mknodat(rustix::fs::CWD, &file, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        });
     }
 
     #[test]

@@ -33,17 +33,17 @@ pub(crate) fn context() -> ToolContext {
 }
 
 /// A home folder with a workspace, and its tools.
-pub(crate) struct ToolWorld {
+pub(crate) struct ToolFixture {
     pub home: tempfile::TempDir,
     pub executor: ToolExecutor,
 }
 
-impl ToolWorld {
+impl ToolFixture {
     pub fn new(config: &ToolsConfig) -> Self {
         Self::with_private(config, PrivateFolders::default())
     }
 
-    /// Creates a world with folders that only some turns may use.
+    /// Creates a fixture with folders that only some turns may use.
     pub fn with_private(config: &ToolsConfig, private: PrivateFolders) -> Self {
         Self::with_deps(config, ToolDeps { private, ..ToolDeps::default() })
     }
@@ -81,12 +81,12 @@ impl ToolWorld {
     }
 
     /// Returns the text of a call's result that the model reads.
-    pub async fn says(&self, name: &str, arguments: Value) -> String {
-        self.says_in_call("call-1", name, arguments).await
+    pub async fn rendered(&self, name: &str, arguments: Value) -> String {
+        self.rendered_in_call("call-1", name, arguments).await
     }
 
-    /// Returns the same text as [`ToolWorld::says`], for a call with this id.
-    pub async fn says_in_call(&self, id: &str, name: &str, arguments: Value) -> String {
+    /// Returns the same text as [`ToolFixture::rendered`], for a call with this id.
+    pub async fn rendered_in_call(&self, id: &str, name: &str, arguments: Value) -> String {
         self.run(name, &arguments, &ToolContext { call_id: id.to_owned(), ..context() }).await.result.render()
     }
 }

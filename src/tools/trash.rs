@@ -286,13 +286,13 @@ mod tests {
 
     use super::*;
 
-    struct World {
+    struct TrashFixture {
         folder: tempfile::TempDir,
         jail: Jail,
         trash: Trash,
     }
 
-    impl World {
+    impl TrashFixture {
         fn new() -> Self {
             let folder = tempfile::tempdir().unwrap();
             let jail = Jail::open_strict(folder.path(), Vec::new(), 1_000).unwrap();
@@ -322,19 +322,19 @@ mod tests {
 
     #[test]
     fn what_was_deleted_comes_back_and_overwrites_nothing() {
-        let world = World::new();
-        fs::create_dir_all(world.at("a/b")).unwrap();
-        fs::write(world.at("a/b/file"), "one").unwrap();
-        std::os::unix::fs::symlink("/nowhere", world.at("link")).unwrap();
+        let fixture = TrashFixture::new();
+        fs::create_dir_all(fixture.at("a/b")).unwrap();
+        fs::write(fixture.at("a/b/file"), "one").unwrap();
+        std::os::unix::fs::symlink("/nowhere", fixture.at("link")).unwrap();
         let now = Timestamp::now();
-        let folder = world.take("a", now - Duration::from_secs(2)).unwrap();
-        let link = world.take("link", now - Duration::from_secs(1)).unwrap();
-        assert!(!world.at("a").exists() && world.at("link").symlink_metadata().is_err());
-        assert_eq!(world.trash.list().unwrap(), [link.clone(), folder.clone()]);
-        assert_eq!(world.trash.entry_of_call(&folder), Some(folder.clone()));
+        let folder = fixture.take("a", now - Duration::from_secs(2)).unwrap();
+        let link = fixture.take("link", now - Duration::from_secs(1)).unwrap();
+        assert!(!fixture.at("a").exists() && fixture.at("link").symlink_metadata().is_err());
+        assert_eq!(fixture.trash.list().unwrap(), [link.clone(), folder.clone()]);
+        assert_eq!(fixture.trash.entry_of_call(&folder), Some(folder.clone()));
 
-        fs::write(world.at("a"), "in the way").unwrap();
-        let restore = |id: &str, to| world.trash.restore(&world.jail, id, to).map_err(|error| error.to_string());
+        fs::write(fixture.at("a"), "in the way").unwrap();
+        let restore = |id: &str, to| fixture.trash.restore(&fixture.jail, id, to).map_err(|error| error.to_string());
         let id = folder.id.to_string();
         for (id, to, expected) in [
             (id.as_str(), None, "there is something already"),
@@ -348,55 +348,55 @@ mod tests {
             let error = restore(id, to).unwrap_err();
             assert!(error.contains(expected), "{id} {to:?}: {error}");
         }
-        assert_eq!(fs::read_to_string(world.at("a")).unwrap(), "in the way");
+        assert_eq!(fs::read_to_string(fixture.at("a")).unwrap(), "in the way");
         assert_eq!(restore(&id, Some("new/place")).unwrap().1, "new/place");
-        assert_eq!(fs::read_to_string(world.at("new/place/b/file")).unwrap(), "one");
+        assert_eq!(fs::read_to_string(fixture.at("new/place/b/file")).unwrap(), "one");
         restore(&link.id.to_string(), None).unwrap();
-        assert_eq!(fs::read_link(world.at("link")).unwrap(), Path::new("/nowhere"));
-        assert_eq!(world.trash.list().unwrap(), []);
-        assert_eq!(fs::read_dir(world.at(TRASH_FOLDER)).unwrap().count(), 0);
+        assert_eq!(fs::read_link(fixture.at("link")).unwrap(), Path::new("/nowhere"));
+        assert_eq!(fixture.trash.list().unwrap(), []);
+        assert_eq!(fs::read_dir(fixture.at(TRASH_FOLDER)).unwrap().count(), 0);
     }
 
     #[test]
     fn old_and_interrupted_entries_are_removed() {
-        let world = World::new();
+        let fixture = TrashFixture::new();
         let day = Duration::from_secs(86_400);
         let now = Timestamp::now();
         for (name, at) in [("old", now - 31 * day), ("new", now - 29 * day), ("future", now + 99 * day)] {
-            fs::write(world.at(name), name).unwrap();
-            world.take(name, at).unwrap();
+            fs::write(fixture.at(name), name).unwrap();
+            fixture.take(name, at).unwrap();
         }
         // Moves that were interrupted: a moment ago, and years ago.
         for id in [daoyou_channels::new_id(), Uuid::nil()] {
-            fs::create_dir(world.at(TRASH_FOLDER).join(id.to_string())).unwrap();
+            fs::create_dir(fixture.at(TRASH_FOLDER).join(id.to_string())).unwrap();
         }
-        fs::create_dir(world.at(TRASH_FOLDER).join("not an id")).unwrap();
-        assert_eq!(world.trash.remove_older(30 * day).unwrap(), 1);
-        let left: Vec<_> = world.trash.list().unwrap().into_iter().map(|record| record.path).collect();
+        fs::create_dir(fixture.at(TRASH_FOLDER).join("not an id")).unwrap();
+        assert_eq!(fixture.trash.remove_older(30 * day).unwrap(), 1);
+        let left: Vec<_> = fixture.trash.list().unwrap().into_iter().map(|record| record.path).collect();
         assert_eq!(left, ["future", "new"]);
-        assert_eq!(fs::read_dir(world.at(TRASH_FOLDER)).unwrap().count(), 4);
-        assert_eq!(world.trash.empty().unwrap(), 2);
-        assert_eq!(fs::read_dir(world.at(TRASH_FOLDER)).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(fixture.at(TRASH_FOLDER)).unwrap().count(), 4);
+        assert_eq!(fixture.trash.empty().unwrap(), 2);
+        assert_eq!(fs::read_dir(fixture.at(TRASH_FOLDER)).unwrap().count(), 1);
     }
 
     #[test]
     fn a_link_in_the_place_of_the_trash_is_not_followed() {
-        let world = World::new();
+        let fixture = TrashFixture::new();
         let outside = tempfile::tempdir().unwrap();
-        fs::write(world.at("file"), "x").unwrap();
-        std::os::unix::fs::symlink(outside.path(), world.at(".daoyou")).unwrap();
-        assert!(world.take("file", Timestamp::now()).is_err());
-        assert!(world.trash.list().is_err() && world.trash.empty().is_err());
-        assert!(world.at("file").exists());
+        fs::write(fixture.at("file"), "x").unwrap();
+        std::os::unix::fs::symlink(outside.path(), fixture.at(".daoyou")).unwrap();
+        assert!(fixture.take("file", Timestamp::now()).is_err());
+        assert!(fixture.trash.list().is_err() && fixture.trash.empty().is_err());
+        assert!(fixture.at("file").exists());
         assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
-        assert!(matches!(world.take("none", Timestamp::now()), Err(TrashError::Io { .. })), "the trash is no folder");
+        assert!(matches!(fixture.take("none", Timestamp::now()), Err(TrashError::Io { .. })), "the trash is no folder");
     }
 
     #[test]
     fn a_missing_file_leaves_no_entry() {
-        let world = World::new();
-        let error = world.take("none", Timestamp::now()).unwrap_err();
+        let fixture = TrashFixture::new();
+        let error = fixture.take("none", Timestamp::now()).unwrap_err();
         assert_eq!(error.to_string(), "none: no such file or folder");
-        assert_eq!(fs::read_dir(world.at(TRASH_FOLDER)).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(fixture.at(TRASH_FOLDER)).unwrap().count(), 0);
     }
 }

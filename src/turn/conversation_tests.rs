@@ -15,7 +15,7 @@ use super::progress::{ContextStep, OpenCall, StepBody, TurnProgress, session_mes
 use crate::chat::{ChatMessage, ToolCall, ToolSpec};
 use crate::llm::{
     ChatRequest, ChatResponse, DeltaSink, Images, LlmError, ModelChoice, NoDeltas, Provider, check_messages,
-    mend_messages, openai_request,
+    openai_request, repair_messages,
 };
 use crate::store::turn_steps::{self, TurnStepRow};
 use crate::store::{Durability, Store, messages};
@@ -236,7 +236,7 @@ impl Provider for Recorder {
 async fn assert_taken(messages: Vec<ChatMessage>) {
     assert_eq!(check_messages(&messages), Ok(()), "{messages:#?}");
     let mut halved = messages[messages.len() / 2..].to_vec();
-    mend_messages(&mut halved);
+    repair_messages(&mut halved);
     let asked = request(messages);
     let mut all = vec![asked.clone(), request(halved)];
     for orchestrator in [Orchestrator::React, Orchestrator::Plain] {
@@ -244,10 +244,10 @@ async fn assert_taken(messages: Vec<ChatMessage>) {
         let choice = ModelChoice { provider: recorder.clone(), model: "m".to_owned() };
         let provider = orchestrator.over(choice).provider;
         provider.chat(&asked, &NoDeltas).await.unwrap();
-        let told = recorder.0.lock().unwrap().take().unwrap();
+        let sent = recorder.0.lock().unwrap().take().unwrap();
         let has_calls = |message: &ChatMessage| matches!(message, ChatMessage::Tool { .. });
-        assert!(told.tools.is_empty() && !told.messages.iter().any(has_calls), "{told:#?}");
-        all.push(told);
+        assert!(sent.tools.is_empty() && !sent.messages.iter().any(has_calls), "{sent:#?}");
+        all.push(sent);
     }
     for request in all {
         assert_eq!(strict::check(&openai_request(&request)), Ok(()), "{:#?}", request.messages);
@@ -257,7 +257,7 @@ async fn assert_taken(messages: Vec<ChatMessage>) {
 
 /// Runs a session through its turns. The window stays the same: with a larger window, ids that were assigned without knowledge of
 /// older messages may occur twice, and are repaired when the request is made.
-async fn live(store: &Store, session: &str, plans: Vec<Plan>) {
+async fn run_session(store: &Store, session: &str, plans: Vec<Plan>) {
     let (most, tokens) = plans.first().map_or((1, 1), |plan| plan.window);
     let window = HistoryWindow { messages: most, tokens, rounds: None };
     for (number, plan) in plans.into_iter().enumerate() {
@@ -310,7 +310,7 @@ fn every_request_is_valid_for_every_service() {
     let config = Config { cases: 128, failure_persistence: None, ..Config::default() };
     let sessions = prop::collection::vec(plan(), 1..7);
     let done = TestRunner::new(config).run(&sessions, |plans| {
-        runtime.block_on(live(&store, &Uuid::now_v7().to_string(), plans));
+        runtime.block_on(run_session(&store, &Uuid::now_v7().to_string(), plans));
         Ok(())
     });
     if let Err(error) = done {

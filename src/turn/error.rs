@@ -132,7 +132,7 @@ impl TurnError {
 
     /// Writes the only log line of a failed turn.
     pub fn log(&self, turn: Uuid, session: &SessionKey) {
-        let (code, operation) = (self.code.word(), self.operation);
+        let (code, operation) = (self.code.as_str(), self.operation);
         let (class, retryable) = (self.code.class(), self.code.is_retryable());
         let status = class.http_status();
         let cause = self.cause.as_deref().map(chain).unwrap_or_default();
@@ -151,7 +151,7 @@ impl TurnError {
 
 impl fmt::Display for TurnError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.code.word(), self.operation)?;
+        write!(f, "{} ({})", self.code.as_str(), self.operation)?;
         match &self.cause {
             Some(cause) => write!(f, ": {cause}"),
             None => Ok(()),
@@ -178,8 +178,8 @@ impl From<StoreError> for TurnError {
 }
 
 impl ErrorCode {
-    /// Returns the stable word of a reply's `error.code`.
-    pub fn word(self) -> &'static str {
+    /// Returns the value of a reply's `error.code`, which never changes.
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Model(kind) => kind.code(),
             Self::NoModel => "no_model",
@@ -351,7 +351,7 @@ mod tests {
         ] {
             let class = code.class();
             assert_eq!(
-                (code.word(), class.level(), class.http_status(), code.is_retryable()),
+                (code.as_str(), class.level(), class.http_status(), code.is_retryable()),
                 (word, level, status, retryable)
             );
         }
@@ -370,7 +370,7 @@ mod tests {
         assert_eq!(empty.user_text(en), format!("{}\n\n{}", en.empty_answer, en.cut_at_length));
 
         let unknown = TurnError::from(StoreError::Row("a strange row".to_owned()));
-        assert_eq!((unknown.code.word(), unknown.user_text(en)), ("internal", en.internal.to_owned()));
+        assert_eq!((unknown.code.as_str(), unknown.user_text(en)), ("internal", en.internal.to_owned()));
         let cause = unknown.source().expect("the cause").to_string();
         assert!(cause.contains("a strange row") && unknown.to_string().contains(&cause), "{unknown}");
     }

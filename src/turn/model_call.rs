@@ -15,7 +15,7 @@ use super::progress::TurnProgress;
 use super::traits::{Model, Script, TurnLead};
 use super::turn_loop::Turn;
 use crate::chat::{ChatMessage, ToolCall, ToolSpec};
-use crate::llm::{ChatRequest, ChatResponse, Delta, DeltaSink, Images, mend_messages};
+use crate::llm::{ChatRequest, ChatResponse, Delta, DeltaSink, Images, repair_messages};
 use crate::tools::ToolContext;
 
 impl Turn<'_> {
@@ -44,7 +44,7 @@ impl Turn<'_> {
         let tools: Arc<[ToolSpec]> = if last_call { Arc::default() } else { self.tools.specs(&progress.found_tools) };
         let mut messages = self.conversation.clone();
         messages.extend(compaction::messages_to_send(progress));
-        if let Some(flaw) = mend_messages(&mut messages) {
+        if let Some(flaw) = repair_messages(&mut messages) {
             let ToolContext { turn, session, .. } = &self.tool_context;
             tracing::warn!(%turn, %session, %flaw, "the conversation was invalid for model services and was repaired");
         }

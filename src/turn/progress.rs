@@ -339,7 +339,7 @@ pub fn session_messages(user: &ChatMessage, mut progress: TurnProgress, reason: 
 }
 
 /// The number of equal consecutive calls from which on the model gets a note.
-const TOLD_FROM: u32 = 3;
+const NOTED_FROM: u32 = 3;
 
 /// The last call of a turn, and how many consecutive times it had the same result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -360,7 +360,7 @@ impl RepeatedCalls {
             let (name, arguments) = (call.name.clone(), call.arguments.clone());
             *self = Self { name, arguments, result: result.to_owned(), times: 1 };
         }
-        (self.times >= TOLD_FROM).then(|| repeat_note(self.times))
+        (self.times >= NOTED_FROM).then(|| repeat_note(self.times))
     }
 }
 
@@ -520,7 +520,7 @@ mod tests {
     #[test]
     fn only_repeated_calls_with_the_same_result_get_a_note() {
         let mut repeats = RepeatedCalls::default();
-        for (name, arguments, result, told) in [
+        for (name, arguments, result, expected) in [
             ("list_dir", "{}", "a", None),
             ("list_dir", "{}", "a", None),
             ("list_dir", "{}", "a", Some("3 times")),
@@ -534,7 +534,9 @@ mod tests {
         ] {
             let call = ToolCall { id: "x".to_owned(), name: name.to_owned(), arguments: arguments.to_owned() };
             let note = repeats.note(&call, result);
-            let fits = note.as_deref().map_or(told.is_none(), |note| told.is_some_and(|told| note.contains(told)));
+            let fits = note
+                .as_deref()
+                .map_or(expected.is_none(), |note| expected.is_some_and(|expected| note.contains(expected)));
             assert!(fits, "{name} {arguments} {result}: {note:?}");
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::chat::{ChatMessage, ToolCall, ToolSpec, Usage};
-use crate::llm::{ChatRequest, ChatResponse, Models, TokenFactor, estimate_tokens, limit_in_words};
+use crate::llm::{ChatRequest, ChatResponse, Models, TokenFactor, context_limit_in, estimate_tokens};
 use crate::store::{Connection, Durability, Store, StoreError, notes, now_ms};
 
 /// Tokens reserved for an answer of unlimited length, in the model's tokens.
@@ -194,7 +194,7 @@ impl TokenBudget {
 
     /// Learns and stores the context size of a model (`PROVIDER/MODEL`) from its rejection of a conversation that is too long.
     pub fn learn_limit(&self, model: &str, refusal: &str) {
-        let Some(limit) = limit_in_words(refusal) else { return };
+        let Some(limit) = context_limit_in(refusal) else { return };
         let before = self.known(model);
         if before.context == Some(limit) {
             return;

@@ -107,11 +107,11 @@ impl Turn<'_> {
 
     /// Returns the calls that run next: all reads up to the first call that may change something, or that call alone.
     fn next_group(&self, open: &[OpenCall]) -> Vec<OpenCall> {
-        let looks = |open: &&OpenCall| {
+        let only_reads = |open: &&OpenCall| {
             // An unknown tool does nothing.
             self.tools.access_of(&open.call.name).is_none_or(|access| access == ToolAccess::Reads)
         };
-        let group: Vec<_> = open.iter().take_while(looks).cloned().collect();
+        let group: Vec<_> = open.iter().take_while(only_reads).cloned().collect();
         if group.is_empty() { open.iter().take(1).cloned().collect() } else { group }
     }
 

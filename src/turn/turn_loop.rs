@@ -113,7 +113,7 @@ impl Turn<'_> {
             if !awaited.is_empty() && !cancel.is_cancelled() {
                 return Some(Ok(LoopOutcome::AwaitsTurns(awaited)));
             }
-            let used = progress.usage.input_tokens + progress.usage.output_tokens;
+            let used = progress.usage.input_tokens.saturating_add(progress.usage.output_tokens);
             if used >= self.limits.tokens {
                 return Some(Err(TurnError::new(ErrorCode::TokenCap, "turn").with([used.to_string()])));
             }

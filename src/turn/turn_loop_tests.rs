@@ -189,7 +189,7 @@ async fn run(script: Vec<Response>, mut progress: TurnProgress) -> Ran {
         None => "cancelled".to_owned(),
         Some(Ok(LoopOutcome::Answered(reply))) => reply,
         Some(Ok(LoopOutcome::AwaitsTurns(turns))) => format!("awaits {}", turns.len()),
-        Some(Err(error)) => error.code.word().to_owned(),
+        Some(Err(error)) => error.code.as_str().to_owned(),
     };
     let steps = journal.0.lock().unwrap().clone();
     let asked = model.asked.lock().unwrap().clone();

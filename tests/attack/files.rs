@@ -24,12 +24,12 @@ const READ: [&str; 5] = ["AGENTS.md", "SOUL.md", "USER.md", "TOOLS.md", "skills/
 const OTHER_USER: u32 = 1001;
 
 /// A gateway whose model calls the tools that a message names, one at a time, and repeats their results.
-struct World {
+struct Harness {
     model: Model,
     gateway: Gateway,
 }
 
-impl World {
+impl Harness {
     async fn start(setup: Setup) -> Self {
         let model = Model::start().await;
         model.call_named_tools();
@@ -93,12 +93,12 @@ const TRICKS: [Trick; 8] = [
 /// memory. Log and doctor name the file.
 #[tokio::test(flavor = "multi_thread")]
 async fn replaced_prompt_files_neither_leak_memory_nor_hang() {
-    let world = World::start(Setup::new()).await;
-    let memory = fs::canonicalize(world.at("memory/MEMORY.md")).unwrap();
+    let harness = Harness::start(Setup::new()).await;
+    let memory = fs::canonicalize(harness.at("memory/MEMORY.md")).unwrap();
     for (trick, lay) in TRICKS {
-        fs::create_dir_all(world.at("skills/brew")).unwrap();
+        fs::create_dir_all(harness.at("skills/brew")).unwrap();
         for name in READ {
-            let path = world.at(name);
+            let path = harness.at(name);
             match path.symlink_metadata() {
                 Ok(found) if found.is_dir() => fs::remove_dir(&path).unwrap(),
                 Ok(_) => fs::remove_file(&path).unwrap(),
@@ -107,18 +107,18 @@ async fn replaced_prompt_files_neither_leak_memory_nor_hang() {
             lay(&path, &memory);
         }
         for trust in ["untrusted", "known"] {
-            world.reply_to(trust, trust, &format!("hello with {trick}")).await;
-            world.reply_to(trust, trust, "/skills").await;
-            world.assert_kept(trick);
+            harness.reply_to(trust, trust, &format!("hello with {trick}")).await;
+            harness.reply_to(trust, trust, "/skills").await;
+            harness.assert_kept(trick);
         }
-        let doctor = world.doctor().await;
+        let doctor = harness.doctor().await;
         for name in READ {
             let is_skill = name.ends_with("SKILL.md");
-            let told = if is_skill { format!("{name}: ") } else { format!("it is not read: {name}") };
-            assert!(doctor.contains(&told), "{trick}, {name}: {doctor}");
+            let text = if is_skill { format!("{name}: ") } else { format!("it is not read: {name}") };
+            assert!(doctor.contains(&text), "{trick}, {name}: {doctor}");
         }
     }
-    let logs = world.gateway.logs();
+    let logs = harness.gateway.logs();
     for words in ["AGENTS.md: is a link", "AGENTS.md: has more than one name", "AGENTS.md: is not a regular file"] {
         assert!(logs.contains(words), "{words}: {logs}");
     }
@@ -129,11 +129,11 @@ async fn replaced_prompt_files_neither_leak_memory_nor_hang() {
 /// rules. Nothing waits for the other end of a pipe.
 #[tokio::test(flavor = "multi_thread")]
 async fn pipes_in_place_of_memory_skills_and_ignore_rules_never_block() {
-    let mut world = World::start(Setup::new()).await;
+    let mut harness = Harness::start(Setup::new()).await;
     let names = ["memory/MEMORY.md", "memory/HISTORY.md", "skills", ".gitignore", ".ignore", ".daoyou-template"];
     for round in ["running", "restarted"] {
         for name in names {
-            let path = world.at(name);
+            let path = harness.at(name);
             if path.symlink_metadata().is_ok_and(|found| found.is_dir()) {
                 fs::remove_dir_all(&path).unwrap();
             } else if path.symlink_metadata().is_ok() {
@@ -142,12 +142,12 @@ async fn pipes_in_place_of_memory_skills_and_ignore_rules_never_block() {
             mknodat(CWD, &path, FileType::Fifo, 0o600.into(), 0).unwrap();
         }
         if round == "restarted" {
-            world.gateway.stop().await;
-            world.gateway.up().await;
+            harness.gateway.stop().await;
+            harness.gateway.up().await;
         }
         for trust in ["owner", "known", "untrusted"] {
-            world.reply_to(trust, trust, "hello").await;
-            world.reply_to(trust, trust, "/skills").await;
+            harness.reply_to(trust, trust, "hello").await;
+            harness.reply_to(trust, trust, "/skills").await;
         }
         let calls = [
             ("remember", json!({"content": format!("The gate is {round}.")})),
@@ -157,11 +157,11 @@ async fn pipes_in_place_of_memory_skills_and_ignore_rules_never_block() {
             ("repo_structure", json!({})),
             ("repo_map", json!({})),
         ];
-        let told = world.calls("owner", "mine", &calls).await;
-        assert!(told[0].contains("The gate is") && told[1].contains("special"), "{told:?}");
-        assert!(world.doctor().await.contains("memory"), "{round}");
+        let results = harness.calls("owner", "mine", &calls).await;
+        assert!(results[0].contains("The gate is") && results[1].contains("special"), "{results:?}");
+        assert!(harness.doctor().await.contains("memory"), "{round}");
         for name in names {
-            let found = world.at(name).symlink_metadata().unwrap().file_type();
+            let found = harness.at(name).symlink_metadata().unwrap().file_type();
             assert!(FileTypeExt::is_fifo(&found), "{round}: {name} was replaced");
         }
     }
@@ -170,21 +170,21 @@ async fn pipes_in_place_of_memory_skills_and_ignore_rules_never_block() {
 /// A link behind a link: the folder of skills or of the memory leads elsewhere.
 #[tokio::test(flavor = "multi_thread")]
 async fn symlinked_skill_and_memory_folders_are_ignored() {
-    let world = World::start(Setup::new()).await;
-    fs::remove_dir_all(world.at("skills")).unwrap();
-    fs::create_dir(world.at("memory/brew")).unwrap();
-    fs::write(world.at("memory/brew/SKILL.md"), format!("---\nname: {CANARY}\n---\n")).unwrap();
-    symlink("memory", world.at("skills")).unwrap();
-    let listed = world.reply_to("known", "c", "/skills").await;
+    let harness = Harness::start(Setup::new()).await;
+    fs::remove_dir_all(harness.at("skills")).unwrap();
+    fs::create_dir(harness.at("memory/brew")).unwrap();
+    fs::write(harness.at("memory/brew/SKILL.md"), format!("---\nname: {CANARY}\n---\n")).unwrap();
+    symlink("memory", harness.at("skills")).unwrap();
+    let listed = harness.reply_to("known", "c", "/skills").await;
     assert!(!listed.contains(CANARY), "{listed}");
-    fs::rename(world.at("memory"), world.at("notes")).unwrap();
-    symlink("notes", world.at("memory")).unwrap();
-    let told = world.calls("known", "c", &[("read_file", json!({"path": "memory/MEMORY.md"}))]).await;
-    assert!(told[0].contains("off limits"), "{told:?}");
-    let told = world.calls("known", "c", &[("read_file", json!({"path": "notes/MEMORY.md"}))]).await;
-    assert!(told[0].contains("off limits"), "{told:?}");
-    assert!(world.doctor().await.contains("memory is a link"), "{}", world.doctor().await);
-    world.assert_kept("links to folders");
+    fs::rename(harness.at("memory"), harness.at("notes")).unwrap();
+    symlink("notes", harness.at("memory")).unwrap();
+    let results = harness.calls("known", "c", &[("read_file", json!({"path": "memory/MEMORY.md"}))]).await;
+    assert!(results[0].contains("off limits"), "{results:?}");
+    let results = harness.calls("known", "c", &[("read_file", json!({"path": "notes/MEMORY.md"}))]).await;
+    assert!(results[0].contains("off limits"), "{results:?}");
+    assert!(harness.doctor().await.contains("memory is a link"), "{}", harness.doctor().await);
+    harness.assert_kept("links to folders");
 }
 
 /// A mount that is removed when dropped.
@@ -206,16 +206,17 @@ impl Drop for Mount {
 /// The memory is mounted under another name: the whole folder, a part of it, and a single file.
 #[tokio::test(flavor = "multi_thread")]
 async fn mounting_the_memory_elsewhere_does_not_expose_it() {
-    let world = World::start(Setup::new()).await;
-    fs::create_dir(world.at("memory/old")).unwrap();
-    fs::write(world.at("memory/old/a.md"), CANARY).unwrap();
+    let harness = Harness::start(Setup::new()).await;
+    fs::create_dir(harness.at("memory/old")).unwrap();
+    fs::write(harness.at("memory/old/a.md"), CANARY).unwrap();
     for folder in ["pub", "part"] {
-        fs::create_dir(world.at(folder)).unwrap();
+        fs::create_dir(harness.at(folder)).unwrap();
     }
-    fs::write(world.at("one.md"), "").unwrap();
+    fs::write(harness.at("one.md"), "").unwrap();
     let binds =
         [("memory", "pub"), ("memory/old", "part"), ("memory/MEMORY.md", "one.md"), ("memory/MEMORY.md", "AGENTS.md")];
-    let mounts: Option<Vec<_>> = binds.iter().map(|(from, to)| Mount::bind(&world.at(from), &world.at(to))).collect();
+    let mounts: Option<Vec<_>> =
+        binds.iter().map(|(from, to)| Mount::bind(&harness.at(from), &harness.at(to))).collect();
     let Some(_mounts) = mounts else {
         return skip_story("mounts over the workspace, which only root may make");
     };
@@ -228,15 +229,15 @@ async fn mounting_the_memory_elsewhere_does_not_expose_it() {
         ("message", json!({"content": "here", "attachments": ["one.md"]})),
         ("write_file", json!({"path": "pub/new.md", "content": "mine"})),
     ];
-    for (call, told) in calls.iter().zip(world.calls("known", "c", &calls).await) {
-        assert!(told.contains("off limits") || told.contains("on another mount"), "{call:?}: {told}");
+    for (call, result) in calls.iter().zip(harness.calls("known", "c", &calls).await) {
+        assert!(result.contains("off limits") || result.contains("on another mount"), "{call:?}: {result}");
     }
-    assert!(!world.at("memory/new.md").exists());
-    world.assert_kept("mounts");
-    assert!(world.gateway.logs().contains("AGENTS.md: lies on another mount"), "{}", world.gateway.logs());
+    assert!(!harness.at("memory/new.md").exists());
+    harness.assert_kept("mounts");
+    assert!(harness.gateway.logs().contains("AGENTS.md: lies on another mount"), "{}", harness.gateway.logs());
     // The owner's own turn may read it.
-    let told = world.calls("owner", "mine", &[("read_file", json!({"path": "pub/MEMORY.md"}))]).await;
-    assert!(told[0].contains(CANARY), "{told:?}");
+    let results = harness.calls("owner", "mine", &[("read_file", json!({"path": "pub/MEMORY.md"}))]).await;
+    assert!(results[0].contains(CANARY), "{results:?}");
 }
 
 /// A file alternates between a harmless file and a link to the memory. Only the checked content is sent.
@@ -245,17 +246,17 @@ async fn swapping_an_attachment_for_a_link_never_sends_the_memory() {
     const TIMES: usize = 50;
     let Some(dovecot) = Dovecot::start().await else { return };
     let smtp = Smtp::start().await;
-    let world = World::start(Setup::new().email(&dovecot, &smtp)).await;
-    fs::write(world.at("a.txt"), "innocent").unwrap();
-    symlink("memory/MEMORY.md", world.at("b.txt")).unwrap();
-    let swapper = Swapper::start(world.at("a.txt"), world.at("b.txt"));
+    let harness = Harness::start(Setup::new().email(&dovecot, &smtp)).await;
+    fs::write(harness.at("a.txt"), "innocent").unwrap();
+    symlink("memory/MEMORY.md", harness.at("b.txt")).unwrap();
+    let swapper = Swapper::start(harness.at("a.txt"), harness.at("b.txt"));
     let send = json!({"content": "here", "channel": "email", "chat_id": "ann@example.test", "attachments": ["a.txt"]});
     let calls: Vec<_> = (0..10).map(|_| ("message", send.clone())).collect();
     let mut sent = 0;
     for round in 0..TIMES / calls.len() {
-        for told in world.calls("known", &format!("c{round}"), &calls).await {
-            assert!(!told.contains(CANARY), "{told}");
-            sent += usize::from(told.contains("The message goes to"));
+        for text in harness.calls("known", &format!("c{round}"), &calls).await {
+            assert!(!text.contains(CANARY), "{text}");
+            sent += usize::from(text.contains("The message goes to"));
         }
     }
     let mails = smtp.wait_taken(sent).await;
@@ -267,15 +268,15 @@ async fn swapping_an_attachment_for_a_link_never_sends_the_memory() {
     }
     // Sent files are copied to a place that commands cannot reach.
     let copies: Vec<_> =
-        fs::read_dir(world.gateway.home().join("outgoing")).unwrap().map(|copy| copy.unwrap().path()).collect();
+        fs::read_dir(harness.gateway.home().join("outgoing")).unwrap().map(|copy| copy.unwrap().path()).collect();
     assert_eq!(copies.len(), 1);
     assert_eq!(fs::read(&copies[0]).unwrap(), b"innocent");
 }
 
 /// Returns the path of the file that a truncated output names.
-fn spill_of(told: &str) -> String {
-    let at = told.find(".daoyou/conversations/").unwrap_or_else(|| panic!("no spill: {told}"));
-    told[at..].split([' ', ']', '\n']).next().unwrap_or_default().to_owned()
+fn spill_of(text: &str) -> String {
+    let at = text.find(".daoyou/conversations/").unwrap_or_else(|| panic!("no spill: {text}"));
+    text[at..].split([' ', ']', '\n']).next().unwrap_or_default().to_owned()
 }
 
 /// Long outputs belong to the conversation that produced them. The owner's outputs belong to the owner's turns, even in a shared chat.
@@ -284,13 +285,13 @@ async fn spilled_outputs_are_readable_only_by_their_conversation() {
     if bubblewrap_is_missing() {
         return;
     }
-    let world = World::start(Setup::new()).await;
+    let harness = Harness::start(Setup::new()).await;
     let print = |what: &str| ("exec", json!({"command": format!("for i in $(seq 30000); do echo {what} $i; done")}));
-    let own = spill_of(&world.calls("known", "a", &[print("mine")]).await[0]);
-    let other = spill_of(&world.calls("known", "b", &[print("theirs")]).await[0]);
-    let owners = spill_of(&world.calls("owner", "a", &[print("owners")]).await[0]);
+    let own = spill_of(&harness.calls("known", "a", &[print("mine")]).await[0]);
+    let other = spill_of(&harness.calls("known", "b", &[print("theirs")]).await[0]);
+    let owners = spill_of(&harness.calls("owner", "a", &[print("owners")]).await[0]);
     let folder = |path: &str| Path::new(path).parent().unwrap().display().to_string();
-    symlink(&other, world.at("link.txt")).unwrap();
+    symlink(&other, harness.at("link.txt")).unwrap();
     let (owners_folder, other_folder) = (folder(&owners), folder(&other));
     let closed = [
         ("read_file", json!({"path": other})),
@@ -311,26 +312,26 @@ async fn spilled_outputs_are_readable_only_by_their_conversation() {
         ("message", json!({"content": "here", "attachments": [other]})),
         ("exec", json!({"command": format!("cat {other} {owners} memory/MEMORY.md link.txt | head -c 100")})),
     ];
-    for (call, told) in closed.iter().zip(world.calls("known", "a", &closed).await) {
+    for (call, result) in closed.iter().zip(harness.calls("known", "a", &closed).await) {
         let is_refused =
-            ["off limits", "no such file", "No such file", "Exit code"].iter().any(|word| told.contains(word));
-        assert!(is_refused, "{call:?}: {told}");
-        assert!(["theirs", "owners 1", CANARY].iter().all(|word| !told.contains(word)), "{call:?}: {told}");
+            ["off limits", "no such file", "No such file", "Exit code"].iter().any(|word| result.contains(word));
+        assert!(is_refused, "{call:?}: {result}");
+        assert!(["theirs", "owners 1", CANARY].iter().all(|word| !result.contains(word)), "{call:?}: {result}");
     }
     let open = [("read_file", json!({"path": own})), ("list_dir", json!({"path": folder(&own)}))];
-    let told = world.calls("known", "a", &open).await;
-    assert!(told[0].contains("mine 1") && told[1].contains(".txt"), "{told:?}");
-    let told = world.calls("owner", "a", &[open[0].clone(), ("read_file", json!({"path": owners}))]).await;
-    assert!(told[0].contains("mine 1") && told[1].contains("owners 1"), "{told:?}");
-    assert!(!fs::read_to_string(world.at(&other)).unwrap().contains("changed"));
+    let results = harness.calls("known", "a", &open).await;
+    assert!(results[0].contains("mine 1") && results[1].contains(".txt"), "{results:?}");
+    let results = harness.calls("owner", "a", &[open[0].clone(), ("read_file", json!({"path": owners}))]).await;
+    assert!(results[0].contains("mine 1") && results[1].contains("owners 1"), "{results:?}");
+    assert!(!fs::read_to_string(harness.at(&other)).unwrap().contains("changed"));
     // A link in place of the folder is not followed; the output is truncated and not spilled.
-    fs::remove_dir_all(world.at(".daoyou")).unwrap();
-    fs::create_dir(world.at("elsewhere")).unwrap();
-    symlink("elsewhere", world.at(".daoyou")).unwrap();
-    let told = world.calls("known", "a", &[print("mine")]).await;
-    assert!(told[0].contains("mine 1") && !told[0].contains(".daoyou/"), "{told:?}");
-    assert_eq!(fs::read_dir(world.at("elsewhere")).unwrap().count(), 0);
-    assert!(world.doctor().await.contains(".daoyou is a link"));
+    fs::remove_dir_all(harness.at(".daoyou")).unwrap();
+    fs::create_dir(harness.at("elsewhere")).unwrap();
+    symlink("elsewhere", harness.at(".daoyou")).unwrap();
+    let results = harness.calls("known", "a", &[print("mine")]).await;
+    assert!(results[0].contains("mine 1") && !results[0].contains(".daoyou/"), "{results:?}");
+    assert_eq!(fs::read_dir(harness.at("elsewhere")).unwrap().count(), 0);
+    assert!(harness.doctor().await.contains(".daoyou is a link"));
 }
 
 /// Sends a request to the control socket as another user, whatever the socket's mode.
@@ -351,8 +352,8 @@ async fn the_control_socket_refuses_other_users() {
     if !is_root() || find("curl").is_none() {
         return skip_story("another user at the control socket, which needs root and curl");
     }
-    let world = World::start(Setup::new()).await;
-    let (home, socket) = (world.gateway.home(), world.gateway.home().join("daoyou.sock"));
+    let harness = Harness::start(Setup::new()).await;
+    let (home, socket) = (harness.gateway.home(), harness.gateway.home().join("daoyou.sock"));
     fs::set_permissions(&home, fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(home.parent().unwrap(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(&socket, fs::Permissions::from_mode(0o666)).unwrap();
@@ -363,7 +364,7 @@ async fn the_control_socket_refuses_other_users() {
         assert!(!other.status.success() && other.stdout.is_empty(), "{other:?}");
     }
     // File modes did not cause the refusal.
-    let logs = world.gateway.logs();
+    let logs = harness.gateway.logs();
     assert_eq!(logs.matches("a connection to the control socket was closed").count(), 1, "{logs}");
     assert!(ask_as(0, &socket).status.success());
 }
@@ -381,16 +382,16 @@ fn modes(home: &Path) -> Vec<(String, u32)> {
 /// A home that was opened to all is closed again, at startup and while the gateway runs. The log names each file.
 #[tokio::test(flavor = "multi_thread")]
 async fn permissive_modes_of_the_home_are_repaired() {
-    let mut world = World::start(Setup::new()).await;
-    let home = world.gateway.home();
-    world.reply_to("known", "c", "hello").await;
+    let mut harness = Harness::start(Setup::new()).await;
+    let home = harness.gateway.home();
+    harness.reply_to("known", "c", "hello").await;
     assert_eq!(modes(&home), []);
     let open_all = || {
         let done = Command::new("chmod").args(["-R", "777"]).arg(&home).status().unwrap();
         assert!(done.success() && modes(&home).len() > 5);
     };
     let names = ["", "token", "config.toml", "daoyou.db", "daoyou.lock", "daoyou.mark"];
-    let told = |logs: &str| {
+    let assert_reported = |logs: &str| {
         for name in names {
             let path = if name.is_empty() { home.clone() } else { home.join(name) };
             let line = logs
@@ -400,32 +401,36 @@ async fn permissive_modes_of_the_home_are_repaired() {
         }
     };
     open_all();
-    let doctor = world.doctor().await;
+    let doctor = harness.doctor().await;
     assert!(doctor.contains("other users of this machine"), "{doctor}");
-    let before = world.gateway.logs().len();
-    world.gateway.sighup();
+    let before = harness.gateway.logs().len();
+    harness.gateway.sighup();
     until("the modes to be repaired", async || modes(&home).is_empty().then_some(())).await;
-    until("the log to say so", async || world.gateway.logs()[before..].contains("daoyou.mark").then_some(())).await;
-    told(&world.gateway.logs()[before..]);
+    until("the log to say so", async || harness.gateway.logs()[before..].contains("daoyou.mark").then_some(())).await;
+    assert_reported(&harness.gateway.logs()[before..]);
 
-    world.gateway.stop().await;
+    harness.gateway.stop().await;
     open_all();
-    let before = world.gateway.logs().len();
-    world.gateway.up().await;
+    let before = harness.gateway.logs().len();
+    harness.gateway.up().await;
     assert_eq!(modes(&home), []);
-    told(&world.gateway.logs()[before..]);
+    assert_reported(&harness.gateway.logs()[before..]);
 
     // Without a gateway, doctor repairs it.
-    world.gateway.stop().await;
+    harness.gateway.stop().await;
     open_all();
-    let mended = world.gateway.run(&["doctor", "--fix"]).await;
-    assert_eq!(modes(&home), [], "{mended:?}");
+    let fixed = harness.gateway.run(&["doctor", "--fix"]).await;
+    assert_eq!(modes(&home), [], "{fixed:?}");
     // A link there is reported, and its target stays unchanged.
     let outside = home.parent().unwrap().join("outside");
     fs::write(&outside, "").unwrap();
     fs::set_permissions(&outside, fs::Permissions::from_mode(0o644)).unwrap();
     symlink(&outside, home.join("daoyou.trap")).unwrap();
-    world.gateway.up().await;
-    assert!(world.gateway.logs().contains("it is a link, whose target is not protected"), "{}", world.gateway.logs());
+    harness.gateway.up().await;
+    assert!(
+        harness.gateway.logs().contains("it is a link, whose target is not protected"),
+        "{}",
+        harness.gateway.logs()
+    );
     assert_eq!(outside.metadata().unwrap().permissions().mode() & 0o777, 0o644);
 }

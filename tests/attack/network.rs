@@ -5,7 +5,6 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
@@ -15,19 +14,10 @@ use crate::support::clock::{faketime, start_at_time};
 use crate::support::config::SERVICE_SECRET;
 use crate::support::gateway::Message;
 use crate::support::invariants::Witness;
-use crate::support::processes::{peak_bytes, resident_bytes};
+use crate::support::processes::{allow_sockets, peak_bytes, resident_bytes};
 use crate::support::{Gateway, Hook, Model, Setup, Sink, deadline, signing, until};
 
 const MB: u64 = 1_000_000;
-
-/// Raises this process's limit of open sockets to the number that the stories need.
-fn allow_sockets(count: u64) {
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    if current.is_some_and(|soft| soft < count) {
-        let raised = maximum.map_or(count, |hard| hard.min(count));
-        setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum }).unwrap();
-    }
-}
 
 /// Returns status and error message of the only answer in `text`.
 fn outcome(text: &str) -> (u16, String) {
@@ -56,18 +46,18 @@ async fn stall(
     mut release: tokio::sync::watch::Receiver<bool>,
 ) -> String {
     let Ok(mut stream) = TcpStream::connect(address).await else { return String::new() };
-    let mut told = Vec::new();
+    let mut answer = Vec::new();
     let attack = async {
         // A server that refuses further data closes the connection, as intended.
         stream.write_all(head.as_bytes()).await?;
         stream.write_all(sent).await?;
-        stream.read_to_end(&mut told).await
+        stream.read_to_end(&mut answer).await
     };
     tokio::select! {
         _ = attack => {}
         _ = release.wait_for(|released| *released) => {}
     }
-    String::from_utf8_lossy(&told).into_owned()
+    String::from_utf8_lossy(&answer).into_owned()
 }
 
 /// Hundreds of unauthenticated 2 MB bodies are sent up to their last bytes and held open. Memory stays within the budget,
@@ -95,8 +85,11 @@ async fn stalled_request_bodies_stay_within_their_memory_budget() {
         // Continues until most bodies are refused, while the rest is held open.
         let mut refused = 0;
         while refused < count * 3 / 4 {
-            let told = deadline("a body to be ended", attackers.join_next()).await.unwrap().unwrap();
-            assert!(told.is_empty() || told.starts_with("HTTP/1.1 503") && told.contains("retry-after"), "{told}");
+            let answer = deadline("a body to be ended", attackers.join_next()).await.unwrap().unwrap();
+            assert!(
+                answer.is_empty() || answer.starts_with("HTTP/1.1 503") && answer.contains("retry-after"),
+                "{answer}"
+            );
             refused += 1;
             if refused % 20 == 0 {
                 honest().await;
@@ -146,9 +139,9 @@ async fn wrong_credentials_are_refused_before_the_body_is_read() {
         let head =
             format!("POST /webhook/{hook} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 1900000\r\n{proof}\r\n\r\n");
         stream.write_all(head.as_bytes()).await.unwrap();
-        let mut told = [0; 12];
-        deadline("the refusal", stream.read_exact(&mut told)).await.unwrap();
-        assert_eq!(told.as_slice(), b"HTTP/1.1 401", "{proof}");
+        let mut status_line = [0; 12];
+        deadline("the refusal", stream.read_exact(&mut status_line)).await.unwrap();
+        assert_eq!(status_line.as_slice(), b"HTTP/1.1 401", "{proof}");
     }
     assert!(!gateway.ask("in", "c", "hello").await.is_empty());
 }
@@ -224,9 +217,9 @@ async fn ambiguous_request_heads_are_refused() {
         {{\"content\":\"evil\"}}"
     );
     for (name, head, words) in ambiguous_heads(&host) {
-        let told = gateway.exchange([head.as_bytes(), smuggled.as_bytes()].concat().as_slice()).await;
-        let (status, message) = outcome(&told);
-        assert!(status == 400 && message.contains(words), "{name}: {told}");
+        let answer = gateway.exchange([head.as_bytes(), smuggled.as_bytes()].concat().as_slice()).await;
+        let (status, message) = outcome(&answer);
+        assert!(status == 400 && message.contains(words), "{name}: {answer}");
     }
     // Empty lines after a body are valid, however they arrive.
     let mut stream = TcpStream::connect(gateway.address()).await.unwrap();
@@ -234,9 +227,9 @@ async fn ambiguous_request_heads_are_refused() {
         stream.write_all(part.as_bytes()).await.unwrap();
         stream.flush().await.unwrap();
     }
-    let mut told = String::new();
-    deadline("an answer", stream.read_to_string(&mut told)).await.unwrap();
-    assert!(told.starts_with("HTTP/1.1 200"), "{told}");
+    let mut answer = String::new();
+    deadline("an answer", stream.read_to_string(&mut answer)).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     gateway.ask("in", "c", "hello").await;
     assert_eq!(gateway.check_settled(&Witness::default()).await.inbox.len(), 1, "nothing was smuggled in");
 }
@@ -268,9 +261,9 @@ async fn ask_socket(home: &Path, path: &str, body: &str) -> (u16, String) {
         body.len()
     );
     stream.write_all([head.as_bytes(), body.as_bytes()].concat().as_slice()).await.unwrap();
-    let mut told = String::new();
-    deadline("an answer of the control socket", stream.read_to_string(&mut told)).await.unwrap();
-    outcome(&told)
+    let mut text = String::new();
+    deadline("an answer of the control socket", stream.read_to_string(&mut text)).await.unwrap();
+    outcome(&text)
 }
 
 /// JSON with a duplicate key in one object is refused everywhere, even if it is signed. The error names the key and its position.
@@ -335,18 +328,18 @@ async fn wrong_tokens_do_not_lock_out_the_correct_token() {
     };
     // The owner's token with a typing error at its end, several times.
     let mistyped = format!("{}x", &token[..token.len() - 1]);
-    let mut told = Vec::new();
+    let mut statuses = Vec::new();
     for _ in 0..15 {
-        told.push(ask(&mistyped).await);
-        assert_eq!(ask(&token).await, 200, "{told:?}");
+        statuses.push(ask(&mistyped).await);
+        assert_eq!(ask(&token).await, 200, "{statuses:?}");
     }
-    assert_eq!(told, [[401; 10].as_slice(), &[429; 5]].concat());
-    let mut told = Vec::new();
+    assert_eq!(statuses, [[401; 10].as_slice(), &[429; 5]].concat());
+    let mut statuses = Vec::new();
     for n in 0..100 {
-        told.push(ask(&format!("{n:04}-{token}")).await);
+        statuses.push(ask(&format!("{n:04}-{token}")).await);
     }
-    let listened = told.iter().take_while(|status| **status == 401).count();
-    assert!((20..40).contains(&listened) && told[listened..].iter().all(|status| *status == 429), "{told:?}");
+    let listened = statuses.iter().take_while(|status| **status == 401).count();
+    assert!((20..40).contains(&listened) && statuses[listened..].iter().all(|status| *status == 429), "{statuses:?}");
     let start = Instant::now();
     assert_eq!(ask(&token).await, 200);
     assert!(start.elapsed() < Duration::from_secs(5), "at once");

@@ -105,7 +105,7 @@ async fn printing_commands(gateway: &Gateway) -> Vec<(Vec<String>, bool)> {
     let turns = gateway.json(&["turns", "list"]).await;
     let turns: Vec<&str> = turns.as_array().unwrap().iter().map(|turn| turn["turn"].as_str().unwrap()).collect();
     let queue = gateway.json(&["queue", "list"]).await;
-    let letter = queue[0]["id"].as_str().expect("a dead letter");
+    let dead_letter = queue[0]["id"].as_str().expect("a dead letter");
     let mut commands: Vec<(Vec<&str>, bool)> = vec![
         (vec!["sessions", "list"], true),
         (vec!["sessions", "show", &key], true),
@@ -114,7 +114,7 @@ async fn printing_commands(gateway: &Gateway) -> Vec<(Vec<String>, bool)> {
         (vec!["sessions", "export", &key, "--format", "md"], true),
         (vec!["turns", "list"], true),
         (vec!["queue", "list"], true),
-        (vec!["queue", "show", letter], true),
+        (vec!["queue", "show", dead_letter], true),
         (vec!["cron", "list"], true),
         (vec!["cron", "show", "job"], true),
         (vec!["cron", "history", "job"], false),
@@ -176,7 +176,7 @@ async fn raw_and_json_output_is_unmodified() {
     sink.then([Answer::Status(410, None)]);
     let gateway = hostile_gateway(&model, &sink, "text").await;
     let key = hostile_text("cli:session");
-    let said = |list: &Value| {
+    let contents = |list: &Value| {
         let texts = list.as_array().unwrap().iter().map(|entry| entry["message"]["content"].to_string());
         texts.collect::<Vec<_>>()
     };
@@ -184,10 +184,10 @@ async fn raw_and_json_output_is_unmodified() {
     check_text("JSON", &json.stdout);
     let session: Value = serde_json::from_str(&json.stdout).unwrap();
     let whole = serde_json::to_string(&hostile_text("content")).unwrap();
-    assert!(said(&session["messages"])[0].contains(whole.trim_matches('"')), "{session}");
+    assert!(contents(&session["messages"])[0].contains(whole.trim_matches('"')), "{session}");
     let lines = gateway.run(&["sessions", "export", &key]).await;
     let lines: Vec<Value> = lines.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(said(&lines.into()), said(&session["messages"]));
+    assert_eq!(contents(&lines.into()), contents(&session["messages"]));
 
     let memories = gateway.json(&["memory", "show"]).await;
     let is_ours = |memory: &&Value| memory["text"].as_str().is_some_and(|text| text.starts_with("memory"));

@@ -11,6 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::support::gateway::binary;
+use crate::support::model::last_text;
 use crate::support::processes::unique_sleep;
 use crate::support::requirements::{NOBODY, executable_by_all, has_namespaces, is_root, skip_story};
 use crate::support::{Gateway, Model, Reply, Setup, until};
@@ -18,12 +19,12 @@ use crate::support::{Gateway, Model, Reply, Setup, until};
 /// A prefix for commands of a gateway whose own PATH has no programs.
 const COMMAND_PATH: &str = "PATH=/usr/local/bin:/usr/bin:/bin; export PATH; ";
 
-pub(super) struct World {
+pub(super) struct Harness {
     model: Model,
     pub(super) gateway: Gateway,
 }
 
-impl World {
+impl Harness {
     pub(super) async fn start(change: impl FnOnce(Setup) -> Setup) -> Self {
         let model = Model::start().await;
         let setup = Setup::scripted(&model);
@@ -49,8 +50,7 @@ impl World {
         let (word, id) = self.start_command(trust, &json!({ "command": command })).await;
         self.gateway.wait_done("in", &id).await;
         let requests = self.model.requests_about(&word);
-        let told = requests.last().and_then(|request| request["messages"].as_array()?.last().cloned());
-        told.and_then(|told| told["content"].as_str().map(str::to_owned)).unwrap_or_default()
+        last_text(requests.last().expect("a request about the command")).to_owned()
     }
 
     pub(super) async fn own(&self, command: &str) -> String {
@@ -95,21 +95,21 @@ fn without_bwrap(setup: Setup) -> Setup {
 
 /// Returns the environments with a sandbox, with namespaces and without, for each user. Without namespaces, root has no
 /// sandbox in a folder that only root may enter; another story covers that case.
-async fn environments(change: impl Fn(Setup) -> Setup) -> Vec<(String, World)> {
-    let mut worlds = Vec::new();
+async fn environments(change: impl Fn(Setup) -> Setup) -> Vec<(String, Harness)> {
+    let mut harnesses = Vec::new();
     for user in users() {
         if has_namespaces() {
-            let world = World::start(|setup| as_user(change(setup), user)).await;
-            assert_eq!(world.sandbox().await, "namespaces");
-            worlds.push((format!("namespaces {user:?}"), world));
+            let harness = Harness::start(|setup| as_user(change(setup), user)).await;
+            assert_eq!(harness.sandbox().await, "namespaces");
+            harnesses.push((format!("namespaces {user:?}"), harness));
         }
         if guard::status().is_enough() && (user.is_some() || !is_root()) {
-            let world = World::start(|setup| without_bwrap(as_user(change(setup), user))).await;
-            assert_eq!(world.sandbox().await, "landlock");
-            worlds.push((format!("landlock {user:?}"), world));
+            let harness = Harness::start(|setup| without_bwrap(as_user(change(setup), user))).await;
+            assert_eq!(harness.sandbox().await, "landlock");
+            harnesses.push((format!("landlock {user:?}"), harness));
         }
     }
-    worlds
+    harnesses
 }
 
 /// Returns the processes with `mark` in their command line, except this one.
@@ -142,8 +142,8 @@ fn attributes(path: &Path) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_cannot_change_attributes_of_outside_files() {
-    for (name, world) in environments(|setup| setup).await {
-        let home = world.gateway.home();
+    for (name, harness) in environments(|setup| setup).await {
+        let home = harness.gateway.home();
         let files: Vec<PathBuf> = vec![home.clone(), home.join("token"), home.join("config.toml")];
         let before: Vec<_> = files.iter().map(|file| attributes(file)).collect();
         let shown = |path: &Path| path.display().to_string();
@@ -159,26 +159,26 @@ async fn commands_cannot_change_attributes_of_outside_files() {
                  def fchmodat2():\n    c = ctypes.CDLL(None, use_errno=True)\n    if c.syscall(452, -100, b'{file}', 0o777, 0) < 0: raise OSError(ctypes.get_errno(), '')\n\
                  tried(fchmodat2); print('end')"
             );
-            let printed = world.python(&script).await;
+            let printed = harness.python(&script).await;
             // With namespaces, the folders above the workspace exist but belong to the namespace's own file system.
             let is_other = name.starts_with("namespaces") && path == &home;
             assert!(printed.contains("end") && (is_other || !printed.contains("done")), "{name} {file}: {printed}");
-            world.own(&format!("chmod 777 {file}; chmod -R 777 $(dirname {file}); touch -d @1 {file}")).await;
+            harness.own(&format!("chmod 777 {file}; chmod -R 777 $(dirname {file}); touch -d @1 {file}")).await;
         }
         let after: Vec<_> = files.iter().map(|file| attributes(file)).collect();
         assert_eq!(after, before, "{name}");
         // Where it has its own file system, it may change its own files.
-        let own = world.own("echo '#!/bin/sh\necho ran' > s && chmod 755 s && ./s").await;
+        let own = harness.own("echo '#!/bin/sh\necho ran' > s && chmod 755 s && ./s").await;
         assert_eq!(own.contains("ran\n") && !own.contains("Error"), name.starts_with("namespaces"), "{name}: {own}");
-        assert!(world.own("echo x > new && touch new && cat new").await.ends_with("x\n"), "{name}");
-        world.check().await;
+        assert!(harness.own("echo x > new && touch new && cat new").await.ends_with("x\n"), "{name}");
+        harness.check().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_cannot_change_limits_or_priorities_of_other_processes() {
-    for (name, world) in environments(|setup| setup).await {
-        let pid = world.gateway.pid();
+    for (name, harness) in environments(|setup| setup).await {
+        let pid = harness.gateway.pid();
         let of = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap();
         let nice = || of("stat").rsplit_once(')').unwrap().1.split_whitespace().nth(16).unwrap().to_owned();
         let (limits, priority) = (of("limits"), nice());
@@ -194,22 +194,23 @@ async fn commands_cannot_change_limits_or_priorities_of_other_processes() {
              tried('kill', os.kill, {pid}, signal.SIGKILL)\n\
              os.setpriority(os.PRIO_PROCESS, 0, 5); resource.getrlimit(resource.RLIMIT_NOFILE); print('end')"
         );
-        assert_eq!(world.python(&script).await, "end\n", "{name}");
-        world.own(&format!("renice -n 19 -p {pid}; prlimit --pid {pid} --nofile=0")).await;
+        assert_eq!(harness.python(&script).await, "end\n", "{name}");
+        harness.own(&format!("renice -n 19 -p {pid}; prlimit --pid {pid} --nofile=0")).await;
         assert_eq!((of("limits"), nice()), (limits, priority), "{name}");
-        world.check().await;
+        harness.check().await;
     }
 }
 
 /// Processes started to outlive their command end with the command, with the gateway, and with the supervisor.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_process_outlives_its_command_gateway_or_supervisor() {
-    for (name, mut world) in environments(|setup| setup).await {
+    for (name, mut harness) in environments(|setup| setup).await {
         let mark = unique_sleep(9861);
         let lowers = "import resource\nfor r in (resource.RLIMIT_NPROC, resource.RLIMIT_FSIZE):\n    resource.setrlimit(r, (0, 0))";
-        let told =
-            world.own(&format!("setsid sleep {mark} & (setsid sleep {mark} &) & python3 -c '{lowers}'; echo x")).await;
-        assert_eq!(told, "x\n", "{name}");
+        let result = harness
+            .own(&format!("setsid sleep {mark} & (setsid sleep {mark} &) & python3 -c '{lowers}'; echo x"))
+            .await;
+        assert_eq!(result, "x\n", "{name}");
         wait_gone(&mark).await;
         for victims in [&["gateway"][..], &["gateway", "supervisor"], &["supervisor"]] {
             // Without namespaces, nothing ends the processes of a dead supervisor.
@@ -217,13 +218,13 @@ async fn no_process_outlives_its_command_gateway_or_supervisor() {
                 continue;
             }
             let command = format!("{COMMAND_PATH}setsid sleep {mark} & trap '' TERM HUP; sleep {mark}; sleep {mark}");
-            world.start_command("owner", &json!({ "command": command })).await;
+            harness.start_command("owner", &json!({ "command": command })).await;
             until("the command to run", async || (processes_with(&format!("sleep\0{mark}")).len() >= 2).then_some(()))
                 .await;
-            let gateway = world.gateway.pid();
+            let gateway = harness.gateway.pid();
             let supervisor = processes_with("__exec").into_iter().find(|pid| parent_of(*pid) == Some(gateway)).unwrap();
             if victims.contains(&"gateway") {
-                world.gateway.kill9().await;
+                harness.gateway.kill9().await;
             }
             if victims.contains(&"supervisor") {
                 let pid = Pid::from_raw(i32::try_from(supervisor).unwrap()).unwrap();
@@ -232,18 +233,18 @@ async fn no_process_outlives_its_command_gateway_or_supervisor() {
             }
             wait_gone(&mark).await;
             if victims.contains(&"gateway") {
-                world.gateway.up().await;
+                harness.gateway.up().await;
             }
         }
-        world.check().await;
+        harness.check().await;
     }
 }
 
 /// A pair of datagram sockets under any name could be reconnected to `/dev/log` and similar.
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_cannot_reach_foreign_sockets() {
-    for (name, world) in environments(|setup| setup).await {
-        let path = world.gateway.workspace().join("log");
+    for (name, harness) in environments(|setup| setup).await {
+        let path = harness.gateway.workspace().join("log");
         let listener = UnixDatagram::bind(&path).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
         listener.set_nonblocking(true).unwrap();
@@ -255,9 +256,9 @@ async fn commands_cannot_reach_foreign_sockets() {
              def plain():\n    s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); s.sendto(b'x', 'log')\n\
              tried(plain)\n\
              a, b = socket.socketpair(); a.send(b'y'); print(b.recv(1).decode())";
-        assert_eq!(world.python(script).await, "y\n", "{name}");
+        assert_eq!(harness.python(script).await, "y\n", "{name}");
         assert!(listener.recv(&mut [0; 8]).is_err(), "{name}: something arrived");
-        world.check().await;
+        harness.check().await;
     }
 }
 
@@ -284,20 +285,20 @@ async fn system_calls_cannot_escape_the_namespaces() {
          \x20   if libc.syscall(*call) >= 0: print('done', name)\n\
          \x20   elif ctypes.get_errno() not in (1, 38): print(name, ctypes.get_errno())\n\
          print('end')";
-    for (name, world) in environments(|setup| setup).await {
-        assert_eq!(world.python(script).await, "end\n", "{name}");
-        world.check().await;
+    for (name, harness) in environments(|setup| setup).await {
+        assert_eq!(harness.python(script).await, "end\n", "{name}");
+        harness.check().await;
     }
     // Without a sandbox, several of them work, or fail only because of their arguments.
-    let free = World::start(|setup| setup.set("tools.exec.sandbox", "off")).await;
-    let told = free.python(script).await;
-    assert!(told.lines().count() > 8, "{told}");
+    let free = Harness::start(|setup| setup.set("tools.exec.sandbox", "off")).await;
+    let result = free.python(script).await;
+    assert!(result.lines().count() > 8, "{result}");
 }
 
 /// A fork bomb and a thread bomb are ended at once, and the gateway answers the next message.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fork_bomb_is_stopped() {
-    for (name, world) in environments(|setup| setup.set("tools.exec.max_processes", 40)).await {
+    for (name, harness) in environments(|setup| setup.set("tools.exec.max_processes", 40)).await {
         let mark = unique_sleep(9862);
         for bomb in [
             format!("bomb() {{ sleep {mark} & bomb | bomb & }}; bomb; wait; sleep 30"),
@@ -306,20 +307,20 @@ async fn a_fork_bomb_is_stopped() {
                 "python3 -c 'import threading, time\nwhile True: threading.Thread(target=lambda: time.sleep(99), daemon=True).start()\n# {mark}'"
             ),
         ] {
-            let told = world.own(&bomb).await;
-            let ended = told.contains("more processes than tools.exec.max_processes (40)");
+            let result = harness.own(&bomb).await;
+            let ended = result.contains("more processes than tools.exec.max_processes (40)");
             // Exceeding the thread limit of the kernel ends Python.
-            assert!(ended || told.contains("can't start new thread"), "{name} {bomb}: {told}");
+            assert!(ended || result.contains("can't start new thread"), "{name} {bomb}: {result}");
             wait_gone(&mark).await;
         }
-        world.check().await;
+        harness.check().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn memory_is_limited_per_process_and_in_total() {
-    for (name, world) in environments(|setup| setup.set("tools.exec.max_memory", "300MB")).await {
-        let alone = world
+    for (name, harness) in environments(|setup| setup.set("tools.exec.max_memory", "300MB")).await {
+        let alone = harness
             .python("try: x = bytearray(3_000_000_000); print('got it')\nexcept MemoryError: print('refused')")
             .await;
         assert_eq!(alone, "refused\n", "{name}");
@@ -333,10 +334,10 @@ async fn memory_is_limited_per_process_and_in_total() {
                 "import os, time\nfor n in range(9):\n    f = os.memfd_create('m'); os.write(f, b'x' * 80_000_000)\ntime.sleep(60)",
             ),
         ] {
-            let told = world.python(script).await;
-            assert!(told.contains("more memory than tools.exec.max_memory (300MB)"), "{name} {what}: {told}");
+            let result = harness.python(script).await;
+            assert!(result.contains("more memory than tools.exec.max_memory (300MB)"), "{name} {what}: {result}");
         }
-        world.check().await;
+        harness.check().await;
     }
 }
 
@@ -346,19 +347,20 @@ async fn commands_cannot_fill_the_disk() {
         if !has_namespaces() {
             return;
         }
-        let world = World::start(|setup| as_user(setup, user).set("tools.exec.max_disk", "30MB")).await;
+        let harness = Harness::start(|setup| as_user(setup, user).set("tools.exec.max_disk", "30MB")).await;
         for (place, name) in [("workspace", "f"), ("temp", "$TMPDIR/f"), ("shared", "/dev/shm/f")] {
-            let told =
-                world.own(&format!("n=0; while :; do n=$((n+1)); head -c 8000000 /dev/urandom > {name}$n; done")).await;
-            assert!(told.contains("wrote more to the disk than tools.exec.max_disk (30MB)"), "{place}: {told}");
-            world.own("rm -f f*").await;
+            let result = harness
+                .own(&format!("n=0; while :; do n=$((n+1)); head -c 8000000 /dev/urandom > {name}$n; done"))
+                .await;
+            assert!(result.contains("wrote more to the disk than tools.exec.max_disk (30MB)"), "{place}: {result}");
+            harness.own("rm -f f*").await;
         }
-        let told = world.own("head -c 40000000 /dev/zero > one; ls -l one | cut -d' ' -f5").await;
-        assert!(!told.contains("40000000"), "{told}");
-        let told = world.python("import os, time\nfor n in range(9):\n    f = open('gone', 'wb'); os.remove('gone'); os.set_inheritable(f.fileno(), True); f.write(os.urandom(8_000_000)); f.flush(); globals()[f'f{n}'] = f\ntime.sleep(60)").await;
-        assert!(told.contains("tools.exec.max_disk"), "{told}");
-        world.own("rm -f one").await;
-        world.check().await;
+        let result = harness.own("head -c 40000000 /dev/zero > one; ls -l one | cut -d' ' -f5").await;
+        assert!(!result.contains("40000000"), "{result}");
+        let result = harness.python("import os, time\nfor n in range(9):\n    f = open('gone', 'wb'); os.remove('gone'); os.set_inheritable(f.fileno(), True); f.write(os.urandom(8_000_000)); f.flush(); globals()[f'f{n}'] = f\ntime.sleep(60)").await;
+        assert!(result.contains("tools.exec.max_disk"), "{result}");
+        harness.own("rm -f one").await;
+        harness.check().await;
     }
 }
 
@@ -369,26 +371,29 @@ async fn the_memory_is_hidden_from_commands_of_others() {
         return;
     }
     for user in users() {
-        let world = World::start(|setup| as_user(setup, user)).await;
-        let memory = world.gateway.workspace().join("memory");
+        let harness = Harness::start(|setup| as_user(setup, user)).await;
+        let memory = harness.gateway.workspace().join("memory");
         until("MEMORY.md", async || memory.join("MEMORY.md").exists().then_some(())).await;
-        assert_eq!(world.own("echo 'the PIN is 4711' > memory/pin && cat memory/pin").await, "the PIN is 4711\n");
-        let told = world
+        assert_eq!(harness.own("echo 'the PIN is 4711' > memory/pin && cat memory/pin").await, "the PIN is 4711\n");
+        let result = harness
             .exec(
                 "known",
                 "cat memory/pin; ls -A memory; find / -name pin 2>/dev/null; echo x > memory/x; rm -rf memory; mv memory m; \
                  ln -s memory l; cat l/pin /proc/1/root/$PWD/memory/pin /proc/1/cwd/memory/pin; umount memory; echo end",
             )
             .await;
-        assert!(told.ends_with("end\n") && !told.contains("4711") && !told.contains("/pin\n"), "{user:?}: {told}");
-        let told = world.own("cat memory/pin; ls memory/x").await;
-        assert!(told.contains("the PIN is 4711\n") && told.contains("No such file"), "{user:?}: {told}");
+        assert!(
+            result.ends_with("end\n") && !result.contains("4711") && !result.contains("/pin\n"),
+            "{user:?}: {result}"
+        );
+        let result = harness.own("cat memory/pin; ls memory/x").await;
+        assert!(result.contains("the PIN is 4711\n") && result.contains("No such file"), "{user:?}: {result}");
         // If a link replaces the folder, the target of the link is hidden.
-        fs::rename(&memory, world.gateway.workspace().join("elsewhere")).unwrap();
+        fs::rename(&memory, harness.gateway.workspace().join("elsewhere")).unwrap();
         std::os::unix::fs::symlink("elsewhere", &memory).unwrap();
-        let told = world.exec("known", "cat memory/pin elsewhere/pin").await;
-        assert!(told.contains("No such file") && !told.contains("4711"), "{told}");
-        world.check().await;
+        let result = harness.exec("known", "cat memory/pin elsewhere/pin").await;
+        assert!(result.contains("No such file") && !result.contains("4711"), "{result}");
+        harness.check().await;
     }
 }
 
@@ -400,40 +405,41 @@ async fn without_namespaces_only_the_owner_may_run_commands() {
     if !guard::status().is_enough() {
         return skip_story(&guard::status().to_string());
     }
-    let world = World::start(|setup| without_bwrap(as_user(setup, user))).await;
-    let told = world.exec("known", "echo ran > ran; echo ran").await;
+    let harness = Harness::start(|setup| without_bwrap(as_user(setup, user))).await;
+    let result = harness.exec("known", "echo ran > ran; echo ran").await;
     assert!(
-        told.contains("only the owner's turns can run commands") && told.contains("apt install bubblewrap"),
-        "{told}"
+        result.contains("only the owner's turns can run commands") && result.contains("apt install bubblewrap"),
+        "{result}"
     );
-    assert!(!world.gateway.workspace().join("ran").exists());
-    let told = world.own("echo x > mine; cat ../token; chmod 600 mine && echo changed; cat mine").await;
-    assert!(told.contains("x\n") && told.contains("Permission denied") && !told.contains("changed"), "{told}");
-    assert_eq!(world.sandbox().await, "landlock");
-    let doctor = world.gateway.run(&["doctor"]).await;
+    assert!(!harness.gateway.workspace().join("ran").exists());
+    let result = harness.own("echo x > mine; cat ../token; chmod 600 mine && echo changed; cat mine").await;
+    assert!(result.contains("x\n") && result.contains("Permission denied") && !result.contains("changed"), "{result}");
+    assert_eq!(harness.sandbox().await, "landlock");
+    let doctor = harness.gateway.run(&["doctor"]).await;
     assert!(doctor.stdout.contains("landlock; Landlock: ABI") && doctor.stdout.contains("bubblewrap"), "{doctor:?}");
-    let asked = world.model.requests()[0].to_string();
+    let asked = harness.model.requests()[0].to_string();
     assert!(asked.contains("Sandboxed (landlock)"), "{asked}");
-    assert!(world.gateway.run(&["status"]).await.stdout.contains("sandbox   landlock\n"));
+    assert!(harness.gateway.run(&["status"]).await.stdout.contains("sandbox   landlock\n"));
 
-    let world = World::start(|setup| without_bwrap(as_user(setup, user)).set("tools.exec.sandbox", "require")).await;
+    let harness =
+        Harness::start(|setup| without_bwrap(as_user(setup, user)).set("tools.exec.sandbox", "require")).await;
     for trust in ["owner", "known"] {
-        let told = world.exec(trust, "echo ran > ran").await;
+        let result = harness.exec(trust, "echo ran > ran").await;
         assert!(
-            told.contains("sandbox = \"require\" needs namespaces") && told.contains("apt install"),
-            "{trust}: {told}"
+            result.contains("sandbox = \"require\" needs namespaces") && result.contains("apt install"),
+            "{trust}: {result}"
         );
     }
-    assert!(!world.gateway.workspace().join("ran").exists());
-    assert_eq!(world.sandbox().await, Value::Null);
-    let doctor = world.gateway.run(&["doctor"]).await;
+    assert!(!harness.gateway.workspace().join("ran").exists());
+    assert_eq!(harness.sandbox().await, Value::Null);
+    let doctor = harness.gateway.run(&["doctor"]).await;
     assert!(doctor.stdout.contains("exec is refused") && doctor.code != Some(0), "{doctor:?}");
 
-    let world = World::start(|setup| setup.set("tools.exec.sandbox", "off")).await;
-    let told = world.exec("known", "echo ran > ran").await;
-    assert!(told.contains("only the owner's turns can run commands"), "{told}");
-    assert_eq!(world.own("echo ran").await, "ran\n");
-    assert_eq!(world.sandbox().await, "off");
+    let harness = Harness::start(|setup| setup.set("tools.exec.sandbox", "off")).await;
+    let result = harness.exec("known", "echo ran > ran").await;
+    assert!(result.contains("only the owner's turns can run commands"), "{result}");
+    assert_eq!(harness.own("echo ran").await, "ran\n");
+    assert_eq!(harness.sandbox().await, "off");
 }
 
 /// With namespaces, `status`, `doctor` and the tool report them, and the file system contains only granted paths.
@@ -443,23 +449,23 @@ async fn namespaces_contain_only_granted_paths() {
         return;
     }
     for user in users() {
-        let world = World::start(|setup| as_user(setup, user)).await;
-        assert!(world.gateway.run(&["status"]).await.stdout.contains("sandbox   namespaces\n"));
-        let doctor = world.gateway.run(&["doctor"]).await;
+        let harness = Harness::start(|setup| as_user(setup, user)).await;
+        assert!(harness.gateway.run(&["status"]).await.stdout.contains("sandbox   namespaces\n"));
+        let doctor = harness.gateway.run(&["doctor"]).await;
         assert!(doctor.stdout.contains("namespaces; Landlock: ABI"), "{doctor:?}");
-        let home = world.gateway.home();
-        let told = world
+        let home = harness.gateway.home();
+        let result = harness
             .own(&format!(
                 "ls /proc | grep -c '^[0-9]'; ls -A {}; touch /x /usr/x /dev/x 2>/dev/null; ls /home /root /run /var 2>/dev/null; \
                  cat /proc/net/unix 2>/dev/null | wc -l; readlink /proc/1/exe; id -u; ls /proc/self/fd | wc -l",
                 home.display()
             ))
             .await;
-        let lines: Vec<&str> = told.lines().collect();
-        assert_eq!(lines.get(1), Some(&"workspace"), "{told}");
+        let lines: Vec<&str> = result.lines().collect();
+        assert_eq!(lines.get(1), Some(&"workspace"), "{result}");
         let id = user.unwrap_or_else(|| if is_root() { NOBODY } else { rustix::process::geteuid().as_raw() });
-        assert!(lines.contains(&id.to_string().as_str()), "{told}");
-        assert!(world.model.requests().iter().any(|body| body.to_string().contains("Sandboxed (namespaces)")));
+        assert!(lines.contains(&id.to_string().as_str()), "{result}");
+        assert!(harness.model.requests().iter().any(|body| body.to_string().contains("Sandboxed (namespaces)")));
         // Ordinary programs.
         let script = "import threading, select, tempfile, subprocess, os, mmap\n\
              from multiprocessing import Pool, Semaphore\n\
@@ -467,15 +473,15 @@ async fn namespaces_contain_only_granted_paths() {
              e = select.epoll(); e.close(); s = Semaphore(); s.acquire()\n\
              print(subprocess.run(['true']).returncode, os.memfd_create('x') > 0, tempfile.mkdtemp().startswith('/tmp'))\n\
              if __name__ == '__main__':\n    with Pool(2) as p: print(p.map(len, ['ab', 'c']))";
-        let told = world.own(&format!("cat > p.py <<'END'\n{script}\nEND\npython3 p.py")).await;
-        assert_eq!(told, "0 True True\n[2, 1]\n", "{user:?}");
+        let result = harness.own(&format!("cat > p.py <<'END'\n{script}\nEND\npython3 p.py")).await;
+        assert_eq!(result, "0 True True\n[2, 1]\n", "{user:?}");
         let git = "git init -q r 2>&1 && cd r && git config user.email a@b && git config user.name n && echo x > f && git add f && \
                    git commit -qm one 2>&1 && git log --format=%s";
-        if world.own("git --version").await.starts_with("git version") {
-            assert_eq!(world.own(git).await, "one\n", "{user:?}");
+        if harness.own("git --version").await.starts_with("git version") {
+            assert_eq!(harness.own(git).await, "one\n", "{user:?}");
         }
-        assert_eq!(world.own("echo out > /dev/stdout; echo err > /dev/stderr").await, "out\nerr\n", "{user:?}");
-        world.check().await;
+        assert_eq!(harness.own("echo out > /dev/stdout; echo err > /dev/stderr").await, "out\nerr\n", "{user:?}");
+        harness.check().await;
     }
 }
 
@@ -488,28 +494,28 @@ async fn commands_of_a_root_gateway_run_unprivileged() {
     if !has_namespaces() {
         return;
     }
-    let world = World::start(|setup| setup).await;
-    assert!(world.gateway.logs().contains("the gateway runs as root"), "{}", world.gateway.logs());
-    let doctor = world.gateway.run(&["doctor"]).await;
+    let harness = Harness::start(|setup| setup).await;
+    assert!(harness.gateway.logs().contains("the gateway runs as root"), "{}", harness.gateway.logs());
+    let doctor = harness.gateway.run(&["doctor"]).await;
     assert!(doctor.stdout.contains("runs as root"), "{doctor:?}");
-    let workspace = world.gateway.workspace();
-    let outside = world.gateway.home().join("outside");
+    let workspace = harness.gateway.workspace();
+    let outside = harness.gateway.home().join("outside");
     fs::write(&outside, "outside").unwrap();
     fs::hard_link(&outside, workspace.join("hard")).unwrap();
     std::os::unix::fs::symlink(&outside, workspace.join("link")).unwrap();
     fs::write(workspace.join("theirs"), "from the gateway\n").unwrap();
-    let told =
-        world.own("id -u; echo more >> theirs; echo made > made; cat theirs; echo x > hard; echo x > link").await;
-    assert!(told.contains("65534\nfrom the gateway\nmore\n"), "{told}");
+    let result =
+        harness.own("id -u; echo more >> theirs; echo made > made; cat theirs; echo x > hard; echo x > link").await;
+    assert!(result.contains("65534\nfrom the gateway\nmore\n"), "{result}");
     assert_eq!((fs::read_to_string(&outside).unwrap().as_str(), fs::metadata(&outside).unwrap().uid()), ("outside", 0));
     assert_eq!(fs::read_to_string(workspace.join("made")).unwrap(), "made\n");
     let mark = unique_sleep(9863);
     let command = format!("{COMMAND_PATH}sleep {mark}");
-    world.start_command("owner", &json!({ "command": command })).await;
+    harness.start_command("owner", &json!({ "command": command })).await;
     let running = until("the command", async || processes_with(&format!("sleep\0{mark}")).first().copied()).await;
     assert_eq!(fs::metadata(format!("/proc/{running}")).unwrap().uid(), NOBODY, "outside its namespaces, too");
     // Without namespaces, that user cannot enter root's home.
-    let world = World::start(without_bwrap).await;
-    let told = world.own("echo ran").await;
-    assert!(told.contains("the gateway runs as root") && told.contains("Install bubblewrap"), "{told}");
+    let harness = Harness::start(without_bwrap).await;
+    let result = harness.own("echo ran").await;
+    assert!(result.contains("the gateway runs as root") && result.contains("Install bubblewrap"), "{result}");
 }

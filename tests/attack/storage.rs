@@ -75,18 +75,18 @@ fn cut_positions(length: u64) -> Vec<u64> {
 /// Wherever the database is cut, the first start answers a message, keeps the file, and reports the exact number of lost messages.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_truncated_database_starts_and_reports_exact_losses() {
-    for world in ["stopped", "killed", "free pages"] {
+    for state in ["stopped", "killed", "free pages"] {
         let mut gateway = used_gateway().await;
-        match world {
+        match state {
             "killed" => gateway.kill9().await,
             _ => gateway.stop().await,
         }
-        if world == "free pages" {
+        if state == "free pages" {
             with_free_pages(&gateway);
         }
         let sound = read_store_files(&gateway);
         for keep in cut_positions(file_length(&gateway.database())) {
-            let what = format!("{world}, cut to {keep}");
+            let what = format!("{state}, cut to {keep}");
             write_store_files(&gateway, &sound);
             truncate(&gateway.database(), keep);
             let damaged = fs::read(gateway.database()).unwrap();
@@ -103,11 +103,11 @@ async fn a_truncated_database_starts_and_reports_exact_losses() {
             for loss in losses {
                 let words = loss["what"].as_str().unwrap();
                 assert!(gateway.logs().contains(words), "{what}: the log is silent on {words}");
-                let kept = loss["aside"][0].as_str().map(|name| fs::read(gateway.home().join(name)).unwrap());
-                assert!(kept.is_none_or(|kept| kept == damaged), "{what}: kept as it was");
+                let aside = loss["aside"][0].as_str().map(|name| fs::read(gateway.home().join(name)).unwrap());
+                assert!(aside.is_none_or(|aside| aside == damaged), "{what}: kept as it was");
             }
             // With a WAL, pages that the WAL replaces are not lost.
-            assert!(!losses.is_empty() || world == "killed", "{what}: nothing is said");
+            assert!(!losses.is_empty() || state == "killed", "{what}: nothing is said");
             gateway.stop().await;
         }
     }
@@ -135,7 +135,7 @@ async fn check_read_only(gateway: &mut Gateway, why: &str) {
     assert!(refused.body["error"]["message"].as_str().unwrap().contains(why), "{refused:?}");
     let (code, doctor) = run_command(gateway, &["doctor"]).await;
     assert!(
-        code == Some(1) && ["is full", "no free inodes", "read-only"].iter().any(|said| doctor.contains(said)),
+        code == Some(1) && ["is full", "no free inodes", "read-only"].iter().any(|expected| doctor.contains(expected)),
         "{doctor}"
     );
     assert!(gateway.logs().contains(why), "the log is silent");
@@ -206,8 +206,9 @@ async fn a_full_disk_at_startup_is_waited_out() {
         disk.clear();
         check_recovers(&gateway, pid).await;
         let status = gateway.json(&["status"]).await;
-        let said = status["losses"].as_array().unwrap().iter().any(|loss| loss["what"].to_string().contains("damaged"));
-        assert_eq!(said, before == "a damaged database", "{status}");
+        let expected =
+            status["losses"].as_array().unwrap().iter().any(|loss| loss["what"].to_string().contains("damaged"));
+        assert_eq!(expected, before == "a damaged database", "{status}");
         gateway.stop().await;
     }
 }

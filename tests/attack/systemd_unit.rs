@@ -10,7 +10,7 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
 
-use super::sandbox::World;
+use super::sandbox::Harness;
 
 /// The restrictions of the system service's unit.
 struct Unit(String);
@@ -120,7 +120,10 @@ fn namespaces_work_under_the_systemd_unit() {
         return runtime.block_on(under_the_unit());
     }
     let has_analyze = std::process::Command::new("systemd-analyze").arg("--version").output().is_ok();
-    if !has_namespaces() || !has_analyze || !Path::new(UNISTD).exists() {
+    if !has_namespaces() {
+        return;
+    }
+    if !has_analyze || !Path::new(UNISTD).exists() {
         return skip_story("no systemd-analyze, or no headers of the C library");
     }
     let name = "attack::systemd_unit::namespaces_work_under_the_systemd_unit";
@@ -139,15 +142,16 @@ fn namespaces_work_under_the_systemd_unit() {
 }
 
 async fn under_the_unit() {
-    let world = World::start(|setup| setup).await;
-    assert_eq!(world.sandbox().await, "namespaces", "{}", world.gateway.run(&["doctor"]).await.stdout);
-    let told =
-        world.exec("known", "echo in > in; cat in; ls -A memory; cat ../token /proc/*/environ | wc -c; echo end").await;
-    assert!(told.contains("in\n") && told.contains("\nend"), "{told}");
-    let pid = world.gateway.pid();
-    let told = world
+    let harness = Harness::start(|setup| setup).await;
+    assert_eq!(harness.sandbox().await, "namespaces", "{}", harness.gateway.run(&["doctor"]).await.stdout);
+    let result = harness
+        .exec("known", "echo in > in; cat in; ls -A memory; cat ../token /proc/*/environ | wc -c; echo end")
+        .await;
+    assert!(result.contains("in\n") && result.contains("\nend"), "{result}");
+    let pid = harness.gateway.pid();
+    let result = harness
         .own(&format!("cat /proc/{pid}/environ /proc/{pid}/maps; ls /proc/{pid}/root/ /proc/{pid}/cwd/; echo end"))
         .await;
-    assert!(!told.contains("DAOYOU_HOME") && !told.contains("/usr/lib") && told.ends_with("end\n"), "{told}");
-    assert!(!told.contains("workspace") && !told.contains("bin\n"), "{told}");
+    assert!(!result.contains("DAOYOU_HOME") && !result.contains("/usr/lib") && result.ends_with("end\n"), "{result}");
+    assert!(!result.contains("workspace") && !result.contains("bin\n"), "{result}");
 }

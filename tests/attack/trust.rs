@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
-use crate::email::servers::{RealServers, ScriptedServers, passed_over};
+use crate::email::servers::{RealServers, ScriptedServers, skip_reasons};
 use crate::support::gateway::{HttpAnswer, Message};
 use crate::support::invariants::Witness;
 use crate::support::mail::{ASSISTANT, AUTHSERV, Draft};
-use crate::support::model::RUNTIME_CONTEXT;
+use crate::support::model::{answers_in, current_turn, texts_of};
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, deadline, until};
 use crate::webhook_services::{Headers, now, post, signed};
 
@@ -44,15 +44,10 @@ fn takeover_calls() -> Vec<(&'static str, Value)> {
 /// Makes the model do what the last message asks, one call at a time. The reply contains the results.
 fn script_obedient_model(model: &Model, calls: Vec<(&'static str, Value)>) {
     model.script(move |asked| {
-        let messages = asked.body["messages"].as_array()?;
-        let text = |message: &Value| message["content"].as_str().unwrap_or_default().to_owned();
-        let last = messages.iter().rposition(|message| text(message).contains(RUNTIME_CONTEXT))?;
-        let after = &messages[last..];
-        let step = after.iter().filter(|message| message["role"] == "assistant").count();
-        let results = || after.iter().filter(|message| message["role"] == "tool").map(text).collect::<Vec<_>>();
-        text(&messages[last]).contains(INJECTED).then(|| match calls.get(step) {
+        let (user, after) = current_turn(asked.body)?;
+        user.contains(INJECTED).then(|| match calls.get(answers_in(after)) {
             Some((name, arguments)) => Reply::tool(name, arguments),
-            None => Reply::text(results().join(" | ")),
+            None => Reply::text(texts_of(after, "tool").join(" | ")),
         })
     });
 }
@@ -135,9 +130,9 @@ async fn untrusted_content_changes_nothing_through_any_hook() {
         let (headers, body) = by_bearer(body);
         replies.push(post(&gateway, &format!("{hook}?wait=30"), &headers, body).await);
     }
-    for told in &replies {
-        let reply = told.text("reply");
-        assert_eq!((told.status, reply.matches("is refused").count()), (200, takeover_calls().len()), "{told:?}");
+    for answer in &replies {
+        let reply = answer.text("reply");
+        assert_eq!((answer.status, reply.matches("is refused").count()), (200, takeover_calls().len()), "{answer:?}");
     }
     assert_eq!(workspace_files(&gateway), before);
     assert_eq!(gateway.json(&["cron", "list"]).await, json!([]));
@@ -183,7 +178,7 @@ async fn only_senders_in_trusted_from_are_obeyed() {
         async move { gateway.post(hook, "?wait=30", &message).await }
     };
     // The owner reads the owner's memory; trusted senders do not.
-    for (what, told, trust) in [
+    for (what, result, trust) in [
         ("ann on GitHub", github("ann", "ann").await, "known"),
         ("eve", github("eve", "eve").await, "untrusted"),
         ("eve's words in an event of ann", github("eve", "ann").await, "untrusted"),
@@ -198,8 +193,8 @@ async fn only_senders_in_trusted_from_are_obeyed() {
         ("the owner by secret", native("named", "me").await, "owner"),
         ("anybody by secret", native("everybody", "bob").await, "known"),
     ] {
-        let reply = told.text("reply");
-        assert_eq!(told.status, 200, "{what}: {told:?}");
+        let reply = result.text("reply");
+        assert_eq!(result.status, 200, "{what}: {result:?}");
         let found = match (reply.matches("is refused").count(), reply.contains("off limits")) {
             (2, false) => "untrusted",
             (0, true) => "known",
@@ -332,8 +327,8 @@ async fn an_untrusted_sender_cannot_choose_a_session_of_another_channel() {
     for (sender, session, status) in
         [("ann", "cli:direct", 200), ("eve", "cli:direct", 403), ("eve", "webhook:in:x", 200), ("eve", "x", 200)]
     {
-        let told = tell(sender, session).await;
-        assert_eq!(told.status, status, "{sender} {session}: {told:?}");
+        let reply = tell(sender, session).await;
+        assert_eq!(reply.status, status, "{sender} {session}: {reply:?}");
     }
     assert_eq!(model.count(), 3);
 }
@@ -453,10 +448,10 @@ async fn submit_by_smtp(port: u16, raw: &[u8]) {
     ] {
         stream.write_all(line).await.unwrap();
         loop {
-            let mut said = String::new();
-            deadline("the server's answer", stream.read_line(&mut said)).await.unwrap();
-            assert!(said.starts_with(expected), "{said}");
-            if said.as_bytes().get(3) != Some(&b'-') {
+            let mut reply = String::new();
+            deadline("the server's answer", stream.read_line(&mut reply)).await.unwrap();
+            assert!(reply.starts_with(expected), "{reply}");
+            if reply.as_bytes().get(3) != Some(&b'-') {
                 break;
             }
         }
@@ -483,7 +478,7 @@ async fn forged_authentication_results_grant_no_trust() {
     let done = servers.gateway.workspace().join("done.txt");
     assert_eq!(std::fs::read_to_string(&done).unwrap(), "done");
     servers.dovecot.wait_seen(ASSISTANT, "INBOX", 1).await;
-    let reasons = passed_over(&servers.gateway.database());
+    let reasons = skip_reasons(&servers.gateway.database());
     assert_eq!((reasons.len(), servers.model.requests_about(INJECTED).len()), (2, 2), "{reasons:#?}");
     assert!(reasons[0].contains("below 1 Received") && reasons[0].contains("authserv_depth is 0"), "{reasons:#?}");
     assert!(reasons[1].contains("no Authentication-Results of"), "{reasons:#?}");

@@ -244,14 +244,14 @@ struct Powers {
     prompt: Vec<bool>,
 }
 
-struct World {
+struct Harness {
     gateway: Gateway,
     model: Model,
     web: Web,
     trust: &'static str,
 }
 
-impl World {
+impl Harness {
     async fn new(trust: &'static str) -> Self {
         let (model, web) = (Model::start().await, Web::start().await);
         web.put("/page", Page::html("<p>canary-page</p>"));
@@ -284,9 +284,9 @@ impl World {
             tools.as_array()?.iter().any(|tool| tool["name"] == "notes__echo").then_some(())
         })
         .await;
-        let world = Self { gateway, model, web, trust };
-        world.seed_data().await;
-        world
+        let harness = Self { gateway, model, web, trust };
+        harness.seed_data().await;
+        harness
     }
 
     /// Creates files, memories, conversations and a job, each with an identifying word.
@@ -403,11 +403,11 @@ impl World {
         let (request, results) = self.tried(probes.len()).await;
         let tools = probes.iter().zip(&results);
         let workspace = self.gateway.workspace();
-        let did = |probe: &Probe, said: &str| match probe.shows.strip_prefix("file:") {
+        let did = |probe: &Probe, result: &str| match probe.shows.strip_prefix("file:") {
             Some(file) => workspace.join(file).exists(),
-            None => said.contains(probe.shows),
+            None => result.contains(probe.shows),
         };
-        let tools = tools.map(|(probe, said)| !said.starts_with("Error: ") && did(probe, said)).collect();
+        let tools = tools.map(|(probe, result)| !result.starts_with("Error: ") && did(probe, result)).collect();
         let is_own = |what: &str| what != "the sender's memories";
         let asked = request.to_string();
         let prompt = PROMPT.iter().map(|(what, word)| match is_own(what) {
@@ -423,7 +423,7 @@ impl World {
         let text = |message: &Value| message["content"].as_str().unwrap_or_default().to_owned();
         let is_tried = |request: &Value| {
             let last = messages(request).iter().rfind(|message| message["role"] == "user").map(text);
-            last.is_some_and(|said| user_text(&said).contains(GO))
+            last.is_some_and(|result| user_text(&result).contains(GO))
         };
         until("everything to be tried", async || {
             let requests: Vec<Value> = self.model.requests().into_iter().filter(is_tried).collect();
@@ -495,16 +495,16 @@ fn table(page: &mut String, head: &[&str], rows: &[(Vec<String>, Vec<bool>)]) {
 async fn trust_page() -> String {
     let mut powers = Vec::new();
     for (_, trust, kind) in COLUMNS {
-        powers.push(World::new(trust).await.powers(kind).await);
+        powers.push(Harness::new(trust).await.powers(kind).await);
     }
     let (mut names, mut commands) = (Vec::new(), Vec::new());
     for (_, trust, _) in COLUMNS.iter().filter(|(_, _, kind)| *kind == Kind::Sender) {
-        let world = World::new(trust).await;
+        let harness = Harness::new(trust).await;
         if names.is_empty() {
-            names = world.command_names().await;
-            check_tools(&world).await;
+            names = harness.command_names().await;
+            check_tools(&harness).await;
         }
-        commands.push(world.commands(&names).await);
+        commands.push(harness.commands(&names).await);
     }
     let columns: Vec<&str> = COLUMNS.iter().map(|(name, _, _)| *name).collect();
     let mut page = format!("{HEAD}\n## Tools\n\n");
@@ -540,8 +540,8 @@ async fn trust_page() -> String {
 }
 
 /// Asserts that each tool has a row.
-async fn check_tools(world: &World) {
-    let listed = world.gateway.json(&["tools", "list"]).await;
+async fn check_tools(harness: &Harness) {
+    let listed = harness.gateway.json(&["tools", "list"]).await;
     let listed = listed.as_array().or_else(|| listed["tools"].as_array()).expect("a list of tools").clone();
     let there: BTreeSet<_> = listed.iter().filter_map(|tool| tool["name"].as_str()).collect();
     let probes = probes(Path::new("/"), "", "owner");

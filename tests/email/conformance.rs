@@ -118,12 +118,12 @@ async fn the_email_channel_passes_the_conformance_suite() {
         ..EmailConfig::default()
     };
     let workspace = tempfile::tempdir().unwrap();
-    let around = EmailSetup {
+    let setup = EmailSetup {
         workspace: workspace.path(),
         outgoing: OutgoingFiles::of_home(workspace.path()),
         lists: TrustLists::default(),
         language: Language::En,
     };
-    let channel = Arc::new(EmailChannel::new(config, around).unwrap());
+    let channel = Arc::new(EmailChannel::new(config, setup).unwrap());
     conformance::run(&Mailbox { channel, dovecot, smtp, inbox: OnceLock::new() }).await;
 }

@@ -50,8 +50,8 @@ async fn a_thread_of_three_mails_is_one_session() {
     let sessions: Vec<_> = journal.inbox.iter().map(|row| row.session.as_str()).collect();
     assert_eq!(sessions, vec![format!("email:{}", first.message_id()); 3]);
     let last = servers.model.requests().pop().expect("a request");
-    let said = last["messages"].to_string();
-    assert_eq!((servers.model.count(), said.matches("first words").count()), (3, 2), "{said}");
+    let prompt = last["messages"].to_string();
+    assert_eq!((servers.model.count(), prompt.matches("first words").count()), (3, 2), "{prompt}");
     servers.dovecot.wait_seen(ASSISTANT, "INBOX", 3).await;
     assert_eq!(servers.dovecot.mails("ada@example.test", "INBOX").len(), 3, "one mail for each");
     assert_eq!(servers.dovecot.mails("grace@example.test", "INBOX").len(), 0, "copies go to nobody");
@@ -96,8 +96,8 @@ async fn a_reply_without_references_joins_only_its_own_thread() {
     let sessions: Vec<_> = servers.check().inbox.into_iter().map(|row| row.session).collect();
     let is_first: Vec<_> = sessions.iter().map(|session| *session == sessions[0]).collect();
     assert_eq!(is_first, [true, true, true, false, false], "{sessions:?}");
-    let told = servers.model.requests_about("two").remove(0)["messages"].to_string();
-    assert!(!told.contains("secret plan"), "{told}");
+    let prompt = servers.model.requests_about("two").remove(0)["messages"].to_string();
+    assert!(!prompt.contains("secret plan"), "{prompt}");
 }
 
 /// A command in the first line is answered without a model, whatever text follows.

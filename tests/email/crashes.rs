@@ -62,7 +62,7 @@ async fn repeated_kills_lose_and_repeat_no_mail() {
         }
         // The process dies a little later each time: while it fetches, calls the model, or sends.
         let asked = servers.model.count() + round % 4;
-        until("some headway", async || (servers.model.count() >= asked).then_some(())).await;
+        until("some progress", async || (servers.model.count() >= asked).then_some(())).await;
         tokio::time::sleep(POLL * u32::try_from(round).expect("a small number")).await;
         servers.gateway.restart().await;
     }

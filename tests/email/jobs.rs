@@ -20,9 +20,9 @@ async fn a_reminder_by_mail_stays_in_its_thread() {
     let draft = Draft::new(ADA, "Tea", "remind me of the tea");
     servers.receive(&draft);
     let sent = servers.sent(2).await;
-    let mut said: Vec<_> = sent.iter().map(|taken| taken.mail.text().trim().to_owned()).collect();
-    said.sort_unstable();
-    assert_eq!(said, ["I will.", "The tea is ready"]);
+    let mut texts: Vec<_> = sent.iter().map(|taken| taken.mail.text().trim().to_owned()).collect();
+    texts.sort_unstable();
+    assert_eq!(texts, ["I will.", "The tea is ready"]);
     for taken in &sent {
         assert_eq!(
             (taken.mail.headers("subject"), &taken.to),

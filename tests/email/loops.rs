@@ -1,6 +1,6 @@
 //! Mail from other machines, and loops with them.
 
-use super::servers::{ScriptedServers, passed_over, wait_watching};
+use super::servers::{ScriptedServers, skip_reasons, wait_watching};
 use crate::support::gateway::Gateway;
 use crate::support::invariants::{Journal, wait_settled};
 use crate::support::mail::{ASSISTANT, AUTHSERV, Dovecot, Draft, Mail, PASSWORD, Postfix};
@@ -45,14 +45,14 @@ async fn automatic_mails_are_not_answered() {
     servers.receive(&Draft::new("ada@example.test", "Hello", "words of a person"));
     let sent = servers.sent(1).await;
     assert!(sent[0].mail.text().contains("words of a person"), "{}", sent[0].mail.text());
-    let reasons = passed_over(&servers.gateway.database());
+    let reasons = skip_reasons(&servers.gateway.database());
     println!("{reasons:#?}");
     assert_eq!((reasons.len(), servers.model.count()), (table.len(), 1), "{reasons:#?}");
     servers.dovecot.wait_seen(ASSISTANT, "INBOX", 1).await;
     assert_eq!(servers.check().inbox.len(), 1);
 }
 
-/// A machine answers every mail at once without marking its mails as automatic. It is told once about the limit; then
+/// A machine answers every mail at once without marking its mails as automatic. It gets one notice about the limit; then
 /// nothing more is sent.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_auto_responder_loop_ends_at_the_limit() {
@@ -101,7 +101,7 @@ async fn two_gateways_stop_answering_each_other() {
     assert_eq!(reply.header("auto-submitted"), "auto-replied");
     assert!(reply.header("authentication-results").starts_with(AUTHSERV));
     let reasons = until("the helper to pass it over", async || {
-        let reasons = passed_over(&helper.database());
+        let reasons = skip_reasons(&helper.database());
         (!reasons.is_empty()).then_some(reasons)
     })
     .await;

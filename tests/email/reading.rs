@@ -45,15 +45,15 @@ async fn each_kind_of_mail_reaches_the_model_as_meant() {
     let sent = servers.sent(table.len()).await;
     let requests: Vec<_> =
         servers.model.requests().iter().map(|body| crate::support::model::ModelRequest::new(0, body).user).collect();
-    for (draft, subject, said, unsaid) in &table {
+    for (draft, subject, wanted, unwanted) in &table {
         let reply = sent.iter().find(|taken| taken.to == [draft.address()]).expect("a reply");
         let got = reply.mail.subject();
         assert!(got.starts_with(subject) && !got.trim().is_empty(), "{got} for {subject}");
         let longest = reply.mail.raw.split(|byte| *byte == b'\n').map(<[u8]>::len).max();
         assert!(longest <= Some(999), "a line of {longest:?} bytes (RFC 5321, section 4.5.3.1.6)");
-        let request = requests.iter().find(|text| text.contains(said[0])).expect("a request");
-        assert!(said.iter().all(|word| request.contains(word)), "{said:?} in {request}");
-        assert!(!unsaid.iter().any(|word| request.contains(word)), "none of {unsaid:?} in {request}");
+        let request = requests.iter().find(|text| text.contains(wanted[0])).expect("a request");
+        assert!(wanted.iter().all(|word| request.contains(word)), "{wanted:?} in {request}");
+        assert!(!unwanted.iter().any(|word| request.contains(word)), "none of {unwanted:?} in {request}");
     }
     servers.dovecot.wait_seen(ASSISTANT, "INBOX", table.len()).await;
     servers.check();

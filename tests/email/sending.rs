@@ -18,7 +18,7 @@ async fn temporary_smtp_failures_are_retried_with_the_same_message_id() {
     let Some(servers) = ScriptedServers::start(|setup| setup).await else { return };
     servers.smtp.refuse_login(true);
     servers.receive(&question());
-    let waits = until("the refused login to be told", async || {
+    let waits = until("the refused login to be reported", async || {
         let queue = servers.gateway.json(&["queue", "list"]).await;
         queue[0]["last_error"].as_str().map(str::to_owned)
     })
@@ -59,8 +59,8 @@ async fn a_server_that_hangs_at_login_is_reported() {
     for ran in [&tested, &doctor] {
         assert!(ran.code == Some(1) && ran.stdout.contains(SILENT), "{ran:?}");
     }
-    let told = async || servers.gateway.logs().lines().find(|line| line.contains(SILENT)).map(str::to_owned);
-    let line = until("the log to tell of it", told).await;
+    let logged = async || servers.gateway.logs().lines().find(|line| line.contains(SILENT)).map(str::to_owned);
+    let line = until("the log to report it", logged).await;
     assert!(line.contains("ERROR"), "{line}");
     let queue = servers.gateway.json(&["queue", "list"]).await;
     assert_eq!((queue[0]["state"].as_str(), queue[0]["tries"].as_u64()), (Some("pending"), Some(0)), "{queue}");
@@ -115,8 +115,8 @@ async fn a_refused_smtp_login_holds_all_mails() {
     })
     .await;
     // The attempts of `doctor` are not messages.
-    let told = sink.posts().into_iter().filter(|post| post.body["data"].is_object());
-    assert_eq!(told.count(), 1, "told once");
+    let notices = sink.posts().into_iter().filter(|post| post.body["data"].is_object());
+    assert_eq!(notices.count(), 1, "notified once");
     servers.check();
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::servers::{ScriptedServers, passed_over};
+use super::servers::{ScriptedServers, skip_reasons};
 use crate::support::mail::{ASSISTANT, AUTHSERV, Draft};
 use crate::support::requirements::bubblewrap_is_missing;
 use crate::support::{Reply, until};
@@ -36,7 +36,7 @@ async fn an_unauthenticated_sender_gets_no_answer() {
     servers.receive(&Draft::new("ada@example.test", "Real", "it is me"));
     let sent = servers.sent(1).await;
     assert!(sent[0].mail.text().contains("it is me"), "{}", sent[0].mail.text());
-    let reasons = passed_over(&servers.gateway.database());
+    let reasons = skip_reasons(&servers.gateway.database());
     println!("{reasons:#?}");
     assert_eq!((reasons.len(), servers.model.count()), (table.len(), 1), "{reasons:#?}");
     servers.dovecot.wait_seen(ASSISTANT, "INBOX", 1).await;

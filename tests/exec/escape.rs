@@ -7,8 +7,8 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use super::*;
 
 /// Returns true if Python works inside the sandbox; the default Python may be in a user's home.
-async fn has_python(world: &World) -> bool {
-    let found = world.run("python3 -c 'import ctypes; print(1)'").await == "1\n";
+async fn has_python(harness: &Harness) -> bool {
+    let found = harness.run("python3 -c 'import ctypes; print(1)'").await == "1\n";
     if !found {
         skip_story("no python3 that runs in the sandbox");
     }
@@ -29,7 +29,7 @@ fn python(script: &str) -> String {
 /// Helper programs try to read forbidden files, such as a user's keys and the gateway's memory.
 #[tokio::test]
 async fn helper_programs_are_sandboxed_too() {
-    let Some(world) = sandboxed() else { return };
+    let Some(harness) = sandboxed() else { return };
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("secret"), CANARY).unwrap();
     let secret = outside.path().join("secret").display().to_string();
@@ -55,10 +55,10 @@ async fn helper_programs_are_sandboxed_too() {
         format!("chroot / /bin/cat {secret} 2>/dev/null"),
         format!("cat /proc/{}/environ /proc/{0}/root{secret} /proc/{0}/cwd/Cargo.toml", std::process::id()),
     ];
-    let free = World::new(unprotected());
+    let free = Harness::new(unprotected());
     let mut leaks = 0;
     for command in &corpus {
-        let got = world.run(command).await;
+        let got = harness.run(command).await;
         assert!(
             !got.contains(CANARY) && !got.contains("CARGO_PKG_NAME") && !got.contains("[workspace]"),
             "{command}: {got}"
@@ -67,18 +67,18 @@ async fn helper_programs_are_sandboxed_too() {
     }
     assert!(leaks >= 10, "only {leaks} of the ways work without a sandbox: the others prove nothing");
     // The environment that one command sets is gone for the next.
-    world
+    harness
         .run("export LD_PRELOAD=/tmp/x.so PATH=/tmp BASH_ENV=./x ENV=./x; echo 'export PLANTED=1' > x; cp x .profile")
         .await;
-    let env = world.run("env").await;
+    let env = harness.run("env").await;
     assert!(!env.contains("LD_PRELOAD") && !env.contains("PLANTED") && !env.contains("ENV="), "{env}");
 }
 
 /// System calls that reach objects without a path: another process, a socket without a file, io_uring, a file by its handle.
 #[tokio::test]
 async fn system_calls_cannot_escape_the_sandbox() {
-    let Some(world) = sandboxed() else { return };
-    if !has_python(&world).await {
+    let Some(harness) = sandboxed() else { return };
+    if !has_python(&harness).await {
         return;
     }
     let outside = tempfile::tempdir().unwrap();
@@ -121,11 +121,11 @@ async fn system_calls_cannot_escape_the_sandbox() {
             ),
         ),
     ];
-    let free = World::new(unprotected());
+    let free = Harness::new(unprotected());
     let mut works = Vec::new();
     for (what, script) in &rows {
         let command = python(&format!("{script}\nprint('out')"));
-        let got = world.run(&command).await;
+        let got = harness.run(&command).await;
         assert!(got.trim_end() != "out" && got.contains("Error"), "{what}: {got}");
         if free.run(&command).await == "out\n" {
             works.push(*what);
@@ -142,7 +142,7 @@ async fn system_calls_cannot_escape_the_sandbox() {
 #[tokio::test]
 async fn daemonised_children_end_with_their_command() {
     let long = unique_sleep(9878);
-    let worlds: Vec<_> = std::iter::once(World::new(unprotected())).chain(sandboxed()).collect();
+    let harnesses: Vec<_> = std::iter::once(Harness::new(unprotected())).chain(sandboxed()).collect();
     for command in [
         "nohup sleep LONG >/dev/null 2>&1 & echo done",
         "setsid sleep LONG >/dev/null 2>&1 & echo done",
@@ -150,8 +150,8 @@ async fn daemonised_children_end_with_their_command() {
         "sh -c 'sh -c \"sleep LONG &\" &' >/dev/null 2>&1; echo done",
         "nohup setsid nohup sh -c 'while :; do sleep LONG; done' >/dev/null 2>&1 & echo done",
     ] {
-        for world in &worlds {
-            let got = world.run(&command.replace("LONG", &long)).await;
+        for harness in &harnesses {
+            let got = harness.run(&command.replace("LONG", &long)).await;
             assert_eq!((got.as_str(), is_running(&long)), ("done\n", false), "{command}");
         }
     }

@@ -5,8 +5,8 @@ use std::process::Command;
 use super::*;
 use crate::support::requirements::find;
 
-/// Returns a world whose servers are those on PATH that start; if there is no sandbox or no server, skips the story.
-fn world(language: &str, command: &[&str], package: &str, files: &[(&str, &str)]) -> Option<World> {
+/// Returns a harness whose servers are those on PATH that start; if there is no sandbox or no server, skips the story.
+fn harness(language: &str, command: &[&str], package: &str, files: &[(&str, &str)]) -> Option<Harness> {
     if is_missing(command[0], package) {
         return None;
     }
@@ -21,7 +21,7 @@ fn world(language: &str, command: &[&str], package: &str, files: &[(&str, &str)]
     let command = [program].into_iter().chain(command[1..].iter().map(|word| (*word).to_owned())).collect();
     let lsp = LspConfig { servers: BTreeMap::from([(language.to_owned(), command)]), ..LspConfig::default() };
     let exec = ExecConfig { read_paths: vec!["~/.cargo".to_owned(), "~/.rustup".to_owned()], ..ExecConfig::default() };
-    World::build(
+    Harness::build(
         tempfile::tempdir().unwrap(),
         files.iter().copied(),
         &ToolsConfig { lsp, exec, ..ToolsConfig::default() },
@@ -42,25 +42,25 @@ struct Project {
 }
 
 impl Project {
-    async fn check(&self, world: &World) {
+    async fn check(&self, harness: &Harness) {
         let (line, character) = self.used;
         let place = json!({"path": self.file, "line": line, "character": character});
-        let told = world.says("lsp_definition", place.clone()).await;
-        assert!(told.starts_with(self.definition), "{told}");
-        let told = world.says("lsp_references", place.clone()).await;
+        let result = harness.says("lsp_definition", place.clone()).await;
+        assert!(result.starts_with(self.definition), "{result}");
+        let result = harness.says("lsp_references", place.clone()).await;
         for reference in self.references {
-            assert!(told.contains(reference), "{told}");
+            assert!(result.contains(reference), "{result}");
         }
-        let told = world.says("lsp_symbols", json!({"path": self.file})).await;
-        assert!(told.contains(self.symbol), "{told}");
-        let told = world.says("lsp_diagnostics", json!({"path": self.file})).await;
-        assert!(told.contains(self.diagnostic), "{told}");
-        let told = world.says("lsp_code_actions", place.clone()).await;
-        assert!(!told.starts_with("Error") || told.contains("cannot do this"), "{told}");
+        let result = harness.says("lsp_symbols", json!({"path": self.file})).await;
+        assert!(result.contains(self.symbol), "{result}");
+        let result = harness.says("lsp_diagnostics", json!({"path": self.file})).await;
+        assert!(result.contains(self.diagnostic), "{result}");
+        let result = harness.says("lsp_code_actions", place.clone()).await;
+        assert!(!result.starts_with("Error") || result.contains("cannot do this"), "{result}");
         let mut rename = place;
         rename["new_name"] = json!("added");
-        let told = world.says("lsp_rename", rename).await;
-        assert!(told.starts_with("Changed ") && world.text(self.file).contains(self.renamed), "{told}");
+        let result = harness.says("lsp_rename", rename).await;
+        assert!(result.starts_with("Changed ") && harness.text(self.file).contains(self.renamed), "{result}");
     }
 }
 
@@ -80,27 +80,27 @@ const PYTHON_PROJECT: Project = Project {
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pylsp_is_asked() {
-    let Some(world) = world("python", &["pylsp"], "python3-pylsp", PYTHON_PROJECT.files) else { return };
+async fn pylsp_serves_every_tool() {
+    let Some(harness) = harness("python", &["pylsp"], "python3-pylsp", PYTHON_PROJECT.files) else { return };
     // Without the linters that it can use, the server reports only syntax errors.
-    Project { diagnostic: "main.py", ..PYTHON_PROJECT }.check(&world).await;
+    Project { diagnostic: "main.py", ..PYTHON_PROJECT }.check(&harness).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pyright_is_asked() {
+async fn pyright_serves_every_tool() {
     let command = ["pyright-langserver", "--stdio"];
-    let Some(world) = world("python", &command, "pyright of npm", PYTHON_PROJECT.files) else { return };
-    PYTHON_PROJECT.check(&world).await;
-    let told = world.says("lsp_diagnostics", json!({"path": "main.py"})).await;
-    assert!(told.contains("error [reportUndefinedVariable] \"missing\" is not defined"), "{told}");
-    world.write("main.py", "x: int = 1\n");
-    assert_eq!(world.says("lsp_diagnostics", json!({"path": "main.py"})).await, "main.py: no diagnostics");
-    let told = world.says("lsp_symbols", json!({"path": ".", "query": "added"})).await;
-    assert!(told.contains("calc.py:1:5: function added"), "{told}");
+    let Some(harness) = harness("python", &command, "pyright of npm", PYTHON_PROJECT.files) else { return };
+    PYTHON_PROJECT.check(&harness).await;
+    let result = harness.says("lsp_diagnostics", json!({"path": "main.py"})).await;
+    assert!(result.contains("error [reportUndefinedVariable] \"missing\" is not defined"), "{result}");
+    harness.write("main.py", "x: int = 1\n");
+    assert_eq!(harness.says("lsp_diagnostics", json!({"path": "main.py"})).await, "main.py: no diagnostics");
+    let result = harness.says("lsp_symbols", json!({"path": ".", "query": "added"})).await;
+    assert!(result.contains("calc.py:1:5: function added"), "{result}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn typescript_language_server_is_asked() {
+async fn typescript_language_server_serves_every_tool() {
     let project = Project {
         files: &[
             ("tsconfig.json", "{\"compilerOptions\": {\"strict\": true, \"lib\": [\"es2020\"]}}"),
@@ -120,12 +120,12 @@ async fn typescript_language_server_is_asked() {
     };
     let command = ["typescript-language-server", "--stdio"];
     let package = "typescript-language-server and typescript of npm";
-    let Some(world) = world("typescript", &command, package, project.files) else { return };
-    project.check(&world).await;
+    let Some(harness) = harness("typescript", &command, package, project.files) else { return };
+    project.check(&harness).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clangd_is_asked() {
+async fn clangd_serves_every_tool() {
     let project = Project {
         files: &[
             ("compile_flags.txt", "-xc\n-std=c11\n"),
@@ -142,12 +142,12 @@ async fn clangd_is_asked() {
         diagnostic: "calc.c:2:43 error [undeclared_var_use] Use of undeclared identifier 'missing'",
         renamed: "return added(1, 2)",
     };
-    let Some(world) = world("c", &["clangd"], "clangd", project.files) else { return };
-    project.check(&world).await;
+    let Some(harness) = harness("c", &["clangd"], "clangd", project.files) else { return };
+    project.check(&harness).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn gopls_is_asked() {
+async fn gopls_serves_every_tool() {
     let project = Project {
         files: &[
             ("go.mod", "module example.org/x\n\ngo 1.19\n"),
@@ -162,15 +162,15 @@ async fn gopls_is_asked() {
         diagnostic: "missing",
         renamed: "println(added(1, 2)",
     };
-    let Some(world) = world("go", &["gopls"], "gopls", project.files) else { return };
+    let Some(harness) = harness("go", &["gopls"], "gopls", project.files) else { return };
     if is_missing("go", "golang-go") {
         return;
     }
-    project.check(&world).await;
+    project.check(&harness).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rust_analyzer_is_asked() {
+async fn rust_analyzer_serves_every_tool() {
     let project = Project {
         files: &[
             ("Cargo.toml", "[package]\nname = \"x\"\nversion = \"0.1.0\"\nedition = \"2021\"\n"),
@@ -188,8 +188,9 @@ async fn rust_analyzer_is_asked() {
         diagnostic: "src/main.rs:5:17 error [E0308] ",
         renamed: "calc::added(1, 2)",
     };
-    let Some(world) = world("rust", &["rust-analyzer"], "the component rust-analyzer of rustup", project.files) else {
+    let Some(harness) = harness("rust", &["rust-analyzer"], "the component rust-analyzer of rustup", project.files)
+    else {
         return;
     };
-    project.check(&world).await;
+    project.check(&harness).await;
 }

@@ -58,8 +58,8 @@ async fn the_reference_servers_work_in_the_sandbox() {
         ("git__git_status", json!({"repo_path": "."}), ""),
         ("fetch__fetch", json!({"url": "http://127.0.0.1:9/nothing"}), "Error: "),
     ] {
-        let said = says(&gateway, tool, &arguments).await;
-        assert!(said.contains(expected), "{tool} {arguments}: {said}");
+        let result = says(&gateway, tool, &arguments).await;
+        assert!(result.contains(expected), "{tool} {arguments}: {result}");
     }
     let read = says(&gateway, "mcp_read", &json!({"server": "all", "uri": "demo://resource/dynamic/text/7"})).await;
     assert!(read.contains("demo://resource/dynamic/text/7") && !read.starts_with("Error"), "{read}");
@@ -104,11 +104,7 @@ async fn a_server_is_reached_by_streamable_http_and_by_sse() {
         let tested = gateway.json(&["mcp", "test", name]).await;
         assert_eq!(tested["transport"], transport, "{tested}");
         let tool = format!("{name}__echo");
-        until("its tools", async || {
-            let tools = gateway.json(&["tools", "list"]).await;
-            tools.as_array().unwrap().iter().any(|known| known["name"] == tool).then_some(())
-        })
-        .await;
+        has_tool(&gateway, &tool).await;
         assert_eq!(says(&gateway, &tool, &json!({"message": name})).await, format!("Echo: {name}"));
     }
     let gone = gateway.run(&["mcp", "test", "gone"]).await.stderr;
@@ -161,8 +157,8 @@ async fn a_turn_goes_on_with_the_other_server_when_one_dies() {
     let last = model.requests().last().unwrap()["messages"].clone();
     let is_result = |message: &&Value| message["role"] == "tool";
     let results: Vec<_> = last.as_array().unwrap().iter().filter(is_result).map(|one| one["content"].clone()).collect();
-    let [lost, told, gone] = results.as_slice() else { panic!("{results:?}") };
+    let [lost, result, gone] = results.as_slice() else { panic!("{results:?}") };
     assert!(lost.as_str().unwrap().starts_with("Error: the connection to all has ended"), "{lost}");
-    assert!(told.as_str().unwrap().contains("+08:00"), "{told}");
+    assert!(result.as_str().unwrap().contains("+08:00"), "{result}");
     assert!(gone.as_str().unwrap().contains("cannot be reached"), "{gone}");
 }

@@ -15,10 +15,10 @@ const SLOW: Duration = Duration::from_millis(1_200);
 async fn model_for_clients() -> Model {
     let model = Model::start().await;
     model.script(|asked| {
-        let said = asked.body["messages"].to_string();
+        let conversation = asked.body["messages"].to_string();
         Some(match asked.user.as_str() {
             "hello" | "hello image" => Reply::text("Hello! I am here.").usage(20, 5),
-            "who am I?" if said.contains("my name is Ann") => Reply::text("Ann"),
+            "who am I?" if conversation.contains("my name is Ann") => Reply::text("Ann"),
             "fail" => Reply::status(400),
             "slowly" => Reply::text("at last").delay(SLOW),
             _ => return None,

@@ -96,8 +96,14 @@ await story(
     await page.getByText("Total: 7 CNY").waitFor();
     assert.deepEqual(await page.locator("table").first().locator("tbody td:last-child").allInnerTexts(), ["0.75 USD", "7 CNY"]);
 
+    // The last failure of a service is named in words.
+    await page.route("**/api/status", async (route) => {
+      const answer = await (await route.fetch()).json();
+      await route.fulfill({ json: { ...answer, failures: [{ provider: "openai", error: "HTTP 401" }] } });
+    });
     await visit(page, "#/system");
     await page.getByText("Everything works").waitFor();
+    await page.getByText("openai: HTTP 401").waitFor();
     await visit(page, "#/system/channels");
     await page.getByRole("button", { name: "Test" }).first().click();
     await page.locator(".findings li").first().waitFor();

@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileTypeExt, symlink};
 
 use serde_json::json;
 
-use super::{CODE_TOOLS, World};
+use super::{CODE_TOOLS, Harness};
 use crate::support::swapper::Swapper;
 
 const OUT: &str = "outside the workspace";
@@ -20,7 +20,7 @@ const INSIDE: &str = "";
 type Row<'a> = (&'a str, [&'a str; 5]);
 
 /// Returns the results of the tools for `path`; calls `delete_file` only if it deletes nothing.
-async fn results(world: &World, path: &str, deletes: bool) -> Vec<String> {
+async fn results(harness: &Harness, path: &str, deletes: bool) -> Vec<String> {
     let mut calls = vec![
         ("grep", json!({"pattern": ".", "path": path})),
         ("glob", json!({"pattern": "**/*", "path": path})),
@@ -30,11 +30,11 @@ async fn results(world: &World, path: &str, deletes: bool) -> Vec<String> {
     if !deletes {
         calls.push(("delete_file", json!({"path": path})));
     }
-    world.calls(&calls).await
+    harness.calls(&calls).await
 }
 
 /// Checks the tools for code: they refuse what `grep` refuses, and the tree of folders refuses what `glob` does.
-async fn check_code_tools(world: &World, path: &str, expected: &[&str; 5]) {
+async fn check_code_tools(harness: &Harness, path: &str, expected: &[&str; 5]) {
     let calls = CODE_TOOLS.map(|tool| {
         let arguments = match tool {
             "ast_grep_search" => json!({"pattern": "$A", "lang": "python", "path": path}),
@@ -45,7 +45,7 @@ async fn check_code_tools(world: &World, path: &str, expected: &[&str; 5]) {
         };
         (tool, arguments)
     });
-    for ((tool, _), got) in calls.iter().zip(world.calls(&calls).await) {
+    for ((tool, _), got) in calls.iter().zip(harness.calls(&calls).await) {
         let words = match *tool {
             "repo_structure" => expected[1],
             _ if path == "sparse" => "not a file of a language",
@@ -131,12 +131,12 @@ fn fixed_rows() -> Vec<Row<'static>> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_path_leads_search_or_deletion_outside() {
-    let world = World::start(true).await;
+    let harness = Harness::start(true).await;
     for folder in ["trash", "conversations/x"] {
-        fs::create_dir_all(world.gateway.workspace().join(".daoyou").join(folder)).unwrap();
+        fs::create_dir_all(harness.gateway.workspace().join(".daoyou").join(folder)).unwrap();
     }
-    let absolute = world.outside.join("secret").display().to_string();
-    let home = world.gateway.home().display().to_string();
+    let absolute = harness.outside.join("secret").display().to_string();
+    let home = harness.gateway.home().display().to_string();
     let (token, above) = (format!("{home}/token"), format!("{home}/workspace/../token"));
     let (long_name, long_path) = ("n".repeat(300), "d/".repeat(3_000));
     let mut table = fixed_rows();
@@ -149,15 +149,15 @@ async fn no_path_leads_search_or_deletion_outside() {
     ] as [Row<'_>; 5]);
     assert!(table.len() >= 60);
     for (path, expected) in &table {
-        check_code_tools(&world, path, expected).await;
+        check_code_tools(&harness, path, expected).await;
         let creates = expected[3] == INSIDE;
         if creates {
             let calls = [("file_info", json!({"path": path})), ("delete_file", json!({"path": path}))];
-            for result in world.calls(&calls).await {
+            for result in harness.calls(&calls).await {
                 assert!(result.starts_with("Error: ") && result.contains(MISSING), "{path:?}: {result}");
             }
         }
-        let got = results(&world, path, creates || expected[4] == INSIDE).await;
+        let got = results(&harness, path, creates || expected[4] == INSIDE).await;
         for (number, (got, words)) in got.iter().zip(expected).enumerate() {
             let first = got.trim_end().split("\n\n[Please analyze").next().unwrap_or_default();
             let is_error = got.starts_with("Error: ");
@@ -166,40 +166,40 @@ async fn no_path_leads_search_or_deletion_outside() {
             assert!(is_error || may_succeed, "{number} {path:?}, expected {words:?}: {got}");
             assert!(got.contains(words) && first.lines().count() == 1, "{number} {path:?}, expected {words:?}: {got}");
         }
-        world.assert_untouched(path);
+        harness.assert_untouched(path);
     }
-    delete_and_restore(&world, &table).await;
-    assert_eq!(world.model.refused(), Vec::<String>::new());
+    delete_and_restore(&harness, &table).await;
+    assert_eq!(harness.model.refused(), Vec::<String>::new());
 }
 
 /// Checks that links, pipes and the like go to the trash themselves and are restored as they were.
-async fn delete_and_restore(world: &World, table: &[Row<'_>]) {
-    let workspace = world.gateway.workspace();
+async fn delete_and_restore(harness: &Harness, table: &[Row<'_>]) {
+    let workspace = harness.gateway.workspace();
     let deleted: Vec<_> = table.iter().filter(|(path, row)| row[4] == INSIDE && *path != "up/").collect();
     for (path, _) in &deleted {
-        let said = world.calls(&[("delete_file", json!({"path": path}))]).await.remove(0);
-        assert!(said.starts_with(&format!("Moved {path} to the trash")), "{path}: {said}");
+        let result = harness.calls(&[("delete_file", json!({"path": path}))]).await.remove(0);
+        assert!(result.starts_with(&format!("Moved {path} to the trash")), "{path}: {result}");
         assert!(workspace.join(path).symlink_metadata().is_err(), "{path}");
-        world.assert_untouched(path);
+        harness.assert_untouched(path);
     }
-    let listed = world.gateway.json(&["trash", "list"]).await;
+    let listed = harness.gateway.json(&["trash", "list"]).await;
     let listed = listed.as_array().unwrap();
     assert_eq!(listed.len(), deleted.len(), "{listed:?}");
     for entry in listed {
-        let ran = world.gateway.run(&["trash", "restore", entry["id"].as_str().unwrap()]).await;
+        let ran = harness.gateway.run(&["trash", "restore", entry["id"].as_str().unwrap()]).await;
         assert_eq!(ran.code, Some(0), "{entry}: {ran:?}");
     }
-    world.assert_untouched("restored");
+    harness.assert_untouched("restored");
     assert!(workspace.join("pipe").symlink_metadata().unwrap().file_type().is_fifo());
     assert_eq!(fs::read_link(workspace.join("zero")).unwrap().to_str(), Some("/dev/zero"));
-    assert_eq!(world.gateway.json(&["trash", "list"]).await, json!([]));
+    assert_eq!(harness.gateway.json(&["trash", "list"]).await, json!([]));
 }
 
 /// A folder alternates with a link out of the workspace during searches, creations and deletions in it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_swapped_during_a_search_never_escapes() {
-    let world = World::start(true).await;
-    let workspace = world.gateway.workspace();
+    let harness = Harness::start(true).await;
+    let workspace = harness.gateway.workspace();
     for number in 0..50 {
         fs::create_dir_all(workspace.join(format!("fine/{number}"))).unwrap();
         fs::write(workspace.join(format!("fine/{number}/secret")), "inside").unwrap();
@@ -223,8 +223,8 @@ async fn a_link_swapped_during_a_search_never_escapes() {
     let calls: Vec<_> = calls.iter().cycle().take(22).cloned().collect();
     let mut good = 0;
     for _ in 0..5 {
-        good += world.calls(&calls).await.iter().filter(|result| !result.starts_with("Error: ")).count();
-        world.assert_untouched("a swap");
+        good += harness.calls(&calls).await.iter().filter(|result| !result.starts_with("Error: ")).count();
+        harness.assert_untouched("a swap");
     }
     let swaps = swapper.stop();
     assert!(good > 0 && swaps > 100, "{good} calls went through, {swaps} swaps: the race was none");

@@ -7,11 +7,11 @@ use super::requirements::skip_story;
 
 /// Returns the path of libfaketime; if it is missing, skips the story and returns `None`.
 pub fn faketime() -> Option<PathBuf> {
-    let lies = |folder: std::fs::DirEntry| {
+    let library_in = |folder: std::fs::DirEntry| {
         let library = folder.path().join("faketime/libfaketimeMT.so.1");
         library.exists().then_some(library)
     };
-    let found = std::fs::read_dir("/usr/lib").ok().and_then(|folders| folders.flatten().find_map(lies));
+    let found = std::fs::read_dir("/usr/lib").ok().and_then(|folders| folders.flatten().find_map(library_in));
     if found.is_none() {
         skip_story("there is no libfaketime (package faketime)");
     }

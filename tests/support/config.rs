@@ -11,7 +11,7 @@ use super::sink::Sink;
 
 /// The way in which callers of a hook authenticate.
 #[derive(Clone, Debug)]
-pub enum Proof {
+pub enum HookCredentials {
     Bearer(String),
     /// Standard Webhooks; the secret as `whsec_…`.
     Standard(String),
@@ -22,20 +22,21 @@ pub enum Proof {
 #[derive(Clone, Debug)]
 pub struct Hook {
     pub name: String,
-    pub proof: Proof,
+    pub credentials: HookCredentials,
     table: Table,
 }
 
 impl Hook {
     /// Creates a hook that trusts the holder of its secret, as the owner's own hook does.
     pub fn bearer(name: &str) -> Self {
-        Self::new(name, "bearer", Proof::Bearer("a-bearer-secret".to_owned()), "a-bearer-secret").trusting(&["*"])
+        Self::new(name, "bearer", HookCredentials::Bearer("a-bearer-secret".to_owned()), "a-bearer-secret")
+            .trusting(&["*"])
     }
 
     /// Creates a hook like [`Hook::bearer`], whose requests are signed.
     pub fn standard(name: &str) -> Self {
         let secret = super::signing::secret(b"a signing key of 24 byte");
-        Self::new(name, "standard", Proof::Standard(secret.clone()), &secret).trusting(&["*"])
+        Self::new(name, "standard", HookCredentials::Standard(secret.clone()), &secret).trusting(&["*"])
     }
 
     /// Sets the senders who may trigger tools; an empty list means nobody.
@@ -47,18 +48,18 @@ impl Hook {
     /// Creates a hook whose requests are signed by the scheme `verify` (`github`, `stripe`, `slack`). Status requests carry
     /// the secret itself.
     pub fn service(name: &str, verify: &str) -> Self {
-        Self::new(name, verify, Proof::Bearer(SERVICE_SECRET.to_owned()), SERVICE_SECRET)
+        Self::new(name, verify, HookCredentials::Bearer(SERVICE_SECRET.to_owned()), SERVICE_SECRET)
     }
 
     /// Creates a hook without authentication. Its senders must then be listed.
     pub fn open(name: &str) -> Self {
-        let mut hook = Self { name: name.to_owned(), proof: Proof::None, table: Table::new() };
+        let mut hook = Self { name: name.to_owned(), credentials: HookCredentials::None, table: Table::new() };
         hook.table.insert("verify".to_owned(), "none".into());
         hook.set("allow_from", vec!["*"])
     }
 
-    fn new(name: &str, verify: &str, proof: Proof, secret: &str) -> Self {
-        let hook = Self { name: name.to_owned(), proof, table: Table::new() };
+    fn new(name: &str, verify: &str, credentials: HookCredentials, secret: &str) -> Self {
+        let hook = Self { name: name.to_owned(), credentials, table: Table::new() };
         hook.set("verify", verify).set("secret", secret)
     }
 
@@ -114,10 +115,14 @@ impl Setup {
 
     /// Uses `model`. Failed requests are retried once and soon given up.
     pub fn model(self, model: &Model) -> Self {
-        self.set("agent.model", "scripted/scripted")
-            .set("providers.scripted.kind", "openai")
-            .set("providers.scripted.api_key", "a-model-key")
-            .set("providers.scripted.base_url", model.base_url())
+        self.set("agent.model", "scripted/scripted").provider("scripted", model.base_url())
+    }
+
+    /// Adds a provider that speaks OpenAI's protocol at this address.
+    pub fn provider(self, name: &str, base_url: impl Into<String>) -> Self {
+        self.set(&format!("providers.{name}.kind"), "openai")
+            .set(&format!("providers.{name}.api_key"), "a-model-key")
+            .set(&format!("providers.{name}.base_url"), base_url.into())
     }
 
     /// Uses `model` like [`Setup::model`], but by Anthropic's Messages API.

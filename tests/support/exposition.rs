@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_scraper_would_take_amiss_is_refused() {
+    fn invalid_metrics_pages_are_refused() {
         let head = "# HELP a_total A.\n# TYPE a_total counter\n";
         let page = Exposition::parse(&format!("{head}a_total{{x=\"q\\\"\\\\\\n,}}\"}} 2.5\n")).unwrap();
         assert_eq!(page.value("a_total", &[("x", "q\"\\\n,}")]), Some(2.5));

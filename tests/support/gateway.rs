@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::path::PathBuf;
-use std::process::{ExitStatus, Stdio};
+use std::process::{ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use reqwest::{Client, RequestBuilder};
@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
-use super::config::{Proof, Setup};
+use super::config::{HookCredentials, Setup};
 use super::invariants::{self, Journal, Witness, wait_settled};
 use super::port::Port;
 use super::{deadline, signing, until};
@@ -95,6 +95,13 @@ pub struct CommandOutput {
     pub code: Option<i32>,
     pub stdout: String,
     pub stderr: String,
+}
+
+impl From<Output> for CommandOutput {
+    fn from(output: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Self { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
 }
 
 impl CommandOutput {
@@ -351,12 +358,12 @@ impl Gateway {
         token.trim().to_owned()
     }
 
-    fn prove(&self, hook: &str, request: RequestBuilder, id: Option<&str>, body: &[u8]) -> RequestBuilder {
+    fn authenticate(&self, hook: &str, request: RequestBuilder, id: Option<&str>, body: &[u8]) -> RequestBuilder {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        match &self.setup.hooks.get(hook).expect("a hook of this setup").proof {
-            Proof::None => request,
-            Proof::Bearer(secret) => request.bearer_auth(secret),
-            Proof::Standard(secret) => {
+        match &self.setup.hooks.get(hook).expect("a hook of this setup").credentials {
+            HookCredentials::None => request,
+            HookCredentials::Bearer(secret) => request.bearer_auth(secret),
+            HookCredentials::Standard(secret) => {
                 let fresh = || format!("msg_{}", NEXT.fetch_add(1, Ordering::Relaxed));
                 let id = id.map_or_else(fresh, str::to_owned);
                 let now = jiff::Timestamp::now().as_second();
@@ -382,7 +389,7 @@ impl Gateway {
     pub async fn try_post(&self, hook: &str, query: &str, message: &Message) -> Option<HttpAnswer> {
         let body = message.body().to_string();
         let request = self.client.post(self.url(&format!("/webhook/{hook}{query}")));
-        let request = self.prove(hook, request, message.id.as_deref(), body.as_bytes());
+        let request = self.authenticate(hook, request, message.id.as_deref(), body.as_bytes());
         Self::try_send(request.header("content-type", "application/json").body(body)).await
     }
 
@@ -446,9 +453,9 @@ impl Gateway {
     /// Requests `GET /webhook/NAME/messages/ID`. The request has no body to sign, so it carries the secret.
     pub async fn state(&self, hook: &str, id: &str) -> HttpAnswer {
         let request = self.client.get(self.url(&format!("/webhook/{hook}/messages/{id}")));
-        let request = match &self.setup.hooks.get(hook).expect("a hook of this setup").proof {
-            Proof::None => request,
-            Proof::Bearer(secret) | Proof::Standard(secret) => request.bearer_auth(secret),
+        let request = match &self.setup.hooks.get(hook).expect("a hook of this setup").credentials {
+            HookCredentials::None => request,
+            HookCredentials::Bearer(secret) | HookCredentials::Standard(secret) => request.bearer_auth(secret),
         };
         deadline("a message's state", Self::try_send(request)).await.expect("an answer to a question for a state")
     }
@@ -468,6 +475,14 @@ impl Gateway {
             (self.state("in", id).await.text("status") == status).then_some(())
         })
         .await;
+    }
+
+    /// Waits until a call waits for the owner's approval, and returns the first one.
+    pub async fn wait_approval(&self) -> Value {
+        until("a call that waits for the owner", async || {
+            self.json(&["approvals", "list"]).await.as_array().expect("a list").first().cloned()
+        })
+        .await
     }
 
     /// Waits until all work is done, and checks all invariants.
@@ -493,8 +508,7 @@ impl Gateway {
         let writer = tokio::spawn(async move { stdin.write_all(input.as_bytes()).await.ok() });
         let output = deadline(&format!("daoyou {args:?}"), child.wait_with_output()).await.expect("our own child");
         writer.abort();
-        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        CommandOutput { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+        output.into()
     }
 
     /// Runs `daoyou tools run TOOL ARGUMENTS --json`, which may fail, and parses its output.

@@ -87,6 +87,13 @@ pub fn open(database: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
+/// Opens the store for changes, next to other users of it.
+pub fn open_to_change(database: &Path) -> Connection {
+    let connection = Connection::open(database).expect("the store is there");
+    connection.busy_timeout(super::PATIENCE).expect("a time to wait");
+    connection
+}
+
 /// Returns a column as text. Ids have the same form whether they are stored as text or as 16 bytes; other bytes become hexadecimal.
 fn text(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<String>> {
     Ok(match row.get_ref(column)? {
@@ -253,9 +260,9 @@ fn faults(journal: &Journal, witness: &Witness<'_>) -> Vec<String> {
 }
 
 /// Checks that every accepted message exists once and is finished.
-fn accepted(journal: &Journal, told: &[String], faults: &mut Vec<String>) {
+fn accepted(journal: &Journal, accepted: &[String], faults: &mut Vec<String>) {
     let stored: BTreeSet<&str> = journal.inbox.iter().map(|row| row.id.as_str()).collect();
-    for id in told.iter().filter(|id| !stored.contains(id.as_str())) {
+    for id in accepted.iter().filter(|id| !stored.contains(id.as_str())) {
         faults.push(format!("lost: {id} was accepted and is not in the inbox"));
     }
     let mut known = BTreeSet::new();
@@ -288,11 +295,11 @@ fn replies(journal: &Journal, faults: &mut Vec<String>) {
     let is_answered = |row: &&InboxRow| !row.is_own && !journal.kept.contains(&row.id);
     for row in journal.inbox.iter().filter(is_answered) {
         let turn = Journal::turn_of(row);
-        let told = |outbound: &&OutboxRow| {
+        let is_reply = |outbound: &&OutboxRow| {
             let notice = row.state == "dead" && outbound.slot.starts_with("notice:");
             outbound.turn == turn && (outbound.slot == "reply" || notice)
         };
-        if !journal.outbox.iter().any(|outbound| told(&outbound)) {
+        if !journal.outbox.iter().any(|outbound| is_reply(&outbound)) {
             faults.push(format!("no reply: message {} of turn {turn} ({})", row.id, row.state));
         }
     }
@@ -305,11 +312,11 @@ fn sessions(journal: &Journal, faults: &mut Vec<String>) {
         rows_of.entry(Journal::turn_of(row)).or_default().push(row);
     }
     let mut by_session: BTreeMap<(&str, i64), Vec<&MessageRow>> = BTreeMap::new();
-    for said in &journal.messages {
-        by_session.entry((&said.session, said.epoch)).or_default().push(said);
+    for message in &journal.messages {
+        by_session.entry((&message.session, message.epoch)).or_default().push(message);
     }
-    for ((session, epoch), said) in by_session {
-        let mut turns: Vec<&str> = said.iter().filter_map(|said| said.turn.as_deref()).collect();
+    for ((session, epoch), messages) in by_session {
+        let mut turns: Vec<&str> = messages.iter().filter_map(|message| message.turn.as_deref()).collect();
         turns.dedup();
         if turns.iter().collect::<BTreeSet<_>>().len() != turns.len() {
             faults.push(format!("session {session}/{epoch}: the messages of a turn are not in one piece: {turns:?}"));
@@ -319,7 +326,8 @@ fn sessions(journal: &Journal, faults: &mut Vec<String>) {
             faults.push(format!("session {session}/{epoch}: turns are out of order: {order:?}"));
         }
         for turn in turns {
-            let users = said.iter().filter(|said| said.turn.as_deref() == Some(turn) && said.role == "user").count();
+            let of_turn = messages.iter().filter(|message| message.turn.as_deref() == Some(turn));
+            let users = of_turn.filter(|message| message.role == "user").count();
             let rows = rows_of.get(turn).map_or(1, Vec::len);
             if users == 0 || users > rows {
                 faults.push(format!("turn {turn}: {users} user messages for {rows} accepted ones"));
@@ -367,8 +375,8 @@ fn callbacks(journal: &Journal, witness: &Witness<'_>, sink: &Sink, faults: &mut
         for fault in &post.faults {
             faults.push(format!("callback {}: not so: {fault}", post.id()));
         }
-        let said = (post.data("in_reply_to"), post.data("content"));
-        if *by_id.entry(post.id()).or_insert(said) != said {
+        let answer = (post.data("in_reply_to"), post.data("content"));
+        if *by_id.entry(post.id()).or_insert(answer) != answer {
             faults.push(format!("callback {}: the same id with another content", post.id()));
         }
         by_message.entry(post.data("in_reply_to")).or_default().insert(post.id());
@@ -423,7 +431,7 @@ mod tests {
     use super::*;
 
     /// A valid store with two finished messages of one session, the first of which ran a tool.
-    const SOUND: &str = "
+    const VALID_STORE: &str = "
         CREATE TABLE inbox (seq INTEGER PRIMARY KEY, id, channel, external_id, session, chat_id, content, origin, turn, state);
         CREATE TABLE turn_steps (turn, seq, kind, v, body, hash, at);
         CREATE TABLE messages (session, epoch, seq, role, body, turn, at);
@@ -441,7 +449,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let database = directory.path().join("daoyou.db");
         let store = Connection::open(&database).unwrap();
-        store.execute_batch(SOUND).unwrap();
+        store.execute_batch(VALID_STORE).unwrap();
         let mut previous = String::new();
         for (seq, kind) in ["response", "tool_started", "tool_result", "response"].into_iter().enumerate() {
             let body = r#"{"call_id":"call_1","name":"exec"}"#;
@@ -450,13 +458,13 @@ mod tests {
             store.execute("INSERT INTO turn_steps VALUES ('a', ?1, ?2, 1, ?3, ?4, 0)", row).unwrap();
         }
         store.execute_batch(change).unwrap();
-        let told = ["a".to_owned(), "b".to_owned()];
+        let accepted = ["a".to_owned(), "b".to_owned()];
         let journal = Journal::read(&database).unwrap();
-        faults(&journal, &Witness { accepted: &told, ..Witness::default() }).join("; ")
+        faults(&journal, &Witness { accepted: &accepted, ..Witness::default() }).join("; ")
     }
 
     #[test]
-    fn a_sound_store_passes_and_each_fault_is_found() {
+    fn a_valid_store_passes_and_each_fault_is_found() {
         assert_eq!(found(""), "");
         for (change, fault) in [
             ("DELETE FROM inbox WHERE id = 'b'", "lost: b"),

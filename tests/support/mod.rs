@@ -27,7 +27,7 @@ mod strict;
 mod strict_anthropic;
 pub mod web;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -89,6 +89,19 @@ pub fn write_files(folder: &Path, files: &[(&str, &str)]) {
     for (path, text) in files {
         write_file(folder.join(path), text);
     }
+}
+
+/// Returns the files below a folder, without following links. Folders that vanish meanwhile are left out.
+pub fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(fault) if fault.kind() == std::io::ErrorKind::NotFound => return Vec::new(),
+        Err(fault) => panic!("{}: {fault}", folder.display()),
+    };
+    let paths = entries.flatten().map(|entry| entry.path()).filter(|path| !path.is_symlink());
+    let (folders, others): (Vec<_>, Vec<_>) = paths.partition(|path| path.is_dir());
+    let files = others.into_iter().filter(|path| path.is_file());
+    files.chain(folders.iter().flat_map(|folder| files_below(folder))).collect()
 }
 
 /// The time limit for reaching a state. It is generous, because it costs time only when a test fails.

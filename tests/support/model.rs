@@ -53,12 +53,47 @@ impl<'a> ModelRequest<'a> {
 
 /// Returns the system prompt of a request.
 pub fn system_of(request: &Value) -> &str {
-    request["messages"][0]["content"].as_str().expect("a system prompt")
+    let first = &messages_of(request)[0];
+    assert_eq!(first["role"], "system", "{request}");
+    first["content"].as_str().expect("a system prompt")
 }
 
 /// Returns the messages of a request.
 pub fn messages_of(request: &Value) -> &[Value] {
     request["messages"].as_array().expect("a request that was not refused")
+}
+
+/// Returns the text of the last message of a request.
+pub fn last_text(request: &Value) -> &str {
+    messages_of(request).last().and_then(|last| last["content"].as_str()).expect("a message with text")
+}
+
+/// Returns the user messages of a request, without the runtime context.
+pub fn user_messages(request: &Value) -> Vec<&str> {
+    let users = messages_of(request).iter().filter(|message| message["role"] == "user");
+    users.map(|message| user_text(content(message))).collect()
+}
+
+/// Returns the message that began the current turn, with its runtime context, and the messages after it; `None` for a
+/// request outside of a turn. The observations that a model without tools gets as user messages begin no turn.
+pub fn current_turn(request: &Value) -> Option<(&str, &[Value])> {
+    let messages = request["messages"].as_array()?;
+    let first = messages.iter().rposition(|message| content(message).contains(RUNTIME_CONTEXT))?;
+    Some((content(&messages[first]), &messages[first + 1..]))
+}
+
+/// Returns the number of answers among messages, with and without a text.
+pub fn answers_in(messages: &[Value]) -> usize {
+    messages.iter().filter(|message| message["role"] == "assistant").count()
+}
+
+/// Returns the texts of the messages of one role.
+pub fn texts_of<'a>(messages: &'a [Value], role: &str) -> Vec<&'a str> {
+    messages
+        .iter()
+        .filter(|message| message["role"] == role)
+        .filter_map(|message| message["content"].as_str())
+        .collect()
 }
 
 /// Returns the names of the tools that a request offers.
@@ -109,14 +144,14 @@ struct Shared {
     options: ModelOptions,
     record: Mutex<Record>,
     count: watch::Sender<usize>,
-    left: watch::Sender<usize>,
+    disconnected: watch::Sender<usize>,
 }
 
 /// The caller of a request. If it is dropped before the answer is complete, the caller counts as disconnected.
 struct Caller(Option<Arc<Shared>>);
 
 impl Caller {
-    fn has_all(&mut self) {
+    fn complete(&mut self) {
         self.0 = None;
     }
 }
@@ -124,7 +159,7 @@ impl Caller {
 impl Drop for Caller {
     fn drop(&mut self) {
         if let Some(shared) = &self.0 {
-            shared.left.send_modify(|count| *count += 1);
+            shared.disconnected.send_modify(|count| *count += 1);
         }
     }
 }
@@ -159,7 +194,8 @@ impl Model {
 
     async fn listen(options: ModelOptions, port: u16) -> Self {
         let record = Mutex::new(Record::default());
-        let shared = Arc::new(Shared { options, record, count: watch::Sender::new(0), left: watch::Sender::new(0) });
+        let shared =
+            Arc::new(Shared { options, record, count: watch::Sender::new(0), disconnected: watch::Sender::new(0) });
         let app = Router::new()
             .route("/v1/chat/completions", post(complete))
             .route("/v1/messages", post(message))
@@ -244,9 +280,9 @@ impl Model {
 
     /// Waits until `count` callers have closed their connections before the answer was complete.
     pub async fn wait_disconnected(&self, count: usize) {
-        let mut left = self.shared.left.subscribe();
+        let mut disconnected = self.shared.disconnected.subscribe();
         let what = format!("{count} callers to leave");
-        deadline(&what, left.wait_for(|n| *n >= count)).await.expect("the server lives");
+        deadline(&what, disconnected.wait_for(|n| *n >= count)).await.expect("the server lives");
     }
 }
 
@@ -348,7 +384,7 @@ async fn answer(protocol: Protocol, rendered: Rendered<'_>, body: &Value, mut ca
         std::future::pending::<Infallible>().await;
     }
     if let Some(status) = reply.status {
-        caller.has_all();
+        caller.complete();
         let words = if reply.text.is_empty() { "scripted failure" } else { &reply.text };
         let mut response = protocol.error(status, words);
         if let Some(value) = &reply.retry_after {
@@ -393,7 +429,7 @@ fn stream(reply: Reply, chunks: Vec<Vec<u8>>, mut caller: Caller) -> Body {
         return Body::from(whole.clone());
     }
     if !accidents && reply.chunk_delay.is_zero() {
-        caller.has_all();
+        caller.complete();
         return Body::from_stream(futures_util::stream::iter(chunks.into_iter().map(Ok::<_, Infallible>)));
     }
     let (sender, receiver) = mpsc::channel(1);
@@ -401,7 +437,7 @@ fn stream(reply: Reply, chunks: Vec<Vec<u8>>, mut caller: Caller) -> Body {
     tokio::spawn(async move { pace(reply, chunks, sender).await.ok() });
     Body::from_stream(futures_util::stream::unfold((receiver, caller), |(mut receiver, mut caller)| async move {
         let Some(item) = receiver.recv().await else {
-            caller.has_all();
+            caller.complete();
             return None;
         };
         Some((item, (receiver, caller)))

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 /// Returns a duration for `sleep` that no other run of these tests uses, so that it identifies the process.
 pub fn unique_sleep(n: u32) -> String {
     format!("{n}.{}", std::process::id())
@@ -14,6 +16,15 @@ pub fn is_running(mark: &str) -> bool {
         let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
         entry.file_name().to_str() != Some(&me) && String::from_utf8_lossy(&line).contains(mark)
     })
+}
+
+/// Raises this process's limit of open sockets to the number that a story needs, if it is lower.
+pub fn allow_sockets(count: u64) {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current.is_some_and(|soft| soft < count) {
+        let raised = maximum.map_or(count, |hard| hard.min(count));
+        setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum }).expect("a limit below the hard one");
+    }
 }
 
 /// Returns the resident memory of a process in bytes.

@@ -6,7 +6,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use daoyou::guard::{NamespaceSupport, namespace_support};
+use daoyou::guard::{NamespaceSupport, SandboxMode, namespace_support};
+use daoyou::tools::sandbox_of;
 
 use super::gateway::binary;
 
@@ -52,6 +53,11 @@ pub fn has_namespaces() -> bool {
 /// Returns true if bubblewrap is missing, so that there is no sandbox; then it also skips the story.
 pub fn bubblewrap_is_missing() -> bool {
     is_missing("bwrap", "bubblewrap")
+}
+
+/// Returns true if commands cannot run in a sandbox here; then it also skips the story.
+pub fn sandbox_is_missing() -> bool {
+    sandbox_of(SandboxMode::Auto, &binary()).inspect_err(|reason| skip_story(reason)).is_err()
 }
 
 /// Returns the path of a system program, if it is installed.

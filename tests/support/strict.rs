@@ -324,12 +324,12 @@ fn assistant<'a>(message: &'a Map<String, Value>, path: &str) -> Result<BTreeSet
     const KNOWN: &[&str] =
         &["role", "content", "name", "tool_calls", "refusal", "reasoning_content", "reasoning", "reasoning_details"];
     only(message, KNOWN, path)?;
-    let said = match message.get("content") {
+    let length = match message.get("content") {
         None | Some(Value::Null) => 0,
         Some(_) => content(message, path)?,
     };
     let Some(calls) = message.get("tool_calls") else {
-        return if said > 0 { Ok(BTreeSet::new()) } else { Err(format!("{path}: neither content nor tool_calls")) };
+        return if length > 0 { Ok(BTreeSet::new()) } else { Err(format!("{path}: neither content nor tool_calls")) };
     };
     let calls = calls.as_array().filter(|calls| !calls.is_empty());
     let mut ids = BTreeSet::new();
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_what_services_take_and_refuses_the_rest() {
+    fn requests_are_accepted_as_by_services() {
         let call = |id: &str| json!({"id": id, "type": "function", "function": {"name": "f", "arguments": "{}"}});
         let asks = |ids: &[&str]| json!({"role": "assistant", "content": null, "tool_calls": ids.iter().map(|id| call(id)).collect::<Vec<_>>()});
         let user = json!({"role": "user", "content": "hi"});

@@ -239,14 +239,14 @@ mod tests {
     }
 
     #[test]
-    fn takes_what_the_service_takes_and_refuses_the_rest() {
-        let said = |role: &str, blocks: Value| json!({"role": role, "content": blocks});
-        let user = said("user", json!([{"type": "text", "text": "hi"}]));
+    fn requests_are_accepted_as_by_the_service() {
+        let message = |role: &str, blocks: Value| json!({"role": role, "content": blocks});
+        let user = message("user", json!([{"type": "text", "text": "hi"}]));
         let call = |id: &str| json!({"type": "tool_use", "id": id, "name": "f", "input": {}});
-        let asks = |ids: &[&str]| said("assistant", ids.iter().map(|id| call(id)).collect());
+        let asks = |ids: &[&str]| message("assistant", ids.iter().map(|id| call(id)).collect());
         let result = |id: &str| json!({"type": "tool_result", "tool_use_id": id, "content": "done"});
         let text = json!({"type": "text", "text": "and"});
-        let answers = said("user", json!([result("b"), result("a"), text]));
+        let answers = message("user", json!([result("b"), result("a"), text]));
         for body in [with(&json!([user])), with(&json!([user, asks(&["a", "b"]), answers]))] {
             assert_eq!(check(&body), Ok(()), "{body}");
         }
@@ -262,16 +262,16 @@ mod tests {
             (json!({"model": "m", "messages": [user]}), "max_tokens"),
             (with(&json!([])), "end with a user"),
             (with(&json!([user, user])), "roles alternate"),
-            (with(&json!([user, said("assistant", json!([text]))])), "end with a user"),
-            (with(&json!([said("user", json!([]))])), "non-empty content"),
-            (with(&json!([said("user", json!([{"type": "text", "text": " "}]))])), "non-whitespace"),
+            (with(&json!([user, message("assistant", json!([text]))])), "end with a user"),
+            (with(&json!([message("user", json!([]))])), "non-empty content"),
+            (with(&json!([message("user", json!([{"type": "text", "text": " "}]))])), "non-whitespace"),
             (with(&json!([user, asks(&["a"]), user])), "without tool_result"),
-            (with(&json!([user, asks(&["a"]), said("user", json!([text, result("a")]))])), "late"),
-            (with(&json!([user, asks(&["a"]), said("user", json!([result("a"), result("a")]))])), "repeated"),
+            (with(&json!([user, asks(&["a"]), message("user", json!([text, result("a")]))])), "late"),
+            (with(&json!([user, asks(&["a"]), message("user", json!([result("a"), result("a")]))])), "repeated"),
             (with(&json!([user, asks(&["a.b"]), answers])), "does not match"),
-            (with(&json!([user, asks(&["a"]), said("user", json!([result("a")])), asks(&["a"])])), "unique"),
-            (with(&json!([user, said("assistant", json!([forged])), user])), "invalid signature"),
-            (with(&json!([said("user", json!([marked, marked, marked, marked, marked]))])), "at most 4"),
+            (with(&json!([user, asks(&["a"]), message("user", json!([result("a")])), asks(&["a"])])), "unique"),
+            (with(&json!([user, message("assistant", json!([forged])), user])), "invalid signature"),
+            (with(&json!([message("user", json!([marked, marked, marked, marked, marked]))])), "at most 4"),
             (toolless, "must define tools"),
             (thinking, "start with a thinking block"),
             (hot, "temperature"),

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{cargo, root, run, say, succeeds};
+use crate::{cargo, report, root, run, succeeds};
 
 /// The environment variable with the time for each target in `ci`, in seconds. 0 skips the targets.
 const SECONDS: &str = "DAOYOU_FUZZ_SECONDS";
@@ -29,16 +29,17 @@ pub fn in_ci() -> Result<()> {
         Ok(text) => parse(&text).with_context(|| SECONDS)?,
         Err(_) => USUAL_SECONDS,
     };
-    let names = targets()?.join(", ");
+    let targets = targets()?;
+    let names = targets.join(", ");
     if seconds == 0 {
-        say(&format!("xtask: {SECONDS} is 0; not fuzzed: {names}"));
+        report(&format!("xtask: {SECONDS} is 0; not fuzzed: {names}"));
         return Ok(());
     }
     if !succeeds("cargo-fuzz", &["--version"]) {
-        say(&format!("xtask: cargo-fuzz is not there (cargo install cargo-fuzz --locked); not fuzzed: {names}"));
+        report(&format!("xtask: cargo-fuzz is not there (cargo install cargo-fuzz --locked); not fuzzed: {names}"));
         return Ok(());
     }
-    fuzz_all(&targets()?, seconds)
+    fuzz_all(&targets, seconds)
 }
 
 /// Runs the targets in `args`, or all targets, for `--seconds N` each.
@@ -78,7 +79,7 @@ fn targets() -> Result<Vec<String>> {
 }
 
 /// A running target.
-struct Running {
+struct RunningTarget {
     name: String,
     child: Child,
 }
@@ -105,9 +106,9 @@ fn fuzz_all(targets: &[String], seconds: u64) -> Result<()> {
             let lines = last_lines(&log_of(&ended.name))?;
             if status.success() {
                 let done = lines.iter().rev().find(|line| line.starts_with("Done ")).map_or("", String::as_str);
-                say(&format!("xtask: fuzzed {}: {done}", ended.name));
+                report(&format!("xtask: fuzzed {}: {done}", ended.name));
             } else {
-                say(&lines.join("\n"));
+                report(&lines.join("\n"));
                 failed.push(ended.name);
             }
         }
@@ -122,7 +123,7 @@ fn log_of(name: &str) -> std::path::PathBuf {
     root().join("target/fuzz").join(name).with_extension("log")
 }
 
-fn start(name: &str, seconds: u64) -> Result<Running> {
+fn start(name: &str, seconds: u64) -> Result<RunningTarget> {
     let corpus = root().join("fuzz/corpus").join(name);
     fs::create_dir_all(&corpus).context("fuzz/corpus")?;
     let log = File::create(log_of(name)).context("target/fuzz")?;
@@ -135,7 +136,7 @@ fn start(name: &str, seconds: u64) -> Result<Running> {
     }
     let errors = log.try_clone().context("target/fuzz")?;
     let child = command.stdin(Stdio::null()).stdout(log).stderr(errors).spawn().context("cannot start cargo fuzz")?;
-    Ok(Running { name: name.to_owned(), child })
+    Ok(RunningTarget { name: name.to_owned(), child })
 }
 
 fn last_lines(log: &Path) -> Result<Vec<String>> {

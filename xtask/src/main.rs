@@ -49,73 +49,85 @@ usage: cargo xtask TASK
 const TRUST_STORY: &str = "attack::trust_page::the_trust_page_matches_the_program";
 
 /// A program that some tests need, its Debian package, and the tests that are skipped without it.
-struct Need {
+struct RequiredProgram {
     program: &'static str,
     package: &'static str,
     without: &'static str,
 }
 
-const NEEDS: &[Need] = &[
-    Need {
+const APT_PROGRAMS: &[RequiredProgram] = &[
+    RequiredProgram {
         program: "strace",
         package: "strace",
         without: "the test that a message is synced to disk before it is accepted, and the bench's count of fsyncs",
     },
-    Need {
+    RequiredProgram {
         program: "bwrap",
         package: "bubblewrap",
         without: "every story of commands in namespaces, and those of commands of senders who are not the owner",
     },
-    Need { program: "systemd-analyze", package: "systemd", without: "the check of the systemd units" },
-    Need { program: "dovecot", package: "dovecot-imapd", without: "every story of e-mail" },
-    Need {
+    RequiredProgram { program: "systemd-analyze", package: "systemd", without: "the check of the systemd units" },
+    RequiredProgram { program: "dovecot", package: "dovecot-imapd", without: "every story of e-mail" },
+    RequiredProgram {
         program: "/usr/lib/dovecot/lmtp",
         package: "dovecot-lmtpd",
         without: "the stories in which mail takes the whole way through servers",
     },
-    Need {
+    RequiredProgram {
         program: "postfix",
         package: "postfix",
         without: "the stories in which mail takes the whole way through servers",
     },
-    Need { program: "faketime", package: "faketime", without: "the story of jobs over changes of the clock" },
-    Need { program: "curl", package: "curl", without: "the commands of the documentation" },
-    Need { program: "openssl", package: "openssl", without: "the commands of the documentation" },
-    Need { program: "git", package: "git", without: "the stories of the git tools, and the page of trust" },
-    Need { program: "make", package: "make", without: "the stories of make, and the page of trust" },
-    Need { program: "pytest-3", package: "python3-pytest", without: "the stories of pytest" },
-    Need { program: "npm", package: "npm", without: "the story of tests in JavaScript, and those of the page" },
-    Need { program: "chromium", package: "chromium", without: "the stories of the page in a browser" },
-    Need {
+    RequiredProgram {
+        program: "faketime",
+        package: "faketime",
+        without: "the story of jobs over changes of the clock",
+    },
+    RequiredProgram { program: "curl", package: "curl", without: "the commands of the documentation" },
+    RequiredProgram { program: "openssl", package: "openssl", without: "the commands of the documentation" },
+    RequiredProgram { program: "git", package: "git", without: "the stories of the git tools, and the page of trust" },
+    RequiredProgram { program: "make", package: "make", without: "the stories of make, and the page of trust" },
+    RequiredProgram { program: "pytest-3", package: "python3-pytest", without: "the stories of pytest" },
+    RequiredProgram {
+        program: "npm",
+        package: "npm",
+        without: "the story of tests in JavaScript, and those of the page",
+    },
+    RequiredProgram { program: "chromium", package: "chromium", without: "the stories of the page in a browser" },
+    RequiredProgram {
         program: "python3",
         package: "python3",
         without: "system calls that would lead out of the sandbox, and the stories of the scripted language server",
     },
-    Need { program: "pylsp", package: "python3-pylsp", without: "the story of the language server pylsp" },
-    Need { program: "clangd", package: "clangd", without: "the story of the language server clangd" },
-    Need { program: "go", package: "golang-go", without: "the story of the language server gopls" },
-    Need { program: "gopls", package: "gopls", without: "the story of the language server gopls" },
+    RequiredProgram { program: "pylsp", package: "python3-pylsp", without: "the story of the language server pylsp" },
+    RequiredProgram { program: "clangd", package: "clangd", without: "the story of the language server clangd" },
+    RequiredProgram { program: "go", package: "golang-go", without: "the story of the language server gopls" },
+    RequiredProgram { program: "gopls", package: "gopls", without: "the story of the language server gopls" },
 ];
 
 /// The programs that npm installs, with their packages.
-const NPM_NEEDS: &[Need] = &[
-    Need { program: "pyright-langserver", package: "pyright", without: "the story of the language server pyright" },
-    Need {
+const NPM_PROGRAMS: &[RequiredProgram] = &[
+    RequiredProgram {
+        program: "pyright-langserver",
+        package: "pyright",
+        without: "the story of the language server pyright",
+    },
+    RequiredProgram {
         program: "typescript-language-server",
         package: "typescript-language-server typescript@5",
         without: "the story of the language server of TypeScript",
     },
-    Need {
+    RequiredProgram {
         program: "mcp-server-everything",
         package: "@modelcontextprotocol/server-everything",
         without: "the stories of real MCP servers",
     },
-    Need {
+    RequiredProgram {
         program: "mcp-server-filesystem",
         package: "@modelcontextprotocol/server-filesystem",
         without: "the story of the reference servers of MCP",
     },
-    Need {
+    RequiredProgram {
         program: "playwright-core",
         package: "playwright-core axe-core",
         without: "the stories of the page in a browser",
@@ -126,26 +138,30 @@ const NPM_NEEDS: &[Need] = &[
 const PROGRAMS_FOLDER: &str = "/usr/local/lib/daoyou-test-programs";
 
 /// The libraries that npm installs.
-const NPM_LIBRARIES: &[Need] = &[Need {
+const NPM_LIBRARIES: &[RequiredProgram] = &[RequiredProgram {
     program: "/usr/local/lib/daoyou-test-programs/lib/node_modules/openai/index.mjs",
     package: "openai",
     without: "the story of OpenAI's client for Node",
 }];
 
 /// The programs that pip installs, with their packages.
-const PIP_NEEDS: &[Need] = &[
-    Need {
+const PIP_PROGRAMS: &[RequiredProgram] = &[
+    RequiredProgram {
         program: "mcp-server-time",
         package: "mcp-server-time",
         without: "the story of the reference servers of MCP",
     },
-    Need { program: "mcp-server-git", package: "mcp-server-git", without: "the story of the reference servers of MCP" },
-    Need {
+    RequiredProgram {
+        program: "mcp-server-git",
+        package: "mcp-server-git",
+        without: "the story of the reference servers of MCP",
+    },
+    RequiredProgram {
         program: "mcp-server-fetch",
         package: "mcp-server-fetch",
         without: "the story of the reference servers of MCP",
     },
-    Need {
+    RequiredProgram {
         program: "llm",
         package: "llm",
         without: "the stories of the program llm and of OpenAI's client for Python, which comes with it",
@@ -158,38 +174,38 @@ fn main() -> ExitCode {
     let outcome = match args.as_slice() {
         ["test", rest @ ..] => test(rest),
         ["ci"] => checks().and_then(|()| run_tests(&[])),
-        ["ci", "--release"] => checks().and_then(|()| run_tests(&[])).and_then(|()| die_as_released()),
+        ["ci", "--release"] => checks().and_then(|()| run_tests(&[])).and_then(|()| run_release_crash_tests()),
         ["fuzz", rest @ ..] => fuzz::fuzz(rest),
         ["audit"] => supply::audit(),
         ["sbom"] => supply::sbom(),
         ["trust"] => trust(),
-        ["bench", "memory", rest @ ..] => bench_memory(rest),
+        ["bench", "memory", rest @ ..] => bench_section(MEMORY, "memory", rest),
         ["bench", "growth", rest @ ..] => bench_growth(rest),
-        ["bench", "tools"] => bench_section(TOOLS, "--tools", &[]),
-        ["bench", "skills", rest @ ..] => bench_section(SKILLS, "--skills", rest),
-        ["bench", "page"] => bench_section(PAGE, "--page", &[]),
-        ["bench", "results", rest @ ..] => bench_results(rest),
+        ["bench", "tools"] => bench_section(TOOLS, "gateway", &["--tools"]),
+        ["bench", "skills", rest @ ..] => bench_section(SKILLS, "gateway", &[&["--skills"][..], rest].concat()),
+        ["bench", "page"] => bench_section(PAGE, "gateway", &["--page"]),
+        ["bench", "results", rest @ ..] => bench_section(RESULTS, "results", rest),
         ["bench", rest @ ..] => bench(rest),
         ["man"] => run(cargo(&["run", "--locked", "--package", "daoyou", "--", "man", "target/man"])),
         ["package"] => package::package(None),
         ["package", "--target", target] => package::package(Some(target)),
         ["soak", rest @ ..] => soak(rest),
         _ => {
-            say(HELP);
+            report(HELP);
             return ExitCode::from(2);
         }
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            say(&format!("xtask: {error:#}"));
+            report(&format!("xtask: {error:#}"));
             ExitCode::FAILURE
         }
     }
 }
 
 #[expect(clippy::print_stderr, reason = "a task reports to its user; stdout belongs to the programs that it runs")]
-fn say(text: &str) {
+fn report(text: &str) {
     eprintln!("{text}");
 }
 
@@ -208,7 +224,7 @@ fn cargo(args: &[&str]) -> Command {
 /// Runs `command` to its end; fails if `command` fails.
 fn run(mut command: Command) -> Result<()> {
     let line = shown(&command);
-    say(&format!("xtask: {line}"));
+    report(&format!("xtask: {line}"));
     let status = command.status().with_context(|| format!("cannot start {line}"))?;
     if !status.success() {
         bail!("{line}: {status}");
@@ -241,34 +257,37 @@ fn is_root() -> bool {
 }
 
 /// Installs the programs that the tests need where that is possible, and reports which tests are skipped otherwise.
-fn provide() {
+fn install_programs() {
     type Installer = fn(&str) -> bool;
-    let by_apt = NEEDS.iter().map(|need| (need, "apt-get", install as Installer));
-    let by_npm = NPM_NEEDS.iter().map(|need| (need, "npm", install_by_npm as Installer));
-    let libraries = NPM_LIBRARIES.iter().map(|need| (need, "npm", install_npm_library as Installer));
-    let by_pip = PIP_NEEDS.iter().map(|need| (need, "python3", install_by_pip as Installer));
-    for (need, installer, install) in by_apt.chain(by_npm).chain(libraries).chain(by_pip) {
-        if has(need.program) {
+    let by_apt = APT_PROGRAMS.iter().map(|required| (required, "apt-get", install as Installer));
+    let by_npm = NPM_PROGRAMS.iter().map(|required| (required, "npm", install_by_npm as Installer));
+    let libraries = NPM_LIBRARIES.iter().map(|required| (required, "npm", install_npm_library as Installer));
+    let by_pip = PIP_PROGRAMS.iter().map(|required| (required, "python3", install_by_pip as Installer));
+    for (required, installer, install) in by_apt.chain(by_npm).chain(libraries).chain(by_pip) {
+        if has(required.program) {
             continue;
         }
         if is_root() && has(installer) {
-            say(&format!("xtask: installing {}", need.package));
-            if install(need.package) {
+            report(&format!("xtask: installing {}", required.package));
+            if install(required.package) {
                 continue;
             }
         }
-        say(&format!("xtask: {} is not there (package {}); left out: {}", need.program, need.package, need.without));
+        report(&format!(
+            "xtask: {} is not there (package {}); left out: {}",
+            required.program, required.package, required.without
+        ));
     }
 }
 
 /// Adds the language server of Rust to the toolchain; returns false if that fails. It comes from a separate server that not
 /// every network reaches, so its test may be skipped everywhere.
-fn provide_rust_analyzer() -> bool {
+fn install_rust_analyzer() -> bool {
     let starts = || succeeds("rust-analyzer", &["--version"]);
     if starts() || (succeeds("rustup", &["component", "add", "rust-analyzer"]) && starts()) {
         return true;
     }
-    say(
+    report(
         "xtask: rust-analyzer is not there (component of rustup); left out: the story of the language server rust-analyzer",
     );
     false
@@ -314,7 +333,7 @@ fn install(package: &str) -> bool {
     let update = [&command[..], &["update"]].concat();
     let installed = succeeds("env", &install) || (succeeds("env", &update) && succeeds("env", &install));
     if is_ours && let Err(error) = fs::remove_file(POLICY) {
-        say(&format!("xtask: {POLICY} cannot be removed, and keeps services from starting: {error}"));
+        report(&format!("xtask: {POLICY} cannot be removed, and keeps services from starting: {error}"));
     }
     installed
 }
@@ -328,8 +347,8 @@ fn test(args: &[&str]) -> Result<()> {
 
 /// Runs the tests, and lists at the end which tests were skipped on this machine.
 fn run_tests(args: &[&str]) -> Result<()> {
-    provide();
-    let optional = if provide_rust_analyzer() { "" } else { "rust-analyzer" };
+    install_programs();
+    let optional = if install_rust_analyzer() { "" } else { "rust-analyzer" };
     let left_out = root().join("target/left-out");
     if left_out.exists() {
         fs::remove_dir_all(&left_out).context("target/left-out")?;
@@ -343,19 +362,19 @@ fn run_tests(args: &[&str]) -> Result<()> {
     // A failing test must not hide the others.
     command.arg("--no-fail-fast").args(args).env("DAOYOU_LEFT_OUT", &left_out).env("DAOYOU_OPTIONAL", optional);
     let outcome = run(command);
-    say_left_out(&left_out)?;
+    report_skipped(&left_out)?;
     outcome
 }
 
 /// Runs the crash tests again with release optimisations and fail points.
-fn die_as_released() -> Result<()> {
+fn run_release_crash_tests() -> Result<()> {
     let profile = ["--config", "profile.release.debug-assertions=true", "--target-dir", "target/release-with-points"];
     let stories = ["test", "--release", "--locked", "--test", "stories", "--", "crash::"];
     run(cargo(&[&stories[..1], &profile, &stories[1..]].concat()))
 }
 
 /// Prints which tests were skipped, and why.
-fn say_left_out(folder: &Path) -> Result<()> {
+fn report_skipped(folder: &Path) -> Result<()> {
     let mut stories = Vec::new();
     for file in fs::read_dir(folder).context("target/left-out")? {
         let path = file.context("target/left-out")?.path();
@@ -364,7 +383,7 @@ fn say_left_out(folder: &Path) -> Result<()> {
     }
     stories.sort();
     if !stories.is_empty() {
-        say(&format!("xtask: left out, {} in all:\n{}", stories.len(), stories.join("\n")));
+        report(&format!("xtask: left out, {} in all:\n{}", stories.len(), stories.join("\n")));
     }
     Ok(())
 }
@@ -407,7 +426,7 @@ fn bench(args: &[&str]) -> Result<()> {
         ["--against", other] => (false, Some(*other)),
         _ => bail!("bench knows --quick, or --against PROGRAM|COMMIT"),
     };
-    provide();
+    install_programs();
     let program = match against {
         Some(file) if Path::new(file).is_file() => Some(fs::canonicalize(file).context("the other program")?),
         Some(commit) => Some(build_of(commit)?),
@@ -462,22 +481,19 @@ fn build_of(commit: &str) -> Result<PathBuf> {
     Ok(target.join("release/daoyou"))
 }
 
-/// The heading of the section that [`bench_memory`] writes. The section ends at the next heading.
+/// The headings of the sections that [`bench_section`] writes. A section ends at the next heading.
 const MEMORY: &str = "## Memory\n";
-
-/// Measures memory and replaces its section of the page.
-fn bench_memory(args: &[&str]) -> Result<()> {
-    let mut command = cargo(&["bench", "--locked", "--bench", "memory", "--"]);
-    command.args(args);
-    let section = output_of(command)?;
-    if args.contains(&"--quick") || args.contains(&"--choose") {
-        return Ok(());
-    }
-    replace_section(MEMORY, &section)
-}
-
-/// The heading of the section that [`bench_growth`] writes.
 const GROWTH: &str = "## Growth\n";
+const TOOLS: &str = "## Tools\n";
+const RESULTS: &str = "## Results of tools\n";
+const SKILLS: &str = "## Skills and MCP servers\n";
+const PAGE: &str = "## The page\n";
+
+/// The arguments of benches that are only for reading: the page does not change.
+const READ_ONLY_FLAGS: [&str; 3] = ["--quick", "--choose", "--cases"];
+
+/// The fewest messages whose growth is written to the page.
+const GROWTH_MESSAGES: usize = 36_000;
 
 /// Measures turns as messages accumulate. Replaces that section of the page if there were enough messages.
 fn bench_growth(args: &[&str]) -> Result<()> {
@@ -486,39 +502,22 @@ fn bench_growth(args: &[&str]) -> Result<()> {
         ["--messages", number] => number.parse::<usize>().context("--messages takes a number")?,
         _ => bail!("bench growth knows --messages N"),
     };
-    let mut command = cargo(&["bench", "--locked", "--bench", "gateway", "--", "--growth"]);
-    command.arg(messages.to_string());
-    let section = output_of(command)?;
-    if messages < 36_000 {
-        return Ok(());
-    }
-    replace_section(GROWTH, &section)
+    let count = messages.to_string();
+    let section = run_bench("gateway", &["--growth", &count])?;
+    if messages < GROWTH_MESSAGES { Ok(()) } else { replace_section(GROWTH, &section) }
 }
 
-/// The headings of the sections that [`bench_section`] writes.
-const TOOLS: &str = "## Tools\n";
-const SKILLS: &str = "## Skills and MCP servers\n";
-const PAGE: &str = "## The page\n";
-
-/// Measures one part of the gateway and replaces its section of the page.
-fn bench_section(heading: &str, part: &str, args: &[&str]) -> Result<()> {
-    let mut command = cargo(&["bench", "--locked", "--bench", "gateway", "--", part]);
-    command.args(args);
-    replace_section(heading, &output_of(command)?)
+/// Runs a bench, and replaces its section of the page.
+fn bench_section(heading: &str, bench: &str, args: &[&str]) -> Result<()> {
+    let section = run_bench(bench, args)?;
+    if args.iter().any(|arg| READ_ONLY_FLAGS.contains(arg)) { Ok(()) } else { replace_section(heading, &section) }
 }
 
-/// The heading of the section that [`bench_results`] writes.
-const RESULTS: &str = "## Results of tools\n";
-
-/// Measures what post-processing saves and loses, and replaces that section of the page.
-fn bench_results(args: &[&str]) -> Result<()> {
-    let mut command = cargo(&["bench", "--locked", "--bench", "results", "--"]);
+/// Runs a bench, and returns its output.
+fn run_bench(bench: &str, args: &[&str]) -> Result<String> {
+    let mut command = cargo(&["bench", "--locked", "--bench", bench, "--"]);
     command.args(args);
-    let section = output_of(command)?;
-    if args.contains(&"--cases") {
-        return Ok(());
-    }
-    replace_section(RESULTS, &section)
+    output_of(command)
 }
 
 /// Replaces the section with the same heading in the page, or appends the section.
@@ -538,18 +537,15 @@ fn replace_section(heading: &str, section: &str) -> Result<()> {
 
 /// Runs the micro-benchmarks of the model code; prints their table and returns it.
 fn micro_bench(is_quick: bool) -> Result<String> {
-    let mut command = cargo(&["bench", "--locked", "--bench", "llm", "--", "--color", "never"]);
-    if is_quick {
-        command.args(["--sample-count", "10"]);
-    }
-    output_of(command)
+    let samples: &[&str] = if is_quick { &["--sample-count", "10"] } else { &[] };
+    run_bench("llm", &[&["--color", "never"][..], samples].concat())
 }
 
 /// Runs a command; prints its output and returns the output.
 #[expect(clippy::print_stdout, reason = "the bench's output")]
 fn output_of(mut command: Command) -> Result<String> {
     let line = shown(&command);
-    say(&format!("xtask: {line}"));
+    report(&format!("xtask: {line}"));
     let output = command.stderr(Stdio::inherit()).output().with_context(|| format!("cannot start {line}"))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     println!("{text}");

@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use super::{Command, cargo, run, say, succeeds, supply};
+use super::{Command, cargo, report, run, succeeds, supply};
 
 /// The shells that get completions, each with the name of its file.
 const SHELLS: [(&str, &str); 3] = [("bash", "daoyou"), ("zsh", "_daoyou"), ("fish", "daoyou.fish")];
 
 /// The files of the repository that are part of the packages.
-const ALONG: [&str; 5] = ["README.md", "README.zh-CN.md", "LICENSE-MIT", "LICENSE-APACHE", "config.example.toml"];
+const INCLUDED_FILES: [&str; 5] =
+    ["README.md", "README.zh-CN.md", "LICENSE-MIT", "LICENSE-APACHE", "config.example.toml"];
 
 /// Builds the packages into `target/package`. For another target, the file names contain its name.
 pub fn package(target: Option<&str>) -> Result<()> {
@@ -45,8 +46,8 @@ pub fn package(target: Option<&str>) -> Result<()> {
         left_out.push("the bill of materials: `cargo install cargo-cyclonedx --locked`".to_owned());
     }
     checksums(&folder)?;
-    say(&format!("xtask: target/package holds {name} and SHA256SUMS"));
-    left_out.iter().for_each(|what| say(&format!("xtask: left out: {what}")));
+    report(&format!("xtask: target/package holds {name} and SHA256SUMS"));
+    left_out.iter().for_each(|what| report(&format!("xtask: left out: {what}")));
     Ok(())
 }
 
@@ -84,7 +85,7 @@ fn archive(program: &Path, folder: &Path, target: Option<&str>) -> Result<String
     let staged = folder.join(&name);
     fs::create_dir_all(&staged).context("the archive's folder")?;
     fs::copy(program, staged.join("daoyou")).with_context(|| program.display().to_string())?;
-    for file in ALONG {
+    for file in INCLUDED_FILES {
         fs::copy(super::root().join(file), staged.join(file)).with_context(|| file.to_owned())?;
     }
     for part in ["man", "completions"] {

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::{cargo, root, run, say, shown, succeeds};
+use crate::{cargo, report, root, run, shown, succeeds};
 
 /// The checks of `deny.toml` that need no network.
 const OFFLINE_CHECKS: [&str; 3] = ["bans", "licenses", "sources"];
@@ -21,7 +21,7 @@ const NO_DATABASE: &str = "there is no advisory database (cargo deny fetch db)";
 /// cargo-deny takes minutes to build, so it runs only if present and is not installed here.
 pub fn check() -> Result<()> {
     if !has_deny() {
-        say(&format!(
+        report(&format!(
             "xtask: {NO_DENY}; not checked: licences, banned and duplicate crates, sources, known vulnerabilities, \
              unmaintained and yanked crates"
         ));
@@ -31,7 +31,7 @@ pub fn check() -> Result<()> {
     command.args(["check", "--hide-inclusion-graph"]).args(OFFLINE_CHECKS);
     run(command)?;
     if advisory_database().is_none() {
-        say(&format!("xtask: {NO_DATABASE}; not checked: known vulnerabilities, unmaintained and yanked crates"));
+        report(&format!("xtask: {NO_DATABASE}; not checked: known vulnerabilities, unmaintained and yanked crates"));
         return Ok(());
     }
     let mut command = deny();
@@ -63,7 +63,7 @@ pub fn audit() -> Result<()> {
         bail!("{NO_DENY}");
     }
     let crates = crates()?;
-    let checked = Checked::run(&OFFLINE_CHECKS)?;
+    let checked = DenyReport::run(&OFFLINE_CHECKS)?;
     let (advisories, failed) = advisories()?;
     let page = format!(
         "# Audit of dependencies\n\nWritten by `cargo xtask audit`; do not edit it by hand. [dependencies.md](dependencies.md) says how to \
@@ -78,7 +78,7 @@ pub fn audit() -> Result<()> {
     );
     let path = root().join("docs/audit.md");
     fs::write(&path, page).context("docs/audit.md")?;
-    say("xtask: docs/audit.md is written");
+    report("xtask: docs/audit.md is written");
     if failed || !checked.faults().is_empty() {
         bail!("a check failed; `cargo deny check` says where");
     }
@@ -155,7 +155,7 @@ fn advisories() -> Result<(String, bool)> {
     let Some(database) = advisory_database() else {
         return Ok((format!("| advisories | not checked: {NO_DATABASE} |\n"), false));
     };
-    let checked = Checked::run(&["advisories"])?;
+    let checked = DenyReport::run(&["advisories"])?;
     let mut command = Command::new("git");
     command.arg("-C").arg(&database).args(["log", "-1", "--format=database of %cs, %h", "HEAD"]);
     let of = String::from_utf8_lossy(&output(command)?).trim().to_owned();
@@ -166,9 +166,9 @@ fn advisories() -> Result<(String, bool)> {
 }
 
 /// The diagnostics of one run of cargo-deny.
-struct Checked(Vec<Value>);
+struct DenyReport(Vec<Value>);
 
-impl Checked {
+impl DenyReport {
     fn run(checks: &[&str]) -> Result<Self> {
         let mut command = deny();
         command.args(["--format", "json", "check", "--hide-inclusion-graph"]).args(checks);
@@ -254,14 +254,14 @@ pub fn sbom() -> Result<()> {
     for (package, path) in [("daoyou", "."), ("daoyou-channels", "channels"), ("xtask", "xtask")] {
         let name = format!("{package}.cdx.json");
         let written = root().join(path).join(&name);
-        take_over(&written, &folder.join(&name)).with_context(|| name)?;
+        move_bom(&written, &folder.join(&name)).with_context(|| name)?;
     }
-    say("xtask: target/sbom holds a bill of materials for each package");
+    report("xtask: target/sbom holds a bill of materials for each package");
     Ok(())
 }
 
 /// Moves a bill of materials and removes this machine's folder from its references.
-fn take_over(from: &Path, to: &Path) -> Result<()> {
+fn move_bom(from: &Path, to: &Path) -> Result<()> {
     let text = fs::read_to_string(from)?;
     let here = format!("file://{}", root().display());
     let text = text.replace(&here, "file:///daoyou");

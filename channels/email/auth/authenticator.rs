@@ -1,7 +1,5 @@
 //! Decides whether the sender of a mail is accepted.
 
-use jiff::Timestamp;
-
 use super::authserv::{TrustedAuthserv, check_authserv};
 use super::automatic::automatic_reason;
 use super::verifier::{DnsVerifier, SenderProof};
@@ -58,7 +56,7 @@ impl SenderAuthenticator {
     }
 
     /// Decides about a mail; `raw` is the whole mail. Automatic mail and mail of unknown senders are ignored before any DNS query.
-    pub async fn authenticate(&self, raw: &[u8], mail: &ParsedMail, received_at: Timestamp) -> SenderDecision {
+    pub async fn authenticate(&self, raw: &[u8], mail: &ParsedMail) -> SenderDecision {
         let (sender, is_allowed) = match self.candidate(mail) {
             Ok(found) => found,
             Err(reason) => return SenderDecision::Ignore { reason },
@@ -67,7 +65,7 @@ impl SenderAuthenticator {
             TrustBy::Authserv => self.prove_by_authserv(mail, &sender),
             TrustBy::Verify => {
                 let proof = self.verifier.verify(raw, mail, &sender).await;
-                tracing::debug!(%sender, %received_at, ?proof, "a sender was checked");
+                tracing::debug!(%sender, ?proof, "a sender was checked");
                 proof
             }
             TrustBy::None if is_allowed => return self.accept(mail, &sender),

@@ -42,14 +42,14 @@ fn mail(header: &str) -> (Vec<u8>, ParsedMail) {
         "{header}{RECEIVED}To: dao@here.test\r\nSubject: Hello\r\nMessage-ID: <1@example.org>\r\n\r\nHello\r\n"
     )
     .into_bytes();
-    let letter = parse_mail(&raw, &ParseLimits::default());
-    (raw, letter)
+    let parsed = parse_mail(&raw, &ParseLimits::default());
+    (raw, parsed)
 }
 
 /// Returns the decision in one word; for an accepted sender, the level of trust.
-async fn verdict(authenticator: &SenderAuthenticator, header: &str) -> &'static str {
-    let (raw, letter) = mail(header);
-    match authenticator.authenticate(&raw, &letter, jiff::Timestamp::now()).await {
+async fn decision_name(authenticator: &SenderAuthenticator, header: &str) -> &'static str {
+    let (raw, parsed) = mail(header);
+    match authenticator.authenticate(&raw, &parsed).await {
         SenderDecision::Accept { trust } => trust.as_str(),
         SenderDecision::Ignore { .. } => "ignored",
         SenderDecision::Refuse { .. } => "refused",
@@ -113,13 +113,13 @@ async fn the_header_decides_whether_a_sender_is_accepted() {
         let header = header.to_string();
         let found = if header.contains("Message-ID") {
             let raw = format!("{header}{RECEIVED}\r\nHello").into_bytes();
-            let letter = parse_mail(&raw, &ParseLimits::default());
-            match authenticator.authenticate(&raw, &letter, jiff::Timestamp::now()).await {
+            let parsed = parse_mail(&raw, &ParseLimits::default());
+            match authenticator.authenticate(&raw, &parsed).await {
                 SenderDecision::Ignore { .. } => "ignored",
-                _ => "heard",
+                _ => "accepted",
             }
         } else {
-            verdict(&authenticator, &header).await
+            decision_name(&authenticator, &header).await
         };
         assert_eq!(found, *expected, "{what}");
     }
@@ -128,11 +128,11 @@ async fn the_header_decides_whether_a_sender_is_accepted() {
 #[tokio::test]
 async fn a_forwarded_mail_is_not_the_senders_own_text() {
     let authenticator = authenticator_of(&config(TrustBy::Authserv), &[]);
-    let (raw, mut letter) = mail(&format!("{PROVEN}From: ann@example.org\r\n"));
-    letter.is_forward = true;
-    let decision = authenticator.authenticate(&raw, &letter, jiff::Timestamp::now()).await;
+    let (raw, mut parsed) = mail(&format!("{PROVEN}From: ann@example.org\r\n"));
+    parsed.is_forward = true;
+    let decision = authenticator.authenticate(&raw, &parsed).await;
     assert_eq!(decision, SenderDecision::Accept { trust: Trust::Untrusted });
-    assert_eq!(SenderAuthenticator::sender(&letter), EmailAddress::parse("ann@example.org"));
+    assert_eq!(SenderAuthenticator::sender(&parsed), EmailAddress::parse("ann@example.org"));
 }
 
 #[test]
@@ -173,18 +173,18 @@ async fn no_sender_is_allowed_by_default() {
         ("nor one that is believed", &refusing(TrustBy::None), &carol, "ignored"),
         ("nor a machine", &refusing(TrustBy::Authserv), &format!("{carol}Precedence: bulk\r\n"), "ignored"),
     ] {
-        assert_eq!(verdict(&authenticator_of(config, &owner), header).await, expected, "{what}");
+        assert_eq!(decision_name(&authenticator_of(config, &owner), header).await, expected, "{what}");
     }
 }
 
 #[test]
 fn a_header_alone_is_verified_only_by_the_server() {
-    let (_, letter) = mail(&format!("{PROVEN}From: ann@example.org\r\n"));
+    let (_, parsed) = mail(&format!("{PROVEN}From: ann@example.org\r\n"));
     let (_, stranger) = mail(&format!("{PROVEN}From: carol@example.org\r\n"));
-    for (trust, expected) in [(TrustBy::Authserv, "listen"), (TrustBy::Verify, "later"), (TrustBy::None, "later")] {
+    for (trust, expected) in [(TrustBy::Authserv, "accepted"), (TrustBy::Verify, "later"), (TrustBy::None, "later")] {
         let authenticator = authenticator_of(&config(trust), &[]).verified_by(DnsVerifier::default());
-        let found = match authenticator.authenticate_header(&letter) {
-            SenderDecision::Accept { .. } => "listen",
+        let found = match authenticator.authenticate_header(&parsed) {
+            SenderDecision::Accept { .. } => "accepted",
             SenderDecision::Defer { .. } => "later",
             _ => "else",
         };

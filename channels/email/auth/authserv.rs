@@ -36,9 +36,7 @@ pub struct TrustedAuthserv {
 
 impl TrustedAuthserv {
     pub fn of(config: &EmailConfig) -> Self {
-        // Some services write the result of each method under its own name.
-        let ids = config.authserv_id.split([',', ' ']).filter(|id| !id.is_empty());
-        Self { ids: ids.map(str::to_ascii_lowercase).collect(), depth: config.authserv_depth }
+        Self { ids: config.authserv_ids().map(str::to_ascii_lowercase).collect(), depth: config.authserv_depth }
     }
 }
 

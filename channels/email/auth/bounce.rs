@@ -128,12 +128,12 @@ mod tests {
         let late = FAILED.replace("failed", "delayed");
         let two = format!("{}\r\n{FAILED}", late.replace("bob", "ann"));
         let bare = "Original-Recipient: rfc822;bob@example.org\r\nAction: Failed (unknown)\r\nStatus: 5.0.0\r\n";
-        let said = Some(("bob@example.org", "550 5.1.1 no such user"));
+        let bob_failed = Some(("bob@example.org", "550 5.1.1 no such user"));
         for (what, raw, expected) in [
-            ("failed", report(REPORT, "", FAILED, &returned), said),
-            ("named in the header alone", report(REPORT, &answered, FAILED, ""), said),
+            ("failed", report(REPORT, "", FAILED, &returned), bob_failed),
+            ("named in the header alone", report(REPORT, &answered, FAILED, ""), bob_failed),
             ("late", report(REPORT, "", &late, &returned), None),
-            ("one of two", report(REPORT, "", &two, &returned), said),
+            ("one of two", report(REPORT, "", &two, &returned), bob_failed),
             ("no diagnosis", report(REPORT, "", bare, &returned), Some(("bob@example.org", "5.0.0"))),
             ("not ours", report(REPORT, "", FAILED, "Message-ID: <2@x>\r\n"), None),
             ("no report", report("multipart/mixed", "", FAILED, &returned), None),

@@ -59,22 +59,11 @@ impl DnsVerifier {
         let proof = tokio::time::timeout(TIME_LIMIT, checked).await.unwrap_or_else(|_| {
             SenderProof::Unknown(format!("no answer about {} within {} s", from.domain(), TIME_LIMIT.as_secs()))
         });
-        if matches!(proof, SenderProof::Unknown(_)) {
-            *self.authenticator.lock() = self.authenticator_after_failure();
+        // The next check creates a new authenticator. Tests keep their scripted one.
+        if matches!(proof, SenderProof::Unknown(_)) && !cfg!(test) {
+            *self.authenticator.lock() = None;
         }
         proof
-    }
-
-    /// Returns `None` after a failure, so that the next check creates a new authenticator.
-    #[cfg(not(test))]
-    fn authenticator_after_failure(&self) -> Option<MessageAuthenticator> {
-        None
-    }
-
-    /// In tests, keeps the scripted authenticator.
-    #[cfg(test)]
-    fn authenticator_after_failure(&self) -> Option<MessageAuthenticator> {
-        self.authenticator().ok()
     }
 
     fn authenticator(&self) -> Result<MessageAuthenticator, String> {
@@ -126,8 +115,8 @@ impl DnsVerifier {
             return (String::new(), SpfOutput::default());
         };
         let server = self.servers.first().map_or("", String::as_str);
-        let asked = SpfParameters::verify_mail_from(peer.ip, &peer.helo, server, sender.as_str());
-        let spf = dns.verify_spf(asked).await;
+        let query = SpfParameters::verify_mail_from(peer.ip, &peer.helo, server, sender.as_str());
+        let spf = dns.verify_spf(query).await;
         (sender.domain().to_owned(), spf)
     }
 }

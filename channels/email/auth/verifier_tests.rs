@@ -122,8 +122,8 @@ async fn a_domain_vouches_for_its_mail() {
     ];
     let from = EmailAddress::parse("ann@example.org").unwrap();
     for (what, raw, records, expected) in table {
-        let letter = parse_mail(raw, &ParseLimits::default());
-        let proof = verifier(records).await.verify(raw, &letter, &from).await;
+        let mail = parse_mail(raw, &ParseLimits::default());
+        let proof = verifier(records).await.verify(raw, &mail, &from).await;
         let found = match &proof {
             SenderProof::Proven => "proven",
             SenderProof::Unproven(_) => "not",

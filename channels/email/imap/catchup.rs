@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::error::ImapError;
 use super::reader::{BacklogScan, MailPosition, MailboxReader};
 use super::session::{ImapSession, SelectedMailbox};
-use crate::email::config::DoneAction;
+use crate::email::config::{DoneAction, NAME};
 use crate::email::mail::IntakeOutcome;
 use crate::inbox::{AcceptExtras, Note, Refusal};
 
@@ -166,19 +166,17 @@ impl MailboxReader {
     }
 
     fn load_cursor(&self) -> Result<Option<String>, ImapError> {
-        let (channel, mailbox) = (&self.settings.channel, &self.settings.mailbox);
-        let cursor = self.retry_store(|| self.inbox.cursor(channel, mailbox))?;
+        let cursor = self.retry_store(|| self.inbox.cursor(NAME, &self.settings.mailbox))?;
         Ok(cursor.map(|cursor| cursor.position))
     }
 
     fn load_note(&self, kind: &str) -> Result<Option<String>, ImapError> {
-        let (channel, mailbox) = (&self.settings.channel, &self.settings.mailbox);
-        let note = self.retry_store(|| self.inbox.note(channel, kind, mailbox))?;
+        let note = self.retry_store(|| self.inbox.note(NAME, kind, &self.settings.mailbox))?;
         Ok(note.map(|note| note.value))
     }
 
     fn note(&self, kind: &'static str, value: String) -> Note {
-        Note { channel: self.settings.channel.clone(), kind, key: self.settings.mailbox.clone(), value }
+        Note { channel: NAME.to_owned(), kind, key: self.settings.mailbox.clone(), value }
     }
 
     /// Repeats a request to the store until it succeeds or the reader stops.

@@ -9,7 +9,7 @@ use rustls::ClientConfig;
 
 use super::error::{ImapError, display_line};
 use super::stream::ImapStream;
-use crate::email::account::{Account, Login, MailServer};
+use crate::email::account::{Account, Login, MailServer, plain_response, redact, xoauth2_response};
 use crate::settings::Secret;
 
 /// Server address, TLS settings and credentials of one login.
@@ -86,7 +86,8 @@ impl ImapAccess {
     fn login_error(&self, error: &imap::Error, stream: &ImapStream, detail: Option<String>) -> ImapError {
         // Response codes of temporary failures (RFC 5530, section 3).
         const TEMPORARY: [&str; 4] = ["[UNAVAILABLE]", "[INUSE]", "[LIMIT]", "[SERVERBUG]"];
-        let explanation = self.redact(&stream.explanation());
+        let (Credential::Password(secret) | Credential::Token(secret)) = &self.credential;
+        let explanation = redact(&stream.explanation(), &self.server.username, secret);
         match error {
             imap::Error::No(_) | imap::Error::Bad(_) if TEMPORARY.iter().any(|code| explanation.contains(code)) => {
                 ImapError::Disconnected(format!("no login is possible at the moment: {explanation}"))
@@ -101,16 +102,6 @@ impl ImapAccess {
             other => stream.imap_error(other),
         }
     }
-
-    /// Removes the secret from `text`, because some servers repeat a command that they reject.
-    fn redact(&self, text: &str) -> String {
-        match &self.credential {
-            Credential::Password(secret) | Credential::Token(secret) if !secret.expose().is_empty() => {
-                text.replace(secret.expose(), "(hidden)")
-            }
-            _ => text.to_owned(),
-        }
-    }
 }
 
 struct PlainAuth<'a> {
@@ -122,11 +113,10 @@ impl Authenticator for PlainAuth<'_> {
     type Response = String;
 
     fn process(&self, _challenge: &[u8]) -> String {
-        format!("\0{}\0{}", self.username, self.password.expose())
+        plain_response(self.username, self.password)
     }
 }
 
-/// The XOAUTH2 mechanism of Google and Microsoft.
 struct Xoauth2Auth<'a> {
     username: &'a str,
     token: &'a Secret,
@@ -138,7 +128,7 @@ impl Authenticator for Xoauth2Auth<'_> {
 
     fn process(&self, challenge: &[u8]) -> String {
         if challenge.is_empty() {
-            return format!("user={}\u{1}auth=Bearer {}\u{1}\u{1}", self.username, self.token.expose());
+            return xoauth2_response(self.username, self.token);
         }
         // The challenge contains the error as JSON. The server sends NO after an empty response.
         let status = serde_json::from_slice::<serde_json::Value>(challenge)

@@ -13,19 +13,23 @@ use crate::email::account::Account;
 use crate::email::config::Tls;
 use crate::finding::Finding;
 
+/// The maximum number of search results that are checked in one mailbox. Some servers ignore the query and list all mails.
+const MAX_CANDIDATES: usize = 50;
+
 /// Returns the header of the mail with this Message-ID if one of `mailboxes` contains it. Changes nothing on the server.
 ///
 /// # Errors
 /// The mailboxes cannot be searched; the error is a sentence.
 pub async fn find(account: &Arc<Account>, mailboxes: &[String], message_id: &str) -> Result<Option<Vec<u8>>, String> {
-    let mailboxes = mailboxes.to_vec();
+    let (mailboxes, id) = (mailboxes.to_vec(), message_id.to_owned());
     let query = format!("HEADER Message-ID \"{}\"", escape(message_id));
     let search = move |account: &Account, handle: &Handle| -> Result<Option<Vec<u8>>, ImapError> {
         let mut session = connect(account, handle)?;
         for mailbox in &mailboxes {
             session.examine(mailbox)?;
-            for uid in session.search(&query)? {
-                if let Some(header) = session.fetch_header(uid)? {
+            for uid in session.search(&query)?.into_iter().rev().take(MAX_CANDIDATES) {
+                let header = session.fetch_header(uid)?;
+                if let Some(header) = header.filter(|header| String::from_utf8_lossy(header).contains(&id)) {
                     return Ok(Some(header));
                 }
             }

@@ -14,7 +14,7 @@ use super::error::ImapError;
 use super::session::{FetchOutcome, ImapSession, MailSummary};
 use super::settings::WatchSettings;
 use crate::backoff::Backoff;
-use crate::email::config::DoneAction;
+use crate::email::config::{DoneAction, NAME};
 use crate::email::mail::{FetchedContent, FetchedMail, Intake, IntakeOutcome};
 use crate::inbox::{AcceptExtras, Cursor, Inbox, Refusal};
 use crate::text::fill;
@@ -308,7 +308,7 @@ impl MailboxReader {
     /// Returns the cursor at `uid` in the current numbering.
     pub fn cursor(&self, uid: u32) -> Cursor {
         Cursor {
-            channel: self.settings.channel.clone(),
+            channel: NAME.to_owned(),
             source: self.settings.mailbox.clone(),
             position: MailPosition { uid, ..self.position }.to_string(),
         }

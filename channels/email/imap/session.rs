@@ -293,13 +293,13 @@ impl ImapSession {
     }
 
     /// Waits until a mail arrives (RFC 2177), the server was silent for `silence`, or `longest` has passed. `answer` is the
-    /// time limit for the server to confirm the start and the end.
+    /// time limit for the server to confirm the start and the end. Returns true if the server announced a mail.
     ///
     /// Own code because the `imap` crate takes any response before the continuation as the end of the command.
     ///
     /// # Errors
     /// [`ImapError::Rejected`] if the server refuses IDLE.
-    pub fn idle(&mut self, silence: Duration, longest: Duration, answer: Duration) -> Result<(), ImapError> {
+    pub fn idle(&mut self, silence: Duration, longest: Duration, answer: Duration) -> Result<bool, ImapError> {
         let answer = ResponseLimit { bytes: OVERHEAD, silence: answer, total: answer };
         self.stream.set_limit(answer);
         self.inner.run_command("IDLE").map_err(|error| self.stream.imap_error(&error))?;
@@ -329,7 +329,7 @@ impl ImapSession {
         self.stream.write_line("DONE").map_err(|error| self.stream.io_error(&error))?;
         loop {
             match self.read_idle_line()? {
-                IdleLine::Completed { is_ok: true } => return Ok(()),
+                IdleLine::Completed { is_ok: true } => return Ok(has_new_mail),
                 IdleLine::Completed { is_ok: false } => return Err(ImapError::Protocol(self.stream.last_line())),
                 IdleLine::NewMail | IdleLine::Continuation | IdleLine::Other => {}
             }
@@ -406,9 +406,8 @@ fn parse_search(response: &[u8]) -> Vec<u32> {
     let lines = response.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
     lines
         .filter_map(|line| line.get(..8).filter(|start| start.eq_ignore_ascii_case("* SEARCH")).map(|_| &line[8..]))
-        .flat_map(str::split_ascii_whitespace)
-        // `(MODSEQ 5)` may follow the numbers (RFC 7162, section 3.1.5).
-        .map_while(|word| word.parse().ok())
+        // `(MODSEQ 5)` may follow the numbers of a line (RFC 7162, section 3.1.5).
+        .flat_map(|line| line.split_ascii_whitespace().map_while(|word| word.parse().ok()))
         .collect()
 }
 
@@ -442,6 +441,7 @@ mod tests {
             ("* SEARCH 5 3 11\r\n* 4 EXISTS\r\na2 OK\r\n", vec![5, 3, 11]),
             ("* SEARCH\r\na2 OK\r\n", vec![]),
             ("* SEARCH 2 (MODSEQ 917162500)\r\n", vec![2]),
+            ("* SEARCH 2 (MODSEQ 9)\r\n* SEARCH 7\r\n", vec![2, 7]),
         ] {
             assert_eq!(parse_search(response.as_bytes()), wanted);
         }

@@ -7,8 +7,6 @@ use crate::email::config::{DoneAction, EmailConfig};
 /// The settings for reading one mailbox.
 #[derive(Clone, Debug)]
 pub struct WatchSettings {
-    /// The name of the channel that owns the cursors and notes.
-    pub channel: String,
     pub mailbox: String,
     pub poll_interval: Duration,
     pub backlog: Duration,
@@ -22,9 +20,8 @@ pub struct WatchSettings {
 }
 
 impl WatchSettings {
-    pub fn new(config: &EmailConfig, channel: &str, mailbox: &str, unfetched_notice: &'static str) -> Self {
+    pub fn new(config: &EmailConfig, mailbox: &str, unfetched_notice: &'static str) -> Self {
         Self {
-            channel: channel.to_owned(),
             mailbox: mailbox.to_owned(),
             poll_interval: config.poll_interval.into(),
             backlog: config.backlog.into(),

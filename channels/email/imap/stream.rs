@@ -373,8 +373,9 @@ impl StreamState {
         let room = MAX_TRACKED.saturating_sub(self.line.len());
         self.line.extend_from_slice(&piece[..piece.len().min(room)]);
         if self.line_ended {
-            // The end of a long line is in its last piece.
-            self.literal_left = literal(piece).unwrap_or(0);
+            // A read may end within the announcement of a literal. Of a long line, only the last piece is at hand.
+            let end = if self.line.len() < MAX_TRACKED { &self.line } else { piece };
+            self.literal_left = literal(end).unwrap_or(0);
         }
         if self.line_ended && self.line.starts_with(b"* ") && self.line.trim_ascii_end().ends_with(b" EXISTS") {
             self.has_new_mail = true;
@@ -410,4 +411,30 @@ pub fn literal(line: &[u8]) -> Option<u64> {
 
 fn response_too_large() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the server sent more than it was asked for")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_literal_is_unchanged_however_its_announcement_is_split() {
+        const RESPONSE: &str = "* 1 FETCH (BODY[HEADER] {11}\r\n* BYE é!\r\n)\r\n* OK é\r\n";
+        let wait = Duration::from_secs(5);
+        for size in 1..RESPONSE.len() {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            listener.accept().unwrap().0.write_all(RESPONSE.as_bytes()).unwrap();
+            let mut stream = ImapStream::new(socket, ResponseLimit { bytes: 1_000, silence: wait, total: wait });
+            let (mut got, mut piece) = (Vec::new(), vec![0; size]);
+            while let count @ 1.. = stream.read(&mut piece).unwrap() {
+                got.extend_from_slice(&piece[..count]);
+            }
+            let expected = RESPONSE.replace("OK é", "OK ??");
+            assert_eq!(String::from_utf8(got).unwrap(), expected, "{size} bytes a read");
+            assert_eq!(stream.state().bye, None, "{size} bytes a read");
+        }
+    }
 }

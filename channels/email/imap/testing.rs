@@ -333,7 +333,7 @@ impl WatchFixture {
     /// Watches until the watch fails.
     pub async fn run(&self, shutdown: CancellationToken) -> Result<(), StartError> {
         let account = Account::new(&self.config).map_err(StartError)?;
-        let mut settings = WatchSettings::new(&self.config, "email", "INBOX", NoticeTexts::ENGLISH.unfetched_notice);
+        let mut settings = WatchSettings::new(&self.config, "INBOX", NoticeTexts::ENGLISH.unfetched_notice);
         settings.timings = self.timings;
         let log = Arc::clone(&self.log);
         let (intake, inbox) = (Arc::clone(&self.intake), Arc::clone(&self.inbox));

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::testing::{ScriptedImapServer, ServerReply, WatchFixture};
+use crate::email::account::Account;
 use crate::email::config::{DoneAction, Tls};
 use crate::settings::{ByteSize, Span};
 
@@ -261,6 +262,41 @@ async fn a_mail_that_arrives_during_a_search_is_taken() {
 }
 
 #[tokio::test]
+async fn a_server_that_announces_mail_without_end_is_asked_with_pauses() {
+    let server = ScriptedImapServer::start(at_first("IDLE", u32::MAX, || {
+        ServerReply::Text("+ idling\r\n* 1 EXISTS\r\n".to_owned())
+    }));
+    server.deliver("old");
+    let mut fixture = WatchFixture::new(&server);
+    fixture.timings.retry = (Duration::from_millis(200), Duration::from_secs(1));
+    let fixture = Arc::new(fixture);
+    let since = std::time::Instant::now();
+    let _running = fixture.start();
+    fixture.log.until(3, "IDLE").await;
+    assert!(since.elapsed() >= Duration::from_millis(400), "{:?}", since.elapsed());
+    server.deliver("new");
+    fixture.log.until(1, "take 1:2").await;
+    assert_eq!(fixture.log.of(&["SELECT"]).len(), 1);
+}
+
+#[tokio::test]
+async fn a_mail_is_found_only_if_it_has_the_message_id() {
+    // The server ignores the query.
+    let server = ScriptedImapServer::start(at_first("UID SEARCH HEADER", u32::MAX, || {
+        ServerReply::Text("* SEARCH 1 2\r\n{} OK done\r\n".to_owned())
+    }));
+    server.deliver("one");
+    server.deliver("two");
+    let account = Arc::new(Account::new(&WatchFixture::new(&server).config).unwrap());
+    for (id, is_there) in [("<one@test>", true), ("<two@test>", true), ("<three@test>", false)] {
+        let header = super::find(&account, &["INBOX".to_owned()], id).await.unwrap();
+        let header = header.map(|header| String::from_utf8(header).unwrap());
+        assert_eq!(header.as_ref().is_some_and(|header| header.contains(id)), is_there, "{id}: {header:?}");
+        assert_eq!(header.is_some(), is_there, "{id}");
+    }
+}
+
+#[tokio::test]
 async fn a_vanished_mail_is_no_error() {
     let server = ScriptedImapServer::start(at_first("UID SEARCH", 1, || {
         ServerReply::Text("* SEARCH 5 3 4\r\n* 1 EXPUNGE\r\n{} OK\r\n".to_owned())
@@ -371,6 +407,11 @@ async fn a_refused_login_names_its_reason() {
     };
     let error = fails(login("{} NO [AUTHENTICATIONFAILED] bad canary-word\r\n"), |_| {}).await;
     assert!(error.contains("the login of assistant@example.test was refused: "), "{error}");
+    // The displayed text ends within the password.
+    let long = format!("{{}} NO {} canary-word\r\n", "x".repeat(188));
+    let echo = ScriptedImapServer::start(at_first("LOGIN", 9, move || ServerReply::Text(long.clone())));
+    let error = fails(echo, |_| {}).await;
+    assert!(error.ends_with("x (hidden)"), "{error}");
     let error = fails(login("{} NO [UNAVAILABLE] later\r\n"), |_| {}).await;
     assert!(error.contains("at the moment"), "{error}");
     let closed = ScriptedImapServer::start(no_fault);

@@ -177,14 +177,14 @@ impl MailboxReader {
             let mailbox = &self.settings.mailbox;
             tracing::warn!(%mailbox, "the mailbox is read-only: accepted mails cannot be marked");
         }
-        let mut scan = self.resume(session, selected)?;
+        let scan = self.resume(session, selected)?;
         self.recover_marks(session)?;
         self.mark_pending(session)?;
+        if let Some(scan) = scan {
+            self.catch_up(session, &scan)?;
+        }
+        let mut is_announced = false;
         while !self.is_stopping() {
-            if let Some(scan) = scan.take() {
-                self.catch_up(session, &scan)?;
-                continue;
-            }
             session.take_new_mail();
             let from = self.position.uid;
             // `*` is the last mail, even if its UID is smaller (RFC 3501, section 6.4.8).
@@ -193,19 +193,23 @@ impl MailboxReader {
                     self.offer(session, uid, None)?;
                 }
             }
-            if !self.is_stopping() && !session.take_new_mail() {
-                self.wait_for_mail(session)?;
+            if is_announced && self.position.uid == from {
+                // A server that keeps announcing mail that does not exist must not cause searches without a pause.
+                self.context.pause(self.settings.timings.retry.0);
+            }
+            if !self.is_stopping() {
+                is_announced = session.take_new_mail() || self.wait_for_mail(session)?;
             }
         }
         Ok(())
     }
 
-    /// Waits until there may be new mail.
-    fn wait_for_mail(&mut self, session: &mut ImapSession) -> Result<(), ImapError> {
+    /// Waits until there may be new mail. Returns true if the server announced some.
+    fn wait_for_mail(&mut self, session: &mut ImapSession) -> Result<bool, ImapError> {
         let timings = self.settings.timings;
         if self.supports_idle && session.capabilities.idle {
             match session.idle(timings.idle_silence, timings.longest_idle, timings.idle_answer) {
-                Ok(()) => return Ok(()),
+                Ok(is_announced) => return Ok(is_announced),
                 Err(ImapError::Rejected(reason)) => {
                     let mailbox = &self.settings.mailbox;
                     tracing::warn!(%mailbox, "the server refused IDLE and is polled instead: {reason}");
@@ -219,11 +223,11 @@ impl MailboxReader {
             let left = end.saturating_duration_since(Instant::now());
             self.context.pause(left.min(MAX_POLL_WAIT));
             if self.is_stopping() || left <= MAX_POLL_WAIT {
-                return Ok(());
+                return Ok(false);
             }
             session.noop()?;
             if session.take_new_mail() {
-                return Ok(());
+                return Ok(true);
             }
         }
     }

@@ -82,20 +82,20 @@ mod tests {
     #[test]
     fn a_mail_becomes_its_text_and_lines_about_it() {
         let all = ShownFields { subject: true, sender: true, cut: Some("mail/t/quoted.md") };
-        let told = [
+        let lines = [
             "From: Ann <ann@a>",
             "Subject: Lunch /new",
             "(encrypted, unreadable)",
             "(Earlier text that the mail quotes, and its signature, were removed; they are in mail/t/quoted.md)",
         ];
         let table: &[(&str, &str, &ShownFields<'_>, &str, &[&str])] = &[
-            ("Lunch", " Hello\nthere ", &ShownFields::default(), "Hello\nthere", &told[2..3]),
-            ("Lunch\n/new", "Hello", &all, "Hello", &told),
-            ("", "Hello", &ShownFields { subject: true, ..ShownFields::default() }, "Hello", &told[2..3]),
-            ("Lunch?", "", &ShownFields::default(), "Lunch?", &told[2..3]),
-            ("", " ", &ShownFields::default(), "(The mail has no text.)", &told[2..3]),
-            ("Lunch", "\n  /status  \n", &ShownFields::default(), "/status", &told[2..3]),
-            ("Lunch", "/todo\n- eggs", &ShownFields::default(), "/todo\n- eggs", &told[2..3]),
+            ("Lunch", " Hello\nthere ", &ShownFields::default(), "Hello\nthere", &lines[2..3]),
+            ("Lunch\n/new", "Hello", &all, "Hello", &lines),
+            ("", "Hello", &ShownFields { subject: true, ..ShownFields::default() }, "Hello", &lines[2..3]),
+            ("Lunch?", "", &ShownFields::default(), "Lunch?", &lines[2..3]),
+            ("", " ", &ShownFields::default(), "(The mail has no text.)", &lines[2..3]),
+            ("Lunch", "\n  /status  \n", &ShownFields::default(), "/status", &lines[2..3]),
+            ("Lunch", "/todo\n- eggs", &ShownFields::default(), "/todo\n- eggs", &lines[2..3]),
         ];
         for (subject, text, shown, expected, beside) in table {
             let remarks = vec!["encrypted, unreadable".to_owned()];

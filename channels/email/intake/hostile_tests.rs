@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use super::tests::Post;
+use super::tests::IntakeFixture;
 use crate::email::config::{EmailConfig, TrustBy};
 use crate::email::intake::NOTE_AGES;
 use crate::email::mail::IntakeOutcome;
@@ -13,7 +13,7 @@ use crate::inbox::SentMessage;
 const ANN: &str = "ann@example.org";
 const OUTBOX: Uuid = Uuid::from_u128(0x0192_f0c1_2345_7abc_8def_0123_4567_89ab);
 
-fn believing(config: &mut EmailConfig) {
+fn unproven(config: &mut EmailConfig) {
     config.trust = TrustBy::None;
 }
 
@@ -24,51 +24,51 @@ async fn a_reply_goes_only_to_addresses_that_its_sender_controls() {
         ("proven", proven, "", ANN, true),
         ("proven, to a stranger", proven, "eve@evil.test", ANN, true),
         ("proven, to one who is allowed", proven, "bob@example.org", "bob@example.org", true),
-        ("believed", believing, "", ANN, true),
-        ("believed, to the sender", believing, "Ann <ANN@example.org>", "Ann <ANN@example.org>", true),
-        ("believed, to a stranger", believing, "eve@evil.test", ANN, false),
-        ("believed, to one who is allowed", believing, "bob@example.org", "bob@example.org", false),
+        ("believed", unproven, "", ANN, true),
+        ("believed, to the sender", unproven, "Ann <ANN@example.org>", "Ann <ANN@example.org>", true),
+        ("believed, to a stranger", unproven, "eve@evil.test", ANN, false),
+        ("believed, to one who is allowed", unproven, "bob@example.org", "bob@example.org", false),
     ] {
-        let post = Post::new(change);
-        post.take(ANN, "Message-ID: <1@x>\r\nSubject: Lunch\r\n", "Hello").await.unwrap();
+        let fixture = IntakeFixture::new(change);
+        fixture.take(ANN, "Message-ID: <1@x>\r\nSubject: Lunch\r\n", "Hello").await.unwrap();
         let reply_to = if reply_to.is_empty() { String::new() } else { format!("Reply-To: {reply_to}\r\n") };
-        post.take(ANN, &format!("Message-ID: <2@x>\r\nSubject: Re: Lunch\r\n{reply_to}"), "More").await.unwrap();
-        let answering = ReplyContext::of(&post.inbox.accepted()[1].metadata).unwrap();
+        fixture.take(ANN, &format!("Message-ID: <2@x>\r\nSubject: Re: Lunch\r\n{reply_to}"), "More").await.unwrap();
+        let answering = ReplyContext::of(&fixture.inbox.accepted()[1].metadata).unwrap();
         let root = if joins { "<1@x>" } else { "<2@x>" };
         assert_eq!(
-            (answering.to, post.sessions()[1].clone()),
+            (answering.to, fixture.sessions()[1].clone()),
             (vec![to.to_owned()], format!("email:{root}")),
             "{what}"
         );
-        let noted = post.inbox.note_of("email", "thread", "<1@x>");
+        let noted = fixture.inbox.note_of("email", "thread", "<1@x>");
         assert!(!noted.contains("eve@evil.test") && noted.contains(if joins { to } else { ANN }), "{what}: {noted}");
     }
     // A list that allows everybody names nobody.
-    let post = Post::new(|config| config.allow_from = crate::allow::AllowList::new(["*"]));
-    post.take(ANN, "Message-ID: <1@x>\r\nReply-To: eve@evil.test, desk@example.org\r\n", "Hello").await.unwrap();
-    assert_eq!(ReplyContext::of(&post.inbox.accepted()[0].metadata).unwrap().to, ["desk@example.org"]);
+    let fixture = IntakeFixture::new(|config| config.allow_from = crate::allow::AllowList::new(["*"]));
+    fixture.take(ANN, "Message-ID: <1@x>\r\nReply-To: eve@evil.test, desk@example.org\r\n", "Hello").await.unwrap();
+    assert_eq!(ReplyContext::of(&fixture.inbox.accepted()[0].metadata).unwrap().to, ["desk@example.org"]);
 }
 
 #[tokio::test]
 async fn an_old_thread_still_belongs_to_its_participants() {
-    let post = Post::new(|_| {});
-    post.take(ANN, "Message-ID: <1@x>\r\nSubject: Lunch\r\n", "Hello").await.unwrap();
+    let fixture = IntakeFixture::new(|_| {});
+    fixture.take(ANN, "Message-ID: <1@x>\r\nSubject: Lunch\r\n", "Hello").await.unwrap();
     let kinds: Vec<_> = NOTE_AGES.iter().map(|(kind, _)| *kind).collect();
-    post.inbox.forget_notes(&kinds);
+    fixture.inbox.forget_notes(&kinds);
     for (from, lines, expected) in [
         ("eve@example.org", "Message-ID: <2@x>\r\nReferences: <1@x>\r\n", "email:<2@x>"),
         (ANN, "Message-ID: <3@x>\r\nReferences: <1@x>\r\n", "email:<1@x>"),
     ] {
-        post.take(from, lines, "Hello").await.unwrap();
-        assert_eq!(post.sessions().last().unwrap(), expected, "{from}");
+        fixture.take(from, lines, "Hello").await.unwrap();
+        assert_eq!(fixture.sessions().last().unwrap(), expected, "{from}");
     }
     // Even a mail that bears the root's own id does not take the thread from its participants.
-    post.inbox.forget_notes(&kinds);
-    post.take("eve@example.org", "Message-ID: <1@x>\r\nSubject: Mine\r\n", "Hello").await.unwrap();
-    let made = post.sessions().pop().unwrap();
+    fixture.inbox.forget_notes(&kinds);
+    fixture.take("eve@example.org", "Message-ID: <1@x>\r\nSubject: Mine\r\n", "Hello").await.unwrap();
+    let made = fixture.sessions().pop().unwrap();
     assert!(made.ends_with("@daoyou.invalid>"), "{made}");
-    post.take(ANN, "Message-ID: <5@x>\r\nReferences: <1@x>\r\n", "Hello").await.unwrap();
-    assert_eq!(post.sessions().last().unwrap(), "email:<1@x>");
+    fixture.take(ANN, "Message-ID: <5@x>\r\nReferences: <1@x>\r\n", "Hello").await.unwrap();
+    assert_eq!(fixture.sessions().last().unwrap(), "email:<1@x>");
 }
 
 /// Returns a report of failed delivery that contains the mail of the message `outbox`.
@@ -85,19 +85,20 @@ fn report(number: u32, outbox: Uuid) -> String {
 
 #[tokio::test]
 async fn the_owner_is_notified_once_of_each_bounced_mail() {
-    let post = Post::new(|_| {});
+    let fixture = IntakeFixture::new(|_| {});
     let [unsent, notice, elsewhere] = [1, 2, 3].map(|n| Uuid::from_u128(OUTBOX.as_u128() + n));
-    post.inbox.mark_sent("email", OUTBOX, SentMessage { is_notice: false });
-    post.inbox.mark_sent("email", notice, SentMessage { is_notice: true });
-    post.inbox.mark_sent("webhook:in", elsewhere, SentMessage { is_notice: false });
-    for (number, outbox, told) in [(1, unsent, 0), (2, notice, 0), (3, elsewhere, 0), (4, OUTBOX, 1), (5, OUTBOX, 1)] {
-        assert_eq!(post.take_raw(&report(number, outbox)).await, Ok(IntakeOutcome::Skipped), "{number}");
-        assert_eq!(post.inbox.notices().len(), told, "{number}");
+    fixture.inbox.mark_sent("email", OUTBOX, SentMessage { is_notice: false });
+    fixture.inbox.mark_sent("email", notice, SentMessage { is_notice: true });
+    fixture.inbox.mark_sent("webhook:in", elsewhere, SentMessage { is_notice: false });
+    for (number, outbox, notices) in [(1, unsent, 0), (2, notice, 0), (3, elsewhere, 0), (4, OUTBOX, 1), (5, OUTBOX, 1)]
+    {
+        assert_eq!(fixture.take_raw(&report(number, outbox)).await, Ok(IntakeOutcome::Skipped), "{number}");
+        assert_eq!(fixture.inbox.notices().len(), notices, "{number}");
     }
-    let told = &post.inbox.notices()[0];
+    let notice = &fixture.inbox.notices()[0];
     for words in ["`bob@example.org`", "`550 no 'such' user`", &OUTBOX.to_string()] {
-        assert!(told.contains(words), "{told}");
+        assert!(notice.contains(words), "{notice}");
     }
-    assert!(post.inbox.accepted().is_empty(), "it begins no turn");
-    assert_eq!(post.inbox.skipped().len(), 5);
+    assert!(fixture.inbox.accepted().is_empty(), "it begins no turn");
+    assert_eq!(fixture.inbox.skipped().len(), 5);
 }

@@ -14,13 +14,13 @@ use super::attachments::save_attachments;
 use super::content::{ShownFields, SubscriptionRequest, about, content, subject_line};
 use super::failures::{IntakeError, record_failure};
 use super::identity::{ArrivedMail, MailIdentity, header_key, header_of, inline_code};
-use super::notes::{BOUNCED, HOURLY, MailNotes, REFUSED, SENDER, SILENT, SPOT, THREAD};
+use super::notes::{ANSWERED, BOUNCED, HOURLY, MailNotes, REFUSED, SENDER, THREAD, UNSUBSCRIBED};
 use super::quota::{HourlyQuota, QuotaState};
 use super::reply_context::{replies_elsewhere, reply_context};
 use crate::attachment_folder::AttachmentFolder;
 use crate::email::address::EmailAddress;
 use crate::email::auth::{Bounce, SenderAuthenticator, SenderDecision, classify_bounce};
-use crate::email::config::EmailConfig;
+use crate::email::config::{EmailConfig, NAME};
 use crate::email::mail::{FetchedContent, FetchedMail, Intake, IntakeOutcome, ParsedMail, ReplyContext};
 use crate::email::parse::{ParseLimits, parse_mail};
 use crate::email::subject::BaseSubject;
@@ -36,6 +36,8 @@ const DAY: i64 = 24 * 3_600;
 const MAX_REFUSALS: u32 = 100;
 /// The note key of the day's refusal count; it cannot be an address.
 const ALL_STRANGERS: &str = "all";
+/// The reason to skip a mail whose sender has unsubscribed.
+const UNSUBSCRIBED_REASON: &str = "its sender has unsubscribed";
 
 /// The intake of the account's mails.
 pub struct MailIntake {
@@ -65,7 +67,6 @@ impl MailIntake {
     pub fn new(
         config: &EmailConfig,
         lists: TrustLists,
-        channel: String,
         inbox: Arc<dyn Inbox>,
         files: Arc<AttachmentFolder>,
         texts: NoticeTexts,
@@ -76,7 +77,7 @@ impl MailIntake {
             hourly_limit: config.hourly_limit,
             max_size: config.max_size.0,
             quote: config.quote,
-            notes: MailNotes { channel, inbox },
+            notes: MailNotes { inbox },
             files,
             texts,
             lock: Mutex::new(()),
@@ -106,7 +107,7 @@ impl MailIntake {
             self.skip(arrived, "it was taken before").await?;
             return Ok(earlier);
         }
-        let decision = self.authenticator.authenticate(&raw, &mail, arrived.received_at).await;
+        let decision = self.authenticator.authenticate(&raw, &mail).await;
         if let SenderDecision::Ignore { reason } = &decision
             && let Some(bounce) = classify_bounce(&mail, &raw)
         {
@@ -140,14 +141,15 @@ impl MailIntake {
         match self.authenticator.authenticate_header(&mail) {
             SenderDecision::Accept { trust } => {
                 let _lock = self.lock.lock().await;
+                if self.is_unsubscribed(&identity.sender).await? {
+                    return self.skip(arrived, UNSUBSCRIBED_REASON).await;
+                }
                 let thread = self.find_thread(&mail, &identity).await?;
                 let at = arrived.received_at;
-                let Some(notes) = self.count(at, &identity.sender, &thread.root).await? else {
-                    return self.exceed_quota(arrived, &mail, identity, (thread.root, trust)).await;
-                };
-                let reply = fill(self.texts.too_large, &[&limit]);
-                let extras = AcceptExtras { notes, ..AcceptExtras::default() };
-                self.answer(arrived, &mail, identity, (thread.root, trust), reply, extras).await
+                let notes = self.count(at, &identity.sender, &thread.root).await?;
+                let message = self.message_without_turn(arrived, &mail, identity, &thread.root, trust);
+                let Some(notes) = notes else { return self.exceed_quota(arrived, message).await };
+                self.answer(arrived, message, fill(self.texts.too_large, &[&limit]), notes, None).await
             }
             SenderDecision::Defer { sender, .. } => {
                 tracing::warn!(sender, bytes, "a mail is too large and is skipped");
@@ -169,17 +171,24 @@ impl MailIntake {
         let _lock = self.lock.lock().await;
         let thread = self.find_thread(&mail, &identity).await?;
         let request = SubscriptionRequest::of(&mail);
-        let was_silent = self.notes.read::<bool>(SILENT, &identity.sender).await?.is_some_and(|(silent, _)| silent);
-        if was_silent && request != Some(SubscriptionRequest::Subscribe) {
-            return self.skip(arrived, "its sender has unsubscribed").await;
+        let is_unsubscribed = self.is_unsubscribed(&identity.sender).await?;
+        if is_unsubscribed && request != Some(SubscriptionRequest::Subscribe) {
+            return self.skip(arrived, UNSUBSCRIBED_REASON).await;
         }
         let Some(mut notes) = self.count(arrived.received_at, &identity.sender, &thread.root).await? else {
-            return self.exceed_quota(arrived, &mail, identity, (thread.root, trust)).await;
+            let message = self.message_without_turn(arrived, &mail, identity, &thread.root, trust);
+            return self.exceed_quota(arrived, message).await;
         };
-        if let Some(request) = request.filter(|request| was_silent || *request == SubscriptionRequest::Unsubscribe) {
-            return self.subscribe(request, arrived, &mail, identity, (thread.root, trust), notes).await;
+        if let Some(request) = request.filter(|request| is_unsubscribed || *request == SubscriptionRequest::Unsubscribe)
+        {
+            let unsubscribes = request == SubscriptionRequest::Unsubscribe;
+            tracing::info!(sender = identity.sender, unsubscribes, "a sender subscribes or unsubscribes");
+            notes.push(self.notes.write(UNSUBSCRIBED, &identity.sender, &unsubscribes));
+            let reply = if unsubscribes { self.texts.unsubscribed } else { self.texts.subscribed };
+            let message = self.message_without_turn(arrived, &mail, identity, &thread.root, trust);
+            return self.answer(arrived, message, reply.to_owned(), notes, None).await;
         }
-        let session = SessionKey::of_chat(&self.notes.channel, &thread.root);
+        let session = SessionKey::of_chat(NAME, &thread.root);
         let mail = Arc::new(mail);
         let saved = save_attachments(self.files.clone(), session, &identity, mail.clone()).await?;
         let context = self.reply_context(&mail);
@@ -202,21 +211,8 @@ impl MailIntake {
         Ok(IntakeOutcome::Accepted)
     }
 
-    /// Ends or resumes the replies to a sender.
-    async fn subscribe(
-        &self,
-        request: SubscriptionRequest,
-        arrived: &ArrivedMail,
-        mail: &ParsedMail,
-        identity: MailIdentity,
-        place: (String, Trust),
-        mut notes: Vec<Note>,
-    ) -> Result<IntakeOutcome, IntakeError> {
-        let is_silent = request == SubscriptionRequest::Unsubscribe;
-        tracing::info!(sender = identity.sender, is_silent, "a sender subscribes or unsubscribes");
-        notes.push(self.notes.write(SILENT, &identity.sender, &is_silent));
-        let reply = if is_silent { self.texts.unsubscribed } else { self.texts.subscribed }.to_owned();
-        self.answer(arrived, mail, identity, place, reply, AcceptExtras { notes, ..AcceptExtras::default() }).await
+    async fn is_unsubscribed(&self, sender: &str) -> Result<bool, Refusal> {
+        Ok(self.notes.read::<bool>(UNSUBSCRIBED, sender).await?.is_some_and(|(is_unsubscribed, _)| is_unsubscribed))
     }
 
     /// Counts one more mail of `sender` in the thread `root`. Returns the changed notes, or `None` if a limit is reached.
@@ -233,18 +229,11 @@ impl MailIntake {
         Ok(Some(notes))
     }
 
-    /// Notifies the sender and the owner once that a limit is reached; further mails are skipped.
-    async fn exceed_quota(
-        &self,
-        arrived: &ArrivedMail,
-        mail: &ParsedMail,
-        identity: MailIdentity,
-        (root, trust): (String, Trust),
-    ) -> Result<IntakeOutcome, IntakeError> {
-        let sender = identity.sender.clone();
-        let limit = self.hourly_limit.to_string();
+    /// Notifies the sender of `message` and the owner once that a limit is reached; further mails are skipped.
+    async fn exceed_quota(&self, arrived: &ArrivedMail, message: InboundMessage) -> Result<IntakeOutcome, IntakeError> {
+        let (sender, limit) = (&message.sender, self.hourly_limit.to_string());
         let mut notes = Vec::new();
-        for (kind, key) in [(SENDER, &sender), (HOURLY, &root)] {
+        for (kind, key) in [(SENDER, sender), (HOURLY, &message.chat_id)] {
             let mut quota = self.quota(kind, key).await?;
             if quota.state(arrived.received_at, self.hourly_limit) == QuotaState::UsedUp {
                 let reason = format!("more than {limit} mails within an hour came from {sender} or into its thread");
@@ -254,10 +243,8 @@ impl MailIntake {
             notes.push(self.notes.write(kind, key, &quota));
         }
         tracing::warn!(sender, limit, "too many mails within an hour: the sender is notified once");
-        let notice = Some(fill(self.texts.too_many_notice, &[&inline_code(&sender), &limit]));
-        let reply = fill(self.texts.too_many, &[&limit]);
-        let extras = AcceptExtras { cursor: None, notes, notice };
-        self.answer(arrived, mail, identity, (root, trust), reply, extras).await
+        let notice = fill(self.texts.too_many_notice, &[&inline_code(sender), &limit]);
+        self.answer(arrived, message, fill(self.texts.too_many, &[&limit]), notes, Some(notice)).await
     }
 
     /// Tells a sender whose address is proven, once a day, that the gateway does not read the mail.
@@ -289,26 +276,22 @@ impl MailIntake {
         ];
         // The mail of an unknown sender begins a new thread, whatever it references.
         let thread = match_thread(&identity.sender, &self.own_reference(&identity).await?, &[], None);
-        let extras = AcceptExtras { cursor: None, notes, notice: None };
-        let reply = self.texts.refused.to_owned();
-        self.answer(arrived, mail, identity, (thread.root, Trust::Untrusted), reply, extras).await
+        let message = self.message_without_turn(arrived, mail, identity, &thread.root, Trust::Untrusted);
+        self.answer(arrived, message, self.texts.refused.to_owned(), notes, None).await
     }
 
     /// Answers without a turn. The mail itself is skipped and stays unread for people who read the mailbox.
     async fn answer(
         &self,
         arrived: &ArrivedMail,
-        mail: &ParsedMail,
-        identity: MailIdentity,
-        (root, trust): (String, Trust),
+        message: InboundMessage,
         reply: String,
-        mut extras: AcceptExtras,
+        mut notes: Vec<Note>,
+        notice: Option<String>,
     ) -> Result<IntakeOutcome, IntakeError> {
-        extras.notes.push(self.notes.write(SPOT, hash(&[&identity.external_id]), &true));
-        let mut message = self.message(arrived, identity, &root, trust, subject_line(mail));
-        self.reply_context(mail).put(&mut message.metadata);
-        extras.cursor = Some(arrived.cursor.clone());
-        self.inbox().answer(message, reply, extras).await?;
+        notes.extend(message.external_id.as_ref().map(|id| self.notes.write(ANSWERED, hash(&[id]), &true)));
+        let cursor = Some(arrived.cursor.clone());
+        self.inbox().answer(message, reply, AcceptExtras { cursor, notes, notice }).await?;
         Ok(IntakeOutcome::Skipped)
     }
 
@@ -322,7 +305,7 @@ impl MailIntake {
     ) -> Result<IntakeOutcome, IntakeError> {
         let _lock = self.lock.lock().await;
         let Bounce { outbox, recipient, reason: diagnosis } = bounce;
-        let Some(sent) = self.inbox().sent(&self.notes.channel, *outbox).await? else {
+        let Some(sent) = self.inbox().sent(NAME, *outbox).await? else {
             return self.skip(arrived, reason).await;
         };
         let key = outbox.to_string();
@@ -336,6 +319,20 @@ impl MailIntake {
         self.skip_with(arrived, &format!("{reason}; it reports that message {outbox} came back"), notes, notice).await
     }
 
+    /// Returns the message for a mail that is answered without a turn.
+    fn message_without_turn(
+        &self,
+        arrived: &ArrivedMail,
+        mail: &ParsedMail,
+        identity: MailIdentity,
+        root: &str,
+        trust: Trust,
+    ) -> InboundMessage {
+        let mut message = self.message(arrived, identity, root, trust, subject_line(mail));
+        self.reply_context(mail).put(&mut message.metadata);
+        message
+    }
+
     fn message(
         &self,
         arrived: &ArrivedMail,
@@ -344,7 +341,7 @@ impl MailIntake {
         trust: Trust,
         content: String,
     ) -> InboundMessage {
-        let mut message = InboundMessage::text(&self.notes.channel, root, &identity.sender, trust, content);
+        let mut message = InboundMessage::text(NAME, root, &identity.sender, trust, content);
         message.external_id = Some(identity.external_id);
         message.received_at = arrived.received_at;
         message
@@ -391,10 +388,10 @@ impl MailIntake {
     /// Returns the earlier outcome of a mail; `None` for a new mail. A mail that was answered without a turn stays unchanged.
     async fn earlier_outcome(&self, identity: &MailIdentity) -> Result<Option<IntakeOutcome>, Refusal> {
         let id = &identity.external_id;
-        if self.inbox().state(&self.notes.channel, id).await?.is_none() {
+        if self.inbox().state(NAME, id).await?.is_none() {
             return Ok(None);
         }
-        let was_answered = self.notes.read::<bool>(SPOT, &hash(&[id])).await?.is_some();
+        let was_answered = self.notes.read::<bool>(ANSWERED, &hash(&[id])).await?.is_some();
         Ok(Some(if was_answered { IntakeOutcome::Skipped } else { IntakeOutcome::Accepted }))
     }
 

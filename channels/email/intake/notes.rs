@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::email::config::NAME;
 use crate::email::mail::ParsedMail;
 use crate::email::message_id::{own_message_id, root_hash};
 use crate::email::subject::BaseSubject;
@@ -16,13 +17,13 @@ use crate::inbox::{Inbox, Note, Refusal};
 /// Hash of a Message-ID -> the root of its thread.
 const MID: &str = "mid";
 /// [`root_hash`] -> the root.
-pub const ROOT: &str = "root";
+const ROOT: &str = "root";
 /// Root -> the `ReplyContext` of the newest mail.
 pub const THREAD: &str = "thread";
 /// Root -> `ThreadState`.
 const PEOPLE: &str = "people";
 /// Hash of sender and subject -> the root of their latest thread.
-pub const SUBJECT: &str = "subject";
+const SUBJECT: &str = "subject";
 /// Sender -> `HourlyQuota`.
 pub const SENDER: &str = "sender";
 /// Root -> `HourlyQuota`.
@@ -30,9 +31,9 @@ pub const HOURLY: &str = "hourly";
 /// Sender -> the time of the last refusal.
 pub const REFUSED: &str = "refused";
 /// Sender -> true if the sender has unsubscribed.
-pub const SILENT: &str = "silent";
+pub const UNSUBSCRIBED: &str = "silent";
 /// Hash of a mail's id in the inbox -> exists if the mail was answered without a turn.
-pub const SPOT: &str = "spot";
+pub const ANSWERED: &str = "spot";
 /// Outbox message -> exists if its mail bounced.
 pub const BOUNCED: &str = "bounced";
 /// Hash of a mail's header -> its failures.
@@ -49,7 +50,7 @@ pub const NOTE_AGES: &[(&str, Duration)] = &[
     (MID, THREAD_AGE),
     (ROOT, THREAD_AGE),
     (BOUNCED, THREAD_AGE),
-    (SPOT, THREAD_AGE),
+    (ANSWERED, THREAD_AGE),
     // One day more than `SUBJECT_AGE`.
     (SUBJECT, DAY.saturating_mul(31)),
     // These count within an hour or a day.
@@ -62,9 +63,8 @@ pub const NOTE_AGES: &[(&str, Duration)] = &[
 /// How long a subject identifies a thread, in seconds.
 const SUBJECT_AGE: i64 = 30 * 24 * 3_600;
 
-/// The notes of one channel.
+/// Reads and builds the notes of the channel.
 pub struct MailNotes {
-    pub channel: String,
     pub inbox: Arc<dyn Inbox>,
 }
 
@@ -72,12 +72,12 @@ impl MailNotes {
     pub fn write(&self, kind: &'static str, key: impl Into<String>, value: &impl Serialize) -> Note {
         // Conversion to JSON cannot fail for plain data (strings, numbers and lists).
         let value = serde_json::json!(value).to_string();
-        Note { channel: self.channel.clone(), kind, key: key.into(), value }
+        Note { channel: NAME.to_owned(), kind, key: key.into(), value }
     }
 
     /// Returns a note and the time of its last change. An unreadable note counts as missing and is overwritten.
     pub async fn read<T: DeserializeOwned>(&self, kind: &str, key: &str) -> Result<Option<(T, Timestamp)>, Refusal> {
-        let note = self.inbox.note(&self.channel, kind, key).await?;
+        let note = self.inbox.note(NAME, kind, key).await?;
         Ok(note.and_then(|note| Some((serde_json::from_str(&note.value).ok()?, note.at))))
     }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 const HOUR: i64 = 3_600;
 const DAY: i64 = 24 * HOUR;
 /// The highest permitted limit, which bounds the size of a note.
-pub const MAX_LIMIT: u32 = 1_000;
+const MAX_LIMIT: u32 = 1_000;
 
 /// The answered mails of one sender or one thread within an hour. A mail counts at the time of its arrival at the server,
 /// so that mails that piled up unread do not look like a flood.

@@ -39,14 +39,14 @@ fn proven(domain: &str) -> String {
     )
 }
 
-pub(super) struct Post {
+pub(super) struct IntakeFixture {
     pub inbox: Arc<ScriptedInbox>,
     intake: MailIntake,
     pub workspace: tempfile::TempDir,
     uid: AtomicI64,
 }
 
-impl Post {
+impl IntakeFixture {
     pub fn new(change: impl FnOnce(&mut EmailConfig)) -> Self {
         Self::with_inbox(change, ScriptedInbox::new(|_| ScriptedAnswer::Hold))
     }
@@ -61,14 +61,7 @@ impl Post {
         change(&mut config);
         let workspace = tempfile::tempdir().unwrap();
         let files = Arc::new(AttachmentFolder::open(workspace.path(), ATTACHMENTS).unwrap());
-        let intake = MailIntake::new(
-            &config,
-            TrustLists::default(),
-            "email".to_owned(),
-            inbox.clone(),
-            files,
-            NoticeTexts::ENGLISH,
-        );
+        let intake = MailIntake::new(&config, TrustLists::default(), inbox.clone(), files, NoticeTexts::ENGLISH);
         let intake = intake.with(SenderAuthenticator::new(&config, TrustLists::default()), clock);
         Self { inbox, intake, workspace, uid: AtomicI64::new(1) }
     }
@@ -106,40 +99,41 @@ impl Post {
 
 #[tokio::test]
 async fn three_turns_are_one_thread() {
-    let post = Post::new(|_| {});
+    let fixture = IntakeFixture::new(|_| {});
     let ann = "ann@example.org";
     let first = "Message-ID: <1@example.org>\r\nSubject: Lunch\r\n";
-    assert_eq!(post.take(ann, first, "Hello").await, Ok(IntakeOutcome::Accepted));
+    assert_eq!(fixture.take(ann, first, "Hello").await, Ok(IntakeOutcome::Accepted));
     let reply = message_id(uuid::Uuid::now_v7(), Some("<1@example.org>"), "here.test");
     let second = format!(
         "Message-ID: <2@example.org>\r\nSubject: Re: Lunch\r\nIn-Reply-To: {reply}\r\nReferences: <1@example.org> {reply}\r\n"
     );
-    assert_eq!(post.take(ann, &second, "When?").await, Ok(IntakeOutcome::Accepted));
+    assert_eq!(fixture.take(ann, &second, "When?").await, Ok(IntakeOutcome::Accepted));
     // The References are gone and the subject differs, but our own id identifies the thread.
     let third = format!("Message-ID: <3@example.org>\r\nSubject: Dinner\r\nIn-Reply-To: {reply}\r\n");
-    assert_eq!(post.take(ann, &third, "Or so?").await, Ok(IntakeOutcome::Accepted));
+    assert_eq!(fixture.take(ann, &third, "Or so?").await, Ok(IntakeOutcome::Accepted));
     // Without any ids, the subject identifies the thread.
     let fourth = "Message-ID: <4@example.org>\r\nSubject: AW: Dinner\r\n";
-    assert_eq!(post.take(ann, fourth, "And now?").await, Ok(IntakeOutcome::Accepted));
-    assert_eq!(post.sessions(), vec!["email:<1@example.org>"; 4]);
-    let said: Vec<_> = post.inbox.accepted().into_iter().map(|m| (m.content.clone(), about(&m).join("|"))).collect();
+    assert_eq!(fixture.take(ann, fourth, "And now?").await, Ok(IntakeOutcome::Accepted));
+    assert_eq!(fixture.sessions(), vec!["email:<1@example.org>"; 4]);
+    let messages: Vec<_> =
+        fixture.inbox.accepted().into_iter().map(|m| (m.content.clone(), about(&m).join("|"))).collect();
     let expected = [
         ("Hello", "From: <ann@example.org>|Subject: Lunch"),
         ("When?", ""),
         ("Or so?", "Subject: Dinner"),
         ("And now?", ""),
     ];
-    assert_eq!(said, expected.map(|(text, about)| (text.to_owned(), about.to_owned())));
+    assert_eq!(messages, expected.map(|(text, about)| (text.to_owned(), about.to_owned())));
 
-    let message = &post.inbox.accepted()[1];
+    let message = &fixture.inbox.accepted()[1];
     assert_eq!(message.external_id.as_deref(), Some("<2@example.org> ann@example.org"));
     assert_eq!((message.chat_id.as_str(), message.sender.as_str()), ("<1@example.org>", ann));
     let answering = ReplyContext::of(&message.metadata).unwrap();
     assert_eq!((answering.message_id.as_str(), &answering.to[..]), ("<2@example.org>", &[ann.to_owned()][..]));
     assert_eq!(answering.references, ["<1@example.org>", &reply]);
-    let noted = post.inbox.note("email", "thread", "<1@example.org>").await.unwrap().unwrap();
+    let noted = fixture.inbox.note("email", "thread", "<1@example.org>").await.unwrap().unwrap();
     assert!(noted.value.contains("<4@example.org>"), "{}", noted.value);
-    assert_eq!(post.cursor().await, "1:4");
+    assert_eq!(fixture.cursor().await, "1:4");
 
     // The subject does not count: too old, not a reply, another sender.
     later(31 * 24 * 3_600);
@@ -148,15 +142,16 @@ async fn three_turns_are_one_thread() {
         (ann, "Message-ID: <6@example.org>\r\nSubject: Dinner\r\n"),
         ("bob@example.org", "Message-ID: <7@example.org>\r\nSubject: Re: Dinner\r\n"),
     ] {
-        post.take(from, lines, "Hello").await.unwrap();
+        fixture.take(from, lines, "Hello").await.unwrap();
     }
-    assert_eq!(post.sessions()[4..], ["email:<5@example.org>", "email:<6@example.org>", "email:<7@example.org>"]);
+    assert_eq!(fixture.sessions()[4..], ["email:<5@example.org>", "email:<6@example.org>", "email:<7@example.org>"]);
 }
 
 #[tokio::test]
 async fn threads_are_open_to_their_participants_only() {
-    let post = Post::new(|_| {});
-    post.take("ann@example.org", "Cc: bob@example.org\r\nMessage-ID: <1@x>\r\nSubject: Lunch\r\n", "Hello")
+    let fixture = IntakeFixture::new(|_| {});
+    fixture
+        .take("ann@example.org", "Cc: bob@example.org\r\nMessage-ID: <1@x>\r\nSubject: Lunch\r\n", "Hello")
         .await
         .unwrap();
     for (from, id, expected) in [
@@ -165,30 +160,30 @@ async fn threads_are_open_to_their_participants_only() {
         ("ann@example.org", "<4@x>", "email:<1@x>"),
     ] {
         let lines = format!("Message-ID: {id}\r\nReferences: <1@x>\r\nSubject: Re: Lunch\r\n");
-        post.take(from, &lines, "Hello").await.unwrap();
-        assert_eq!(post.sessions().last().unwrap(), expected, "{from}");
+        fixture.take(from, &lines, "Hello").await.unwrap();
+        assert_eq!(fixture.sessions().last().unwrap(), expected, "{from}");
     }
-    assert_eq!(about(&post.inbox.accepted()[1]), ["From: <bob@example.org>"]);
+    assert_eq!(about(&fixture.inbox.accepted()[1]), ["From: <bob@example.org>"]);
     // A mail with another person's id takes nothing from that person.
-    post.take("eve@example.org", "Message-ID: <1@x>\r\nSubject: Mine\r\n", "Hello").await.unwrap();
-    let made = post.sessions().pop().unwrap();
+    fixture.take("eve@example.org", "Message-ID: <1@x>\r\nSubject: Mine\r\n", "Hello").await.unwrap();
+    let made = fixture.sessions().pop().unwrap();
     assert!(made.ends_with("@daoyou.invalid>"), "{made}");
-    post.take("ann@example.org", "Message-ID: <5@x>\r\nReferences: <1@x>\r\n", "Hello").await.unwrap();
-    assert_eq!(post.sessions().last().unwrap(), "email:<1@x>");
+    fixture.take("ann@example.org", "Message-ID: <5@x>\r\nReferences: <1@x>\r\n", "Hello").await.unwrap();
+    assert_eq!(fixture.sessions().last().unwrap(), "email:<1@x>");
 }
 
 #[tokio::test]
 async fn the_same_mail_is_one_message() {
-    let post = Post::new(|_| {});
+    let fixture = IntakeFixture::new(|_| {});
     let lines = "Message-ID: <1@x>\r\nSubject: Lunch\r\n";
     for _ in 0..3 {
-        assert_eq!(post.take("ann@example.org", lines, "Hello").await, Ok(IntakeOutcome::Accepted));
+        assert_eq!(fixture.take("ann@example.org", lines, "Hello").await, Ok(IntakeOutcome::Accepted));
     }
     assert_eq!(
-        post.take("ann@example.org", "Date: Mon, 2 Nov 2026 10:00:00 +0000\r\n", "No id").await,
+        fixture.take("ann@example.org", "Date: Mon, 2 Nov 2026 10:00:00 +0000\r\n", "No id").await,
         Ok(IntakeOutcome::Accepted)
     );
-    assert_eq!((post.inbox.accepted().len(), post.cursor().await), (2, "1:4".to_owned()));
+    assert_eq!((fixture.inbox.accepted().len(), fixture.cursor().await), (2, "1:4".to_owned()));
     let proven = proven("example.org");
     let header = |lines: &str, end: &str| format!("{proven}From: ann@example.org\r\nTo: dao@here.test\r\n{lines}{end}");
     for (header, known) in [
@@ -198,13 +193,13 @@ async fn the_same_mail_is_one_message() {
         (header("Message-ID: <2@x>\r\n", "\r\n"), None),
         (String::new(), None),
     ] {
-        assert_eq!(post.intake.known(header.as_bytes()).await, Ok(known), "{header}");
+        assert_eq!(fixture.intake.known(header.as_bytes()).await, Ok(known), "{header}");
     }
 }
 
 #[tokio::test]
 async fn automatic_and_unlisted_mail_is_skipped() {
-    let post = Post::new(|_| {});
+    let fixture = IntakeFixture::new(|_| {});
     let automatic = "From: ann@example.org\r\nAuto-Submitted: auto-replied\r\n\r\nI am on holiday";
     for raw in [
         "From: ann@example.org\r\nMessage-ID: <1@x>\r\n\r\nspoofed".to_owned(),
@@ -212,19 +207,19 @@ async fn automatic_and_unlisted_mail_is_skipped() {
         proven("evil.test") + "From: eve@evil.test\r\n\r\nHello",
         String::new(),
     ] {
-        assert_eq!(post.take_raw(&raw).await, Ok(IntakeOutcome::Skipped), "{raw}");
+        assert_eq!(fixture.take_raw(&raw).await, Ok(IntakeOutcome::Skipped), "{raw}");
     }
-    assert!(post.inbox.accepted().is_empty() && post.replies().is_empty() && post.inbox.notices().is_empty());
-    assert_eq!((post.inbox.skipped().len(), post.cursor().await), (4, "1:4".to_owned()));
+    assert!(fixture.inbox.accepted().is_empty() && fixture.replies().is_empty() && fixture.inbox.notices().is_empty());
+    assert_eq!((fixture.inbox.skipped().len(), fixture.cursor().await), (4, "1:4".to_owned()));
 }
 
 #[tokio::test]
 async fn unsubscribed_senders_get_no_mail_until_they_subscribe() {
-    let post = Post::new(|_| {});
+    let fixture = IntakeFixture::new(|_| {});
     let ann = "ann@example.org";
     let NoticeTexts { unsubscribed, subscribed, .. } = NoticeTexts::ENGLISH;
     let mut id = 0;
-    for (from, subject, text, taken, said) in [
+    for (from, subject, text, taken, reply) in [
         (ann, "Lunch", "Hello", IntakeOutcome::Accepted, None),
         (ann, "unsubscribe", "", IntakeOutcome::Skipped, Some(unsubscribed)),
         (ann, "unsubscribe", "", IntakeOutcome::Skipped, None),
@@ -237,50 +232,53 @@ async fn unsubscribed_senders_get_no_mail_until_they_subscribe() {
     ] {
         id += 1;
         let lines = format!("Message-ID: <{id}@example.org>\r\nSubject: {subject}\r\n");
-        assert_eq!(post.take(from, &lines, text).await, Ok(taken), "{subject} {text}");
-        assert_eq!(post.replies(), said.map(str::to_owned).into_iter().collect::<Vec<_>>(), "{subject} {text}");
-        if taken == IntakeOutcome::Accepted || said.is_some() {
+        assert_eq!(fixture.take(from, &lines, text).await, Ok(taken), "{subject} {text}");
+        assert_eq!(fixture.replies(), reply.map(str::to_owned).into_iter().collect::<Vec<_>>(), "{subject} {text}");
+        if taken == IntakeOutcome::Accepted || reply.is_some() {
             // The mail keeps its outcome.
             let header = format!("From: {from}\r\nTo: dao@here.test\r\n{lines}\r\n");
-            assert_eq!(post.intake.known(header.as_bytes()).await, Ok(Some(taken)), "{subject} {text}");
+            assert_eq!(fixture.intake.known(header.as_bytes()).await, Ok(Some(taken)), "{subject} {text}");
         }
     }
 }
 
 #[tokio::test]
 async fn strangers_are_refused_once_a_day() {
-    let post = Post::new(|config| config.strangers = StrangerPolicy::Refuse);
+    let fixture = IntakeFixture::new(|config| config.strangers = StrangerPolicy::Refuse);
     let refused = NoticeTexts::ENGLISH.refused.to_owned();
-    post.take("eve@evil.test", "Message-ID: <1@x>\r\nReferences: <0@x>\r\nSubject: Hello\r\n", "secret").await.unwrap();
-    assert_eq!(post.replies(), std::slice::from_ref(&refused));
-    assert_eq!(post.take("eve@evil.test", "Message-ID: <2@x>\r\n", "Hello").await, Ok(IntakeOutcome::Skipped));
-    post.take("list@evil.test", "Message-ID: <3@x>\r\nPrecedence: list\r\n", "Hello").await.unwrap();
-    post.take_raw("From: forged@evil.test\r\nMessage-ID: <4@x>\r\n\r\nHello").await.unwrap();
-    assert!(post.replies().is_empty());
+    fixture
+        .take("eve@evil.test", "Message-ID: <1@x>\r\nReferences: <0@x>\r\nSubject: Hello\r\n", "secret")
+        .await
+        .unwrap();
+    assert_eq!(fixture.replies(), std::slice::from_ref(&refused));
+    assert_eq!(fixture.take("eve@evil.test", "Message-ID: <2@x>\r\n", "Hello").await, Ok(IntakeOutcome::Skipped));
+    fixture.take("list@evil.test", "Message-ID: <3@x>\r\nPrecedence: list\r\n", "Hello").await.unwrap();
+    fixture.take_raw("From: forged@evil.test\r\nMessage-ID: <4@x>\r\n\r\nHello").await.unwrap();
+    assert!(fixture.replies().is_empty());
     later(25 * 3_600);
-    post.take("eve@evil.test", "Message-ID: <5@x>\r\n", "Hello").await.unwrap();
-    assert_eq!(post.replies(), [refused]);
-    let kept = &post.inbox.accepted()[0];
+    fixture.take("eve@evil.test", "Message-ID: <5@x>\r\n", "Hello").await.unwrap();
+    assert_eq!(fixture.replies(), [refused]);
+    let kept = &fixture.inbox.accepted()[0];
     assert_eq!(
         (kept.content.as_str(), kept.trust, kept.chat_id.as_str()),
         ("Subject: Hello", Trust::Untrusted, "<1@x>")
     );
     // Refusals to all senders together are limited to 100 a day.
     for n in 0..150 {
-        post.take(&format!("p{n}@evil.test"), &format!("Message-ID: <p{n}@x>\r\n"), "Hello").await.unwrap();
+        fixture.take(&format!("p{n}@evil.test"), &format!("Message-ID: <p{n}@x>\r\n"), "Hello").await.unwrap();
     }
-    assert_eq!(post.replies().len(), 99);
+    assert_eq!(fixture.replies().len(), 99);
 }
 
 #[tokio::test]
 async fn a_flood_ends_in_silence() {
-    let post = Post::new(|config| config.hourly_limit = 2);
+    let fixture = IntakeFixture::new(|config| config.hourly_limit = 2);
     let take = async |from: &str, n: usize, thread: &str| {
         let lines =
             format!("Message-ID: <{n}@x>\r\nReferences: <{thread}@x>\r\nCc: ann@example.org, bob@example.org\r\n");
-        post.take(from, &lines, "Hello").await.unwrap()
+        fixture.take(from, &lines, "Hello").await.unwrap()
     };
-    for (from, n, thread, expected, said) in [
+    for (from, n, thread, expected, replies) in [
         ("ann@example.org", 1, "a", IntakeOutcome::Accepted, 0),
         ("ann@example.org", 2, "b", IntakeOutcome::Accepted, 0),
         // The limit of the sender.
@@ -291,9 +289,9 @@ async fn a_flood_ends_in_silence() {
         ("bob@example.org", 6, "a", IntakeOutcome::Skipped, 1),
     ] {
         assert_eq!(take(from, n, thread).await, expected, "{n}");
-        assert_eq!(post.replies().len(), said, "{n}");
+        assert_eq!(fixture.replies().len(), replies, "{n}");
     }
-    assert_eq!(post.inbox.notices().len(), 2);
+    assert_eq!(fixture.inbox.notices().len(), 2);
     later(3_601);
     assert_eq!(take("ann@example.org", 7, "e").await, IntakeOutcome::Accepted);
 }
@@ -304,20 +302,20 @@ async fn a_mail_that_fails_three_times_is_skipped() {
         true => ScriptedAnswer::Refuse(Refusal::Invalid("cannot be kept".to_owned())),
         false => ScriptedAnswer::Hold,
     });
-    let post = Post::with_inbox(|_| {}, inbox);
+    let fixture = IntakeFixture::with_inbox(|_| {}, inbox);
     let lines = "Message-ID: <1@x>\r\nSubject: `Bad`\r\n";
     for _ in 0..2 {
-        assert!(matches!(post.take("ann@example.org", lines, "broken").await, Err(Refusal::Invalid(_))));
+        assert!(matches!(fixture.take("ann@example.org", lines, "broken").await, Err(Refusal::Invalid(_))));
     }
-    assert_eq!((post.cursor().await, post.inbox.notices().len()), (String::new(), 0));
-    assert_eq!(post.take("ann@example.org", lines, "broken").await, Ok(IntakeOutcome::Skipped));
-    assert_eq!(post.cursor().await, "1:3");
-    let notices = post.inbox.notices();
+    assert_eq!((fixture.cursor().await, fixture.inbox.notices().len()), (String::new(), 0));
+    assert_eq!(fixture.take("ann@example.org", lines, "broken").await, Ok(IntakeOutcome::Skipped));
+    assert_eq!(fixture.cursor().await, "1:3");
+    let notices = fixture.inbox.notices();
     assert!(
         notices[0].contains("`ann@example.org` with the subject `'Bad'`") && notices[0].contains("cannot be kept"),
         "{notices:?}"
     );
-    assert_eq!(post.take("ann@example.org", "Message-ID: <2@x>\r\n", "good").await, Ok(IntakeOutcome::Accepted));
+    assert_eq!(fixture.take("ann@example.org", "Message-ID: <2@x>\r\n", "good").await, Ok(IntakeOutcome::Accepted));
 }
 
 /// Returns the facts that the model gets besides the text.
@@ -330,38 +328,38 @@ async fn attachments_are_saved_before_the_message_is_accepted() {
     const MIXED: &str = "Content-Type: multipart/mixed; boundary=b\r\n";
     const PARTS: &str = "--b\r\n\r\nSee there\r\n--b\r\nContent-Type: text/csv\r\nContent-Disposition: attachment; \
                          filename=\"../a.csv\"\r\n\r\n1,2\r\n--b--";
-    let post = Post::new(|_| {});
-    let in_the_way = post.workspace.path().join("mail");
+    let fixture = IntakeFixture::new(|_| {});
+    let in_the_way = fixture.workspace.path().join("mail");
     std::fs::write(&in_the_way, "").unwrap();
     let lines = format!("Message-ID: <1@x>\r\nSubject: Table\r\n{MIXED}");
     for _ in 0..4 {
-        assert!(matches!(post.take("ann@example.org", &lines, PARTS).await, Err(Refusal::Store { .. })));
+        assert!(matches!(fixture.take("ann@example.org", &lines, PARTS).await, Err(Refusal::Store { .. })));
     }
-    assert!(post.inbox.skipped().is_empty(), "that counts as no failure of the mail");
+    assert!(fixture.inbox.skipped().is_empty(), "that counts as no failure of the mail");
     std::fs::remove_file(&in_the_way).unwrap();
-    let taken = post.take("ann@example.org", &lines, PARTS).await;
-    assert_eq!(taken, Ok(IntakeOutcome::Accepted), "{:?}", post.inbox.skipped());
-    let message = &post.inbox.accepted()[0];
+    let taken = fixture.take("ann@example.org", &lines, PARTS).await;
+    assert_eq!(taken, Ok(IntakeOutcome::Accepted), "{:?}", fixture.inbox.skipped());
+    let message = &fixture.inbox.accepted()[0];
     let [file] = &message.attachments[..] else { panic!("{:?}", message.attachments) };
-    assert_eq!(std::fs::read_to_string(post.workspace.path().join(&file.path)).unwrap().trim(), "1,2");
+    assert_eq!(std::fs::read_to_string(fixture.workspace.path().join(&file.path)).unwrap().trim(), "1,2");
     assert_eq!((message.content.as_str(), about(message)[1].as_str()), ("See there", "Subject: Table"));
 }
 
 #[tokio::test]
 async fn a_temporary_authentication_failure_is_retried_for_a_limited_time() {
     let verifying = |config: &mut EmailConfig| config.trust = TrustBy::Verify;
-    let mut post = Post::new(verifying);
+    let mut fixture = IntakeFixture::new(verifying);
     let mut config = EmailConfig { allow_from: AllowList::new(["*"]), ..EmailConfig::default() };
     verifying(&mut config);
-    post.intake = post.intake.with(with_failing_dns(&config).await, clock);
+    fixture.intake = fixture.intake.with(with_failing_dns(&config).await, clock);
     let lines = "Message-ID: <1@x>\r\n";
     for _ in 0..4 {
-        assert!(matches!(post.take("ann@example.org", lines, "Hello").await, Err(Refusal::Store { .. })));
+        assert!(matches!(fixture.take("ann@example.org", lines, "Hello").await, Err(Refusal::Store { .. })));
     }
-    assert_eq!((post.cursor().await, post.inbox.notices().len()), (String::new(), 0));
+    assert_eq!((fixture.cursor().await, fixture.inbox.notices().len()), (String::new(), 0));
     later(16 * 60);
-    assert_eq!(post.take("ann@example.org", lines, "Hello").await, Ok(IntakeOutcome::Skipped));
-    assert!(post.inbox.notices()[0].contains("ann@example.org") && post.inbox.accepted().is_empty());
+    assert_eq!(fixture.take("ann@example.org", lines, "Hello").await, Ok(IntakeOutcome::Skipped));
+    assert!(fixture.inbox.notices()[0].contains("ann@example.org") && fixture.inbox.accepted().is_empty());
 }
 
 #[tokio::test]
@@ -369,11 +367,12 @@ async fn a_temporary_refusal_does_not_count_as_a_failure() {
     let retry_after = std::time::Duration::from_secs(1);
     let full = Refusal::InboxFull { waiting: 9, retry_after };
     let refusal = full.clone();
-    let post = Post::with_inbox(|_| {}, ScriptedInbox::new(move |_| ScriptedAnswer::Refuse(refusal.clone())));
+    let fixture =
+        IntakeFixture::with_inbox(|_| {}, ScriptedInbox::new(move |_| ScriptedAnswer::Refuse(refusal.clone())));
     for _ in 0..5 {
-        assert_eq!(post.take("ann@example.org", "Message-ID: <1@x>\r\n", "Hello").await, Err(full.clone()));
+        assert_eq!(fixture.take("ann@example.org", "Message-ID: <1@x>\r\n", "Hello").await, Err(full.clone()));
     }
-    assert!(post.inbox.notices().is_empty() && post.inbox.skipped().is_empty());
+    assert!(fixture.inbox.notices().is_empty() && fixture.inbox.skipped().is_empty());
 }
 
 #[tokio::test]
@@ -381,30 +380,42 @@ async fn an_oversized_mail_is_refused_to_an_authenticated_sender() {
     let header = proven("example.org") + "From: ann@example.org\r\nSubject: Big\r\nMessage-ID: <1@x>\r\n\r\n";
     let large = || FetchedContent::TooLarge { size: 50_000_000, header: header.as_bytes().to_vec() };
     let another = FetchedContent::TooLarge { size: 50_000_000, header: header.replace("<1@x>", "<2@x>").into_bytes() };
-    let post = Post::new(|config| config.hourly_limit = 1);
-    for said in [1, 0] {
-        assert_eq!(post.offer(large()).await, Ok(IntakeOutcome::Skipped));
-        assert_eq!(post.replies().len(), said);
+    let fixture = IntakeFixture::new(|config| config.hourly_limit = 1);
+    for replies in [1, 0] {
+        assert_eq!(fixture.offer(large()).await, Ok(IntakeOutcome::Skipped));
+        assert_eq!(fixture.replies().len(), replies);
     }
-    assert!(post.inbox.notices().is_empty());
-    post.offer(another).await.unwrap();
-    assert!(post.replies()[0].contains("more mails than the 1"), "these are counted, too");
+    assert!(fixture.inbox.notices().is_empty());
+    fixture.offer(another).await.unwrap();
+    assert!(fixture.replies()[0].contains("more mails than the 1"), "these are counted, too");
     for trust in [TrustBy::Verify, TrustBy::None] {
-        let post = Post::new(|config| config.trust = trust);
-        assert_eq!(post.offer(large()).await, Ok(IntakeOutcome::Skipped));
-        let notices = post.inbox.notices();
+        let fixture = IntakeFixture::new(|config| config.trust = trust);
+        assert_eq!(fixture.offer(large()).await, Ok(IntakeOutcome::Skipped));
+        let notices = fixture.inbox.notices();
         assert!(
-            post.replies().is_empty() && notices[0].contains("50.0 MB") && notices[0].contains("35.0 MB"),
+            fixture.replies().is_empty() && notices[0].contains("50.0 MB") && notices[0].contains("35.0 MB"),
             "{notices:?}"
         );
     }
 }
 
 #[tokio::test]
+async fn an_oversized_mail_of_an_unsubscribed_sender_gets_no_answer() {
+    let fixture = IntakeFixture::new(|_| {});
+    fixture.take("ann@example.org", "Message-ID: <1@x>\r\nSubject: unsubscribe\r\n", "").await.unwrap();
+    assert_eq!(fixture.replies().len(), 1);
+    let header = proven("example.org") + "From: ann@example.org\r\nMessage-ID: <2@x>\r\n\r\n";
+    let large = FetchedContent::TooLarge { size: 50_000_000, header: header.into_bytes() };
+    assert_eq!(fixture.offer(large).await, Ok(IntakeOutcome::Skipped));
+    assert!(fixture.replies().is_empty() && fixture.inbox.notices().is_empty());
+}
+
+#[tokio::test]
 async fn a_slash_command_is_the_first_line() {
-    let post = Post::new(|_| {});
-    post.take("ann@example.org", "Message-ID: <1@x>\r\nSubject: Lunch\r\n", "/status now\r\n\r\nBest, Ann")
+    let fixture = IntakeFixture::new(|_| {});
+    fixture
+        .take("ann@example.org", "Message-ID: <1@x>\r\nSubject: Lunch\r\n", "/status now\r\n\r\nBest, Ann")
         .await
         .unwrap();
-    assert_eq!(post.inbox.accepted()[0].content, "/status now\n\nBest, Ann");
+    assert_eq!(fixture.inbox.accepted()[0].content, "/status now\n\nBest, Ann");
 }

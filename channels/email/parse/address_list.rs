@@ -4,7 +4,7 @@
 //! so that an encoded word cannot add a bracket or comma. Own code because mail-parser joins two addresses in brackets into
 //! one, reads addresses from comments and broken quotes, and drops quoted local parts.
 
-use super::encoded_words::{self, encoded_word_len};
+use super::encoded_words::{self, MAX_INVALID_WORDS, encoded_word_len};
 use crate::email::mail::NamedAddress;
 use crate::sanitize::{sanitize_line, truncate};
 
@@ -18,6 +18,7 @@ pub fn parse_address_list(value: &str, max: usize) -> Vec<NamedAddress> {
     let mut found = Vec::new();
     let mut entry = AddressEntry::default();
     let mut rest = value;
+    let mut invalid_words = 0;
     while let Some(c) = rest.chars().next() {
         if found.len() >= max {
             return found;
@@ -49,10 +50,19 @@ pub fn parse_address_list(value: &str, max: usize) -> Vec<NamedAddress> {
             }
             ',' | ';' => found.extend(std::mem::take(&mut entry).finish()),
             ':' if entry.angle.is_none() && !entry.spec.contains('[') => entry = AddressEntry::default(),
-            '=' if encoded_word_len(rest).is_some_and(|end| !rest[..end].contains(char::is_whitespace)) => {
-                length = encoded_word_len(rest).unwrap_or(length);
+            '=' if rest.starts_with("=?") && invalid_words < MAX_INVALID_WORDS => {
+                let word = encoded_word_len(rest).filter(|end| !rest[..*end].contains(char::is_whitespace));
+                match word {
+                    Some(end) => {
+                        length = end;
+                        entry.spec.push(' ');
+                    }
+                    None => {
+                        invalid_words += 1;
+                        entry.spec.push(c);
+                    }
+                }
                 entry.phrase.push_str(&rest[..length]);
-                entry.spec.push(' ');
             }
             c => {
                 entry.phrase.push(c);

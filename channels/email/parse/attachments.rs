@@ -54,10 +54,10 @@ impl<'l> AttachmentCollector<'l> {
             self.remark(format!(
                 "More than {files} files came with this mail; {shown:?} and those after it were left out."
             ));
-        } else if size > file_size + 2 {
+        } else if size > file_size {
             let limit = format_size(file_size as u64);
             self.remark(format!("The file {shown:?} ({shown_size}) was left out: it is larger than {limit}."));
-        } else if self.size + size > files_size + 2 {
+        } else if self.size + size > files_size {
             let limit = format_size(files_size as u64);
             self.remark(format!(
                 "The file {shown:?} ({shown_size}) was left out: all files together are larger than {limit}."

@@ -5,9 +5,10 @@ use super::header_fields::decode_unstructured;
 use super::limits::ParseLimits;
 use super::mime::{MimePart, MimeTree};
 use super::plain_text::{strip_pgp_armor, unflow};
-use super::quote::{StrippedText, is_forwarding_subject, strip_quotes};
+use super::quote::{StrippedText, strip_quotes};
 use super::transfer_encoding::TransferEncoding;
 use super::{calendar, charset, html};
+use crate::email::subject::is_forward_subject;
 use crate::sanitize::{sanitize_text, truncate};
 
 /// Longest report of a mail server in bytes; the rest is cut.
@@ -39,13 +40,15 @@ pub struct BodyReader<'l> {
     parts_room: usize,
     /// The nesting depth of mails and of multiparts without a boundary. Each level holds a copy.
     level: usize,
-    has_mail: bool,
+    /// True if another mail, or a report about one, was read. Its text is not the sender's.
+    has_foreign_text: bool,
 }
 
 impl<'l> BodyReader<'l> {
     pub fn new(limits: &'l ParseLimits) -> Self {
         let attachments = AttachmentCollector::new(limits);
-        Self { limits, attachments, text_room: limits.text_parts, parts_room: limits.parts, level: 0, has_mail: false }
+        let (text_room, parts_room) = (limits.text_parts, limits.parts);
+        Self { limits, attachments, text_room, parts_room, level: 0, has_foreign_text: false }
     }
 
     /// Parses a mail with at most the remaining number of parts.
@@ -88,9 +91,9 @@ impl<'l> BodyReader<'l> {
         if truncate(&mut text, max) {
             self.attachments.remark(LONG);
         }
-        let mut found = strip_quotes(&text, is_forwarding_subject(subject), is_reply);
+        let mut found = strip_quotes(&text, is_forward_subject(subject), is_reply);
         append(&mut found.text, &separate);
-        found.is_forward |= self.has_mail;
+        found.is_forward |= self.has_foreign_text;
         found
     }
 
@@ -123,22 +126,16 @@ impl<'l> BodyReader<'l> {
                 vec![TextBlock::Separate(self.mail(part))]
             }
             "text/calendar" | "application/ics" => {
-                let text = self.decode_text(part);
-                match calendar::describe(&text) {
-                    Some(text) if is_attached || is_named => {
-                        self.attachments.add(part, is_related);
-                        vec![TextBlock::Separate(text)]
-                    }
-                    Some(text) => vec![TextBlock::Separate(text)],
-                    None => {
-                        self.attachments.add(part, is_related);
-                        Vec::new()
-                    }
+                let description = calendar::describe(&self.decode_text(part));
+                if description.is_none() || is_attached || is_named {
+                    self.attachments.add(part, is_related);
                 }
+                description.map(TextBlock::Separate).into_iter().collect()
             }
             "message/delivery-status" | "message/disposition-notification" | "text/rfc822-headers" => {
                 let mut text = self.decode_text(part);
                 truncate(&mut text, MAX_REPORT);
+                self.has_foreign_text = true;
                 vec![TextBlock::Separate(sanitize_text(&text))]
             }
             "text/html" if is_whole || !(is_attached || is_named) => vec![TextBlock::Html(self.decode_text(part))],
@@ -174,25 +171,17 @@ impl<'l> BodyReader<'l> {
                 found = Some(line.strip_prefix(b"--").filter(|boundary| (1..=200).contains(&boundary.len())));
             }
         }
-        match found {
-            None => self.plain(part),
-            Some(Some(boundary)) if self.parts_room > 0 && !boundary.contains(&b'"') => {
-                let head = [b"Content-Type: multipart/mixed; boundary=\"", boundary, b"\"\r\n\r\n"].concat();
-                let raw = [&head, part.body].concat();
-                let tree = self.tree(&raw);
-                match tree.parts.first() {
-                    Some(first) if !first.children.is_empty() => self.part(&tree, 0, is_related),
-                    _ => {
-                        self.attachments.remark(UNSEPARABLE);
-                        Vec::new()
-                    }
-                }
-            }
-            Some(_) => {
-                self.attachments.remark(UNSEPARABLE);
-                Vec::new()
+        let Some(boundary) = found else { return self.plain(part) };
+        if let Some(boundary) = boundary.filter(|boundary| self.parts_room > 0 && !boundary.contains(&b'"')) {
+            let head: [&[u8]; 3] = [b"Content-Type: multipart/mixed; boundary=\"", boundary, b"\"\r\n\r\n"];
+            let raw = [&head.concat(), part.body].concat();
+            let tree = self.tree(&raw);
+            if tree.parts.first().is_some_and(|first| !first.children.is_empty()) {
+                return self.part(&tree, 0, is_related);
             }
         }
+        self.attachments.remark(UNSEPARABLE);
+        Vec::new()
     }
 
     fn plain(&mut self, part: &MimePart<'_>) -> Vec<TextBlock> {
@@ -263,7 +252,7 @@ impl<'l> BodyReader<'l> {
         self.level += 1;
         let found = self.text(&tree, &subject, true);
         self.level -= 1;
-        self.has_mail = true;
+        self.has_foreign_text = true;
         for text in [&found.text, &found.removed].into_iter().filter(|text| !text.is_empty()) {
             out.push('\n');
             out.push_str(text);

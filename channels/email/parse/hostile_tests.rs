@@ -26,22 +26,22 @@ fn limits() -> ParseLimits {
 }
 
 /// Asserts that a parsed mail is within the limits and contains no control characters.
-fn check(letter: &ParsedMail, limits: &ParseLimits) {
+fn check(mail: &ParsedMail, limits: &ParseLimits) {
     let plain = |text: &str| assert!(!text.contains(char::is_control), "{text:?}");
     let lines = |text: &str| assert!(!text.contains(|c: char| c.is_control() && c != '\n' && c != '\t'), "{text:?}");
-    lines(&letter.text);
-    lines(&letter.cut);
-    assert!(letter.text.len() <= limits.text && letter.cut.len() <= limits.text);
-    assert!(letter.attachments.len() <= limits.files && letter.remarks.len() <= 40);
-    assert!(letter.attachments.iter().all(|file| file.bytes.len() <= limits.file_size));
-    assert!(letter.attachments.iter().map(|file| file.bytes.len()).sum::<usize>() <= limits.files_size + 2);
-    assert!(letter.headers.len() <= limits.fields + 20);
-    assert!(letter.references.len() <= limits.references && letter.in_reply_to.len() <= limits.references);
-    letter.headers.iter().for_each(|(name, value)| {
+    lines(&mail.text);
+    lines(&mail.cut);
+    assert!(mail.text.len() <= limits.text && mail.cut.len() <= limits.text);
+    assert!(mail.attachments.len() <= limits.files && mail.remarks.len() <= 40);
+    assert!(mail.attachments.iter().all(|file| file.bytes.len() <= limits.file_size));
+    assert!(mail.attachments.iter().map(|file| file.bytes.len()).sum::<usize>() <= limits.files_size);
+    assert!(mail.headers.len() <= limits.fields + 20);
+    assert!(mail.references.len() <= limits.references && mail.in_reply_to.len() <= limits.references);
+    mail.headers.iter().for_each(|(name, value)| {
         plain(name);
         plain(value);
     });
-    let lists = [&letter.from, &letter.reply_to, &letter.to, &letter.cc];
+    let lists = [&mail.from, &mail.reply_to, &mail.to, &mail.cc];
     for list in lists {
         assert!(list.len() <= limits.addresses);
         for mailbox in list {
@@ -50,17 +50,17 @@ fn check(letter: &ParsedMail, limits: &ParseLimits) {
             assert!(mailbox.address.contains('@') && mailbox.address.len() <= 320);
         }
     }
-    letter.message_id.iter().chain(&letter.references).chain(&letter.in_reply_to).for_each(|id| {
+    mail.message_id.iter().chain(&mail.references).chain(&mail.in_reply_to).for_each(|id| {
         plain(id);
         assert!(id.starts_with('<') && id.ends_with('>') && id.matches(['<', '>']).count() == 2, "{id}");
     });
-    plain(&letter.subject);
-    letter.attachments.iter().for_each(|file| {
+    plain(&mail.subject);
+    mail.attachments.iter().for_each(|file| {
         plain(&file.name);
         plain(&file.media_type);
         assert!(!file.name.is_empty());
     });
-    letter.remarks.iter().for_each(|remark| plain(remark));
+    mail.remarks.iter().for_each(|remark| plain(remark));
 }
 
 /// Mails with many features, which the tests mutate.
@@ -127,6 +127,14 @@ fn huge_mails_are_parsed_in_time() {
         ("many fields", "A: b\r\n".repeat(200_000)),
         ("a long field", format!("References: {}\r\n\r\n", "<a@b> ".repeat(200_000))),
         ("many addresses", format!("To: {}\r\n\r\n", "a@b.c, ".repeat(100_000))),
+        ("unterminated words", format!("To: {}\r\n", "=?a?q? ".repeat(9_000)).repeat(200)),
+        (
+            "unterminated words in many parts",
+            format!(
+                "Content-Type: multipart/mixed; boundary=b\r\n\r\n{}",
+                format!("--b\r\nContent-Type: a/b; x={}\r\n\r\nx\r\n", "=?a?q? ".repeat(9_000)).repeat(200)
+            ),
+        ),
         ("nested parts", nested(1_000)),
         ("very nested parts", nested(20_000)),
         ("nested mails", "Content-Type: message/rfc822\r\n\r\n".repeat(50_000)),

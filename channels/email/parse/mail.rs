@@ -7,8 +7,8 @@ use super::address_list::parse_address_list;
 use super::body::BodyReader;
 use super::header_fields::{HeaderFields, decode_unstructured, parse_message_ids};
 use super::limits::ParseLimits;
-use super::quote::is_reply_subject;
 use crate::email::mail::{NamedAddress, ParsedMail};
+use crate::email::subject::is_reply_subject;
 use crate::sanitize::{sanitize_line, truncate};
 
 /// Longest subject in bytes; the rest is cut.
@@ -19,26 +19,26 @@ const MAX_SUBJECT: usize = 1_000;
 pub fn parse_mail(raw: &[u8], limits: &ParseLimits) -> ParsedMail {
     let mut reader = BodyReader::new(limits);
     let mut tree = reader.tree(raw);
-    let fields = tree.parts.first_mut().map(|part| part.fields.clone()).unwrap_or_default();
-    let mut letter = parse_header(fields, limits);
-    let is_reply =
-        !(letter.in_reply_to.is_empty() && letter.references.is_empty()) || is_reply_subject(&letter.subject);
-    let found = reader.text(&tree, &letter.subject, is_reply);
-    letter.is_forward = found.is_forward;
-    (letter.text, letter.cut) = (found.text, found.removed);
-    let whole = letter.text.len();
-    if truncate(&mut letter.text, limits.text) {
-        let remark = format!("The text of this mail is {whole} bytes long; here are the first {}.", letter.text.len());
+    let mut mail = tree.parts.first().map(|part| parse_header(&part.fields, limits)).unwrap_or_default();
+    let is_reply = !(mail.in_reply_to.is_empty() && mail.references.is_empty()) || is_reply_subject(&mail.subject);
+    let found = reader.text(&tree, &mail.subject, is_reply);
+    mail.headers = tree.parts.first_mut().map(|part| std::mem::take(&mut part.fields.0)).unwrap_or_default();
+    mail.is_forward = found.is_forward;
+    (mail.text, mail.cut) = (found.text, found.removed);
+    let whole = mail.text.len();
+    if truncate(&mut mail.text, limits.text) {
+        let remark = format!("The text of this mail is {whole} bytes long; here are the first {}.", mail.text.len());
         reader.attachments.remark(remark);
     }
-    if truncate(&mut letter.cut, limits.text) {
+    if truncate(&mut mail.cut, limits.text) {
         reader.attachments.remark("The end of the quoted history was left out: it is very long.");
     }
-    (letter.attachments, letter.remarks) = reader.attachments.finish();
-    letter
+    (mail.attachments, mail.remarks) = reader.attachments.finish();
+    mail
 }
 
-fn parse_header(fields: HeaderFields, limits: &ParseLimits) -> ParsedMail {
+/// Parses the header fields that have a place of their own in [`ParsedMail`].
+fn parse_header(fields: &HeaderFields, limits: &ParseLimits) -> ParsedMail {
     let ids = |name: &str| fields.all(name).flat_map(parse_message_ids).collect::<Vec<_>>();
     let mailboxes = |name: &str| -> Vec<NamedAddress> {
         let mut found: Vec<_> =
@@ -51,7 +51,7 @@ fn parse_header(fields: HeaderFields, limits: &ParseLimits) -> ParsedMail {
     let mut subject = fields.first("subject").map(decode_unstructured).unwrap_or_default();
     truncate(&mut subject, MAX_SUBJECT);
     ParsedMail {
-        message_id: message_id(&fields),
+        message_id: message_id(fields),
         in_reply_to,
         references: keep_ends(ids("references"), limits.references),
         from: mailboxes("from"),
@@ -60,7 +60,6 @@ fn parse_header(fields: HeaderFields, limits: &ParseLimits) -> ParsedMail {
         cc: mailboxes("cc"),
         subject,
         date: fields.first("date").and_then(parse_date),
-        headers: fields.0,
         ..ParsedMail::default()
     }
 }

@@ -3,7 +3,7 @@
 use super::{ParseLimits, parse_mail};
 use crate::email::mail::ParsedMail;
 
-fn letter(raw: &str) -> ParsedMail {
+fn parse(raw: &str) -> ParsedMail {
     parse_mail(raw.as_bytes(), &ParseLimits::default())
 }
 
@@ -19,7 +19,7 @@ fn all_fields_of_a_mail_are_parsed() {
         From: =?GB18030?B?1cXI/Q==?= <Zhang@X.Org>\r\nReply-To: desk@x.org\r\nTo: a@y.org, B <b@y.org>\r\nCc: c@y.org\r\n\
         Subject: =?utf-8?B?UmU6IOS8mg==?=\r\n =?utf-8?B?6K6u?=\r\nDate: Tue, 3 Mar 2026 10:00:00 +0800\r\nMIME-Version: 1.0\r\n\
         Content-Type: text/plain; charset=gbk\r\nContent-Transfer-Encoding: base64\r\n\r\nusO1xKGjCgo+IMjVs8w/Cg==\r\n";
-    let found = letter(raw);
+    let found = parse(raw);
     let mail =
         |name: &str, address: &str| crate::email::mail::NamedAddress { name: name.into(), address: address.into() };
     assert_eq!(found.message_id.as_deref(), Some("<3@x.org>"));
@@ -40,45 +40,45 @@ fn all_fields_of_a_mail_are_parsed() {
 fn the_text_of_many_mime_structures_is_found() {
     let html = "Content-Type: text/html; charset=utf-8\r\n\r\n<p>Hello <b>you</b>, this is what it is about, at length and more.</p>";
     let table = [
-        (letter("\r\nplain"), "plain"),
-        (letter("Subject: x\r\n\r\n\u{feff}caf\u{e9}\r\n"), "café"),
-        (letter("Content-Type: text/plain; format=flowed\r\n\r\none \r\ntwo\r\n"), "one two"),
-        (letter("Content-Type: text/plain\r\n\r\n<html><body><p>a<p>b"), "a\n\nb"),
-        (letter(&multipart("alternative", &["\r\nHello", html])), "Hello"),
+        (parse("\r\nplain"), "plain"),
+        (parse("Subject: x\r\n\r\n\u{feff}caf\u{e9}\r\n"), "café"),
+        (parse("Content-Type: text/plain; format=flowed\r\n\r\none \r\ntwo\r\n"), "one two"),
+        (parse("Content-Type: text/plain\r\n\r\n<html><body><p>a<p>b"), "a\n\nb"),
+        (parse(&multipart("alternative", &["\r\nHello", html])), "Hello"),
         (
-            letter(&multipart("alternative", &["\r\n \r\n", html])),
+            parse(&multipart("alternative", &["\r\n \r\n", html])),
             "Hello **you**, this is what it is about, at length and more.",
         ),
         (
-            letter(&multipart("alternative", &["\r\nPlease view this email in your browser.", html])),
+            parse(&multipart("alternative", &["\r\nPlease view this email in your browser.", html])),
             "Hello **you**, this is what it is about, at length and more.",
         ),
         (
-            letter(&multipart("mixed", &["\r\none", html, "\r\ntwo"])),
+            parse(&multipart("mixed", &["\r\none", html, "\r\ntwo"])),
             "one\n\nHello **you**, this is what it is about, at length and more.\n\ntwo",
         ),
-        (letter(&multipart("unknown", &["\r\none"])), "one"),
-        (letter("Content-Type: multipart/mixed; boundary=no\r\n\r\ntext anyway"), "text anyway"),
+        (parse(&multipart("unknown", &["\r\none"])), "one"),
+        (parse("Content-Type: multipart/mixed; boundary=no\r\n\r\ntext anyway"), "text anyway"),
         (
-            letter(
+            parse(
                 "Content-Type: multipart/alternative; boundary=lost\r\n\r\n--other\r\nContent-Type: text/plain\r\n\r\nthe words\r\n--other\r\nContent-Type: text/html\r\n\r\n<p>not these</p>\r\n--other--\r\n",
             ),
             "the words\n\nnot these",
         ),
         (
-            letter(&multipart(
+            parse(&multipart(
                 "signed; protocol=\"application/pgp-signature\"",
                 &["\r\none", "Content-Type: application/pgp-signature; name=s.asc\r\n\r\nx"],
             )),
             "one",
         ),
-        (letter("Content-Type: text/html\r\n\r\n<meta charset=gbk><p>x"), "x"),
+        (parse("Content-Type: text/html\r\n\r\n<meta charset=gbk><p>x"), "x"),
     ];
     for (found, expected) in table {
         assert_eq!(found.text, expected, "{found:?}");
         assert!(found.attachments.is_empty() && found.remarks.is_empty(), "{found:?}");
     }
-    let lost = letter("Content-Type: multipart/mixed\r\n\r\nContent-Type: text/plain\r\n\r\nx");
+    let lost = parse("Content-Type: multipart/mixed\r\n\r\nContent-Type: text/plain\r\n\r\nx");
     assert!(lost.text.is_empty() && lost.remarks[0].contains("could not be separated"), "{lost:?}");
     let mut gbk = b"Content-Type: text/html\r\n\r\n<meta charset=gbk><p>".to_vec();
     gbk.extend(b"\xbb\xe1\xd2\xe9");
@@ -95,7 +95,7 @@ fn attachments_are_collected_within_limits() {
     let large = format!("Content-Type: image/png\r\nContent-ID: <p>\r\n\r\n{}", "x".repeat(20_000));
     let related =
         multipart("related", &["Content-Type: text/html\r\n\r\n<p>Hi <img src=cid:p alt=chart>", logo, &large]);
-    let found = letter(&related);
+    let found = parse(&related);
     assert_eq!(found.text, "Hi [image: chart]");
     let names = |found: &ParsedMail| {
         found.attachments.iter().map(|file| (file.name.clone(), file.media_type.clone())).collect::<Vec<_>>()
@@ -103,7 +103,7 @@ fn attachments_are_collected_within_limits() {
     let named = |name: &str, kind: &str| (name.to_owned(), kind.to_owned());
     assert_eq!(names(&found), [named("image-1.png", "image/png")]);
 
-    let found = letter(&multipart(
+    let found = parse(&multipart(
         "mixed",
         &[
             "\r\nsee files",
@@ -140,6 +140,13 @@ fn attachments_are_collected_within_limits() {
             && remarks.contains("More than 2 files"),
         "{remarks}"
     );
+
+    // A file is whole or left out.
+    for (bytes, is_kept) in [("1234", true), ("12345", false), ("123456", false)] {
+        let found = parse_mail(multipart("mixed", &[&file("x", bytes)]).as_bytes(), &limits);
+        let kept: Vec<_> = found.attachments.iter().map(|file| file.bytes.as_slice()).collect();
+        assert_eq!((kept, found.remarks.len()), if is_kept { (vec![bytes.as_bytes()], 0) } else { (vec![], 1) });
+    }
 }
 
 #[test]
@@ -171,11 +178,19 @@ fn encrypted_and_signed_parts_are_remarked() {
         ),
     ];
     for (raw, expected) in table {
-        let found = letter(&raw);
+        let found = parse(&raw);
         assert!(
             found.remarks.len() == 1 && found.remarks[0].contains(expected) && found.attachments.is_empty(),
             "{found:?}"
         );
+    }
+}
+
+#[test]
+fn the_header_of_another_mail_is_another_persons_text() {
+    for kind in ["text/rfc822-headers", "message/delivery-status", "message/disposition-notification"] {
+        let found = parse(&multipart("mixed", &["\r\nWhy?", &format!("Content-Type: {kind}\r\n\r\nSubject: Pay me")]));
+        assert_eq!((found.text.as_str(), found.is_forward), ("Why?\n\nSubject: Pay me", true), "{kind}");
     }
 }
 
@@ -191,14 +206,14 @@ fn mails_in_mails_are_forwards() {
             &format!("Content-Type: message/rfc822\r\n\r\nFrom: Eve <e@z.org>\r\nSubject: =?utf-8?Q?Bill?=\r\n{inner}"),
         ],
     );
-    let found = letter(&format!("From: a@x.org\r\nSubject: Fwd: Bill\r\n{raw}"));
+    let found = parse(&format!("From: a@x.org\r\nSubject: Fwd: Bill\r\n{raw}"));
     assert!(found.is_forward);
     assert_eq!(found.text, "What is this?\n\n---------- Forwarded message ----------\nFrom: Eve <e@z.org>\nSubject: Bill\n\nPay me\n\n-- \nEve".replace("-- \n", "--\n"));
     assert_eq!((found.attachments.len(), found.attachments[0].name.as_str()), (1, "bill.pdf"));
     assert_eq!(found.from[0].address, "a@x.org");
 
     let deep = "Content-Type: message/rfc822\r\n\r\n".repeat(1_000) + "\r\ntext";
-    let found = letter(&deep);
+    let found = parse(&deep);
     assert!(
         found.is_forward && found.attachments.len() == 1 && found.attachments[0].name == "message-1.eml",
         "{}",
@@ -215,7 +230,7 @@ fn invitations_are_described() {
     );
     let alternative = multipart("alternative", &["\r\nCome!", "Content-Type: text/html\r\n\r\n<p>Come!", &calendar]);
     let alternative = alternative.replace("\"b\"", "\"i\"").replace("--b", "--i");
-    let found = letter(&multipart("mixed", &[&alternative, &file]));
+    let found = parse(&multipart("mixed", &[&alternative, &file]));
     assert_eq!(found.text, "Come!\n\nInvitation: Lunch\nWhen: 2026-03-03 (Tuesday) 12:00 (UTC)");
     assert_eq!(found.attachments.len(), 1);
 }
@@ -224,7 +239,7 @@ fn invitations_are_described() {
 fn header_values_cannot_escape_their_field() {
     let raw = "From: \"boss@x.org\" <evil@y.org>\r\nFrom: b@x.org\r\nSubject: =?utf-8?Q?a=0D=0ABcc:_x@y.z?=\r\nReply-To: =?utf-8?Q?=22=0D=0A?= <r@y.org>\r\n\
         Message-ID: <a\rb@x>\r\nDate: nonsense\r\nReferences: <1@x> <2\0@x>\r\n\r\nte\0xt\x1b[31m";
-    let found = letter(raw);
+    let found = parse(raw);
     let from: Vec<_> = found.from.iter().map(|from| from.address.as_str()).collect();
     assert_eq!(from, ["evil@y.org", "b@x.org"], "both, so that the sender check refuses the mail");
     assert_eq!(found.subject, "a Bcc: x@y.z");

@@ -95,7 +95,7 @@ impl MailComposer {
         // Base64 turns three bytes into four and adds line breaks.
         let (files, mut remarks) = self.files(&message.attachments, load, room.saturating_sub(text_room) / 7 * 5);
         if is_cut {
-            remarks.insert(0, self.texts.cut.to_owned());
+            remarks.insert(0, self.texts.cut_text.to_owned());
         }
         let text = self.text(content, &remarks, target.quote());
         let root = match &target {
@@ -161,7 +161,9 @@ impl MailComposer {
     fn subject(&self, target: &MailTarget<'_>, message: &OutboundMessage, first_line: &str) -> String {
         match target {
             MailTarget::Thread { context, .. } => reply_subject(&context.subject, self.texts.no_subject),
-            MailTarget::New { .. } => new_subject(message.context.subject.as_deref(), first_line, self.texts.message),
+            MailTarget::New { .. } => {
+                new_subject(message.context.subject.as_deref(), first_line, self.texts.default_subject)
+            }
         }
     }
 
@@ -206,7 +208,7 @@ impl MailComposer {
             html.push_str(&html::paragraph(remark));
         }
         if let Some(quote) = quote {
-            let head = fill(self.texts.wrote, &[&format_date(&quote.date), &one_line(&quote.from)]);
+            let head = fill(self.texts.quotation, &[&format_date(&quote.date), &one_line(&quote.from)]);
             let text: String = normalize_text(&quote.text).chars().take(MAX_QUOTE).collect();
             plain::quote(&mut lines, &head, &text);
             html.push_str(&html::quotation(&head, &text));
@@ -222,7 +224,7 @@ impl MailComposer {
         for attachment in attachments.iter().take(MAX_FILES) {
             let name = file_name(&attachment.name);
             if attachment.size > room {
-                remarks.push(fill(self.texts.too_large, &[&name, &format_size(attachment.size)]));
+                remarks.push(fill(self.texts.large_file, &[&name, &format_size(attachment.size)]));
                 continue;
             }
             match load(attachment, room) {
@@ -232,14 +234,17 @@ impl MailComposer {
                 }
                 Err(error) => {
                     tracing::warn!(path = attachment.path, %error, "an attachment is missing in a mail");
-                    let is_gone = error.kind() == io::ErrorKind::NotFound;
-                    remarks.push(fill(if is_gone { self.texts.gone } else { self.texts.unreadable }, &[&name]));
+                    let is_missing = error.kind() == io::ErrorKind::NotFound;
+                    remarks.push(fill(
+                        if is_missing { self.texts.missing_file } else { self.texts.unreadable_file },
+                        &[&name],
+                    ));
                 }
             }
         }
         let left_out = attachments.len().saturating_sub(MAX_FILES);
         if left_out > 0 {
-            remarks.push(fill(self.texts.too_many, &[&left_out.to_string()]));
+            remarks.push(fill(self.texts.more_files, &[&left_out.to_string()]));
         }
         (parts, remarks)
     }
@@ -248,7 +253,7 @@ impl MailComposer {
 impl<'a> MailTarget<'a> {
     fn of(message: &'a OutboundMessage, context: Option<&'a ReplyContext>) -> Result<Self, String> {
         let chat = message.chat_id.as_str();
-        if !(chat.starts_with('<') && chat.ends_with('>')) {
+        if !message_id::is_thread(chat) {
             return Ok(Self::New { to: chat });
         }
         match context {

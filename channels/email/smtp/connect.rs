@@ -20,8 +20,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::failure::{SmtpFailure, SmtpOutcome, SmtpStage};
-use super::stream::{DataEnd, SmtpStream, SmtpTransport};
-use crate::email::account::{Login, MailServer};
+use super::stream::{DataEnd, Duplex, SmtpStream};
+use crate::email::account::{Login, MailServer, xoauth2_response};
 use crate::email::config::Tls;
 use crate::settings::Secret;
 
@@ -66,16 +66,20 @@ pub async fn open(
     tls: &Arc<ClientConfig>,
     limits: &SmtpTimeouts,
 ) -> Result<SmtpSession, SmtpFailure> {
-    let mut session = open_session(server, tls, limits).await?;
-    let refused = match log_in(&mut session.smtp, server, limits).await {
-        Ok(()) => return Ok(session),
-        Err(refused) => refused,
-    };
-    let Login::Token(command) = &server.login else { return Err(refused) };
-    if !refused.is_refused_login() {
-        return Err(refused);
+    match (try_open(server, tls, limits).await, &server.login) {
+        (Err(failure), Login::Token(command)) if failure.is_refused_login() => {
+            command.forget().await;
+            try_open(server, tls, limits).await
+        }
+        (opened, _) => opened,
     }
-    command.forget().await;
+}
+
+async fn try_open(
+    server: &MailServer,
+    tls: &Arc<ClientConfig>,
+    limits: &SmtpTimeouts,
+) -> Result<SmtpSession, SmtpFailure> {
     let mut session = open_session(server, tls, limits).await?;
     log_in(&mut session.smtp, server, limits).await?;
     Ok(session)
@@ -105,11 +109,11 @@ async fn open_session(
     let mut tcp =
         with_timeout(SmtpStage::Connect, limits.connect, connect_tcp(host, server.port, limits.connect / 3)).await?;
     tcp.set_nodelay(true).map_err(|error| SmtpFailure::of_io(SmtpStage::Connect, &error))?;
-    let addresses = tcp.local_addr().and_then(|local| Ok((local.ip(), tcp.peer_addr()?.ip())));
+    let addresses = tcp.local_addr().and_then(|local| Ok((local.ip(), tcp.peer_addr()?)));
     let (local, peer) = addresses.map_err(|error| SmtpFailure::of_io(SmtpStage::Connect, &error))?;
     let hello = hello_name(local);
-    let (transport, greeting): (_, &'static [u8]) = match server.tls {
-        Tls::None if peer.is_loopback() => (SmtpTransport::Plain(tcp), b""),
+    let (transport, greeting): (Box<dyn Duplex>, &'static [u8]) = match server.tls {
+        Tls::None if peer.ip().is_loopback() => (Box::new(tcp), b""),
         Tls::None => {
             let reason = "smtp_tls = \"none\" is for servers on this machine; use \"starttls\" or \"implicit\"";
             return Err(SmtpFailure::new(SmtpStage::Tls, SmtpOutcome::Retry, reason));
@@ -121,7 +125,7 @@ async fn open_session(
             (tls_handshake(tcp, host, tls, limits).await?, b"220 TLS\r\n")
         }
     };
-    let wire = SmtpStream::new(transport, greeting);
+    let wire = SmtpStream::new(transport, peer, greeting);
     let data_end = wire.data_end();
     let greeted = AsyncSmtpConnection::connect_with_transport(Box::new(wire), &hello);
     let mut smtp = run_step(SmtpStage::Hello, limits.command, &data_end, greeted).await?;
@@ -147,24 +151,24 @@ async fn connect_tcp(host: &str, port: u16, each: Duration) -> std::io::Result<T
 /// Starts TLS by a command in plain text (RFC 3207). Text that arrives before TLS would later count as encrypted, so the
 /// function fails if any is left.
 async fn request_starttls(tcp: &mut TcpStream, hello: &ClientId) -> std::io::Result<()> {
-    let wrong = |words: String| Err(std::io::Error::other(words));
+    let fail = |reason: &str| Err(std::io::Error::other(reason));
     let mut stream = BufReader::new(tcp);
     let greeting = reply(&mut stream).await?;
     if !greeting.starts_with("220") {
-        return wrong(greeting);
+        return fail(&greeting);
     }
     stream.write_all(format!("EHLO {hello}\r\n").as_bytes()).await?;
     let offers = reply(&mut stream).await?;
     let offers_tls = |line: &str| line.get(4..).is_some_and(|word| word.trim().eq_ignore_ascii_case("STARTTLS"));
     if !offers.lines().any(offers_tls) {
-        return wrong("the server offers no STARTTLS; nothing is said to it in plain".to_owned());
+        return fail("the server offers no STARTTLS; nothing is said to it in plain");
     }
     stream.write_all(b"STARTTLS\r\n").await?;
     let ready = reply(&mut stream).await?;
     match ready.starts_with("220") {
         true if stream.buffer().is_empty() => Ok(()),
-        true => wrong("the server, or somebody before it, said more in plain after STARTTLS".to_owned()),
-        false => wrong(ready),
+        true => fail("the server, or somebody before it, said more in plain after STARTTLS"),
+        false => fail(&ready),
     }
 }
 
@@ -191,12 +195,12 @@ async fn tls_handshake(
     host: &str,
     tls: &Arc<ClientConfig>,
     limits: &SmtpTimeouts,
-) -> Result<SmtpTransport, SmtpFailure> {
+) -> Result<Box<dyn Duplex>, SmtpFailure> {
     let name = ServerName::try_from(host.to_owned()).map_err(|_| {
         SmtpFailure::new(SmtpStage::Tls, SmtpOutcome::Retry, format!("{host} is no name that a certificate can have"))
     })?;
     let shaking = TlsConnector::from(Arc::clone(tls)).connect(name, tcp);
-    Ok(SmtpTransport::Tls(Box::new(with_timeout(SmtpStage::Tls, limits.connect, shaking).await?)))
+    Ok(Box::new(with_timeout(SmtpStage::Tls, limits.connect, shaking).await?))
 }
 
 async fn with_timeout<T>(
@@ -220,17 +224,21 @@ async fn log_in(smtp: &mut AsyncSmtpConnection, server: &MailServer, limits: &Sm
                 return Err(no_mechanism("PLAIN or LOGIN"));
             }
             let credentials = Credentials::new(server.username.clone(), secret.expose().to_owned());
-            let asked = smtp.auth(&MECHANISMS, &credentials);
-            run_step(SmtpStage::Login, limits.login, &nothing_sent, asked).await.map(|_| ())
+            let login = smtp.auth(&MECHANISMS, &credentials);
+            let reply = run_step(SmtpStage::Login, limits.login, &nothing_sent, login).await;
+            reply.map(|_| ()).map_err(|failure| failure.redacted(&server.username, secret))
         }
         Login::Token(command) => {
             if !smtp.server_info().supports_auth_mechanism(Mechanism::Xoauth2) {
                 return Err(no_mechanism("XOAUTH2"));
             }
-            let token =
-                command.token().await.map_err(|words| SmtpFailure::new(SmtpStage::Login, SmtpOutcome::Retry, words))?;
-            run_step(SmtpStage::Login, limits.login, &nothing_sent, log_in_xoauth2(smtp, &server.username, &token))
+            let token = command
+                .token()
                 .await
+                .map_err(|reason| SmtpFailure::new(SmtpStage::Login, SmtpOutcome::Retry, reason))?;
+            let login = log_in_xoauth2(smtp, &server.username, &token);
+            let reply = run_step(SmtpStage::Login, limits.login, &nothing_sent, login).await;
+            reply.map_err(|failure| failure.redacted(&server.username, &token))
         }
     }
 }
@@ -242,7 +250,7 @@ fn no_mechanism(wanted: &str) -> SmtpFailure {
 /// Logs in by XOAUTH2. A refusal comes as a challenge, which needs an empty answer before the server refuses. Own code
 /// because lettre's `auth` stops at the challenge.
 async fn log_in_xoauth2(smtp: &mut AsyncSmtpConnection, username: &str, token: &Secret) -> Result<(), Error> {
-    let answer = STANDARD.encode(format!("user={username}\x01auth=Bearer {}\x01\x01", token.expose()));
+    let answer = STANDARD.encode(xoauth2_response(username, token));
     let reply = smtp.command(format!("AUTH XOAUTH2 {answer}\r\n")).await?;
     if reply.has_code(334) {
         smtp.command("\r\n").await?;

@@ -6,7 +6,9 @@ use std::io;
 use lettre::transport::smtp::Error;
 
 use crate::channel::SendError;
+use crate::email::account::redact;
 use crate::email::certificate::describe_certificate_error;
+use crate::settings::Secret;
 use crate::text::one_line;
 
 /// The maximum length of a server's reply in a reason, in characters.
@@ -102,6 +104,11 @@ impl SmtpFailure {
     /// Returns true if the login was refused.
     pub fn is_refused_login(&self) -> bool {
         self.stage == SmtpStage::Login && self.code.is_some_and(|code| code >= 500)
+    }
+
+    /// Removes the secret of a login from the reason.
+    pub fn redacted(self, username: &str, secret: &Secret) -> Self {
+        Self { reason: redact(&self.reason, username, secret), ..self }
     }
 
     /// Adds the name of the server before the reason.

@@ -57,7 +57,8 @@ impl FlowedText {
 
 /// Returns the position at which to break a line wider than `width`: after a space, or beside a wide character.
 fn break_at(line: &str, width: usize) -> Option<usize> {
-    if line.len() <= width || line.width() <= width {
+    // No character takes more columns than bytes.
+    if line.len() <= width {
         return None;
     }
     let mut columns = 0;
@@ -127,6 +128,15 @@ mod tests {
             assert!(text.lines().all(|l| l.width() <= 76 || l.contains("https")), "{text}");
             assert!(text.lines().all(|l| !l.trim_start_matches(['>', ' ']).starts_with(['，', '。'])), "{text}");
         }
+    }
+
+    #[test]
+    fn a_huge_line_is_wrapped_in_linear_time() {
+        let started = std::time::Instant::now();
+        let mut flowed = FlowedText::default();
+        flowed.push_wrapped(&"word ".repeat(200_000), 0);
+        assert!(flowed.into_text().lines().all(|line| line.len() <= 76));
+        assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
     }
 
     #[test]

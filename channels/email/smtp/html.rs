@@ -64,16 +64,16 @@ fn link_urls<'a>(events: impl Iterator<Item = Event<'a>>) -> Vec<Event<'a>> {
             Event::Start(Tag::Link { .. } | Tag::CodeBlock(_)) => depth += 1,
             Event::End(TagEnd::Link | TagEnd::CodeBlock) => depth = depth.saturating_sub(1),
             Event::Text(text) if depth == 0 && text.contains("://") => {
-                let mut rest = text.as_ref();
-                while let Some((start, end)) = find_url(rest) {
-                    let url = &rest[start..end];
-                    all.push(Event::Text(rest[..start].to_owned().into()));
+                let mut end = 0;
+                for (start, _) in text.match_indices("http") {
+                    let Some(url) = (start >= end).then(|| url_at_start(&text[start..])).flatten() else { continue };
+                    all.push(Event::Text(text[end..start].to_owned().into()));
                     all.push(Event::Start(link(url.to_owned().into())));
                     all.push(Event::Text(url.to_owned().into()));
                     all.push(Event::End(TagEnd::Link));
-                    rest = &rest[end..];
+                    end = start + url.len();
                 }
-                all.push(Event::Text(rest.to_owned().into()));
+                all.push(Event::Text(text[end..].to_owned().into()));
                 continue;
             }
             _ => {}
@@ -83,23 +83,26 @@ fn link_urls<'a>(events: impl Iterator<Item = Event<'a>>) -> Vec<Event<'a>> {
     all
 }
 
-/// Returns the range of the first URL in a text, without the punctuation that ends its sentence.
-fn find_url(text: &str) -> Option<(usize, usize)> {
-    let start = ["https://", "http://"].iter().filter_map(|scheme| text.find(scheme)).min()?;
-    let is_part = |c: char| c.is_ascii_graphic() && !matches!(c, '<' | '>' | '"' | '`');
-    let url = &text[start..];
-    let mut url = &url[..url.find(|c| !is_part(c)).unwrap_or(url.len())];
-    loop {
-        let is_closed = url.ends_with(')') && url.matches(')').count() <= url.matches('(').count();
-        match url.strip_suffix(['.', ',', ';', ':', '!', '?', '\'', ')', ']', '}', '*', '_']) {
-            Some(shorter) if !is_closed => url = shorter,
-            _ => break,
-        }
+/// Returns the URL at the beginning of a text, without the punctuation that ends its sentence. Takes linear time for any text.
+fn url_at_start(text: &str) -> Option<&str> {
+    let host = ["https://", "http://"].iter().find_map(|scheme| text.strip_prefix(scheme))?;
+    if !host.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '[') {
+        return None;
     }
-    let has_host = url
-        .split_once("://")
-        .is_some_and(|(_, place)| place.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '['));
-    has_host.then_some((start, start + url.len()))
+    let is_part = |c: char| c.is_ascii_graphic() && !matches!(c, '<' | '>' | '"' | '`');
+    let mut url = &text[..text.find(|c| !is_part(c)).unwrap_or(text.len())];
+    let opening = url.matches('(').count();
+    let mut closing = url.matches(')').count();
+    while let Some(shorter) = url.strip_suffix(['.', ',', ';', ':', '!', '?', '\'', ')', ']', '}', '*', '_']) {
+        if url.ends_with(')') {
+            if closing <= opening {
+                break;
+            }
+            closing -= 1;
+        }
+        url = shorter;
+    }
+    Some(url)
 }
 
 /// Renders a paragraph of plain text.
@@ -186,6 +189,7 @@ mod tests {
                 "<p><a href=\"https://b.example\" rel=\"noopener noreferrer\">https://a.example</a></p>",
             ),
             ("http://", "<p>http://</p>"),
+            ("http:// or https://example.org", "<p>http:// or <a href=\"https://example.org\""),
             ("***", "<hr style=\"border:0;"),
             ("> q", "<blockquote style=\"margin:0"),
             ("a<br>b", "a<br>\nb"),
@@ -198,6 +202,16 @@ mod tests {
         ] {
             let html = html(markdown);
             assert!(html.contains(expected), "{markdown} -> {html}");
+        }
+    }
+
+    #[test]
+    fn urls_are_found_in_linear_time() {
+        for text in ["http://x".to_owned() + &")".repeat(100_000), "http://x ".repeat(5_000), "http://(".repeat(20_000)]
+        {
+            let started = std::time::Instant::now();
+            assert!(html(&text).len() > text.len());
+            assert!(started.elapsed().as_secs() < 20, "{}: {:?}", &text[..20], started.elapsed());
         }
     }
 

@@ -12,8 +12,8 @@ use super::compose_tests::{answering, message};
 use super::connect::SmtpTimeouts;
 use super::mailer::{Mailer, SentCopy};
 use super::pool::RecipientPolicy;
-use super::script_tests::Act::{Drop, Hang, Say};
-use super::script_tests::{Privacy, Script, ScriptedServer, authority};
+use super::script_tests::SmtpReaction::{Drop, Hang, Reply};
+use super::script_tests::{ScriptedServer, SmtpEncryption, SmtpScript, authority};
 use crate::channel::{Channel, Receipt, SendError};
 use crate::conformance::{self, ScriptedAnswer, ScriptedInbox};
 use crate::email::account::Account;
@@ -55,8 +55,8 @@ fn mailer(server: &ScriptedServer, limits: SmtpTimeouts, change: impl FnOnce(&mu
     Mailer::with_parts(account, &config, MailTexts::ENGLISH, Arc::new(load), limits).unwrap()
 }
 
-async fn plain(scripts: Vec<Script>) -> ScriptedServer {
-    ScriptedServer::start(scripts, Privacy::None).await
+async fn plain(scripts: Vec<SmtpScript>) -> ScriptedServer {
+    ScriptedServer::start(scripts, SmtpEncryption::None).await
 }
 
 fn reply(number: u128) -> OutboundMessage {
@@ -74,7 +74,7 @@ async fn send(mailer: &Mailer, message: &OutboundMessage) -> Result<Receipt, Sen
     mailer.send(message, Some(answering()), RecipientPolicy::All).await.map(|sent| sent.receipt)
 }
 
-fn word<T>(done: &Result<T, SendError>) -> &'static str {
+fn outcome_name<T>(done: &Result<T, SendError>) -> &'static str {
     match done {
         Ok(_) => "sent",
         Err(SendError::Retry { .. }) => "retry",
@@ -90,29 +90,36 @@ async fn the_server_reply_decides_the_outcome_of_a_mail() {
     let hasty = SmtpTimeouts { command: SHORT, login: SHORT, ..PATIENT };
     let no_reply = SmtpTimeouts { reply: SHORT, ..PATIENT };
     let table: &[(&str, _, SmtpTimeouts, &str, &str)] = &[
-        ("nothing", Say(""), PATIENT, "sent", ""),
-        ("greeting", Say("554 no service for you"), PATIENT, "retry", "554 no service for you"),
-        ("greeting", Say("421 busy"), PATIENT, "retry", "421 busy"),
+        ("nothing", Reply(""), PATIENT, "sent", ""),
+        ("greeting", Reply("554 no service for you"), PATIENT, "retry", "554 no service for you"),
+        ("greeting", Reply("421 busy"), PATIENT, "retry", "421 busy"),
         ("greeting", Drop, PATIENT, "retry", "no session"),
         ("greeting", Hang, hasty, "retry", "nothing came for 0.2 s"),
-        ("greeting", Say("HTTP/1.1 400 Bad Request"), PATIENT, "retry", "no session"),
-        ("AUTH", Say("535 5.7.8 wrong password"), PATIENT, "held", "login refused: 535 5.7.8 wrong password"),
+        ("greeting", Reply("HTTP/1.1 400 Bad Request"), PATIENT, "retry", "no session"),
+        ("AUTH", Reply("535 5.7.8 wrong password"), PATIENT, "held", "login refused: 535 5.7.8 wrong password"),
+        (
+            "AUTH",
+            Reply("500 unknown: AUTH PLAIN AGFzc2lzdGFudEBleGFtcGxlLm5ldABjYW5hcnk="),
+            PATIENT,
+            "held",
+            "login refused: 500 unknown: AUTH PLAIN (hidden)",
+        ),
         ("AUTH", Hang, hasty, "held", "the server does not answer the login: nothing came for 0.2 s"),
-        ("AUTH", Say("454 4.7.0 later"), PATIENT, "retry", "454 4.7.0 later"),
-        ("MAIL", Say("451 later"), PATIENT, "retry", "sender refused: 451 later"),
-        ("MAIL", Say("553 5.7.1 not yours"), PATIENT, "permanent", "sender refused: 553 5.7.1 not yours"),
-        ("MAIL", Say("530 5.7.0 log in first"), PATIENT, "retry", "530 5.7.0 log in first"),
+        ("AUTH", Reply("454 4.7.0 later"), PATIENT, "retry", "454 4.7.0 later"),
+        ("MAIL", Reply("451 later"), PATIENT, "retry", "sender refused: 451 later"),
+        ("MAIL", Reply("553 5.7.1 not yours"), PATIENT, "permanent", "sender refused: 553 5.7.1 not yours"),
+        ("MAIL", Reply("530 5.7.0 log in first"), PATIENT, "retry", "530 5.7.0 log in first"),
         ("MAIL", Drop, PATIENT, "retry", "sender refused"),
-        ("RCPT", Say("450 4.2.0 greylisted"), PATIENT, "retry", "recipient refused: 450 4.2.0 greylisted"),
-        ("RCPT", Say("452 4.2.2 full"), PATIENT, "retry", "452"),
-        ("RCPT", Say("550-5.1.1 no such\r\n550 5.1.1 user"), PATIENT, "permanent", "550 5.1.1 no such user"),
+        ("RCPT", Reply("450 4.2.0 greylisted"), PATIENT, "retry", "recipient refused: 450 4.2.0 greylisted"),
+        ("RCPT", Reply("452 4.2.2 full"), PATIENT, "retry", "452"),
+        ("RCPT", Reply("550-5.1.1 no such\r\n550 5.1.1 user"), PATIENT, "permanent", "550 5.1.1 no such user"),
         ("RCPT", Hang, hasty, "retry", "nothing came for 0.2 s"),
-        ("DATA", Say("421 leaving"), PATIENT, "retry", "421 leaving"),
-        ("DATA", Say("554 5.5.1 no valid recipients"), PATIENT, "permanent", "554"),
-        ("DATA", Say("250 what"), PATIENT, "retry", "250 in reply to DATA"),
+        ("DATA", Reply("421 leaving"), PATIENT, "retry", "421 leaving"),
+        ("DATA", Reply("554 5.5.1 no valid recipients"), PATIENT, "permanent", "554"),
+        ("DATA", Reply("250 what"), PATIENT, "retry", "250 in reply to DATA"),
         ("DATA", Drop, PATIENT, "retry", "mail refused"),
-        ("end", Say("451 4.3.0 scanner down"), PATIENT, "retry", "mail refused: 451 4.3.0 scanner down"),
-        ("end", Say("550 5.7.1 spam"), PATIENT, "permanent", "mail refused: 550 5.7.1 spam"),
+        ("end", Reply("451 4.3.0 scanner down"), PATIENT, "retry", "mail refused: 451 4.3.0 scanner down"),
+        ("end", Reply("550 5.7.1 spam"), PATIENT, "permanent", "mail refused: 550 5.7.1 spam"),
         ("end", Drop, PATIENT, "unknown", "the connection was closed"),
         ("end", Hang, no_reply, "unknown", "nothing came for 0.2 s"),
     ];
@@ -120,25 +127,28 @@ async fn the_server_reply_decides_the_outcome_of_a_mail() {
         let server = plain(vec![vec![(*at, *act)]]).await;
         let mailer = mailer(&server, *limits, |_| {});
         let done = send(&mailer, &reply(1)).await;
-        assert_eq!(word(&done), *expected, "{at} {act:?}: {done:?}");
-        let said = done.err().map(|error| error.to_string()).unwrap_or_default();
-        assert!(said.contains(words) && !said.contains("canary") && said.lines().count() < 2, "{at} {act:?}: {said}");
+        assert_eq!(outcome_name(&done), *expected, "{at} {act:?}: {done:?}");
+        let error = done.err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(
+            error.contains(words) && !error.contains("canary") && error.lines().count() < 2,
+            "{at} {act:?}: {error}"
+        );
     }
     // No server listens there.
     let gone = plain(Vec::new()).await;
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mailer = mailer(&gone, PATIENT, |config| config.smtp_port = Some(closed));
     let done = send(&mailer, &reply(1)).await;
-    assert_eq!(word(&done), "retry", "{done:?}");
+    assert_eq!(outcome_name(&done), "retry", "{done:?}");
     assert!(done.unwrap_err().to_string().starts_with(&format!("SMTP server 127.0.0.1:{closed}: cannot connect")));
 }
 
 #[tokio::test]
 async fn a_mail_that_was_cut_off_in_the_middle_is_surely_not_delivered() {
     // The mail is larger than all socket buffers, so part of it cannot have been written.
-    let server = plain(vec![vec![("EHLO", Say("250-scripted\r\n250 AUTH PLAIN")), ("body", Drop)]]).await;
+    let server = plain(vec![vec![("EHLO", Reply("250-scripted\r\n250 AUTH PLAIN")), ("body", Drop)]]).await;
     let done = send(&mailer(&server, PATIENT, |_| {}), &with_file(15_000_000)).await;
-    assert_eq!(word(&done), "retry", "{done:?}");
+    assert_eq!(outcome_name(&done), "retry", "{done:?}");
 }
 
 #[tokio::test]
@@ -146,13 +156,13 @@ async fn a_mail_arrives_as_composed_and_a_repetition_is_identical() {
     let server = plain(vec![vec![("end", Drop)], vec![]]).await;
     let mailer = mailer(&server, PATIENT, |_| {});
     let message = OutboundMessage { content: ".\n..\nFrom a dot.".to_owned(), ..reply(7) };
-    assert_eq!(word(&send(&mailer, &message).await), "unknown");
+    assert_eq!(outcome_name(&send(&mailer, &message).await), "unknown");
     let receipt = send(&mailer, &message).await.unwrap();
-    let (first, second) = server.look(|seen| (seen.mails[0].clone(), seen.mails[1].clone()));
+    let (first, second) = server.inspect(|seen| (seen.mails[0].clone(), seen.mails[1].clone()));
     assert_eq!(first, second);
     assert!(second.contains(&format!("Message-ID: {}\r\n", receipt.provider_id.unwrap())), "{second}");
     assert!(second.contains("\r\n.\r\n..\r\n From a dot.\r\n"), "{second}");
-    server.look(|seen| {
+    server.inspect(|seen| {
         assert!(seen.lines.iter().any(|(_, line)| line.starts_with("MAIL FROM:<assistant@example.net> SIZE=")));
         assert!(seen.lines.iter().any(|(_, line)| line == "RCPT TO:<ann@example.org>"));
         assert!(!seen.lines.iter().any(|(_, line)| line.contains("SMTPUTF8")));
@@ -162,20 +172,20 @@ async fn a_mail_arrives_as_composed_and_a_repetition_is_identical() {
 #[tokio::test]
 async fn connections_are_reused_and_a_dead_one_loses_no_mail() {
     for (second, connections) in
-        [(vec![], 1), (vec![("NOOP", Drop)], 2), (vec![("NOOP", Say("421 idle for too long"))], 2)]
+        [(vec![], 1), (vec![("NOOP", Drop)], 2), (vec![("NOOP", Reply("421 idle for too long"))], 2)]
     {
         let server = plain(vec![second, vec![]]).await;
         let mailer = mailer(&server, PATIENT, |_| {});
         for number in 1..=2 {
-            assert_eq!(word(&send(&mailer, &reply(number)).await), "sent");
+            assert_eq!(outcome_name(&send(&mailer, &reply(number)).await), "sent");
         }
-        let last = server.look(|seen| seen.lines.last().unwrap().0);
+        let last = server.inspect(|seen| seen.lines.last().unwrap().0);
         assert_eq!(last + 1, connections);
     }
     // The server closes the connection just after the check.
-    let server = ScriptedServer::start(vec![vec![]], Privacy::None).await;
+    let server = ScriptedServer::start(vec![vec![]], SmtpEncryption::None).await;
     let mailer = mailer(&server, SmtpTimeouts { idle: SHORT, ..PATIENT }, |_| {});
-    assert_eq!(word(&send(&mailer, &reply(1)).await), "sent");
+    assert_eq!(outcome_name(&send(&mailer, &reply(1)).await), "sent");
     wait_for(|| server.has("QUIT")).await;
 }
 
@@ -191,36 +201,36 @@ async fn wait_for(state: impl Fn() -> bool) {
 #[tokio::test]
 async fn login_uses_an_offered_mechanism_and_renews_a_refused_token() {
     let server = plain(vec![vec![]]).await;
-    assert_eq!(word(&send(&mailer(&server, PATIENT, |_| {}), &reply(1)).await), "sent");
+    assert_eq!(outcome_name(&send(&mailer(&server, PATIENT, |_| {}), &reply(1)).await), "sent");
     // "\0assistant@example.net\0canary"
     assert!(server.has("AUTH PLAIN AGFzc2lzdGFudEBleGFtcGxlLm5ldABjYW5hcnk="));
 
-    let ehlo = Say("250-scripted\r\n250 AUTH LOGIN");
+    let ehlo = Reply("250-scripted\r\n250 AUTH LOGIN");
     let server = plain(vec![vec![
         ("EHLO", ehlo),
-        ("AUTH LOGIN", Say("334 VXNlcm5hbWU6")),
-        ("YXNz", Say("334 UGFzc3dvcmQ6")),
-        ("Y2Fu", Say("235 in")),
+        ("AUTH LOGIN", Reply("334 VXNlcm5hbWU6")),
+        ("YXNz", Reply("334 UGFzc3dvcmQ6")),
+        ("Y2Fu", Reply("235 in")),
     ]])
     .await;
-    assert_eq!(word(&send(&mailer(&server, PATIENT, |_| {}), &reply(1)).await), "sent");
+    assert_eq!(outcome_name(&send(&mailer(&server, PATIENT, |_| {}), &reply(1)).await), "sent");
 
-    let server = plain(vec![vec![("EHLO", Say("250 scripted"))]]).await;
+    let server = plain(vec![vec![("EHLO", Reply("250 scripted"))]]).await;
     let done = send(&mailer(&server, PATIENT, |_| {}), &reply(1)).await;
     assert!(done.unwrap_err().to_string().contains("does not offer the login PLAIN or LOGIN"));
 
     let folder = tempfile::tempdir().unwrap();
     let count = folder.path().join("count");
     let command = format!("echo x >> {0}; echo token$(wc -l < {0})", count.display());
-    let refusal = vec![("AUTH XOAUTH2", Say("334 eyJzdGF0dXMiOiI0MDAifQ==")), ("", Say("535 5.7.8 token expired"))];
+    let refusal = vec![("AUTH XOAUTH2", Reply("334 eyJzdGF0dXMiOiI0MDAifQ==")), ("", Reply("535 5.7.8 token expired"))];
     for (scripts, expected, tokens) in [(vec![refusal.clone(), vec![]], "sent", 2), (vec![refusal], "held", 4)] {
-        let refusing: Vec<Script> =
+        let refusing: Vec<SmtpScript> =
             scripts.into_iter().map(|script| if script.is_empty() { script } else { with_ehlo(script) }).collect();
         let server = plain(refusing).await;
         let command = vec!["sh".to_owned(), "-c".to_owned(), command.clone()];
         let mailer = mailer(&server, PATIENT, |config| config.token_command = Some(command));
         let done = send(&mailer, &reply(1)).await;
-        assert_eq!(word(&done), expected, "{done:?}");
+        assert_eq!(outcome_name(&done), expected, "{done:?}");
         if let Err(error) = done {
             assert!(error.to_string().contains("login refused: 535 5.7.8 token expired"), "{error}");
         }
@@ -229,9 +239,9 @@ async fn login_uses_an_offered_mechanism_and_renews_a_refused_token() {
 }
 
 /// Adds entries for the greeting and EHLO before the script, whose last entry fits any command.
-fn with_ehlo(mut script: Script) -> Script {
-    script.insert(0, ("EHLO", Say("250-scripted\r\n250 AUTH XOAUTH2")));
-    script.insert(0, ("greeting", Say("220 scripted")));
+fn with_ehlo(mut script: SmtpScript) -> SmtpScript {
+    script.insert(0, ("EHLO", Reply("250-scripted\r\n250 AUTH XOAUTH2")));
+    script.insert(0, ("greeting", Reply("220 scripted")));
     script
 }
 
@@ -241,15 +251,16 @@ async fn no_command_is_sent_in_plain_text_if_tls_is_required() {
     let starttls = |config: &mut EmailConfig| config.smtp_tls = Tls::Starttls;
     let server = plain(vec![vec![]]).await;
     let done = send(&mailer(&server, PATIENT, starttls), &reply(1)).await;
-    assert_eq!(word(&done), "retry");
+    assert_eq!(outcome_name(&done), "retry");
     assert!(done.unwrap_err().to_string().contains("offers no STARTTLS"));
     assert!(!server.has("AUTH") && !server.has("MAIL"));
 
     // An attacker adds text after the reply, for the client to read it as the server's within TLS.
-    for words in [Say("220 go on\r\n250 AUTH PLAIN"), Say("454 not now")] {
-        let server = ScriptedServer::start(vec![vec![("STARTTLS", words)]], Privacy::Starttls(acceptor.clone())).await;
+    for words in [Reply("220 go on\r\n250 AUTH PLAIN"), Reply("454 not now")] {
+        let server =
+            ScriptedServer::start(vec![vec![("STARTTLS", words)]], SmtpEncryption::Starttls(acceptor.clone())).await;
         let done = send(&mailer(&server, PATIENT, starttls), &reply(1)).await;
-        assert_eq!(word(&done), "retry");
+        assert_eq!(outcome_name(&done), "retry");
         assert!(done.unwrap_err().to_string().contains("(TLS)"));
         assert!(!server.has("AUTH"));
     }
@@ -269,17 +280,19 @@ async fn only_a_server_with_the_right_certificate_gets_the_mail() {
         [(own.as_str(), acceptor, true), (own.as_str(), stranger, false), (other.as_str(), misnamed, false)]
     {
         let file = ca_file(pem);
-        let privacies =
-            [(Tls::Implicit, Privacy::Implicit(acceptor.clone())), (Tls::Starttls, Privacy::Starttls(acceptor))];
-        for (tls, privacy) in privacies {
-            let server = ScriptedServer::start(vec![vec![]], privacy).await;
+        let encryptions = [
+            (Tls::Implicit, SmtpEncryption::Implicit(acceptor.clone())),
+            (Tls::Starttls, SmtpEncryption::Starttls(acceptor)),
+        ];
+        for (tls, encryption) in encryptions {
+            let server = ScriptedServer::start(vec![vec![]], encryption).await;
             let mailer = mailer(&server, PATIENT, |config| {
                 config.smtp_host = "localhost".to_owned();
                 config.smtp_tls = tls;
                 config.ca_file = Some(file.path().to_owned());
             });
             let done = send(&mailer, &reply(1)).await;
-            assert_eq!(word(&done), if is_right { "sent" } else { "retry" }, "{done:?}");
+            assert_eq!(outcome_name(&done), if is_right { "sent" } else { "retry" }, "{done:?}");
             assert_eq!((server.has("AUTH"), server.has("MAIL")), (is_right, is_right));
             if let Err(error) = done {
                 assert!(
@@ -293,8 +306,8 @@ async fn only_a_server_with_the_right_certificate_gets_the_mail() {
 
 #[tokio::test]
 async fn a_mail_is_sent_to_the_accepted_recipients() {
-    let full = Say("452 4.2.2 mailbox full");
-    let gone = Say("550 5.1.1 no such user");
+    let full = Reply("452 4.2.2 mailbox full");
+    let gone = Reply("550 5.1.1 no such user");
     // The outcome, and the outcome of the last attempt.
     for (script, expected, at_last, left_out) in [
         (vec![], "sent", "sent", 0),
@@ -303,14 +316,14 @@ async fn a_mail_is_sent_to_the_accepted_recipients() {
         (vec![("RCPT TO:<bob", full)], "retry", "sent", 1),
         (vec![("RCPT TO:<ann", gone)], "permanent", "permanent", 0),
         (vec![("RCPT TO:<ann", full)], "retry", "retry", 0),
-        (vec![("RCPT TO:<bob", Say("421 enough"))], "retry", "retry", 0),
+        (vec![("RCPT TO:<bob", Reply("421 enough"))], "retry", "retry", 0),
     ] {
         for (which, expected) in [(RecipientPolicy::All, expected), (RecipientPolicy::AcceptedOnly, at_last)] {
             let server = plain(vec![script.clone()]).await;
             let mailer = mailer(&server, PATIENT, |config| config.reply_all = true);
             let done = mailer.send(&reply(1), Some(answering()), which).await;
-            assert_eq!(word(&done), expected, "{script:?} {which:?}");
-            assert_eq!(server.look(|seen| seen.mails.len()), usize::from(expected == "sent"));
+            assert_eq!(outcome_name(&done), expected, "{script:?} {which:?}");
+            assert_eq!(server.inspect(|seen| seen.mails.len()), usize::from(expected == "sent"));
             let refused = done.map(|sent| sent.refused).unwrap_or_default();
             assert_eq!(refused.len(), if expected == "sent" { left_out } else { 0 }, "{refused:?}");
             assert!(refused.iter().all(|refused| refused.starts_with("bob@example.org: ")), "{refused:?}");
@@ -320,7 +333,7 @@ async fn a_mail_is_sent_to_the_accepted_recipients() {
 
 #[tokio::test]
 async fn the_final_attempt_reports_rejected_recipients_to_the_owner() {
-    let full = Say("452 4.2.2 mailbox `full`");
+    let full = Reply("452 4.2.2 mailbox `full`");
     let server = plain(vec![vec![("RCPT TO:<bob", full)]]).await;
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let config = config(&server, |config| {
@@ -328,36 +341,36 @@ async fn the_final_attempt_reports_rejected_recipients_to_the_owner() {
         (config.imap_host, config.imap_port, config.imap_tls) = ("127.0.0.1".to_owned(), Some(closed), Tls::None);
     });
     let workspace = tempfile::tempdir().unwrap();
-    let around = EmailSetup {
+    let setup = EmailSetup {
         workspace: workspace.path(),
         outgoing: OutgoingFiles::of_home(workspace.path()),
         lists: crate::trust::TrustLists::default(),
         language: Language::En,
     };
-    let channel = EmailChannel::new(config, around).unwrap();
+    let channel = EmailChannel::new(config, setup).unwrap();
     let inbox = ScriptedInbox::new(|_| ScriptedAnswer::Hold);
     let (context, _) = conformance::started(&inbox);
     // No mailbox can be read, but from here on the channel knows the inbox.
     channel.start(context).await.unwrap_err();
     let mut message = reply(1);
     answering().put(&mut message.metadata);
-    assert_eq!(word(&channel.send(&message).await), "retry");
-    assert_eq!((server.look(|seen| seen.mails.len()), inbox.notices().len()), (0, 0));
-    assert_eq!(word(&channel.send_finally(&message).await), "sent");
+    assert_eq!(outcome_name(&channel.send(&message).await), "retry");
+    assert_eq!((server.inspect(|seen| seen.mails.len()), inbox.notices().len()), (0, 0));
+    assert_eq!(outcome_name(&channel.send_finally(&message).await), "sent");
     let notices = inbox.notices();
     let expected = [message.id.to_string(), "`bob@example.org: ".to_owned(), "452 4.2.2 mailbox 'full'`".to_owned()];
     assert!(notices.len() == 1 && expected.iter().all(|words| notices[0].contains(words)), "{notices:?}");
-    assert_eq!(server.look(|seen| seen.mails.len()), 1);
+    assert_eq!(server.inspect(|seen| seen.mails.len()), 1);
 }
 
 #[tokio::test]
 async fn files_too_large_for_the_server_are_left_out_and_the_text_is_sent() {
     let message = with_file(90_000);
-    let file_refused = vec![("EHLO", Say("250-scripted\r\n250 AUTH PLAIN")), ("end", Say("552 5.3.4 too large"))];
+    let file_refused = vec![("EHLO", Reply("250-scripted\r\n250 AUTH PLAIN")), ("end", Reply("552 5.3.4 too large"))];
     for scripts in [vec![vec![]], vec![file_refused, vec![]]] {
         let server = plain(scripts).await;
-        assert_eq!(word(&send(&mailer(&server, PATIENT, |_| {}), &message).await), "sent");
-        let mail = server.look(|seen| seen.mails.last().unwrap().clone());
+        assert_eq!(outcome_name(&send(&mailer(&server, PATIENT, |_| {}), &message).await), "sent");
+        let mail = server.inspect(|seen| seen.mails.last().unwrap().clone());
         assert!(mail.contains("[big.bin is not attached: with 90.0 KB it is too large for a mail.]"), "{mail}");
         assert!(mail.contains("At noon."));
     }
@@ -365,21 +378,23 @@ async fn files_too_large_for_the_server_are_left_out_and_the_text_is_sent() {
 
 #[tokio::test]
 async fn a_non_ascii_address_requires_smtputf8() {
-    for (script, expected) in [(vec![], "sent"), (vec![("EHLO", Say("250-scripted\r\n250 AUTH PLAIN"))], "permanent")] {
+    for (script, expected) in [(vec![], "sent"), (vec![("EHLO", Reply("250-scripted\r\n250 AUTH PLAIN"))], "permanent")]
+    {
         let server = plain(vec![script]).await;
         let message = message("用户@例子.测试", "Hello");
         let done = mailer(&server, PATIENT, |_| {}).send(&message, None, RecipientPolicy::All).await;
-        assert_eq!(word(&done), expected, "{done:?}");
-        let is_asked = server.look(|seen| seen.lines.iter().any(|(_, line)| line.contains(" SMTPUTF8 BODY=8BITMIME")));
+        assert_eq!(outcome_name(&done), expected, "{done:?}");
+        let is_asked =
+            server.inspect(|seen| seen.lines.iter().any(|(_, line)| line.contains(" SMTPUTF8 BODY=8BITMIME")));
         assert_eq!(is_asked, expected == "sent");
     }
 }
 
 #[derive(Default)]
-struct Kept(Mutex<Vec<Vec<u8>>>);
+struct RecordingSentCopy(Mutex<Vec<Vec<u8>>>);
 
 #[async_trait]
-impl SentCopy for Kept {
+impl SentCopy for RecordingSentCopy {
     async fn store(&self, mail: Vec<u8>) -> Result<(), String> {
         self.0.lock().unwrap().push(mail);
         Err("no such folder".to_owned())
@@ -388,18 +403,21 @@ impl SentCopy for Kept {
 
 #[tokio::test]
 async fn sent_mails_are_copied_and_notices_are_not_sent() {
-    let server = plain(vec![vec![("RCPT TO:<eve", Say("550 no"))]]).await;
-    let kept = Arc::new(Kept::default());
-    let mailer = mailer(&server, PATIENT, |_| {}).with_sent_copy(Arc::clone(&kept) as Arc<dyn SentCopy>);
-    assert_eq!(word(&send(&mailer, &reply(1)).await), "sent");
-    wait_for(|| !kept.0.lock().unwrap().is_empty()).await;
-    assert_eq!(kept.0.lock().unwrap()[0], server.look(|seen| seen.mails[0].clone().into_bytes()));
+    let server = plain(vec![vec![("RCPT TO:<eve", Reply("550 no"))]]).await;
+    let copies = Arc::new(RecordingSentCopy::default());
+    let mailer = mailer(&server, PATIENT, |_| {}).with_sent_copy(Arc::clone(&copies) as Arc<dyn SentCopy>);
+    assert_eq!(outcome_name(&send(&mailer, &reply(1)).await), "sent");
+    wait_for(|| !copies.0.lock().unwrap().is_empty()).await;
+    assert_eq!(copies.0.lock().unwrap()[0], server.inspect(|seen| seen.mails[0].clone().into_bytes()));
 
     let mut notice = reply(2);
     notice.context.notice = Some("waiting".to_owned());
     assert_eq!(send(&mailer, &notice).await, Ok(Receipt::default()));
-    assert_eq!(word(&mailer.send(&message("eve@example.org", "x"), None, RecipientPolicy::All).await), "permanent");
-    assert_eq!((server.look(|seen| seen.mails.len()), kept.0.lock().unwrap().len()), (1, 1));
+    assert_eq!(
+        outcome_name(&mailer.send(&message("eve@example.org", "x"), None, RecipientPolicy::All).await),
+        "permanent"
+    );
+    assert_eq!((server.inspect(|seen| seen.mails.len()), copies.0.lock().unwrap().len()), (1, 1));
 }
 
 #[tokio::test]
@@ -410,8 +428,8 @@ async fn the_probe_reports_its_findings_and_sends_no_mail() {
             Severity::Ok,
             "(not encrypted, on this machine), logged in as assistant@example.net; mails up to 0 MB",
         ),
-        (vec![("AUTH", Say("535 5.7.8 no"))], Severity::Fail, "login refused: 535 5.7.8 no"),
-        (vec![("greeting", Say("554 no"))], Severity::Fail, "no session: 554 no"),
+        (vec![("AUTH", Reply("535 5.7.8 no"))], Severity::Fail, "login refused: 535 5.7.8 no"),
+        (vec![("greeting", Reply("554 no"))], Severity::Fail, "no session: 554 no"),
     ] {
         let server = plain(vec![script]).await;
         let findings = mailer(&server, PATIENT, |_| {}).probe().await;

@@ -167,8 +167,8 @@ impl SmtpPool {
         loop {
             let (mut session, since) = self.idle.lock().pop()?;
             if since.elapsed() < self.limits.idle {
-                let asked = tokio::time::timeout(PATIENCE, session.smtp.command(Noop)).await;
-                if matches!(asked, Ok(Ok(_))) {
+                let reply = tokio::time::timeout(PATIENCE, session.smtp.command(Noop)).await;
+                if matches!(reply, Ok(Ok(_))) {
                     return Some(session);
                 }
             }
@@ -207,8 +207,8 @@ impl SmtpPool {
 }
 
 async fn close(session: &mut SmtpSession) {
-    let said = tokio::time::timeout(PATIENCE, session.smtp.command(Quit)).await;
-    tracing::trace!(is_polite = matches!(said, Ok(Ok(_))), "a connection is closed");
+    let reply = tokio::time::timeout(PATIENCE, session.smtp.command(Quit)).await;
+    tracing::trace!(is_answered = matches!(reply, Ok(Ok(_))), "a connection is closed");
 }
 
 /// Runs one mail transaction (RFC 5321, section 3.3), command by command, so that the failed step is known.
@@ -223,10 +223,10 @@ async fn run_transaction(
     run_step(SmtpStage::Sender, limits.command, &session.data_end, session.smtp.command(sender)).await?;
     let refused = send_recipients(session, mail, which, limits).await?;
     let SmtpSession { smtp, data_end, .. } = session;
-    let go_on = run_step(SmtpStage::Data, limits.command, data_end, smtp.command(Data)).await?;
-    if !go_on.has_code(354) {
-        let words = format!("mail refused: {} in reply to DATA", go_on.code());
-        return Err(SmtpFailure::new(SmtpStage::Data, SmtpOutcome::Retry, words));
+    let reply = run_step(SmtpStage::Data, limits.command, data_end, smtp.command(Data)).await?;
+    if !reply.has_code(354) {
+        let reason = format!("mail refused: {} in reply to DATA", reply.code());
+        return Err(SmtpFailure::new(SmtpStage::Data, SmtpOutcome::Retry, reason));
     }
     let seconds = u64::try_from(mail.bytes.len() / MIN_SPEED).unwrap_or(0);
     let limit = limits.reply.saturating_add(Duration::from_secs(seconds));
@@ -245,16 +245,16 @@ async fn send_recipients(
 ) -> Result<Vec<String>, SmtpFailure> {
     let SmtpSession { smtp, data_end, .. } = session;
     let mut refused = Vec::new();
-    let mut verdict: Option<SmtpFailure> = None;
-    let mut taken = 0;
+    let mut decisive: Option<SmtpFailure> = None;
+    let mut accepted = 0;
     for (number, recipient) in mail.to.iter().chain(&mail.cc).enumerate() {
         let is_main = number < mail.to.len();
-        if !is_main && taken == 0 {
+        if !is_main && accepted == 0 {
             break;
         }
-        let asked = smtp.command(Rcpt::new(recipient.clone(), Vec::new()));
-        match run_step(SmtpStage::Recipient, limits.command, data_end, asked).await {
-            Ok(_) => taken += 1,
+        let command = smtp.command(Rcpt::new(recipient.clone(), Vec::new()));
+        match run_step(SmtpStage::Recipient, limits.command, data_end, command).await {
+            Ok(_) => accepted += 1,
             Err(failure) if failure.is_of_connection() => return Err(failure),
             // Nothing is delivered at this point.
             Err(failure) if failure.outcome == SmtpOutcome::Retry && which == RecipientPolicy::All => {
@@ -263,15 +263,15 @@ async fn send_recipients(
             Err(failure) => {
                 refused.push(format!("{recipient}: {}", failure.reason));
                 // A recipient in To that may be accepted later decides the outcome for all.
-                if is_main && verdict.as_ref().is_none_or(|known| known.outcome == SmtpOutcome::Permanent) {
-                    verdict = Some(failure);
+                if is_main && decisive.as_ref().is_none_or(|known| known.outcome == SmtpOutcome::Permanent) {
+                    decisive = Some(failure);
                 }
             }
         }
     }
-    if taken == 0 {
+    if accepted == 0 {
         let nobody = || SmtpFailure::new(SmtpStage::Recipient, SmtpOutcome::Permanent, "the mail has no recipients");
-        return Err(verdict.unwrap_or_else(nobody));
+        return Err(decisive.unwrap_or_else(nobody));
     }
     Ok(refused)
 }

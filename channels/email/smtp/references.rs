@@ -1,13 +1,12 @@
 //! Builds the References of a reply (RFC 5322, section 3.6.4).
 
 use crate::email::mail::ReplyContext;
+use crate::email::message_id::is_message_id;
 
 /// How many of the newest ids are kept besides the first, which names the thread. The intake reads the same number.
 const MAX_NEWEST: usize = 100;
 /// The longest field, in bytes. Servers refuse headers that are much longer (Postfix: 102,400).
 const MAX_CHAIN: usize = 48_000;
-/// The longest Message-ID. Each id is on a separate line, and the length of lines is limited (section 2.1.1).
-const MAX_ID: usize = 400;
 
 /// Returns the Message-ID of the answered mail, for In-Reply-To.
 pub fn in_reply_to(context: &ReplyContext) -> Option<String> {
@@ -40,12 +39,9 @@ pub fn chain(context: &ReplyContext) -> Option<String> {
     (!ids.is_empty()).then(|| ids.join(" "))
 }
 
-/// Returns a Message-ID that is valid in a header: in angle brackets, printable, without white space.
+/// Returns the Message-ID if it is valid in a header.
 fn message_id(id: &str) -> Option<&str> {
-    let id = id.trim();
-    let inner = id.strip_prefix('<')?.strip_suffix('>')?;
-    let is_plain = inner.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b'<' | b'>'));
-    (is_plain && !inner.is_empty() && id.len() <= MAX_ID).then_some(id)
+    Some(id.trim()).filter(|id| is_message_id(id))
 }
 
 #[cfg(test)]

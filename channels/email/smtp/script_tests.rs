@@ -5,24 +5,26 @@ use std::sync::{Arc, Mutex};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivatePkcs8KeyDer;
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
+use super::stream::Duplex;
+
 /// A reaction of the server that differs from its default.
 #[derive(Clone, Copy, Debug)]
-pub enum Act {
-    Say(&'static str),
+pub enum SmtpReaction {
+    Reply(&'static str),
     Drop,
     Hang,
 }
 
 /// The server's reactions by the beginning of a command; the first match counts. `greeting`, `body` (the first line of a
 /// mail) and `end` (its last line) stand for events that are not commands.
-pub type Script = Vec<(&'static str, Act)>;
+pub type SmtpScript = Vec<(&'static str, SmtpReaction)>;
 
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct SmtpRecord {
     /// Each received line with the number of its connection.
     pub lines: Vec<(usize, String)>,
     pub mails: Vec<String>,
@@ -30,7 +32,7 @@ pub struct Seen {
 
 /// The kind of encryption.
 #[derive(Clone)]
-pub enum Privacy {
+pub enum SmtpEncryption {
     None,
     Starttls(TlsAcceptor),
     Implicit(TlsAcceptor),
@@ -39,16 +41,14 @@ pub enum Privacy {
 #[derive(Clone)]
 pub struct ScriptedServer {
     pub port: u16,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<SmtpRecord>>,
 }
 
-trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 type Stream = BufReader<Box<dyn Duplex>>;
 
 impl ScriptedServer {
     /// Starts a server. Each connection follows the next script; connections after the last script follow the last one.
-    pub async fn start(scripts: Vec<Script>, privacy: Privacy) -> Self {
+    pub async fn start(scripts: Vec<SmtpScript>, encryption: SmtpEncryption) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = Self { port: listener.local_addr().unwrap().port(), seen: Arc::default() };
         let seen = Arc::clone(&server.seen);
@@ -56,36 +56,37 @@ impl ScriptedServer {
             for number in 0.. {
                 let (tcp, _) = listener.accept().await.unwrap();
                 let script = scripts.get(number).or(scripts.last()).cloned().unwrap_or_default();
-                let talk = Talk { number, script, privacy: privacy.clone(), seen: Arc::clone(&seen) };
+                let connection =
+                    ScriptedSmtpConnection { number, script, encryption: encryption.clone(), seen: Arc::clone(&seen) };
                 tokio::spawn(async move {
                     // A client that disconnects is part of the script.
-                    talk.run(Box::new(tcp)).await.ok();
+                    connection.run(Box::new(tcp)).await.ok();
                 });
             }
         });
         server
     }
 
-    pub fn look<T>(&self, at: impl FnOnce(&Seen) -> T) -> T {
+    pub fn inspect<T>(&self, at: impl FnOnce(&SmtpRecord) -> T) -> T {
         at(&self.seen.lock().unwrap())
     }
 
     pub fn has(&self, line: &str) -> bool {
-        self.look(|seen| seen.lines.iter().any(|(_, known)| known.starts_with(line)))
+        self.inspect(|seen| seen.lines.iter().any(|(_, known)| known.starts_with(line)))
     }
 }
 
-struct Talk {
+struct ScriptedSmtpConnection {
     number: usize,
-    script: Script,
-    privacy: Privacy,
-    seen: Arc<Mutex<Seen>>,
+    script: SmtpScript,
+    encryption: SmtpEncryption,
+    seen: Arc<Mutex<SmtpRecord>>,
 }
 
-impl Talk {
+impl ScriptedSmtpConnection {
     async fn run(self, stream: Box<dyn Duplex>) -> std::io::Result<()> {
-        let mut stream: Stream = BufReader::new(match &self.privacy {
-            Privacy::Implicit(tls) => Box::new(tls.accept(stream).await?),
+        let mut stream: Stream = BufReader::new(match &self.encryption {
+            SmtpEncryption::Implicit(tls) => Box::new(tls.accept(stream).await?),
             _ => stream,
         });
         self.act(&mut stream, "greeting", "220 scripted ESMTP").await?;
@@ -94,13 +95,14 @@ impl Talk {
             let verb = line.split([' ', ':']).next().unwrap_or_default().to_ascii_uppercase();
             match verb.as_str() {
                 "EHLO" => {
-                    let starttls = if matches!(self.privacy, Privacy::Starttls(_)) { "250-STARTTLS\r\n" } else { "" };
+                    let starttls =
+                        if matches!(self.encryption, SmtpEncryption::Starttls(_)) { "250-STARTTLS\r\n" } else { "" };
                     let offers = "250-SIZE 100000\r\n250-8BITMIME\r\n250-AUTH PLAIN LOGIN XOAUTH2\r\n250 SMTPUTF8";
                     self.act(&mut stream, &line, &format!("250-scripted\r\n{starttls}{offers}")).await?;
                 }
                 "STARTTLS" => {
                     self.act(&mut stream, &line, "220 go on").await?;
-                    let Privacy::Starttls(tls) = &self.privacy else { continue };
+                    let SmtpEncryption::Starttls(tls) = &self.encryption else { continue };
                     stream = BufReader::new(Box::new(tls.accept(stream.into_inner()).await?));
                 }
                 "AUTH" => {
@@ -139,14 +141,14 @@ impl Talk {
     /// Performs the scripted reaction, or else writes `usual`. Returns true if it wrote `usual`.
     async fn act(&self, stream: &mut Stream, at: &str, usual: &str) -> std::io::Result<bool> {
         let act = self.script.iter().find(|(begin, _)| at.starts_with(begin)).map(|(_, act)| *act);
-        let words = match act {
+        let text = match act {
             None => usual,
-            Some(Act::Say(words)) => words,
-            Some(Act::Drop) => return Err(std::io::ErrorKind::ConnectionReset.into()),
-            Some(Act::Hang) => std::future::pending().await,
+            Some(SmtpReaction::Reply(text)) => text,
+            Some(SmtpReaction::Drop) => return Err(std::io::ErrorKind::ConnectionReset.into()),
+            Some(SmtpReaction::Hang) => std::future::pending().await,
         };
-        if !words.is_empty() {
-            stream.write_all(format!("{words}\r\n").as_bytes()).await?;
+        if !text.is_empty() {
+            stream.write_all(format!("{text}\r\n").as_bytes()).await?;
             stream.flush().await?;
         }
         Ok(act.is_none())

@@ -1,5 +1,6 @@
 //! The stream below lettre, with the gateway's own TLS. It reports whether the whole mail was written.
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -9,8 +10,6 @@ use std::task::{Context, Poll, ready};
 
 use lettre::transport::smtp::client::AsyncTokioStream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
-use tokio_rustls::client::TlsStream;
 
 /// The end of a mail's data (RFC 5321, section 4.1.1.4).
 const END_OF_DATA: &[u8; 5] = b"\r\n.\r\n";
@@ -26,25 +25,15 @@ impl DataEnd {
 }
 
 /// A connection with or without TLS.
-#[derive(Debug)]
-pub enum SmtpTransport {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
-}
+pub trait Duplex: AsyncRead + AsyncWrite + fmt::Debug + Send + Sync + Unpin {}
 
-impl SmtpTransport {
-    fn tcp(&self) -> &TcpStream {
-        match self {
-            Self::Plain(tcp) => tcp,
-            Self::Tls(tls) => tls.get_ref().0,
-        }
-    }
-}
+impl<T: AsyncRead + AsyncWrite + fmt::Debug + Send + Sync + Unpin> Duplex for T {}
 
 /// A stream that begins with an artificial greeting if the server's greeting was read before.
 #[derive(Debug)]
 pub struct SmtpStream {
-    transport: SmtpTransport,
+    transport: Box<dyn Duplex>,
+    peer: SocketAddr,
     greeting: &'static [u8],
     data_end: DataEnd,
     /// The last written bytes.
@@ -52,8 +41,8 @@ pub struct SmtpStream {
 }
 
 impl SmtpStream {
-    pub fn new(transport: SmtpTransport, greeting: &'static [u8]) -> Self {
-        Self { transport, greeting, data_end: DataEnd::default(), tail: [0; END_OF_DATA.len()] }
+    pub fn new(transport: Box<dyn Duplex>, peer: SocketAddr, greeting: &'static [u8]) -> Self {
+        Self { transport, peer, greeting, data_end: DataEnd::default(), tail: [0; END_OF_DATA.len()] }
     }
 
     pub fn data_end(&self) -> DataEnd {
@@ -71,7 +60,7 @@ impl SmtpStream {
 
 impl AsyncTokioStream for SmtpStream {
     fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.transport.tcp().peer_addr()
+        Ok(self.peer)
     }
 }
 
@@ -83,34 +72,22 @@ impl AsyncRead for SmtpStream {
             self.greeting = later;
             return Poll::Ready(Ok(()));
         }
-        match &mut self.transport {
-            SmtpTransport::Plain(tcp) => Pin::new(tcp).poll_read(cx, buf),
-            SmtpTransport::Tls(tls) => Pin::new(tls).poll_read(cx, buf),
-        }
+        Pin::new(&mut self.transport).poll_read(cx, buf)
     }
 }
 
 impl AsyncWrite for SmtpStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let written = ready!(match &mut self.transport {
-            SmtpTransport::Plain(tcp) => Pin::new(tcp).poll_write(cx, buf),
-            SmtpTransport::Tls(tls) => Pin::new(tls).poll_write(cx, buf),
-        })?;
+        let written = ready!(Pin::new(&mut self.transport).poll_write(cx, buf))?;
         self.record(buf.get(..written).unwrap_or(buf));
         Poll::Ready(Ok(written))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.transport {
-            SmtpTransport::Plain(tcp) => Pin::new(tcp).poll_flush(cx),
-            SmtpTransport::Tls(tls) => Pin::new(tls).poll_flush(cx),
-        }
+        Pin::new(&mut self.transport).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.transport {
-            SmtpTransport::Plain(tcp) => Pin::new(tcp).poll_shutdown(cx),
-            SmtpTransport::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
-        }
+        Pin::new(&mut self.transport).poll_shutdown(cx)
     }
 }

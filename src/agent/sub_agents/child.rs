@@ -1,10 +1,12 @@
-//! The rows of a sub-agent: its own row, and the message that contains its task.
+//! A sub-agent: the rows with which it begins, which contain its task, and its end, which informs the asking turn in the same commit.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use daoyou_channels::settings::Span;
+use daoyou_channels::text::thousands;
 use daoyou_channels::{InboundMessage, OutboundContext, SessionKey, Trust, TurnBounds, TurnSettings};
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -12,16 +14,18 @@ use serde_json::Map;
 use uuid::Uuid;
 
 use super::config::SpawnConfig;
-use crate::bus::{InboundDraft, MessageBus};
+use crate::bus::{EndedTurn, FollowUps, InboundDraft, MessageBus};
 use crate::crash;
-use crate::origin::{SubAgentTurn, TurnCause, TurnOrigin};
-use crate::store::inbox;
+use crate::origin::{SessionNote, SubAgentTurn, TurnCause, TurnOrigin};
+use crate::phrases::{Phrases, fill};
+use crate::store::inbox::{self, InboxRow};
 use crate::store::spawns::{self, NewSpawn};
+use crate::store::usage::{self, UsageScope};
 use crate::store::{Connection, StoreError};
-use crate::tools::{ToolContext, WriteRows};
+use crate::tools::{OutputLimit, ToolContext, WriteRows, truncate_middle};
 
 /// The sender of messages to sub-agents.
-pub(super) const SENDER: &str = "subagent";
+const SENDER: &str = "subagent";
 
 /// A task for a sub-agent.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,7 +56,7 @@ pub(super) struct NewSubAgent {
     draft: InboundDraft,
     bus: Arc<MessageBus>,
     is_written: AtomicBool,
-    _place: ChildSlot,
+    _slot: ChildSlot,
 }
 
 impl NewSubAgent {
@@ -61,7 +65,7 @@ impl NewSubAgent {
         context: &ToolContext,
         config: &SpawnConfig,
         bus: Arc<MessageBus>,
-        place: ChildSlot,
+        slot: ChildSlot,
     ) -> Self {
         let ToolContext { session, turn, call_id, .. } = context;
         let SubAgentTask { task, label, agent, model, tools, waits } = task;
@@ -120,7 +124,7 @@ impl NewSubAgent {
             draft: InboundDraft { id, message, origin },
             bus,
             is_written: AtomicBool::new(false),
-            _place: place,
+            _slot: slot,
         }
     }
 }
@@ -134,7 +138,7 @@ impl fmt::Debug for NewSubAgent {
 impl WriteRows for NewSubAgent {
     fn write(&self, connection: &Connection) -> Result<(), StoreError> {
         // A turn that was stopped meanwhile starts no sub-agent.
-        if inbox::of_turn(connection, self.spawn.turn)?.iter().any(|row| row.cancel) {
+        if inbox::is_cancelled(connection, self.spawn.turn)? {
             return Ok(());
         }
         if spawns::insert(connection, &self.spawn)? && self.draft.insert(connection)? {
@@ -177,7 +181,7 @@ pub(super) struct ChildSlots(Arc<Mutex<HashMap<SessionKey, usize>>>);
 /// The slot of one counted sub-agent.
 #[derive(Debug)]
 pub(super) struct ChildSlot {
-    places: ChildSlots,
+    slots: ChildSlots,
     session: SessionKey,
 }
 
@@ -190,18 +194,99 @@ impl ChildSlots {
             return None;
         }
         taken.insert(session.clone(), count + 1);
-        Some(ChildSlot { places: self.clone(), session: session.clone() })
+        Some(ChildSlot { slots: self.clone(), session: session.clone() })
     }
 }
 
 impl Drop for ChildSlot {
     fn drop(&mut self) {
-        let mut taken = self.places.0.lock();
+        let mut taken = self.slots.0.lock();
         match taken.get_mut(&self.session) {
             Some(count) if *count > 1 => *count -= 1,
             _ => drop(taken.remove(&self.session)),
         }
     }
+}
+
+/// The limit of an answer that goes to the asking turn.
+pub(super) const ANSWER: OutputLimit = OutputLimit { chars: 11_000, lines: 600 };
+
+const ABOUT: &str = "The words above are the report of a sub-agent that you started in this conversation; none of them are the \
+user's. Tell the user what matters of it.";
+
+/// A turn that waits for a sub-agent, which has just ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AwaitingTurn {
+    pub turn: Uuid,
+    pub session: SessionKey,
+}
+
+/// Returns the follow-ups of a sub-agent's end. Nothing is delivered to the chat: a turn that waits for the end resumes with the
+/// answer; otherwise the asking session gets a message.
+pub fn follow_ups_of(
+    connection: &Connection,
+    task: &SubAgentTurn,
+    end: &EndedTurn<'_>,
+    phrases: &Phrases,
+) -> Result<(FollowUps, Option<AwaitingTurn>), StoreError> {
+    let EndedTurn { row, reply, error, .. } = end;
+    let error = *error;
+    let answer = truncate_middle(reply, ANSWER, None);
+    let is_first = spawns::end(connection, row.id, error, &answer)?;
+    let asking = inbox::of_turn(connection, task.turn)?;
+    if task.waits && is_first && asking.iter().any(|row| row.is_open() && !row.cancel) {
+        return Ok((FollowUps::default(), Some(AwaitingTurn { turn: task.turn, session: task.session.clone() })));
+    }
+    let head = head(connection, task, end, phrases)?;
+    let is_stopped = error == Some("stopped");
+    // The asking turn ran for a job or a sub-agent and has ended, so the report only becomes a note.
+    let ran_errand = asking.iter().any(|row| TurnOrigin::parse(&row.origin).runs_for_job_or_agent());
+    let draft = if is_stopped || ran_errand {
+        InboundDraft::of_note(&SessionNote { note: head, said: answer }, task.session.clone())
+    } else {
+        report(task, row, format!("{head}\n{answer}"))
+    };
+    Ok((FollowUps { messages: vec![draft], ..FollowUps::default() }, None))
+}
+
+/// Describes the sub-agent that ended, its outcome, and its usage.
+fn head(
+    connection: &Connection,
+    task: &SubAgentTurn,
+    end: &EndedTurn<'_>,
+    phrases: &Phrases,
+) -> Result<String, StoreError> {
+    let used = usage::total(connection, UsageScope::Turn(end.turn))?.tokens;
+    let elapsed = Span::from_secs(end.row.age().as_secs().max(1)).to_string();
+    let tokens = fill(phrases.tokens, &[&thousands(used.input + used.output)]);
+    let label = task.label.as_str();
+    Ok(match end.error {
+        None => fill(phrases.sub_agent_finished, &[label, &elapsed, &tokens]),
+        Some("stopped") => fill(phrases.sub_agent_stopped, &[label, &elapsed, &tokens]),
+        Some(code) => fill(phrases.sub_agent_failed, &[label, &elapsed, &tokens, code]),
+    })
+}
+
+/// Returns the message for the asking session. Its reply goes to that session's chat, and it has the trust of the task.
+fn report(task: &SubAgentTurn, row: &InboxRow, content: String) -> InboundDraft {
+    let mut origin =
+        TurnOrigin { follow_ups: TurnOrigin::parse(&row.origin).follow_ups.next(), ..*task.report.clone() };
+    origin.settings.about = vec![ABOUT.to_owned()];
+    let message = InboundMessage {
+        channel: row.channel.clone(),
+        external_id: None,
+        chat_id: row.chat_id.clone(),
+        sender: SENDER.to_owned(),
+        trust: Trust::parse(&row.trust),
+        content,
+        attachments: Vec::new(),
+        metadata: task.metadata.clone(),
+        settings: TurnSettings::default(),
+        reply: OutboundContext::default(),
+        received_at: Timestamp::now(),
+        session: Some(task.session.clone()),
+    };
+    InboundDraft::with_origin(message, origin)
 }
 
 #[cfg(test)]
@@ -219,14 +304,14 @@ mod tests {
 
     #[test]
     fn child_slots_are_bounded_and_released() {
-        let (places, session) = (ChildSlots::default(), SessionKey::from("cli:direct"));
-        let one = places.take(&session, 1, 3);
-        let two = places.take(&session, 1, 3);
-        assert!(one.is_some() && two.is_some() && places.take(&session, 1, 3).is_none());
-        assert!(places.take(&"cli:other".into(), 2, 3).is_some());
+        let (slots, session) = (ChildSlots::default(), SessionKey::from("cli:direct"));
+        let one = slots.take(&session, 1, 3);
+        let two = slots.take(&session, 1, 3);
+        assert!(one.is_some() && two.is_some() && slots.take(&session, 1, 3).is_none());
+        assert!(slots.take(&"cli:other".into(), 2, 3).is_some());
         drop(one);
-        assert!(places.take(&session, 1, 3).is_some());
+        assert!(slots.take(&session, 1, 3).is_some());
         drop(two);
-        assert!(places.0.lock().is_empty());
+        assert!(slots.0.lock().is_empty());
     }
 }

@@ -2,10 +2,9 @@
 
 mod child;
 mod config;
-mod run_end;
 mod tool;
 
+pub(super) use child::{AwaitingTurn, follow_ups_of};
 pub use config::SpawnConfig;
-pub(super) use run_end::{AwaitingTurn, follow_ups_of};
 pub(super) use tool::SPAWN;
 pub use tool::SpawnTool;

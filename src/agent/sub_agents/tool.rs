@@ -8,10 +8,9 @@ use serde::Deserialize;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::child::{ChildSlots, NewSubAgent, SubAgentTask, id_of};
+use super::child::{ANSWER, ChildSlots, NewSubAgent, SubAgentTask, id_of};
 use super::config::SpawnConfig;
-use super::run_end::ANSWER;
-use crate::bus::{MessageBus, WeakBus};
+use crate::bus::{InboundSignal, MessageBus, WeakBus};
 use crate::profiles::AgentDirectory;
 use crate::store::approvals;
 use crate::store::spawns::{self, SpawnEnd, SpawnRow};
@@ -51,7 +50,7 @@ pub struct SpawnTool {
     config: SpawnConfig,
     bus: WeakBus,
     agents: Arc<AgentDirectory>,
-    places: ChildSlots,
+    slots: ChildSlots,
 }
 
 impl SpawnTool {
@@ -66,7 +65,7 @@ impl SpawnTool {
             // The same call yields the same sub-agent.
             ..ToolDefinition::changing::<SpawnArgs>(SPAWN, description, ReplayPolicy::Idempotent)
         };
-        Self { definition, config, bus, agents, places: ChildSlots::default() }
+        Self { definition, config, bus, agents, slots: ChildSlots::default() }
     }
 
     async fn spawn(
@@ -82,11 +81,11 @@ impl SpawnTool {
         }
         let bus = self.bus.get().ok_or("No sub-agent can be started: the gateway does not run")?;
         let (id, session) = (id_of(context.turn, &context.call_id), context.session.to_string());
-        let look = move |connection: &_| {
+        let read = move |connection: &_| {
             let taint = approvals::taint_of_session(connection, &spawns::session_of(id))?;
             Ok((spawns::find(connection, id)?, spawns::unfinished(connection, &session)?, taint))
         };
-        let (known, unfinished, taint) = bus.store().read(look).await.map_err(|error| error.to_string())?;
+        let (known, unfinished, taint) = bus.store().read(read).await.map_err(|error| error.to_string())?;
         match known {
             Some(known) => {
                 let mut outcome = resumed_outcome(&known, waits, &bus);
@@ -145,19 +144,19 @@ impl SpawnTool {
             return Err("A sub-agent at this depth has none of its own (agent.spawn.depth); do it yourself".to_owned());
         }
         let most = usize::try_from(self.config.max_children).unwrap_or(usize::MAX);
-        let Some(place) = self.places.take(&context.session, unfinished, most) else {
+        let Some(slot) = self.slots.take(&context.session, unfinished, most) else {
             return Err(format!(
                 "Nothing was started: {most} sub-agents of this conversation are at work (agent.spawn.max_children); wait for \
                  some to end, or do it yourself"
             ));
         };
-        let (waits, told) = (task.waits, begun(&task.label, id));
-        let child = NewSubAgent::new(task, context, &self.config, bus, place);
+        let (waits, text) = (task.waits, begun(&task.label, id));
+        let child = NewSubAgent::new(task, context, &self.config, bus, slot);
         let rows = ToolEffect::Rows(RowEffect(Arc::new(child)));
         Ok(if waits {
             ToolOutcome::pending(id, vec![rows])
         } else {
-            ToolOutcome { result: ToolResult::ok(told), effects: vec![rows] }
+            ToolOutcome { result: ToolResult::ok(text), effects: vec![rows] }
         })
     }
 }
@@ -182,7 +181,7 @@ fn resumed_outcome(known: &SpawnRow, waits: bool, bus: &MessageBus) -> ToolOutco
         }
         None => {
             // A process that runs only chosen sessions may not run this one yet.
-            bus.wake_session(spawns::session_of(*id).into());
+            bus.signal(InboundSignal::Work(spawns::session_of(*id).into()));
             ToolOutcome::pending(*id, Vec::new())
         }
     }
@@ -253,7 +252,7 @@ mod tests {
     use crate::chat::ToolCall;
     use crate::origin::TurnOrigin;
     use crate::tools::ToolsConfig;
-    use crate::tools::testing::{ToolWorld, context};
+    use crate::tools::testing::{ToolFixture, context};
 
     fn tool() -> SpawnTool {
         SpawnTool::new(SpawnConfig::default(), WeakBus::default(), Arc::default())
@@ -261,8 +260,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_sub_agent_that_cannot_start_says_why() {
-        let mut world = ToolWorld::new(&ToolsConfig::default());
-        world.executor.register(Arc::new(tool())).unwrap();
+        let mut fixture = ToolFixture::new(&ToolsConfig::default());
+        fixture.executor.register(Arc::new(tool())).unwrap();
         for (arguments, expected) in [
             (json!({"task": " "}), "task is empty"),
             (json!({"task": "x".repeat(20_001)}), "longer than 20000 characters"),
@@ -275,8 +274,8 @@ mod tests {
             (json!({"task": "x"}), "the gateway does not run"),
         ] {
             let call = ToolCall { id: "c".to_owned(), name: "spawn".to_owned(), arguments: arguments.to_string() };
-            let told = world.executor.run(&call, &context()).await.result.render();
-            assert!(told.contains(expected), "{told}");
+            let rendered = fixture.executor.run(&call, &context()).await.result.render();
+            assert!(rendered.contains(expected), "{rendered}");
         }
         let late = ToolContext { origin: Arc::new(TurnOrigin::parse(r#"{"follow_ups":10}"#)), ..context() };
         for (arguments, expected) in [
@@ -284,8 +283,8 @@ mod tests {
             (json!({"task": "x", "wait": true}), "the gateway does not run"),
         ] {
             let call = ToolCall { id: "c".to_owned(), name: "spawn".to_owned(), arguments: arguments.to_string() };
-            let told = world.executor.run(&call, &late).await.result.render();
-            assert!(told.contains(expected), "{told}");
+            let rendered = fixture.executor.run(&call, &late).await.result.render();
+            assert!(rendered.contains(expected), "{rendered}");
         }
     }
 

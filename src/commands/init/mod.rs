@@ -6,6 +6,7 @@ mod model;
 mod prompts;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use daoyou_channels::settings::Secret;
 use daoyou_channels::text::Language;
@@ -55,7 +56,7 @@ pub async fn run(args: &InitArgs, globals: &Globals) -> anyhow::Result<CommandEx
     let setup = Setup { home, env, globals, args, loaded, edit, interrupt };
     let done = match &prompts {
         Some(prompts) => Box::pin(setup.ask(prompts)).await,
-        None => Box::pin(setup.take()).await,
+        None => Box::pin(setup.apply_options()).await,
     };
     drop(prompts);
     match done {
@@ -68,7 +69,7 @@ pub async fn run(args: &InitArgs, globals: &Globals) -> anyhow::Result<CommandEx
 }
 
 /// The time limit for a running gateway's answer.
-const HEALTH_LIMIT: std::time::Duration = std::time::Duration::from_secs(2);
+const HEALTH_LIMIT: Duration = Duration::from_secs(2);
 
 const NO_TERMINAL: [&str; 2] = [
     "daoyou: init asks questions, and there is no terminal: use --yes, which takes a key from the environment or \
@@ -118,7 +119,7 @@ impl Setup<'_> {
     }
 
     /// Uses the options, and chooses everything else from what the machine offers.
-    async fn take(mut self) -> anyhow::Result<CommandExit> {
+    async fn apply_options(mut self) -> anyhow::Result<CommandExit> {
         if let Some(locale) = &self.args.locale {
             self.edit.set(&["agent", "locale"], locale.as_str(), LOCALE.text());
         }
@@ -126,7 +127,7 @@ impl Setup<'_> {
         if let Some(zone) = &self.args.timezone {
             self.edit.set(&["agent", "timezone"], zone.as_str(), TIMEZONE.text());
         }
-        self.take_model().await?;
+        self.choose_model().await?;
         self.candidate()?;
         if self.show(tr("nothing to change", "没有需要修改的内容"))? {
             self.save()?;

@@ -74,11 +74,11 @@ impl ServiceAnswer {
             edit.set_secret(&[table[0], table[1], "api_key"], key.clone(), KEY.text());
         }
         if !self.model.is_empty() {
-            edit.set(&["agent", "model"], self.wanted(), MODEL.text());
+            edit.set(&["agent", "model"], self.provider_model(), MODEL.text());
         }
     }
 
-    fn wanted(&self) -> String {
+    fn provider_model(&self) -> String {
         format!("{}/{}", self.name, self.model)
     }
 }
@@ -242,9 +242,10 @@ impl Setup<'_> {
 
     /// Makes a test call, and asks for the next step after a failure.
     async fn ask_after_test(&mut self, prompts: &Prompts, answer: &ServiceAnswer) -> anyhow::Result<ModelStep> {
-        print_note(format_args!("{} {} …", tr("Asking", "正在测试"), answer.wanted()));
+        print_note(format_args!("{} {} …", tr("Asking", "正在测试"), answer.provider_model()));
         let inspector = Inspector::offline(self.home.clone(), &self.candidate()?)?;
-        let finding = Self::until_interrupted(&mut self.interrupt, inspector.trial_call(&answer.wanted())).await?;
+        let finding =
+            Self::until_interrupted(&mut self.interrupt, inspector.trial_call(&answer.provider_model())).await?;
         if finding.state != Severity::Fail {
             report(&[finding])?;
             return Ok(ModelStep::Done);
@@ -261,7 +262,7 @@ impl Setup<'_> {
     }
 
     /// Uses the model of the options, or the first that is found.
-    pub(super) async fn take_model(&mut self) -> anyhow::Result<()> {
+    pub(super) async fn choose_model(&mut self) -> anyhow::Result<()> {
         let before = &self.loaded.config;
         let is_set = !matches!(before.agent.model.as_str(), "" | "auto") || !before.providers.is_empty();
         if is_set && !self.names_model() {
@@ -310,7 +311,8 @@ impl Setup<'_> {
         if self.args.no_test {
             return Ok(());
         }
-        let finding = Self::until_interrupted(&mut self.interrupt, inspector.trial_call(&answer.wanted())).await?;
+        let finding =
+            Self::until_interrupted(&mut self.interrupt, inspector.trial_call(&answer.provider_model())).await?;
         if finding.state == Severity::Fail {
             return failed(&finding, inspector.asked_address(&answer.name));
         }

@@ -31,14 +31,14 @@ pub fn follow_ups_of(connection: &Connection, run: &EndedTurn<'_>) -> Result<Fol
     if !is_news {
         return Ok(FollowUps::default());
     }
-    let said = without_marker(run.reply);
+    let text = without_marker(run.reply);
     let note = SessionNote {
         note: "At a heartbeat you looked after HEARTBEAT.md and sent this to the chat:".to_owned(),
-        said: said.to_owned(),
+        said: text.to_owned(),
     };
     let sessions = conversations(connection, &run.row.channel, &run.row.chat_id)?;
     let messages = sessions.into_iter().map(|session| InboundDraft::of_note(&note, session)).collect();
-    Ok(FollowUps { reply: Some(said.to_owned()), messages, notice: None })
+    Ok(FollowUps { reply: Some(text.to_owned()), messages, notice: None })
 }
 
 /// Returns true if the reply is the marker alone. Any text next to it may be important.
@@ -52,13 +52,13 @@ fn without_marker(reply: &str) -> &str {
     // Punctuation that touches the marker belongs to it; punctuation beyond a space belongs to the answer.
     let is_mark = |c: char| matches!(c, '`' | '*' | '"' | '“' | '”');
     let is_end = |c: char| is_mark(c) || matches!(c, '.' | ':' | '。' | '：');
-    let said = reply.trim();
-    let said = said
+    let text = reply.trim();
+    let text = text
         .trim_start_matches(is_mark)
         .strip_prefix(OK)
-        .map_or(said, |rest| rest.trim_start_matches(is_end).trim_start());
-    let before = said.trim_end_matches(is_end).strip_suffix(OK);
-    before.map_or(said, |rest| rest.trim_end_matches(is_mark).trim_end())
+        .map_or(text, |rest| rest.trim_start_matches(is_end).trim_start());
+    let before = text.trim_end_matches(is_end).strip_suffix(OK);
+    before.map_or(text, |rest| rest.trim_end_matches(is_mark).trim_end())
 }
 
 #[cfg(test)]
@@ -80,7 +80,7 @@ mod tests {
         ] {
             assert_eq!(says_nothing(reply), expected, "{reply}");
         }
-        for (reply, said) in [
+        for (reply, expected) in [
             ("HEARTBEAT_OK\n\nThe disk is full.", "The disk is full."),
             ("The disk is full. **HEARTBEAT_OK**.", "The disk is full."),
             ("磁盘满了。HEARTBEAT_OK。", "磁盘满了。"),
@@ -93,7 +93,7 @@ mod tests {
             ("The disk is **full**\n\nHEARTBEAT_OK", "The disk is **full**"),
             ("```\nfull\n```\n`HEARTBEAT_OK`", "```\nfull\n```"),
         ] {
-            assert_eq!(without_marker(reply), said);
+            assert_eq!(without_marker(reply), expected);
         }
     }
 }

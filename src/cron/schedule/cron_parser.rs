@@ -93,7 +93,7 @@ fn count_of_fields(count: usize) -> String {
 
 fn read_days(text: &str) -> Result<MonthDaySet, String> {
     let mut days = MonthDaySet::default();
-    for part in DAY.parts(text) {
+    for part in text.split(',') {
         match part {
             "?" => days.set |= DAY.part(text, "*")?,
             "l" => days.last = true,
@@ -111,7 +111,7 @@ fn read_weekdays(text: &str) -> Result<WeekdaySet, String> {
     let mut weekdays = WeekdaySet::default();
     // Sunday is 0 and 7.
     let fold = |set: u64| (set | set >> 7) & 0x7f;
-    for part in WEEKDAY.parts(text) {
+    for part in text.split(',') {
         if part == "?" {
             weekdays.set |= fold(WEEKDAY.part(text, "*")?);
         } else if part == "l" {
@@ -131,11 +131,7 @@ fn read_weekdays(text: &str) -> Result<WeekdaySet, String> {
 
 impl CronField {
     fn read(&self, text: &str) -> Result<u64, String> {
-        self.parts(text).try_fold(0, |set, part| Ok(set | self.part(text, part)?))
-    }
-
-    fn parts<'t>(&self, text: &'t str) -> impl Iterator<Item = &'t str> {
-        text.split(',')
+        text.split(',').try_fold(0, |set, part| Ok(set | self.part(text, part)?))
     }
 
     /// `*`, `5`, `mon-fri`, `*/15`, `10-40/5`, `10/5`.

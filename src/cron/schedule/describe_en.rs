@@ -95,14 +95,14 @@ fn period(first: u32, last: u32, minute: u32) -> String {
     format!(" from {} to {}", clock(first, 0, 0), clock(last, minute, 0))
 }
 
-fn on_days(said: &DaysOutline) -> Option<String> {
-    match (&said.days, &said.weekdays) {
+fn on_days(outline: &DaysOutline) -> Option<String> {
+    match (&outline.days, &outline.weekdays) {
         (None, None) => None,
-        (Some(days), None) => Some(format!("on {}{}", month_days(days), of_the_month(said))),
+        (Some(days), None) => Some(format!("on {}{}", month_days(days), of_the_month(outline))),
         (None, Some(weekdays)) => Some(format!("on {}", week_days(weekdays))),
         (Some(days), Some(weekdays)) => {
-            let (days, month, weekdays) = (month_days(days), of_the_month(said), week_days(weekdays));
-            Some(if said.both {
+            let (days, month, weekdays) = (month_days(days), of_the_month(outline), week_days(weekdays));
+            Some(if outline.both {
                 format!("on those of {days}{month} that are {weekdays}")
             } else {
                 format!("on {days}{month} and on {weekdays}")
@@ -111,27 +111,27 @@ fn on_days(said: &DaysOutline) -> Option<String> {
     }
 }
 
-fn of_the_month(said: &DaysOutline) -> &'static str {
-    if said.months.is_empty() { " of the month" } else { "" }
+fn of_the_month(outline: &DaysOutline) -> &'static str {
+    if outline.months.is_empty() { " of the month" } else { "" }
 }
 
-fn month_days(said: &MonthDaysOutline) -> String {
+fn month_days(outline: &MonthDaysOutline) -> String {
     let mut words = Vec::new();
-    if !said.days.is_empty() {
-        words.push(numbers("day", &said.days));
+    if !outline.days.is_empty() {
+        words.push(numbers("day", &outline.days));
     }
-    words.extend(said.nearest.iter().map(|day| format!("the working day nearest to day {day}")));
-    if said.last_working {
+    words.extend(outline.nearest.iter().map(|day| format!("the working day nearest to day {day}")));
+    if outline.last_working {
         words.push("the last working day".to_owned());
     }
-    if said.last {
+    if outline.last {
         words.push("the last day".to_owned());
     }
     list(&words)
 }
 
-fn week_days(said: &WeekdaysOutline) -> String {
-    match said {
+fn week_days(outline: &WeekdaysOutline) -> String {
+    match outline {
         WeekdaysOutline::MondayToFriday => "weekdays".to_owned(),
         WeekdaysOutline::Weekend => "weekends".to_owned(),
         WeekdaysOutline::Listed { days, nth, last } => {
@@ -143,12 +143,12 @@ fn week_days(said: &WeekdaysOutline) -> String {
     }
 }
 
-fn in_months(said: &DaysOutline) -> String {
-    if said.months.is_empty() {
+fn in_months(outline: &DaysOutline) -> String {
+    if outline.months.is_empty() {
         return String::new();
     }
     let name = |month: u32| word_at(&MONTHS, month.wrapping_sub(1)).to_owned();
-    format!(" in {}", list(&ranges(&said.months, name, " to ")))
+    format!(" in {}", list(&ranges(&outline.months, name, " to ")))
 }
 
 fn weekday(day: u32) -> &'static str {

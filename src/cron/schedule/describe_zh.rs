@@ -26,8 +26,8 @@ pub(super) fn every(parts: &[(u128, usize)]) -> String {
     }
 }
 
-pub(super) fn cron(times: &TimesOutline, said: &DaysOutline) -> String {
-    let days = days(said);
+pub(super) fn cron(times: &TimesOutline, outline: &DaysOutline) -> String {
+    let days = days(outline);
     match times {
         TimesOutline::At(times) => {
             let times: Vec<_> = times.iter().map(|(h, m, s)| clock(*h, *m, *s)).collect();
@@ -79,12 +79,12 @@ fn period(first: u32, last: u32, minute: u32) -> String {
     format!("{} 至 {} ", clock(first, 0, 0), clock(last, minute, 0))
 }
 
-fn days(said: &DaysOutline) -> Option<String> {
-    let months = if said.months.is_empty() { None } else { Some(months(&said.months)) };
+fn days(outline: &DaysOutline) -> Option<String> {
+    let months = if outline.months.is_empty() { None } else { Some(months(&outline.months)) };
     let month = months.clone().unwrap_or_else(|| "每月".to_owned());
-    match (&said.days, &said.weekdays) {
+    match (&outline.days, &outline.weekdays) {
         (None, None) => months.map(|months| format!("{months}的每天")),
-        (Some(days), None) if said.months.len() == 1 => Some(format!("每年{month}{}", month_days(days))),
+        (Some(days), None) if outline.months.len() == 1 => Some(format!("每年{month}{}", month_days(days))),
         (Some(days), None) => Some(format!("{month}{}", month_days(days))),
         (None, Some(weekdays)) => {
             let is_of_month =
@@ -97,26 +97,26 @@ fn days(said: &DaysOutline) -> Option<String> {
             Some(format!("{prefix}{}", week_days(weekdays)))
         }
         (Some(days), Some(weekdays)) => {
-            let join = if said.both { "中的" } else { "以及" };
+            let join = if outline.both { "中的" } else { "以及" };
             Some(format!("{month}{}{join}{}", month_days(days), week_days(weekdays)))
         }
     }
 }
 
-fn month_days(said: &MonthDaysOutline) -> String {
-    let mut words = ranges(&said.days, |day| format!("{day}日"), "至");
-    words.extend(said.nearest.iter().map(|day| format!("离{day}日最近的工作日")));
-    if said.last_working {
+fn month_days(outline: &MonthDaysOutline) -> String {
+    let mut words = ranges(&outline.days, |day| format!("{day}日"), "至");
+    words.extend(outline.nearest.iter().map(|day| format!("离{day}日最近的工作日")));
+    if outline.last_working {
         words.push("最后一个工作日".to_owned());
     }
-    if said.last {
+    if outline.last {
         words.push("最后一天".to_owned());
     }
     words.join("、")
 }
 
-fn week_days(said: &WeekdaysOutline) -> String {
-    match said {
+fn week_days(outline: &WeekdaysOutline) -> String {
+    match outline {
         WeekdaysOutline::MondayToFriday => "周一至周五".to_owned(),
         WeekdaysOutline::Weekend => "周末".to_owned(),
         WeekdaysOutline::Listed { days, nth, last } => {

@@ -25,6 +25,9 @@ const MEANT: &[(&str, &str)] = &[
 /// The least similarity, from 0 to 1, of a city that is suggested.
 const SIMILAR: f64 = 0.7;
 
+/// The longest part of an unknown name that is compared and shown.
+const MAX_NAME: usize = 60;
+
 /// The largest offset from UTC, in seconds: 14 hours.
 const FURTHEST: i32 = 14 * 3_600;
 
@@ -35,7 +38,7 @@ const FURTHEST: i32 = 14 * 3_600;
 /// There is no such zone; the error suggests the nearest name. Offsets go from -14:00 to +14:00.
 pub fn time_zone(name: &str) -> Result<TimeZone, ScheduleError> {
     let name = name.trim();
-    let shown: String = name.chars().take(60).collect();
+    let shown: String = name.chars().take(MAX_NAME).collect();
     if name.is_empty() {
         return Err(ScheduleError(
             "the time zone is empty; give an IANA name such as \"Asia/Shanghai\" or \"UTC\"".to_owned(),
@@ -102,7 +105,7 @@ fn offset(name: &str) -> Option<Offset> {
 fn suggestion(name: &str) -> Option<String> {
     let plain = |text: &str| text.to_lowercase().replace([' ', '-'], "_");
     let city = |text: &str| text.rsplit('/').next().unwrap_or(text).to_owned();
-    let name = plain(name.get(..60).unwrap_or(name));
+    let name = plain(&name[..name.floor_char_boundary(MAX_NAME)]);
     if let Some((_, meant)) = MEANT.iter().find(|(wrong, _)| *wrong == city(&name)) {
         return Some((*meant).to_owned());
     }
@@ -179,5 +182,14 @@ mod tests {
         }
         let west = time_zone("Etc/GMT+8").unwrap().to_offset(Timestamp::UNIX_EPOCH);
         assert_eq!(west.seconds(), -8 * 3_600);
+    }
+
+    #[test]
+    fn a_long_unknown_name_is_compared_in_part() {
+        // No character begins at the limit.
+        let name = format!("x{}", "道".repeat(500_000));
+        let began = std::time::Instant::now();
+        assert!(time_zone(&name).unwrap_err().to_string().contains("is no known time zone"));
+        assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
     }
 }

@@ -59,7 +59,7 @@ impl DoctorCheck {
         match fix.apply(home) {
             Ok(done) => Finding { state: Severity::Ok, mend: None, fixed: Some(done), ..finding },
             Err(error) => {
-                finding.message = format!("{}; it could not be repaired: {error}", finding.message);
+                finding.message = format!("{}; it could not be repaired: {error:#}", finding.message);
                 finding
             }
         }

@@ -117,13 +117,13 @@ fn size(home: &Home, inspection: &DatabaseInspection) -> Finding {
 
 fn queues(overview: &StoreOverview, runs: bool, now: i64) -> Vec<Finding> {
     let outbound: usize = overview.outbound.iter().map(|(_, messages)| messages).sum();
-    let waiting = |name: &str, count: usize, [one, more]: [&str; 2], oldest: Option<i64>, long: i64, look: &str| {
+    let waiting = |name: &str, count: usize, [one, more]: [&str; 2], oldest: Option<i64>, long: i64, advice: &str| {
         let Some(oldest) = oldest.filter(|_| count > 0) else { return Finding::ok(name, format!("no {more}")) };
         let what = if count == 1 { one } else { more };
         let message = format!("{count} {what}, the oldest for {}", format_age(oldest, now));
         match (now - oldest > long, runs) {
             (false, _) => Finding::ok(name, message),
-            (true, true) => Finding::warn(name, message, look),
+            (true, true) => Finding::warn(name, message, advice),
             (true, false) => Finding::warn(name, message, "daoyou gateway"),
         }
     };

@@ -88,19 +88,19 @@ mod tests {
         };
         let work = |connection: &Connection| memory::remember(connection, &new, &MemoryConfig::default());
         write_alone(&home.database(), work).unwrap();
-        let look = || inspect(&home.database(), Duration::from_secs(60)).unwrap();
+        let inspect_file = || inspect(&home.database(), Duration::from_secs(60)).unwrap();
         let check = |inspection: &DatabaseInspection| index(inspection, false, &Identities::default()).unwrap();
-        let sound = check(&look());
+        let sound = check(&inspect_file());
         assert!(sound.finding.state == Severity::Ok && sound.fix.is_none(), "{sound:?}");
 
         let damage = "DELETE FROM memory_words_data WHERE id > 10";
         write_alone(&home.database(), |connection| Ok(connection.execute(damage, [])?)).unwrap();
-        let damaged = look();
+        let damaged = inspect_file();
         assert!(matches!(damaged.soundness, DatabaseIntegrity::Sound { .. }), "{damaged:?}");
         let check_of_damaged = check(&damaged);
         assert_eq!(check_of_damaged.finding.state, Severity::Fail, "{damaged:?}");
         assert_eq!(check_of_damaged.resolve(&home, true).state, Severity::Ok);
-        assert_eq!(look().index_faults, Vec::<String>::new());
+        assert_eq!(inspect_file().index_faults, Vec::<String>::new());
         let found =
             write_alone(&home.database(), |connection| find(connection, SearchCorpus::Memories, "red", 10)).unwrap();
         assert_eq!(found.len(), 1);

@@ -33,17 +33,17 @@ impl Inspector {
     pub(super) async fn channel_rows(&self) -> Result<Value, InspectError> {
         let names: Vec<String> = self.names().collect();
         let read = move |connection: &Connection| {
-            let passed = |name: &String| cursors::skipped(connection, name, MAX_SKIPPED);
-            let passed = names.iter().map(passed).collect::<Result<Vec<_>, _>>()?;
-            Ok((outbox::open_by_channel(connection)?, passed))
+            let skipped = |name: &String| cursors::skipped(connection, name, MAX_SKIPPED);
+            let skipped = names.iter().map(skipped).collect::<Result<Vec<_>, _>>()?;
+            Ok((outbox::open_by_channel(connection)?, skipped))
         };
-        let (queued, passed) = self.read(read).await?;
+        let (queued, skipped) = self.read(read).await?;
         let mut rows = self.rows(&queued);
-        let mut passed = passed.into_iter();
+        let mut skipped = skipped.into_iter();
         for row in rows.as_array_mut().into_iter().flatten() {
-            let (count, last) = passed.next().unwrap_or_default();
+            let (count, last) = skipped.next().unwrap_or_default();
             row["skipped"] = json!(count);
-            row["last_skipped"] = last.iter().map(skipped).collect();
+            row["last_skipped"] = last.iter().map(skipped_row).collect();
         }
         Ok(rows)
     }
@@ -72,7 +72,7 @@ impl Inspector {
             (true, false) if running.health.all().contains_key(name) => {
                 Some("switched off in the configuration; it runs until the gateway is restarted")
             }
-            (false, true) if self.email_rests().filter(|_| name == EMAIL).is_none() => {
+            (false, true) if self.email_idle_reason().filter(|_| name == EMAIL).is_none() => {
                 Some("new in the configuration; it starts when the gateway is restarted")
             }
             _ => None,
@@ -85,7 +85,7 @@ impl Inspector {
     }
 
     /// Returns the reason why the enabled e-mail channel is not running. A running channel keeps the settings of its start.
-    fn email_rests(&self) -> Option<&'static str> {
+    fn email_idle_reason(&self) -> Option<&'static str> {
         self.config.channels.email.resting().filter(|_| !self.channels.contains_key(EMAIL))
     }
 
@@ -116,7 +116,7 @@ impl Inspector {
         if let Some(Err(error)) = self.channels.get(name) {
             return ("failed", Some(error.clone()));
         }
-        if let Some(why) = self.email_rests().filter(|_| name == EMAIL) {
+        if let Some(why) = self.email_idle_reason().filter(|_| name == EMAIL) {
             return ("resting", Some(why.to_owned()));
         }
         let Some(running) = &self.running else { return (if enabled { "down" } else { "off" }, None) };
@@ -159,7 +159,7 @@ impl Inspector {
     pub(super) async fn test(&self, name: &str) -> Vec<Finding> {
         let channel = match self.channels.get(name) {
             None => {
-                if let Some(why) = self.email_rests().filter(|_| name == EMAIL) {
+                if let Some(why) = self.email_idle_reason().filter(|_| name == EMAIL) {
                     return vec![Finding::warn("consent", why, "set consent_granted = true under [channels.email]")];
                 }
                 let mend = format!("set enabled = true under [channels.{}]", name.replace(':', "."));
@@ -199,10 +199,12 @@ impl Inspector {
             return Finding::ok(NAME, format!("{path}: not tried, as no gateway serves it"));
         };
         let listen = local_address(listen);
-        let url = format!("http://{listen}{path}");
-        let client =
-            reqwest::Client::builder().no_proxy().tls_certs_only(std::iter::empty()).timeout(CONNECT_LIMIT).build();
-        let answer = match client {
+        let scheme = if self.config.gateway.tls.cert.is_some() { "https" } else { "http" };
+        let url = format!("{scheme}://{listen}{path}");
+        // The certificate is valid for a name and not for this address; the request contains no secret.
+        let client = reqwest::Client::builder().no_proxy().timeout(CONNECT_LIMIT);
+        let client = client.tls_certs_only(std::iter::empty()).tls_danger_accept_invalid_certs(true);
+        let answer = match client.build() {
             Ok(client) => client.request(reqwest::Method::OPTIONS, &url).send().await,
             Err(error) => return Finding::warn(NAME, format!("not tried: {error}"), "try again"),
         };
@@ -252,7 +254,7 @@ impl Inspector {
 
     pub(super) async fn all_channels(&self) -> Vec<Finding> {
         let mut names: Vec<&str> = self.channels.keys().map(String::as_str).collect();
-        if self.email_rests().is_some() {
+        if self.email_idle_reason().is_some() {
             names.push(EMAIL);
         }
         let tests = names.into_iter().map(async |name| (name, self.test(name).await));
@@ -277,7 +279,7 @@ async fn bounded(limit: Duration, test: impl Future<Output = Vec<Finding>>) -> V
     }
 }
 
-fn skipped(row: &SkippedPosition) -> Value {
+fn skipped_row(row: &SkippedPosition) -> Value {
     let at = Timestamp::from_millisecond(row.at).map(|at| at.to_string()).unwrap_or_default();
     json!({ "source": row.source, "position": row.position, "reason": row.reason, "at": at })
 }

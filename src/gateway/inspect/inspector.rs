@@ -92,8 +92,8 @@ impl RunningInspector {
 
 #[async_trait]
 impl Inspect for RunningInspector {
-    async fn answer(&self, question: GatewayQuery) -> Result<Value, InspectError> {
-        self.now().answer(question).await
+    async fn answer(&self, query: GatewayQuery) -> Result<Value, InspectError> {
+        self.now().answer(query).await
     }
 
     async fn run_tool(&self, run: ManualToolRun, cancel: CancellationToken) -> Result<Value, InspectError> {
@@ -147,19 +147,19 @@ impl Inspector {
     }
 
     /// Reads from the store; without a store, returns the default.
-    pub(super) async fn read<T, F>(&self, look: F) -> Result<T, InspectError>
+    pub(super) async fn read<T, F>(&self, query: F) -> Result<T, InspectError>
     where
         T: Default + Send + 'static,
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
         let failed = |error: StoreError| InspectError::Failed(error.to_string());
         match &self.running {
-            Some(running) => running.bus.store().read(look).await.map_err(failed),
+            Some(running) => running.bus.store().read(query).await.map_err(failed),
             // A query does not create a store.
             None if !self.home.database().exists() => Ok(T::default()),
             None => {
                 let store = Store::open(&self.home.database()).map_err(failed)?;
-                let found = store.read(look).await;
+                let found = store.read(query).await;
                 store.close().await;
                 found.map_err(failed)
             }
@@ -169,8 +169,8 @@ impl Inspector {
 
 #[async_trait]
 impl Inspect for Inspector {
-    async fn answer(&self, question: GatewayQuery) -> Result<Value, InspectError> {
-        match question {
+    async fn answer(&self, query: GatewayQuery) -> Result<Value, InspectError> {
+        match query {
             GatewayQuery::Status => self.status().await,
             GatewayQuery::Channels => self.channel_rows().await,
             GatewayQuery::TestChannel(name) => self.test_channel(&name).await,

@@ -55,14 +55,14 @@ impl Inspector {
                 return Err(InspectError::Unknown(what));
             }
         }
-        let asked = |name: &str| match &scope {
+        let is_probed = |name: &str| match &scope {
             ProbeScope::None => false,
             ProbeScope::All => true,
             ProbeScope::One(wanted) => name == wanted,
         };
         let resolved = self.models.resolve(&self.config.agent.model).await;
-        let named: Vec<String> = names.iter().filter(|name| asked(name)).map(|name| (*name).to_owned()).collect();
-        let (answers, calls) = tokio::join!(self.probe_services(asked), self.call_models(&named));
+        let named: Vec<String> = names.iter().filter(|name| is_probed(name)).map(|name| (*name).to_owned()).collect();
+        let (answers, calls) = tokio::join!(self.probe_services(is_probed), self.call_models(&named));
         let (takes, error) = match &resolved {
             Ok(choice) => (Some(choice.to_string()), None),
             Err(error) => (None, Some(error.to_string())),
@@ -89,7 +89,7 @@ impl Inspector {
         let service = KnownService::find(name);
         let provider = self.provider(name);
         // Only a running gateway has made calls.
-        let asked = self.running.as_ref().and(provider).map(|provider| provider.circuit().0);
+        let circuit = self.running.as_ref().and(provider).map(|provider| provider.circuit().0);
         let url = provider.map(|provider| display_address(provider.base_url()));
         let (models, error) = match answer {
             None => (None, None),
@@ -125,8 +125,8 @@ impl Inspector {
             "price": facts.price,
             "abilities": facts.abilities,
             "in_use": name == in_use,
-            "circuit": asked.map(CircuitState::as_str),
-            "circuit_seconds": asked.and_then(seconds_open),
+            "circuit": circuit.map(CircuitState::as_str),
+            "circuit_seconds": circuit.and_then(seconds_open),
             "last_failure": self.running.as_ref().and(provider).and_then(RemoteProvider::last_failure),
             "models": models,
             "error": error,
@@ -146,8 +146,8 @@ impl Inspector {
 
     /// Probes services concurrently.
     async fn probe_services(&self, wanted: impl Fn(&str) -> bool) -> ProbeResults {
-        let asked = self.models.services().filter(|(name, _)| wanted(name));
-        let answers = asked.map(async |(name, provider)| (name.to_owned(), provider.probe(PROBE_LIMIT).await));
+        let probed = self.models.services().filter(|(name, _)| wanted(name));
+        let answers = probed.map(async |(name, provider)| (name.to_owned(), provider.probe(PROBE_LIMIT).await));
         join_all(answers).await.into_iter().collect()
     }
 
@@ -323,9 +323,9 @@ fn service_check(name: &str, answer: &Result<ProviderProbe, LlmError>, call: Opt
 
 /// Compares the clock of this machine with those of the services.
 fn clock_check(answers: &ProbeResults, now: Timestamp) -> Option<Finding> {
-    let told = answers.iter().filter_map(|(name, answer)| Some((name, answer.as_ref().ok()?.date?)));
+    let dates = answers.iter().filter_map(|(name, answer)| Some((name, answer.as_ref().ok()?.date?)));
     let off = |date: Timestamp| now.as_second() - date.as_second();
-    let (name, skew) = told.map(|(name, date)| (name, off(date))).max_by_key(|(_, skew)| skew.abs())?;
+    let (name, skew) = dates.map(|(name, date)| (name, off(date))).max_by_key(|(_, skew)| skew.abs())?;
     if skew.abs() <= MAX_SKEW {
         return Some(Finding::ok("clock of services", format!("within {} s of {name}'s", skew.abs())));
     }
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_call_decides_else_the_list_of_models() {
+    fn a_service_is_checked_by_its_trial_call_or_else_its_list_of_models() {
         let lists = |models: &[&str]| answered(200, Some(models));
         let outage =
             LlmError { blame: FailureScope::Service, ..LlmError::new(LlmErrorKind::Connection, "p", "refused") };

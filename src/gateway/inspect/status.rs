@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Inspector, providers, sandbox};
 use crate::bus::{ServiceFault, stored_service_faults};
-use crate::gateway::settings::{heartbeat_settings, page_address, timezone};
+use crate::gateway::settings::{heartbeat_settings, page_address, zone_or_system};
 use crate::guard::is_same_process;
 use crate::llm::CircuitState;
 use crate::metrics::CacheMetrics;
@@ -15,7 +15,7 @@ use crate::query::InspectError;
 use crate::query::cost::{self, CostRange};
 use crate::store::overview::LastTurn;
 use crate::store::processes::{self, ProcessRow};
-use crate::store::usage::{self, BudgetScope};
+use crate::store::usage::{self, BudgetScope, BudgetUse, Costs};
 use crate::store::{Connection, approvals, memory_queries};
 use crate::turn::middleware::MiddlewareName;
 
@@ -175,8 +175,8 @@ impl Inspector {
 
     /// Returns the tokens and costs of a range of days, and the used part of the day's budget.
     pub(super) async fn cost(&self, from: Option<&str>, to: Option<&str>) -> Result<Value, InspectError> {
-        let zone = timezone(&self.config).unwrap_or_else(|_| jiff::tz::TimeZone::system());
-        let range = CostRange::parse(from, to, &zone, Timestamp::now()).map_err(InspectError::Invalid)?;
+        let range = CostRange::parse(from, to, &zone_or_system(&self.config), Timestamp::now());
+        let range = range.map_err(InspectError::Invalid)?;
         let midnight = self.midnight();
         let read = move |connection: &Connection| {
             let used = usage::budget_use(connection, &BudgetScope::Since(midnight))?;
@@ -188,10 +188,9 @@ impl Inspector {
         let agent = &self.config.agent;
         let budget = Some(&agent.budget).filter(|_| agent.middleware.contains(&MiddlewareName::Budget));
         let tokens: u64 = used.iter().map(|used| used.tokens.input + used.tokens.output).sum();
-        let micros: u64 = used.iter().filter_map(|used| used.cost.as_ref()).map(|(micros, _)| micros).sum();
         found["budget"] = match budget.map(|budget| (budget.day_cost, budget.day_tokens)) {
             Some((Some(limit), _)) => {
-                json!({ "kind": "cost", "used": cost::decimal(micros), "limit": limit.to_string() })
+                json!({ "kind": "cost", "used": cost::decimal(largest_amount(&used)), "limit": limit.to_string() })
             }
             Some((None, Some(limit))) => json!({ "kind": "tokens", "used": tokens, "limit": limit }),
             _ => Value::Null,
@@ -201,9 +200,8 @@ impl Inspector {
 
     /// Returns the start of the current day in the owner's time zone.
     fn midnight(&self) -> i64 {
-        let zone = timezone(&self.config).unwrap_or_else(|_| jiff::tz::TimeZone::system());
         let now = Timestamp::now();
-        let midnight = now.to_zoned(zone).start_of_day().map_or(now, |day| day.timestamp());
+        let midnight = now.to_zoned(zone_or_system(&self.config)).start_of_day().map_or(now, |day| day.timestamp());
         midnight.as_millisecond()
     }
 
@@ -216,6 +214,16 @@ impl Inspector {
     }
 }
 
+/// Returns the largest amount of a currency, in millionths. Amounts of different currencies have no sum, and the budget counts each
+/// currency separately.
+fn largest_amount(used: &[BudgetUse]) -> u64 {
+    let mut amounts = Costs::default();
+    for (micros, currency) in used.iter().filter_map(|used| used.cost.as_ref()) {
+        *amounts.entry(currency.clone()).or_default() += micros;
+    }
+    amounts.into_values().max().unwrap_or(0)
+}
+
 fn turn(turn: &LastTurn) -> Value {
     let outcome = if turn.error.is_some() { "failed" } else { &turn.state };
     json!({
@@ -225,4 +233,28 @@ fn turn(turn: &LastTurn) -> Value {
         "error": turn.error,
         "at": query::timestamp(turn.received_at),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::usage::TokenCounts;
+
+    #[test]
+    fn amounts_of_different_currencies_are_not_added() {
+        let used = |cost: Option<(u64, &str)>| BudgetUse {
+            model: String::new(),
+            tokens: TokenCounts::default(),
+            cost: cost.map(|(micros, currency)| (micros, currency.to_owned())),
+        };
+        for (costs, expected) in [
+            (&[][..], 0),
+            (&[None], 0),
+            (&[Some((3, "USD")), Some((4, "CNY")), None, Some((2, "USD"))], 5),
+            (&[Some((3, "USD")), Some((4, "CNY"))], 4),
+        ] {
+            let all: Vec<_> = costs.iter().copied().map(used).collect();
+            assert_eq!(largest_amount(&all), expected, "{costs:?}");
+        }
+    }
 }

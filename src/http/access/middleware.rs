@@ -82,7 +82,8 @@ impl AccessCheck {
 
     async fn is_own_turn(&self, principal: &Principal, turn: String) -> Result<bool, HttpError> {
         let find = move |connection: &Connection| {
-            let Ok(turn) = checkpoints::find_turn(connection, &turn) else { return Ok(None) };
+            let found = checkpoints::separate_store_errors(checkpoints::find_turn(connection, &turn))?;
+            let Ok(turn) = found else { return Ok(None) };
             Ok(inbox::of_turn(connection, turn)?.into_iter().next().map(|row| row.session))
         };
         Ok(self.store.read(find).await?.is_some_and(|session| principal.may_use(&session)))
@@ -115,4 +116,32 @@ fn path_parameter(uri: &Uri, route: &str) -> String {
     let at = route.split('/').position(|segment| segment.starts_with('{'));
     let segment = at.and_then(|at| uri.path().split('/').nth(at)).unwrap_or_default();
     percent_decode_str(segment).decode_utf8_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use daoyou_channels::settings::Secret;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::home::Home;
+    use crate::query::access::TokenScope;
+    use crate::store::Durability;
+
+    #[tokio::test]
+    async fn an_unreadable_store_is_not_a_foreign_turn() {
+        let (folder, store) = Store::temporary();
+        let home = Home::open(Some(folder.path().to_owned())).unwrap();
+        let auth = Authenticator::new(Some(Secret::new("right")), home, store.clone(), 18_790);
+        let check = AccessCheck { auth, store: store.clone() };
+        let credential = ClientCredential::ControlSocket;
+        let principal = Principal { token: Some("bob".to_owned()), scope: TokenScope::Chat, credential };
+        let turn = Uuid::nil().to_string();
+        assert_eq!(check.is_own_turn(&principal, turn.clone()).await, Ok(false));
+        let break_table =
+            |connection: &Connection| Ok(connection.execute_batch("ALTER TABLE inbox RENAME TO elsewhere")?);
+        store.write(Durability::Logged, break_table).await.unwrap();
+        let error = check.is_own_turn(&principal, turn).await.unwrap_err();
+        assert_eq!((error.status, error.code), (StatusCode::INTERNAL_SERVER_ERROR, "store"));
+    }
 }

@@ -6,6 +6,7 @@ use axum::extract::{DefaultBodyLimit, Path, Query};
 use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
 use daoyou_channels::settings::Span;
+use daoyou_channels::text::truncate;
 use daoyou_channels::{HttpError, json};
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -22,7 +23,7 @@ use crate::text::language_of;
 use crate::text::time_expression::DueTime;
 
 /// The longest description of a job in words, in bytes.
-const MAX_WORDS: usize = 2_000;
+const MAX_DESCRIPTION: usize = 2_000;
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
     Router::new()
@@ -68,13 +69,13 @@ async fn edit(state: SharedState, Path(job): Path<String>, text: String) -> ApiR
 async fn preview(state: SharedState, text: String) -> ApiResult {
     let context = state.jobs.get().context.clone();
     let now = Timestamp::now();
-    let mut asked = parse(&text)?;
-    if let Some(words) = asked.as_object_mut().and_then(|asked| asked.remove("text")) {
+    let mut request = parse(&text)?;
+    if let Some(words) = request.as_object_mut().and_then(|fields| fields.remove("text")) {
         let words = words.as_str().ok_or_else(|| HttpError::unprocessable("text: it is no text"))?.to_owned();
-        let given = asked.as_object_mut().map(std::mem::take).unwrap_or_default();
-        asked = job_in_words(&words, given, &context, now).map_err(HttpError::unprocessable)?;
+        let given = request.as_object_mut().map(std::mem::take).unwrap_or_default();
+        request = job_in_words(&words, given, &context, now).map_err(HttpError::unprocessable)?;
     }
-    Ok(Json(jobs::preview(&asked, &context, now)?))
+    Ok(Json(jobs::preview(&request, &context, now)?))
 }
 
 /// Returns the fields of a job that is described in words, in addition to the `given` fields.
@@ -87,15 +88,17 @@ fn job_in_words(
     context: &JobContext,
     now: Timestamp,
 ) -> Result<Value, String> {
-    if words.len() > MAX_WORDS {
-        return Err(format!("text: at most {MAX_WORDS} bytes are allowed"));
+    if words.len() > MAX_DESCRIPTION {
+        return Err(format!("text: at most {MAX_DESCRIPTION} bytes are allowed"));
     }
     let words = words.trim();
-    let ordered = after_order(words);
-    let said = ordered.unwrap_or(words);
-    let (when, note) = offline::split_reminder(said, language_of(said)).map_err(|misread| match misread {
+    let ordered = after_reminder_phrase(words);
+    let text = ordered.unwrap_or(words);
+    let (when, note) = offline::split_reminder(text, language_of(text)).map_err(|misread| match misread {
         Some(misread) => format!("the time is not understood as a whole: {misread}"),
-        None => format!("no time is understood in {words:.200?}; write it as \"every Monday at 9: the news\""),
+        None => {
+            format!("no time is understood in {:?}; write it as \"every Monday at 9: the news\"", truncate(words, 200))
+        }
     })?;
     let zone = context.zone_of(given.get("tz").and_then(Value::as_str)).map_err(|error| error.to_string())?;
     let due = when.due(Some(now.to_zoned(zone.clone()).datetime())).ok_or("there is no such date")?;
@@ -113,10 +116,10 @@ fn job_in_words(
     }
     if !given.contains_key("message") && !given.contains_key("prompt") {
         if note.is_empty() {
-            return Err(format!("it says when, and not what is to be done: {words:.200?}"));
+            return Err(format!("it says when, and not what is to be done: {:?}", truncate(words, 200)));
         }
         // A reminder needs no model: its text is the message.
-        let inner = after_order(&note).map(|rest| rest.strip_prefix("to ").unwrap_or(rest).to_owned());
+        let inner = after_reminder_phrase(&note).map(|rest| rest.strip_prefix("to ").unwrap_or(rest).to_owned());
         let kind = if ordered.is_some() || inner.is_some() { "message" } else { "prompt" };
         given.insert(kind.to_owned(), Value::String(inner.unwrap_or(note)));
     }
@@ -124,11 +127,13 @@ fn job_in_words(
 }
 
 /// Returns the text after the phrase with which people ask for a reminder, if the text begins with such a phrase.
-fn after_order(text: &str) -> Option<&str> {
-    const ORDERS: [&str; 4] = ["please remind me", "remind me", "请提醒我", "提醒我"];
-    ORDERS.iter().find_map(|order| {
-        let head = text.get(..order.len()).filter(|head| head.eq_ignore_ascii_case(order))?;
-        Some(text[head.len()..].trim_start())
+fn after_reminder_phrase(text: &str) -> Option<&str> {
+    const PHRASES: [&str; 4] = ["please remind me", "remind me", "请提醒我", "提醒我"];
+    PHRASES.iter().find_map(|phrase| {
+        let (head, rest) = text.split_at_checked(phrase.len())?;
+        // "remind me" is not the beginning of "remind members".
+        let ends_in_word = phrase.is_ascii() && rest.starts_with(|c: char| c.is_ascii_alphabetic());
+        (head.eq_ignore_ascii_case(phrase) && !ends_in_word).then(|| rest.trim_start())
     })
 }
 
@@ -161,4 +166,24 @@ pub async fn change_jobs(service: &JobService, change: JobChange) -> Result<Valu
     }
     service.wake();
     Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reminder_begins_with_a_whole_phrase() {
+        for (text, expected) in [
+            ("remind me every Monday: tea", Some("every Monday: tea")),
+            ("Please remind me at 9: tea", Some("at 9: tea")),
+            ("请提醒我9点喝茶", Some("9点喝茶")),
+            ("提醒我call mom", Some("call mom")),
+            ("remind members every Monday", None),
+            ("remind", None),
+            ("道", None),
+        ] {
+            assert_eq!(after_reminder_phrase(text), expected, "{text}");
+        }
+    }
 }

@@ -20,6 +20,7 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::response::{ApiResult, run_detached};
+use crate::bus::InboundSignal;
 use crate::http::access::Principal;
 use crate::http::error;
 use crate::http::page::PAGE_CHANNEL;
@@ -99,8 +100,8 @@ fn after_commit(state: &AppState, after: AfterCommit) {
         AfterCommit::MakeDue { channel } => state.bus.outbound_made_due(&channel),
         AfterCommit::Run { session, messages } => state.bus.inbound_written(SessionKey::from(session), messages),
         AfterCommit::Forget { channel } => state.bus.outbound_ended(&channel),
-        AfterCommit::Resume { turn, session } => state.bus.resume_turn(turn, session.into()),
-        AfterCommit::RetryServices => state.bus.retry_services(),
+        AfterCommit::Resume { turn, session } => state.bus.signal(InboundSignal::Resume(turn, session.into())),
+        AfterCommit::RetryServices => state.bus.signal(InboundSignal::RetryServices),
         AfterCommit::All(all) => all.into_iter().for_each(|one| after_commit(state, one)),
     }
 }

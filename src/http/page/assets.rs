@@ -11,23 +11,18 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use daoyou_channels::HttpError;
-use daoyou_channels::text::hex;
+use daoyou_channels::text::{hex, truncate};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use parking_lot::Mutex;
 use rust_embed::RustEmbed;
 
-/// The media types of the files, by file extension. A file with another extension is not served.
-const MEDIA_TYPES: [(&str, &str); 10] = [
+/// The media types of the files, by file extension; all are texts that compress well. A file with another extension is not served.
+const MEDIA_TYPES: [(&str, &str); 5] = [
     ("html", "text/html; charset=utf-8"),
     ("js", "text/javascript; charset=utf-8"),
     ("css", "text/css; charset=utf-8"),
-    ("json", "application/json"),
-    ("webmanifest", "application/manifest+json"),
     ("svg", "image/svg+xml"),
-    ("png", "image/png"),
-    ("ico", "image/x-icon"),
-    ("woff2", "font/woff2"),
     // The license texts of libraries.
     ("", "text/plain; charset=utf-8"),
 ];
@@ -51,10 +46,10 @@ fn serve(name: &str, request: &HeaderMap) -> Result<Response, HttpError> {
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
     let media_type = MEDIA_TYPES.iter().find(|(known, _)| *known == ending).map(|(_, media_type)| *media_type);
     let (Some(file), Some(media_type)) = (PageFiles::get(name), media_type) else {
-        return Err(HttpError::not_found(format!("there is no file {name:.200?} of the page")));
+        return Err(HttpError::not_found(format!("there is no file {:?} of the page", truncate(name, 200))));
     };
     // Two encodings of a file have two tags (RFC 9110, section 8.8.3.3).
-    let is_compressed = !matches!(ending, "png" | "woff2" | "ico") && accepts_gzip(request);
+    let is_compressed = accepts_gzip(request);
     let tag = &hex(&file.metadata.sha256_hash())[..32];
     let tag = format!("\"{tag}{}\"", if is_compressed { "-gz" } else { "" });
     let headers = [

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use daoyou_channels::backoff::RetryTable;
-use daoyou_channels::{Capabilities, Channel, ChannelContext, OutboundMessage, Receipt, Resend, SendError, StartError};
+use daoyou_channels::{Channel, ChannelContext, OutboundMessage, Receipt, Resend, SendError, StartError};
 
 /// The channel of messages from the page.
 pub const PAGE_CHANNEL: &str = "page";
@@ -28,9 +28,9 @@ impl Channel for PageChannel {
         PAGE_CHANNEL
     }
 
-    fn capabilities(&self) -> Capabilities {
+    fn resend(&self) -> Resend {
         // The page shows a message once even if it is marked as sent twice.
-        Capabilities { streaming: true, resend: Resend::SameId }
+        Resend::SameId
     }
 
     fn retry(&self) -> &RetryTable {

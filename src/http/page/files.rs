@@ -15,6 +15,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use daoyou_channels::attachment_folder::{AttachmentFolder, IncomingFile};
 use daoyou_channels::outgoing::digest_of;
+use daoyou_channels::text::truncate;
 use daoyou_channels::{Attachment, HttpError, SessionKey};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use rustix::fs::OFlags;
@@ -192,28 +193,39 @@ pub async fn attachments_of(
     if ids.is_empty() {
         return Ok(Vec::new());
     }
-    let ids = ids.to_vec();
-    let owner = principal.token.clone().filter(|_| principal.is_confined());
-    let find = move |connection: &Connection| {
-        ids.into_iter()
-            .map(|id| {
-                let (name, owner) = (id.to_string(), owner.as_deref());
-                access::use_file(connection, &name, owner)?;
-                Ok((id, access::find_file(connection, &name)?))
-            })
-            .collect::<Result<Vec<_>, StoreError>>()
-    };
-    let found = state.bus.store().write(Durability::Logged, find).await?.into_iter();
-    let attachment = |(id, row): (Uuid, Option<(String, String)>)| {
-        let row = row.filter(|(uploader, _)| may_use_upload(principal, uploader));
-        let attachment = row.and_then(|(_, attachment)| serde_json::from_str(&attachment).ok());
-        attachment.ok_or_else(|| HttpError::not_found(format!("there is no file {id}")))
-    };
-    found.map(attachment).collect()
+    let (principal, ids) = (principal.clone(), ids.to_vec());
+    let find = move |connection: &Connection| use_uploads(connection, &principal, &ids);
+    let found = state.bus.store().write(Durability::Logged, find).await?;
+    found.map_err(|id| HttpError::not_found(format!("there is no file {id}")))
 }
 
-fn may_use_upload(principal: &Principal, uploader: &str) -> bool {
-    !principal.is_confined() || principal.token.as_deref().is_some_and(|name| name == uploader)
+/// Returns the attachments of these uploads and marks all of them as used. If the client does not have one of them, marks none, so
+/// that the others are deleted in time; the error is its id.
+fn use_uploads(
+    connection: &Connection,
+    principal: &Principal,
+    ids: &[Uuid],
+) -> Result<Result<Vec<Attachment>, Uuid>, StoreError> {
+    let mut attachments = Vec::new();
+    for id in ids {
+        match find_upload(connection, principal, *id)? {
+            Some(attachment) => attachments.push(attachment),
+            None => return Ok(Err(*id)),
+        }
+    }
+    for id in ids {
+        access::use_file(connection, &id.to_string(), None)?;
+    }
+    Ok(Ok(attachments))
+}
+
+/// Finds an upload that the client may use.
+fn find_upload(connection: &Connection, principal: &Principal, id: Uuid) -> Result<Option<Attachment>, StoreError> {
+    let row = access::find_file(connection, &id.to_string())?;
+    let row = row.filter(|(uploader, _)| {
+        !principal.is_confined() || principal.token.as_deref().is_some_and(|name| name == uploader)
+    });
+    Ok(row.map(|(_, attachment)| serde_json::from_str(&attachment)).transpose()?)
 }
 
 /// The id of a file: an upload, or a file of a message.
@@ -242,11 +254,7 @@ impl FileId {
     /// Finds the file if the client may see it.
     fn find(&self, connection: &Connection, principal: &Principal) -> Result<Option<Attachment>, StoreError> {
         Ok(match self {
-            Self::Upload(id) => {
-                let row = access::find_file(connection, &id.to_string())?;
-                let row = row.filter(|(uploader, _)| may_use_upload(principal, uploader));
-                row.map(|(_, attachment)| serde_json::from_str(&attachment)).transpose()?
-            }
+            Self::Upload(id) => find_upload(connection, principal, *id)?,
             Self::Inbound(id, number) => {
                 let row = inbox::find(connection, *id)?.filter(|row| principal.may_use(&row.session));
                 let files = row.map(|row| serde_json::from_str::<Vec<Attachment>>(&row.attachments)).transpose()?;
@@ -268,7 +276,7 @@ async fn download(
     principal: Principal,
     Path(id): Path<String>,
 ) -> Result<Response, HttpError> {
-    let missing = || HttpError::not_found(format!("there is no file {id:.100?}"));
+    let missing = || HttpError::not_found(format!("there is no file {:?}", truncate(&id, 100)));
     let file = FileId::parse(&id).ok_or_else(missing)?;
     let found = state.bus.store().read(move |connection| file.find(connection, &principal)).await?;
     let attachment = found.ok_or_else(missing)?;
@@ -276,7 +284,7 @@ async fn download(
     let read =
         tokio::task::spawn_blocking(move || read_attachment(&folders, &attachment)).await.map_err(|_| internal())?;
     let bytes = read.map_err(|error| {
-        let message = format!("{name:.200?} cannot be read any more: {error}");
+        let message = format!("{:?} cannot be read any more: {error}", truncate(&name, 200));
         HttpError::new(StatusCode::GONE, "gone", message)
     })?;
     let image = infer::get(&bytes).map(|kind| kind.mime_type()).filter(|kind| SHOWN_IMAGES.contains(kind));
@@ -333,6 +341,33 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::http::access::ClientCredential;
+    use crate::query::access::TokenScope;
+
+    #[tokio::test]
+    async fn a_message_uses_all_its_uploads_or_none() {
+        let (_folder, store) = Store::temporary();
+        let [own, other, unknown] = [1, 2, 3].map(Uuid::from_u128);
+        let principal = Principal {
+            token: Some("phone".to_owned()),
+            scope: TokenScope::Chat,
+            credential: ClientCredential::ControlSocket,
+        };
+        let check = move |connection: &Connection| {
+            let stored = serde_json::to_string(&Attachment::default())?;
+            access::add_file(connection, &own.to_string(), "phone", &stored, None)?;
+            access::add_file(connection, &other.to_string(), "tablet", &stored, None)?;
+            let mut outcomes = Vec::new();
+            for ids in [&[own, unknown][..], &[own, other], &[own]] {
+                let found = use_uploads(connection, &principal, ids)?.map(|files| files.len());
+                let used = access::files(connection)?.into_iter().filter(|row| row.is_used).count();
+                outcomes.push((found, used));
+            }
+            Ok(outcomes)
+        };
+        let outcomes = store.write(Durability::Logged, check).await.unwrap();
+        assert_eq!(outcomes, [(Err(unknown), 0), (Err(other), 0), (Ok(1), 1)]);
+    }
 
     #[tokio::test]
     async fn uploads_that_nothing_needs_go_after_a_day() {

@@ -150,17 +150,16 @@ impl PageHub {
 
     /// Returns the position after the last event.
     pub fn cursor(&self) -> EventCursor {
-        let state = self.state.lock();
-        EventCursor { list: state.list.clone(), number: state.next.saturating_sub(1) }
+        self.state.lock().cursor()
     }
 
     /// Returns the events after a position, at most [`BATCH`].
     pub fn after(&self, cursor: &EventCursor) -> PageEvents {
         let state = self.state.lock();
-        let last = state.next.saturating_sub(1);
+        let last = state.cursor();
         let first = state.ring.front().map_or(state.next, |event| event.number);
-        if cursor.list != state.list || cursor.number > last || cursor.number + 1 < first {
-            return PageEvents::Gap(EventCursor { list: state.list.clone(), number: last });
+        if !cursor.is_same_list(&last) || cursor.number > last.number || cursor.number + 1 < first {
+            return PageEvents::Gap(last);
         }
         let skipped = usize::try_from(cursor.number + 1 - first).unwrap_or(usize::MAX);
         PageEvents::Some(state.ring.iter().skip(skipped).take(BATCH).cloned().collect())
@@ -175,10 +174,9 @@ impl PageHub {
         read: impl FnOnce(&LiveTurns) -> T,
     ) -> Option<(T, EventCursor)> {
         let state = self.state.lock();
-        let cursor = EventCursor { list: state.list.clone(), number: state.next.saturating_sub(1) };
         let newer = state.ring.iter().rev().take_while(|event| event.number > since.number);
         let has_ended = newer.filter_map(|event| event.ends).any(|turn| turns.contains(&turn));
-        (!has_ended && since.list == state.list).then(|| (read(&state.turns), cursor))
+        (!has_ended && since.list == state.list).then(|| (read(&state.turns), state.cursor()))
     }
 
     /// Tells pages to reload these areas.
@@ -245,7 +243,7 @@ impl PageHub {
         let (now, (sessions, chats)) = match read.await {
             Ok(found) => found,
             Err(error) => {
-                tracing::debug!(%error, "changes of the store could not be read; pages are told later");
+                tracing::debug!(%error, "changes of the store could not be read; pages are notified later");
                 return Some(before);
             }
         };
@@ -276,8 +274,15 @@ impl PageHub {
     }
 }
 
+impl HubState {
+    /// Returns the position after the last event.
+    fn cursor(&self) -> EventCursor {
+        EventCursor { list: self.list.clone(), number: self.next.saturating_sub(1) }
+    }
+}
+
 impl EventSink for PageHub {
-    fn take(&self, event: &SessionEvent) {
+    fn receive(&self, event: &SessionEvent) {
         let data = match serde_json::to_string(event) {
             Ok(data) => data,
             Err(error) => return tracing::error!(%error, "an event is no JSON"),

@@ -258,8 +258,8 @@ impl RefusalText {
     fn of(refusal: &str) -> Self {
         // Pydantic's error repeats the input, which contains every field name.
         let end = ["\"input\"", "'input'"].iter().filter_map(|mark| refusal.find(mark)).min();
-        let said = &refusal[..end.unwrap_or(refusal.len())];
-        Self(said.to_lowercase().replace(['\'', '"', '`'], ""))
+        let text = &refusal[..end.unwrap_or(refusal.len())];
+        Self(text.to_lowercase().replace(['\'', '"', '`'], ""))
     }
 
     fn any(&self, phrases: &[&str]) -> bool {

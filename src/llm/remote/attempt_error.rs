@@ -73,14 +73,14 @@ impl AttemptError {
 
     /// Creates the error of an answer whose status is not a success.
     pub(in crate::llm) fn from_status(status: u16, headers: &HeaderMap, body: &[u8], now: Timestamp) -> Self {
-        let said = ErrorBody::read(body);
-        let words = if said.words.is_empty() { String::new() } else { format!(": {}", said.words) };
+        let reported = ErrorBody::read(body);
+        let words = if reported.words.is_empty() { String::new() } else { format!(": {}", reported.words) };
         let mut message = format!("HTTP {status}{words}");
         if (300..400).contains(&status) {
             let to = headers.get("location").and_then(|value| value.to_str().ok()).unwrap_or("another place");
             message = format!("HTTP {status}: moved to {}; base_url must name that place", shorten(to));
         }
-        let kind = said.kind(status);
+        let kind = reported.kind(status);
         let meaning = match kind {
             LlmErrorKind::Auth => ": the API key is refused",
             LlmErrorKind::Quota => ": the account has no credit left",
@@ -89,16 +89,16 @@ impl AttemptError {
             _ => "",
         };
         let fault = Self::new(kind, message).publicly(format!("HTTP {status}{meaning}"));
-        Self { retry_after: retry_after(headers, now), blame: said.blame(status, kind), ..fault }
+        Self { retry_after: retry_after(headers, now), blame: reported.blame(status, kind), ..fault }
     }
 
     /// Creates the error of an error object inside an answer that began well.
     pub(in crate::llm) fn from_object(error: &Value) -> Self {
-        let said = ErrorBody::of(error);
-        let status = said.code.parse().ok().filter(|status| (400..600).contains(status)).unwrap_or(500);
-        let words = if said.words.is_empty() { "no reason given".to_owned() } else { said.words.clone() };
+        let reported = ErrorBody::of(error);
+        let status = reported.code.parse().ok().filter(|status| (400..600).contains(status)).unwrap_or(500);
+        let words = if reported.words.is_empty() { "no reason given".to_owned() } else { reported.words.clone() };
         // An error inside an answer concerns only this request, whatever its status.
-        Self::new(said.kind(status), format!("the service broke off: {words}")).publicly("the service broke off")
+        Self::new(reported.kind(status), format!("the service broke off: {words}")).publicly("the service broke off")
     }
 
     /// Converts the failure to an [`LlmError`], and removes `secrets` from its text: the service may have repeated a key.
@@ -154,8 +154,8 @@ impl ErrorBody {
         };
         // The name of the refused parameter is more helpful than "invalid request".
         let param = field("param");
-        let said = if param.is_empty() || words.contains(&param) { words } else { format!("{words} ({param})") };
-        Self { code: field("code"), type_: field("type"), ..Self::of_message(&said) }
+        let message = if param.is_empty() || words.contains(&param) { words } else { format!("{words} ({param})") };
+        Self { code: field("code"), type_: field("type"), ..Self::of_message(&message) }
     }
 
     fn of_message(words: &str) -> Self {

@@ -86,8 +86,8 @@ async fn by_command(command: &[String]) -> Result<CurrentToken, String> {
     let ran = ran.map_err(|_| failed(format!("did not end within {} s", LIMIT.as_secs())))?;
     let ran = ran.map_err(|error| failed(format!("could not be run: {error}")))?;
     if !ran.status.success() {
-        let said = String::from_utf8_lossy(&ran.stderr[..ran.stderr.len().min(MAX_ANSWER)]);
-        let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        let errors = String::from_utf8_lossy(&ran.stderr[..ran.stderr.len().min(MAX_ANSWER)]);
+        let last = errors.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
         return Err(failed(format!("failed ({}): {}", ran.status, truncate(&one_line(last), MAX_SHOWN))));
     }
     if ran.stdout.len() > MAX_ANSWER {

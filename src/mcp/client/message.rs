@@ -58,8 +58,8 @@ fn read_message(value: Value, server: &str) -> Option<RxJsonRpcMessage<RoleClien
         && !NOTIFICATIONS.contains(&method)
     {
         if method == "notifications/message" {
-            let said = truncate(&one_line(&value["params"]["data"].to_string()), MAX_LOG_LINE);
-            tracing::debug!(server, said, "an MCP server logs");
+            let text = truncate(&one_line(&value["params"]["data"].to_string()), MAX_LOG_LINE);
+            tracing::debug!(server, text, "an MCP server logs");
         }
         return None;
     }

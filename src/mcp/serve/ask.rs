@@ -132,7 +132,7 @@ impl PendingAsk {
             let state = loop {
                 tokio::select! {
                     state = &mut wait => break state?,
-                    event = self.events.recv() => if let Ok(event) = event && event.turn == self.id {
+                    Ok(event) = self.events.recv() => if event.turn == self.id {
                         self.progress.note(event.event);
                     },
                     _ = tick.tick() => self.progress.send().await,

@@ -15,8 +15,8 @@ use async_channel::Receiver;
 use async_trait::async_trait;
 use daoyou_channels::backoff::RetryTable;
 use daoyou_channels::{
-    Capabilities, Channel, ChannelContext, InboundMessage, MessageState, OutboundMessage, PickupDelivery, Receipt,
-    Resend, SendError, SessionEvent, StartError,
+    Channel, ChannelContext, InboundMessage, MessageState, OutboundMessage, PickupDelivery, Receipt, Resend, SendError,
+    SessionEvent, StartError,
 };
 use serde_json::Value;
 use uuid::Uuid;
@@ -79,8 +79,8 @@ impl Channel for McpChannel {
         MCP_CHANNEL
     }
 
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { streaming: true, resend: Resend::Again }
+    fn resend(&self) -> Resend {
+        Resend::Again
     }
 
     fn retry(&self) -> &RetryTable {

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use crate::guard::{Jail, JailError};
@@ -84,6 +85,9 @@ pub enum FileRead {
     Unusable(String),
 }
 
+/// The most older history files of one second.
+const MAX_HISTORIES_PER_SECOND: usize = 20;
+
 /// The age from which a file counts as completely written, so that missing bullets count as removed.
 const SETTLE_AGE: Duration = Duration::from_secs(2);
 
@@ -158,6 +162,21 @@ pub fn replace(
     }
 }
 
+/// Writes a log to a new older history file. Returns false if all names of this second are taken.
+///
+/// # Errors
+/// The file cannot be written; the error is a text.
+pub fn write_older_history(workspace: &Path, log: &str) -> Result<bool, String> {
+    let time = Timestamp::now().strftime("%Y%m%d-%H%M%S").to_string();
+    for number in 1..=MAX_HISTORIES_PER_SECOND {
+        let suffix = if number == 1 { String::new() } else { format!("-{number}") };
+        if replace(workspace, &format!("{FOLDER}/HISTORY-{time}{suffix}.md"), None, log)?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 fn jail(workspace: &Path) -> std::io::Result<Jail> {
     Jail::open_strict(workspace, Vec::new(), LIMIT)
 }
@@ -165,6 +184,19 @@ fn jail(workspace: &Path) -> std::io::Result<Jail> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn older_histories_of_one_second_are_all_kept() {
+        let workspace = tempfile::tempdir().unwrap();
+        let logs = ["one", "two", "three"];
+        for log in logs {
+            assert_eq!(write_older_history(workspace.path(), log), Ok(true));
+        }
+        let kept = older_histories(workspace.path()).into_iter();
+        let kept: Vec<String> =
+            kept.map(|file| std::fs::read_to_string(workspace.path().join(file)).unwrap()).collect();
+        assert!(kept.len() == logs.len() && logs.iter().all(|log| kept.iter().any(|text| text == log)), "{kept:?}");
+    }
 
     /// A person creates the page while the gateway does.
     #[test]

@@ -5,14 +5,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use daoyou_channels::cli::Language;
-use jiff::Timestamp;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::history;
 use super::import::{PageContext, import, record_rendering};
-use super::state::{FileRead, HISTORY, MEMORY, older_histories, read, replace, stamp as stamp_of};
+use super::state::{FileRead, HISTORY, MEMORY, older_histories, read, replace, stamp as stamp_of, write_older_history};
 use crate::crash;
 use crate::live::LivePart;
 use crate::memory::forgetting::CHANGED_SUMMARIES_KEY;
@@ -252,16 +251,27 @@ impl MemoryService {
     /// Removes forgotten text from older history files.
     async fn redact_older_logs(&self, due: &DueHistory) {
         for file in self.in_workspace(older_histories).await {
-            let name = file.clone();
-            let FileRead::Text { text, .. } = self.in_workspace(move |at| read(at, &name)).await else { continue };
-            let log = due.redact(&text, &self.settings);
-            if log != text {
-                let written = self.in_workspace(move |at| replace(at, &file, Some(&text), &log)).await;
-                if let Err(reason) = written {
-                    tracing::warn!(reason, "an older HISTORY file still contains forgotten text");
-                }
+            if let Err(reason) = self.redact_older_log(due, file.clone()).await {
+                tracing::warn!(file, reason, "an older HISTORY file may still contain forgotten text");
             }
         }
+    }
+
+    /// Removes forgotten text from a file. The error is a text.
+    async fn redact_older_log(&self, due: &DueHistory, file: String) -> Result<(), String> {
+        for _ in 0..MAX_TRIES {
+            let name = file.clone();
+            let text = match self.in_workspace(move |at| read(at, &name)).await {
+                FileRead::Missing => return Ok(()),
+                FileRead::Text { text, .. } => text,
+                FileRead::Unusable(reason) => return Err(reason),
+            };
+            let (log, name) = (due.redact(&text, &self.settings), file.clone());
+            if log == text || self.in_workspace(move |at| replace(at, &name, Some(&text), &log)).await?.is_some() {
+                return Ok(());
+            }
+        }
+        Err("the file is being edited".to_owned())
     }
 
     /// Updates HISTORY.md. With `may_wait`, additions wait; the removal of forgotten text never does.
@@ -294,10 +304,9 @@ impl MemoryService {
             }
             let is_long = log.len() > MAX_LOG_BYTES;
             let text = history::append_sections(if is_long { "" } else { &log }, &sections);
-            let aside = is_long.then(|| format!("memory/HISTORY-{}.md", Timestamp::now().strftime("%Y%m%d-%H%M%S")));
             let replaced = self.in_workspace(move |at| {
-                if let Some(aside) = aside {
-                    replace(at, &aside, None, &log)?;
+                if is_long && !write_older_history(at, &log)? {
+                    return Ok(None);
                 }
                 replace(at, HISTORY, before.as_deref(), &text)
             });
@@ -356,4 +365,25 @@ fn due_for_history(connection: &Connection) -> Result<DueHistory, StoreError> {
         changed.push((session, at, rows));
     }
     Ok(DueHistory { rows, changed, stored })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::testing::settings;
+    use crate::store::Store;
+
+    #[tokio::test]
+    async fn an_older_log_that_cannot_be_redacted_is_reported() {
+        let (folder, store) = Store::temporary();
+        let service = MemoryService::new(store, settings(folder.path()));
+        let due = DueHistory { rows: Vec::new(), changed: Vec::new(), stored: None };
+        let file = "memory/HISTORY-20260101-000000.md";
+        assert_eq!(service.redact_older_log(&due, file.to_owned()).await, Ok(()));
+        let path = service.settings.workspace.join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, b"\xff").unwrap();
+        let error = service.redact_older_log(&due, file.to_owned()).await.unwrap_err();
+        assert!(error.contains("is not UTF-8 text"), "{error}");
+    }
 }

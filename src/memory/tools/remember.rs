@@ -146,7 +146,7 @@ fn case_detail(content: &str, tags: Vec<String>) -> Value {
 struct PlannedWrite {
     service: Arc<MemoryService>,
     plan: RememberPlan,
-    /// The reserved id, if the memory is new.
+    /// The id of the known memory, or the reserved id of a new one.
     id: i64,
 }
 
@@ -155,7 +155,9 @@ impl WriteRows for PlannedWrite {
         let config = &self.service.settings.config;
         // The plan is made again: another call of the same response may have stored the memory, or it was forgotten meanwhile.
         let now = plan(connection, self.plan.entry.clone(), self.plan.replaces.clone())?;
-        apply_plan(connection, &now, Some(self.id), config).map(|_| ())
+        // The id of a known memory is taken, even if that memory was replaced meanwhile.
+        let reserved = self.plan.known.is_none().then_some(self.id);
+        apply_plan(connection, &now, reserved, config).map(|_| ())
     }
 
     fn committed(&self) {

@@ -118,6 +118,24 @@ async fn remember_reports_the_id_and_what_it_replaced() {
     );
 }
 
+/// Both calls are made before the first is committed, as in one response.
+#[tokio::test]
+async fn a_known_memory_may_be_replaced_by_a_call_of_the_same_response() {
+    let world = World::new(MemoryConfig::default());
+    world.call("remember", json!({"content": "My cat is called Momo"})).await;
+    let tool = tools(Some(&world.service)).into_iter().find(|tool| tool.spec().name == "remember").unwrap();
+    let replacing = tool.call(json!({"content": "I like tea", "replaces": 1}), &context()).await;
+    let known = tool.call(json!({"content": "My cat is called Momo"}), &context()).await;
+    assert!(known.result.render().starts_with("Already known (id 1)"), "{}", known.result.render());
+    for effect in replacing.effects.into_iter().chain(known.effects) {
+        let ToolEffect::Rows(rows) = effect else { panic!("rows only") };
+        let write = move |connection: &Connection| rows.0.write(connection);
+        world.service.store.write(Durability::Synced, write).await.unwrap();
+    }
+    let facts = world.known(Owner::gateway(), MemoryKind::Fact).await;
+    assert_eq!(facts, ["My cat is called Momo", "I like tea"]);
+}
+
 #[tokio::test]
 async fn tools_see_and_change_only_own_memories() {
     let world = World::new(MemoryConfig::default());

@@ -13,7 +13,7 @@ use crate::crash;
 use crate::live::LivePart;
 use crate::llm::{EmbeddingDeadline, FailureScope, LlmError, LlmErrorKind, backoff, random_fraction};
 use crate::memory::MemoryService;
-use crate::store::search_index::SearchCorpus;
+use crate::store::search_index::{self, SearchCorpus};
 use crate::store::vectors::{self, NewVector, SimilarityBaselines, TextHash};
 use crate::store::{Connection, Durability, StoreError};
 
@@ -318,10 +318,10 @@ impl ModelSession {
 
 /// Returns the next texts without embeddings, memories first; `None` if there are none.
 fn next_texts(connection: &Connection, memories: i64, batch: u32) -> Result<Option<PendingEmbeddings>, StoreError> {
-    if vectors::newest(connection, SearchCorpus::Memories)? > memories {
+    if search_index::highest_id(connection, SearchCorpus::Memories)? > memories {
         return page(connection, TextSource::Memories, memories, batch).map(Some);
     }
-    let newest = vectors::newest(connection, SearchCorpus::Messages)?;
+    let newest = search_index::highest_id(connection, SearchCorpus::Messages)?;
     let done = vectors::indexed_up_to(connection)?;
     let after = done.parse().unwrap_or(0).max(newest - vectors::KEPT_MESSAGES);
     if newest > after {
@@ -336,7 +336,7 @@ fn page(connection: &Connection, source: TextSource, after: i64, batch: u32) -> 
         TextSource::Messages(_) => SearchCorpus::Messages,
     };
     // This is read before the rows, so that rows written meanwhile do not count as completed.
-    let newest = vectors::newest(connection, corpus)?;
+    let newest = search_index::highest_id(connection, corpus)?;
     let rows = vectors::unembedded(connection, corpus, after, batch)?;
     let last = if rows.is_empty() { newest } else { after };
     let (mut page, mut bytes) = (PendingEmbeddings { source, texts: Vec::new(), last }, 0);

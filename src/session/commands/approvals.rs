@@ -1,8 +1,9 @@
 //! `/approve` and `/deny`.
 
-use daoyou_channels::{SessionKey, Trust};
+use daoyou_channels::Trust;
 
 use super::slash_command::CommandContext;
+use crate::bus::InboundSignal;
 use crate::phrases::fill;
 use crate::store::approvals::{self, ApprovalRow, ApprovalState};
 use crate::store::inbox::InboxRow;
@@ -68,7 +69,7 @@ pub(super) async fn answer(
         AnswerOutcome::Done(known) => known,
     };
     if let Some(bus) = bus {
-        bus.resume_turn(known.turn, SessionKey::from(known.session.as_str()));
+        bus.signal(InboundSignal::Resume(known.turn, known.session.as_str().into()));
     }
     let template = match (is_approved, for_session) {
         (true, false) => phrases.approval_given,

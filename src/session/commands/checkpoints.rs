@@ -12,14 +12,14 @@ use crate::store::inbox::InboxRow;
 /// The most checkpoints in a list.
 const LISTED: u32 = 10;
 
-/// The most characters of a checkpoint's first words, and of its name.
-const WORDS: usize = 60;
-const NAME: usize = 40;
+/// The most characters of the excerpt of a checkpoint's message, and of its name.
+const MAX_EXCERPT: usize = 60;
+const MAX_NAME: usize = 40;
 
 /// Lists the last checkpoints of the session, or gives the current one a name.
 pub async fn checkpoint(context: &CommandContext, name: &str, row: &InboxRow) -> Result<CommandReply, StoreError> {
     let key = row.session.clone();
-    let name = shorten(name, NAME);
+    let name = shorten(name, MAX_NAME);
     if name.is_empty() {
         let lines = context.store.read(move |connection| checkpoints::list(connection, &key, LISTED)).await?;
         return Ok(list(context, &lines).into());
@@ -36,7 +36,7 @@ pub async fn restore(context: &CommandContext, wanted: &str, row: &InboxRow) -> 
     if wanted.is_empty() {
         return checkpoint(context, "", row).await;
     }
-    let (key, named) = (row.session.clone(), shorten(wanted, NAME));
+    let (key, named) = (row.session.clone(), shorten(wanted, MAX_NAME));
     let found = context
         .store
         .read(move |connection| {
@@ -49,7 +49,7 @@ pub async fn restore(context: &CommandContext, wanted: &str, row: &InboxRow) -> 
         .await?;
     Ok(match found {
         Ok((line, point)) => {
-            let words = line.as_ref().map(first_words).unwrap_or_default();
+            let words = line.as_ref().map(excerpt).unwrap_or_default();
             let reply = fill(context.phrases.restored, &[&checkpoints::short_id(point.turn), &words]);
             CommandReply::changing(reply, SessionChange::Restore(point))
         }
@@ -73,16 +73,16 @@ fn list(context: &CommandContext, lines: &[CheckpointSummary]) -> String {
     let line = |line: &CheckpointSummary| {
         let name = line.name.as_ref().map(|name| format!("**{name}** ")).unwrap_or_default();
         let at = clock(line.at, &context.timezone);
-        format!("- `{}` {at} {name}{}", checkpoints::short_id(line.turn), first_words(line))
+        format!("- `{}` {at} {name}{}", checkpoints::short_id(line.turn), excerpt(line))
     };
     let lines = lines.iter().map(line).collect::<Vec<_>>().join("\n");
     format!("{}\n{lines}\n\n{}", context.phrases.checkpoints_are, context.phrases.checkpoints_use)
 }
 
 /// Returns the beginning of the message that the checkpoint's turn answered.
-fn first_words(line: &CheckpointSummary) -> String {
+fn excerpt(line: &CheckpointSummary) -> String {
     match serde_json::from_str(&line.body) {
-        Ok(ChatMessage::User { content, .. }) => shorten(written(&content), WORDS),
+        Ok(ChatMessage::User { content, .. }) => shorten(written(&content), MAX_EXCERPT),
         // The text of an unreadable message is empty.
         _ => String::new(),
     }

@@ -64,14 +64,14 @@ impl CommandHandler {
             };
             return Ok(reply.to_owned().into());
         }
-        let mut answered = self.carry_out(command, row).await?;
-        if let Some(below) = command.of_below(self.context.phrases) {
+        let mut answered = self.run(command, row).await?;
+        if let Some(below) = command.ignored_text_remark(self.context.phrases) {
             answered.reply = format!("{}\n\n{below}", answered.reply);
         }
         Ok(answered)
     }
 
-    async fn carry_out(&self, command: &SlashCommand, row: &InboxRow) -> Result<CommandReply, StoreError> {
+    async fn run(&self, command: &SlashCommand, row: &InboxRow) -> Result<CommandReply, StoreError> {
         let session = row.session.as_str();
         let in_terminal = row.channel == TERMINAL;
         let reply = match command.name.as_str() {
@@ -168,7 +168,7 @@ impl CommandHandler {
             }
             Err(error) => {
                 let reply = fill(self.context.phrases.no_model, &[wanted, &error.to_public()]);
-                CommandReply::failed(reply, ErrorCode::NoModel.word())
+                CommandReply::failed(reply, ErrorCode::NoModel.as_str())
             }
         })
     }
@@ -203,7 +203,7 @@ impl CommandHandler {
                 let reply = fill(self.context.phrases.agent_set, &[&agent.name, &description]);
                 CommandReply::changing(reply, SessionChange::Agent(Some(agent.name.clone())))
             }
-            None => CommandReply::failed(self.agents.unknown(wanted), ErrorCode::NoAgent.word()),
+            None => CommandReply::failed(self.agents.unknown(wanted), ErrorCode::NoAgent.as_str()),
         })
     }
 
@@ -218,29 +218,29 @@ impl CommandHandler {
             })
             .await?;
         let count = (head.next_seq - head.first_seq).to_string();
-        let mut said = fill(self.context.phrases.session_is, &[session, &count, &head.epoch.to_string()]);
+        let mut text = fill(self.context.phrases.session_is, &[session, &count, &head.epoch.to_string()]);
         let others: Vec<_> = list.into_iter().filter(|other| other.session != session).collect();
         if in_terminal && !others.is_empty() {
-            said.push_str(&format!("\n\n{}\n", self.context.phrases.other_sessions));
+            text.push_str(&format!("\n\n{}\n", self.context.phrases.other_sessions));
             for other in others {
                 let at = history::clock(other.updated_at, &self.context.timezone);
                 let count = counted(self.context.phrases.messages, other.messages.unsigned_abs());
-                said.push_str(&fill(self.context.phrases.session_line, &[&other.session, &count, &at]));
+                text.push_str(&fill(self.context.phrases.session_line, &[&other.session, &count, &at]));
             }
         }
-        Ok(said)
+        Ok(text)
     }
 
     /// Lists the last messages of the session.
     async fn history(&self, session: &str, count: &str) -> Result<String, StoreError> {
-        let count = count.parse().unwrap_or(history::USUAL_COUNT).clamp(1, history::MAX_COUNT);
+        let count = count.parse().unwrap_or(history::DEFAULT_COUNT).clamp(1, history::MAX_COUNT);
         let key = session.to_owned();
         let rows = self
             .context
             .store
             .read(move |connection| {
                 let head = messages::session(connection, &key)?;
-                let from = head.first_seq.max(head.next_seq - history::LOOK_BACK);
+                let from = head.first_seq.max(head.next_seq - history::MAX_SEARCHED);
                 messages::range(connection, &key, from, head.next_seq)
             })
             .await?;
@@ -290,18 +290,7 @@ impl CommandHandler {
 #[async_trait]
 impl ControlCommands for CommandHandler {
     fn control_command(&self, message: &InboundMessage) -> Option<ControlCommand> {
-        let command = SlashCommand::parse(&message.content)?;
-        match command.name.as_str() {
-            // The text of an MCP prompt is for the model, so the lane runs a turn.
-            "mcp" if mcp::is_prompt(&command.argument) => None,
-            "stop" => Some(ControlCommand::Stop),
-            // The lane refuses an untrusted sender.
-            "status" if message.trust != Trust::Untrusted => Some(ControlCommand::Status),
-            // These commands change the state from which waiting turns resume.
-            "new" | "checkpoint" | "restore" | "forget" => None,
-            name if COMMANDS.contains(&name) && message.trust != Trust::Untrusted => Some(ControlCommand::Command),
-            _ => None,
-        }
+        control_command(&SlashCommand::parse(&message.content)?, message.trust)
     }
 
     fn is_command(&self, message: &InboundMessage) -> bool {
@@ -309,7 +298,7 @@ impl ControlCommands for CommandHandler {
     }
 
     fn unread_remark(&self, message: &InboundMessage) -> Option<String> {
-        SlashCommand::parse(&message.content)?.of_below(self.context.phrases)
+        SlashCommand::parse(&message.content)?.ignored_text_remark(self.context.phrases)
     }
 
     fn stop_reply(
@@ -323,7 +312,7 @@ impl ControlCommands for CommandHandler {
         if message.trust == Trust::Untrusted && !something_ran {
             return phrases.nothing_of_yours.to_owned();
         }
-        let mut told = match (something_ran, sub_agents) {
+        let mut reply = match (something_ran, sub_agents) {
             (true, 0) => phrases.stopped.to_owned(),
             (false, 0) => phrases.nothing_to_stop.to_owned(),
             (true, count) => fill(phrases.stopped_with, &[&count.to_string()]),
@@ -335,10 +324,10 @@ impl ControlCommands for CommandHandler {
                 format!("`{}` ({})", name.replace('`', "'"), row.id)
             };
             let names = processes.iter().map(name).collect::<Vec<_>>().join(", ");
-            told.push('\n');
-            told.push_str(&fill(phrases.still_in_background, &[&names]));
+            reply.push('\n');
+            reply.push_str(&fill(phrases.still_in_background, &[&names]));
         }
-        told
+        reply
     }
 
     async fn status_reply(&self, bus: &MessageBus, message: &InboundMessage) -> String {
@@ -376,20 +365,38 @@ impl ControlCommands for CommandHandler {
     }
 }
 
+/// Returns how a command bypasses its lane; `None` if the lane runs it.
+fn control_command(command: &SlashCommand, trust: Trust) -> Option<ControlCommand> {
+    match command.name.as_str() {
+        // The text of an MCP prompt is for the model, so the lane runs a turn.
+        "mcp" if mcp::is_prompt(&command.argument) => None,
+        "stop" => Some(ControlCommand::Stop),
+        // The lane refuses an untrusted sender.
+        "status" if trust != Trust::Untrusted => Some(ControlCommand::Status),
+        // These commands change the state from which waiting turns resume.
+        "new" | "checkpoint" | "restore" | "forget" => None,
+        // Outside its lane, a command changes at most the session's model.
+        "agent" if !command.argument.is_empty() => None,
+        name if COMMANDS.contains(&name) && trust != Trust::Untrusted => Some(ControlCommand::Command),
+        _ => None,
+    }
+}
+
 /// Returns the usage and cost of this session, and of all sessions today; by model if there are several models, or a cost.
 async fn describe_cost(context: &CommandContext, session: &str) -> Result<String, StoreError> {
     let now = Timestamp::now().to_zoned(context.timezone.clone());
     let midnight = now.start_of_day().map_or(0, |day| day.timestamp().as_millisecond());
     let key = session.to_owned();
-    let (mine, all) = context
+    let (of_session, of_today) = context
         .store
         .read(move |connection| {
-            let spent = |scope| usage::total(connection, scope);
-            Ok((spent(UsageScope::Session(&key))?, spent(UsageScope::Since(midnight))?))
+            let total = |scope| usage::total(connection, scope);
+            Ok((total(UsageScope::Session(&key))?, total(UsageScope::Since(midnight))?))
         })
         .await?;
     let phrases = context.phrases;
-    Ok([cost_line(phrases, phrases.cost_session, &mine), cost_line(phrases, phrases.cost_today, &all)].join("\n\n"))
+    Ok([cost_line(phrases, phrases.cost_session, &of_session), cost_line(phrases, phrases.cost_today, &of_today)]
+        .join("\n\n"))
 }
 
 fn cost_line(phrases: &Phrases, heading: &str, spent: &UsageTotal) -> String {
@@ -415,4 +422,34 @@ fn usage_text(phrases: &Phrases, used: TokenCounts, costs: &Costs) -> String {
 /// Returns true for the holder of a token with the scope `chat`. The owner chooses such a sender's agent and model.
 fn is_token_holder(row: &InboxRow) -> bool {
     row.sender.starts_with("token:") && Trust::parse(&row.trust) != Trust::Owner
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A command that is answered while the turn of its session waits must not lose a change.
+    #[test]
+    fn commands_that_change_more_than_the_model_run_in_their_lane() {
+        let of = |content: &str, trust| control_command(&SlashCommand::parse(content).unwrap(), trust);
+        for (content, expected) in [
+            ("/agent", Some(ControlCommand::Command)),
+            ("/agent coder", None),
+            ("/model openai/gpt", Some(ControlCommand::Command)),
+            ("/approve a1", Some(ControlCommand::Command)),
+            ("/mcp files", Some(ControlCommand::Command)),
+            ("/mcp files prompt", None),
+            ("/new", None),
+            ("/checkpoint", None),
+            ("/restore a1", None),
+            ("/forget 1", None),
+            ("/stop", Some(ControlCommand::Stop)),
+            ("/status", Some(ControlCommand::Status)),
+            ("/unknown", None),
+        ] {
+            assert_eq!(of(content, Trust::Known), expected, "{content}");
+            let of_untrusted = expected.filter(|command| *command == ControlCommand::Stop);
+            assert_eq!(of(content, Trust::Untrusted), of_untrusted, "{content}");
+        }
+    }
 }

@@ -10,10 +10,10 @@ use crate::store::messages::MessageRow;
 use crate::text::{one_line, truncate};
 
 /// The number of messages that are shown by default, and the most.
-pub const USUAL_COUNT: usize = 10;
+pub const DEFAULT_COUNT: usize = 10;
 pub const MAX_COUNT: usize = 100;
 /// The number of messages that are searched, since tool results are skipped.
-pub const LOOK_BACK: i64 = 1_000;
+pub const MAX_SEARCHED: i64 = 1_000;
 /// The most shown characters of one message.
 const MAX_CHARS: usize = 300;
 
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn the_last_messages_are_shown_without_the_runtime_context() {
         let long = "long ".repeat(100);
-        let said = [
+        let messages = [
             ChatMessage::user("first"),
             ChatMessage::assistant("answer"),
             ChatMessage::user("second\nline\n\n[Runtime Context]\nCurrent Time: now"),
@@ -82,7 +82,7 @@ mod tests {
             ChatMessage::assistant(""),
             ChatMessage::assistant(long.as_str()),
         ];
-        let rows: Vec<_> = (0..).zip(&said).map(|(seq, message)| row(seq, message)).collect();
+        let rows: Vec<_> = (0..).zip(&messages).map(|(seq, message)| row(seq, message)).collect();
         let shown = lines(&rows, 3, &TimeZone::UTC, Phrases::of(Language::En));
         let lines: Vec<_> = shown.lines().collect();
         assert_eq!(lines[..2], ["- 1970-01-01 00:00 **daoyou** answer", "- 1970-01-01 00:00 **you** second line"]);

@@ -8,8 +8,7 @@ use super::history::shorten;
 use super::slash_command::{CommandReply, ModelPrompt, SessionChange};
 use crate::mcp::{ListedPrompt, McpServer, McpServerState, McpServers, PromptArgument, prompt_text};
 use crate::phrases::{Phrases, fill};
-use crate::text::plain_line;
-use crate::text::truncate;
+use crate::text::{plain_line, truncate};
 
 /// The most characters of a prompt's description, of a repeated name, and of an error.
 const MAX_DESCRIPTION: usize = 120;
@@ -73,17 +72,20 @@ fn describe(server: &McpServer, phrases: &Phrases) -> String {
         return format!("{line}\n{}", phrases.no_mcp_prompts);
     }
     let prompt_line = |prompt: &ListedPrompt| {
-        // The server supplies these texts.
-        let shown = |text: &str| shorten(&plain_line(text), MAX_NAME).replace('`', "'");
         let arguments = prompt.arguments.iter().map(|PromptArgument { name, required, .. }| match required {
-            true => format!(" {}=…", shown(name)),
-            false => format!(" [{}=…]", shown(name)),
+            true => format!(" {}=…", displayed_name(name)),
+            false => format!(" [{}=…]", displayed_name(name)),
         });
-        let usage = format!("/mcp {} {}{}", server.name, shown(&prompt.name), arguments.collect::<String>());
+        let usage = format!("/mcp {} {}{}", server.name, displayed_name(&prompt.name), arguments.collect::<String>());
         format!("- `{usage}` - {}", shorten(&plain_line(&prompt.description), MAX_DESCRIPTION))
     };
     let lines = prompts.iter().take(LISTED_PROMPTS).map(prompt_line).collect::<Vec<_>>().join("\n");
     format!("{line}\n\n{}\n{lines}", phrases.mcp_prompts_are)
+}
+
+/// Returns a name that the server supplies on one line, without control characters and Markdown.
+fn displayed_name(name: &str) -> String {
+    shorten(&plain_line(name), MAX_NAME)
 }
 
 /// Gets the text of a prompt from its server.
@@ -96,16 +98,13 @@ async fn ask(server: &Arc<McpServer>, name: &str, arguments: &str, phrases: &Phr
         None => server.refresh().await.map_err(|error| error.text)?,
     };
     let Some(prompt) = listing.prompts.iter().find(|prompt| prompt.name == name) else {
-        let names = listing
-            .prompts
-            .iter()
-            .take(LISTED_PROMPTS)
-            .map(|prompt| format!("`{}`", shorten(&plain_line(&prompt.name), MAX_NAME)));
-        let names = names.collect::<Vec<_>>().join(", ");
+        let names = listing.prompts.iter().take(LISTED_PROMPTS);
+        let names = names.map(|prompt| format!("`{}`", displayed_name(&prompt.name))).collect::<Vec<_>>().join(", ");
         return Err(fill(phrases.unknown_mcp_prompt, &[&server.name, &shorten(name, MAX_NAME), &names]));
     };
     let arguments = read_arguments(arguments);
-    let known = || prompt.arguments.iter().map(|argument| argument.name.as_str()).collect::<Vec<_>>().join(", ");
+    let known =
+        || prompt.arguments.iter().map(|argument| displayed_name(&argument.name)).collect::<Vec<_>>().join(", ");
     let arguments =
         arguments.map_err(|part| fill(phrases.wrong_mcp_argument, &[&shorten(&part, MAX_NAME), &known()]))?;
     let is_known = |name: &String| prompt.arguments.iter().any(|argument| argument.name == *name);
@@ -114,7 +113,7 @@ async fn ask(server: &Arc<McpServer>, name: &str, arguments: &str, phrases: &Phr
     }
     let missing = prompt.arguments.iter().find(|argument| argument.required && !arguments.contains_key(&argument.name));
     if let Some(missing) = missing {
-        return Err(fill(phrases.missing_mcp_argument, &[&missing.name]));
+        return Err(fill(phrases.missing_mcp_argument, &[&displayed_name(&missing.name)]));
     }
     let (text, taint) = prompt_text(server, name, arguments).await.map_err(|error| error.text)?;
     Ok(ModelPrompt { text: truncate(&text, MAX_PROMPT), taint })
@@ -160,5 +159,11 @@ mod tests {
             assert_eq!(read, expected.map_err(str::to_owned), "{text}");
         }
         assert!(is_prompt("a b") && !is_prompt("a ") && !is_prompt(""));
+    }
+
+    #[test]
+    fn names_from_a_server_are_one_plain_line() {
+        assert_eq!(displayed_name("a`b*\n\u{7}c"), "ab c");
+        assert!(displayed_name(&"x".repeat(1_000)).chars().count() <= MAX_NAME + 1);
     }
 }

@@ -14,7 +14,7 @@ const LISTED: usize = 10;
 /// The most shown characters of one memory.
 const SHOWN_CHARS: usize = 200;
 /// The most memories of a kind that are searched.
-const LOOKED_AT: u32 = 5_000;
+const MAX_SEARCHED: u32 = 5_000;
 
 /// The kinds that are listed; tasks and summaries are managed automatically.
 const KINDS: [MemoryKind; 3] = [MemoryKind::Fact, MemoryKind::Preference, MemoryKind::Case];
@@ -35,11 +35,11 @@ pub async fn list(context: &CommandContext, row: &InboxRow) -> Result<String, St
 /// Forgets the memory with the given id, or the only one that contains the given words. Otherwise lists the matching memories, if
 /// nobody else reads the chat.
 pub async fn forget(context: &CommandContext, wanted: &str, row: &InboxRow) -> Result<CommandReply, StoreError> {
+    let wanted = without_number_sign(wanted);
     if wanted.is_empty() {
         return Ok(list(context, row).await?.into());
     }
     let Some(owner) = owner(context, row) else { return Ok(context.phrases.no_memory_of_strangers.to_owned().into()) };
-    let wanted = wanted.trim_start_matches('#');
     if let Ok(id) = wanted.parse::<i64>() {
         // The listed memory may have been replaced since; then its replacement is forgotten.
         let found = context.memory.store.read(move |connection| memory::current_entry(connection, id)).await?;
@@ -63,6 +63,11 @@ pub async fn forget(context: &CommandContext, wanted: &str, row: &InboxRow) -> R
     }
     let shown = &listed[..listed.len().min(LISTED)];
     Ok(format!("{}\n{}", context.phrases.forget_which, lines(context, shown)).into())
+}
+
+/// Returns the id or the words without the `#` before an id. If nothing else is left, the text names no memory.
+fn without_number_sign(wanted: &str) -> &str {
+    wanted.trim_start_matches('#').trim()
 }
 
 /// Returns the reply, which omits the memory's text because the delivered message would keep that text.
@@ -147,9 +152,9 @@ fn newest(connection: &Connection, owner: &Owner) -> Result<Vec<MemoryEntry>, St
 
 /// Returns the memories that contain the words literally.
 fn memories_containing(connection: &Connection, owner: &Owner, words: &str) -> Result<Vec<MemoryEntry>, StoreError> {
-    let holds =
+    let contains =
         |entry: &MemoryEntry| entry.text.to_lowercase().contains(words) || entry.name.to_lowercase().contains(words);
-    Ok(known(connection, owner, LOOKED_AT)?.into_iter().filter(holds).collect())
+    Ok(known(connection, owner, MAX_SEARCHED)?.into_iter().filter(contains).collect())
 }
 
 fn known(connection: &Connection, owner: &Owner, limit: u32) -> Result<Vec<MemoryEntry>, StoreError> {
@@ -158,4 +163,17 @@ fn known(connection: &Connection, owner: &Owner, limit: u32) -> Result<Vec<Memor
         found.extend(memory::list(connection, &owner, kind, limit)?);
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every memory contains the empty text, so it must not choose the only one.
+    #[test]
+    fn a_number_sign_alone_names_no_memory() {
+        for (wanted, expected) in [("#17", "17"), ("# 17", "17"), ("#", ""), ("## ", ""), ("red shoes", "red shoes")] {
+            assert_eq!(without_number_sign(wanted), expected, "{wanted:?}");
+        }
+    }
 }

@@ -38,8 +38,8 @@ impl SlashCommand {
         is_command.then(|| Self { name, argument: argument.trim().to_owned(), below: below.to_owned() })
     }
 
-    /// Returns the note that the text below the command was ignored.
-    pub fn of_below(&self, phrases: &Phrases) -> Option<String> {
+    /// Returns the remark that the text below the command was ignored.
+    pub fn ignored_text_remark(&self, phrases: &Phrases) -> Option<String> {
         let text = Some(&self.below).filter(|below| !below.is_empty())?;
         Some(fill(phrases.below_command, &[&shorten(text, MAX_BELOW)]))
     }

@@ -288,7 +288,7 @@ async fn git(folder: &Path, arguments: &[&str]) -> Result<String, String> {
     if status.map_err(failed)?.success() {
         return read(&stdout);
     }
-    let said = read(&stderr)?;
-    let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it failed");
+    let errors = read(&stderr)?;
+    let last = errors.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it failed");
     Err(format!("git: {}", truncate(&one_line(last), 300)))
 }

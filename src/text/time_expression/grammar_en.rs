@@ -383,13 +383,13 @@ fn clock_beside(c: &mut TokenCursor<'_>, may_be_before: bool) -> Option<ClockTim
         return None;
     }
     let (hour, _) = c.take_number()?;
-    let said = half_of_day(c, hour)?;
+    let half = half_of_day(c, hour)?;
     // "A quarter to 12 pm" is ambiguous: it may be before noon or before midnight.
-    if is_before && said.is_some() && hour == 12 {
+    if is_before && half.is_some() && hour == 12 {
         return c.fail(TimeFault::WhichHalf);
     }
     let clock = if is_before { clock_before(c, minutes, hour) } else { grammar::clock(c, hour, minutes) }?;
-    Some(in_half(clock, said))
+    Some(in_half(clock, half))
 }
 
 /// "9", "9:05", "9.30am", "9 o'clock".

@@ -7,18 +7,18 @@ use daoyou_channels::settings::ByteSize;
 use serde_json::json;
 
 use crate::chat::ToolCall;
-use crate::tools::testing::{ToolWorld, context};
+use crate::tools::testing::{ToolFixture, context};
 use crate::tools::{PrivateFolders, ToolsConfig};
 
-fn world(files: &[(&str, &str)]) -> ToolWorld {
-    let world = ToolWorld::with_private(&ToolsConfig::default(), PrivateFolders::new(&["memory"]));
-    world.write(files);
-    world
+fn fixture(files: &[(&str, &str)]) -> ToolFixture {
+    let fixture = ToolFixture::with_private(&ToolsConfig::default(), PrivateFolders::new(&["memory"]));
+    fixture.write(files);
+    fixture
 }
 
 #[tokio::test]
 async fn matches_are_shown_with_their_lines() {
-    let world = world(&[
+    let fixture = fixture(&[
         ("a.py", "x = 1\nlog('a',\n    x)\nlog('b')\n"),
         ("sub/b.py", "def f():\n    log('道')\n"),
         ("c.js", "log('c')\n"),
@@ -52,60 +52,63 @@ async fn matches_are_shown_with_their_lines() {
         (Trust::Owner, json!({"pattern": "x", "lang": "py", "path": "c.js"}), "Error: c.js: not a file of a language"),
         (Trust::Owner, json!({"pattern": "x", "lang": "py", "path": "nope"}), "Error: nope: no such file or folder"),
     ] {
-        let told = world.run_as(trust, "ast_grep_search", &arguments).await.render();
-        assert!(told.starts_with(expected), "{arguments}: {told}");
+        let rendered = fixture.run_as(trust, "ast_grep_search", &arguments).await.render();
+        assert!(rendered.starts_with(expected), "{arguments}: {rendered}");
     }
 }
 
 #[tokio::test]
 async fn nothing_is_written_before_it_is_asked_for() {
     let files = [("a.py", "log('a')\r\nx = 1\r\n"), ("sub/b.py", "log('b')\n"), ("c.js", "log('c')\n")];
-    let world = world(&files);
-    std::fs::set_permissions(world.path("a.py"), PermissionsExt::from_mode(0o750)).unwrap();
-    let read = |path: &str| std::fs::read_to_string(world.path(path)).unwrap();
+    let fixture = fixture(&files);
+    std::fs::set_permissions(fixture.path("a.py"), PermissionsExt::from_mode(0o750)).unwrap();
+    let read = |path: &str| std::fs::read_to_string(fixture.path(path)).unwrap();
     let mut arguments = json!({"pattern": "log($A)", "rewrite": "logger.info($A)", "lang": "python"});
-    let told = world.run_as(Trust::Owner, "ast_grep_replace", &arguments).await.render();
+    let rendered = fixture.run_as(Trust::Owner, "ast_grep_replace", &arguments).await.render();
     for part in [
         "Would change 2 places in 2 files\n--- a/a.py\n+++ b/a.py\n@@ -1,2 +1,2 @@\n-log('a')",
         "+logger.info('b')",
         "[searched 2 python files]\n[nothing was changed yet: repeat it with dry_run=false]",
     ] {
-        assert!(told.contains(part), "{part}: {told}");
+        assert!(rendered.contains(part), "{part}: {rendered}");
     }
     assert_eq!(read("a.py"), files[0].1);
     arguments["dry_run"] = json!(false);
-    let told = world.run_as(Trust::Owner, "ast_replace", &arguments).await.render();
-    assert!(told.starts_with("Changed 2 places in 2 files\n--- a/a.py") && !told.contains("dry_run"), "{told}");
+    let rendered = fixture.run_as(Trust::Owner, "ast_replace", &arguments).await.render();
+    assert!(
+        rendered.starts_with("Changed 2 places in 2 files\n--- a/a.py") && !rendered.contains("dry_run"),
+        "{rendered}"
+    );
     assert_eq!(
         (read("a.py").as_str(), read("sub/b.py").as_str()),
         ("logger.info('a')\r\nx = 1\r\n", "logger.info('b')\n")
     );
     assert_eq!(read("c.js"), files[2].1);
-    assert_eq!(std::fs::metadata(world.path("a.py")).unwrap().permissions().mode() & 0o777, 0o750);
-    let told = world.run_as(Trust::Owner, "ast_grep_replace", &arguments).await.render();
-    assert!(told.starts_with("No match; nothing was changed."), "{told}");
+    assert_eq!(std::fs::metadata(fixture.path("a.py")).unwrap().permissions().mode() & 0o777, 0o750);
+    let rendered = fixture.run_as(Trust::Owner, "ast_grep_replace", &arguments).await.render();
+    assert!(rendered.starts_with("No match; nothing was changed."), "{rendered}");
     let lines = json!({"pattern": "logger.info($A)", "rewrite": "log(\r\n$A)", "lang": "python", "dry_run": false});
-    world.run_as(Trust::Owner, "ast_grep_replace", &lines).await;
+    fixture.run_as(Trust::Owner, "ast_grep_replace", &lines).await;
     assert_eq!((read("a.py").as_str(), read("sub/b.py").as_str()), ("log(\r\n'a')\r\nx = 1\r\n", "log(\n'b')\n"));
     arguments["rewrite"] = json!("f($B)");
-    let told = world.run_as(Trust::Owner, "ast_grep_replace", &arguments).await.render();
-    assert!(told.starts_with("Error: rewrite uses $B, which the pattern does not have"), "{told}");
+    let rendered = fixture.run_as(Trust::Owner, "ast_grep_replace", &arguments).await.render();
+    assert!(rendered.starts_with("Error: rewrite uses $B, which the pattern does not have"), "{rendered}");
 }
 
 #[tokio::test]
 async fn all_files_change_or_none() {
     let config = ToolsConfig { max_file_size: ByteSize(100), ..ToolsConfig::default() };
-    let world = ToolWorld::with_private(&config, PrivateFolders::new(&["memory"]));
-    std::fs::create_dir(world.path("memory")).unwrap();
+    let fixture = ToolFixture::with_private(&config, PrivateFolders::new(&["memory"]));
+    std::fs::create_dir(fixture.path("memory")).unwrap();
     // The replacement would make one file longer than the limit.
     let long = format!("log('b')  # {}\n", "x".repeat(85));
     for (path, text) in [("a.py", "log('a')\n"), ("b.py", &long), ("memory/c.py", "log('c')\n")] {
-        std::fs::write(world.path(path), text).unwrap();
+        std::fs::write(fixture.path(path), text).unwrap();
     }
-    let read = |path: &str| std::fs::read_to_string(world.path(path)).unwrap();
+    let read = |path: &str| std::fs::read_to_string(fixture.path(path)).unwrap();
     for (rewrite, is_changed) in [("output_of($A)", false), ("out($A)", true)] {
         let arguments = json!({"pattern": "log($A)", "rewrite": rewrite, "lang": "python", "dry_run": false});
-        let result = world.run_as(Trust::Known, "ast_grep_replace", &arguments).await;
+        let result = fixture.run_as(Trust::Known, "ast_grep_replace", &arguments).await;
         assert_eq!(result.success, is_changed, "{}", result.render());
         for path in ["a.py", "b.py"] {
             assert_eq!(read(path).starts_with("out("), is_changed, "{path}");
@@ -117,33 +120,33 @@ async fn all_files_change_or_none() {
 #[tokio::test]
 async fn too_many_places_of_one_file_change_no_file() {
     let many = "log(1)\n".repeat(10_001);
-    let world = world(&[("a.py", "log(1)\n"), ("many.py", &many)]);
+    let fixture = fixture(&[("a.py", "log(1)\n"), ("many.py", &many)]);
     for dry_run in [true, false] {
         let arguments = json!({"pattern": "log($A)", "rewrite": "out($A)", "lang": "python", "dry_run": dry_run});
-        let told = world.run_as(Trust::Owner, "ast_grep_replace", &arguments).await.render();
+        let rendered = fixture.run_as(Trust::Owner, "ast_grep_replace", &arguments).await.render();
         assert!(
-            told.starts_with("Error: more than 500 files, 10000 places of a file, or 64 MB would change"),
-            "{told}"
+            rendered.starts_with("Error: more than 500 files, 10000 places of a file, or 64 MB would change"),
+            "{rendered}"
         );
     }
-    assert_eq!(std::fs::read_to_string(world.path("a.py")).unwrap(), "log(1)\n");
-    std::fs::write(world.path("many.py"), "log(1)\n".repeat(10_000)).unwrap();
+    assert_eq!(std::fs::read_to_string(fixture.path("a.py")).unwrap(), "log(1)\n");
+    std::fs::write(fixture.path("many.py"), "log(1)\n".repeat(10_000)).unwrap();
     let arguments = json!({"pattern": "log($A)", "rewrite": "out($A)", "lang": "python", "dry_run": false});
-    let told = world.run_as(Trust::Owner, "ast_grep_replace", &arguments).await;
-    assert!(told.success, "{}", told.render());
-    assert_eq!(std::fs::read_to_string(world.path("many.py")).unwrap(), "out(1)\n".repeat(10_000));
+    let rendered = fixture.run_as(Trust::Owner, "ast_grep_replace", &arguments).await;
+    assert!(rendered.success, "{}", rendered.render());
+    assert_eq!(std::fs::read_to_string(fixture.path("many.py")).unwrap(), "out(1)\n".repeat(10_000));
 }
 
 #[tokio::test]
 async fn a_turn_that_read_from_others_writes_to_scratch_alone() {
-    let world = world(&[("a.py", "log('a')\n"), ("scratch/b.py", "log('b')\n")]);
+    let fixture = fixture(&[("a.py", "log('a')\n"), ("scratch/b.py", "log('b')\n")]);
     let restricts = |path: Option<&str>, dry_run: Option<bool>| {
         let mut arguments = json!({"pattern": "log($A)", "rewrite": "out($A)", "lang": "python"});
         arguments["path"] = path.into();
         arguments["dry_run"] = dry_run.into();
         let call =
             ToolCall { id: "1".to_owned(), name: "ast_grep_replace".to_owned(), arguments: arguments.to_string() };
-        world.executor.restriction(&call, &context()).is_some_and(|found| !found.tools.is_empty())
+        fixture.executor.restriction(&call, &context()).is_some_and(|found| !found.tools.is_empty())
     };
     for (path, dry_run, is_restricted) in [
         (None, None, false),

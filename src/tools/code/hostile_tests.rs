@@ -10,7 +10,7 @@ use super::parser::{MAX_SOURCE, ParseFailure, SourceParser};
 use super::tags::extract_tags;
 use crate::guard::StopSignal;
 use crate::tools::ToolsConfig;
-use crate::tools::testing::{ToolWorld, context};
+use crate::tools::testing::{ToolFixture, context};
 
 /// Returns the files, each with a name for its fault and without an extension.
 fn hostile_files() -> Vec<(&'static str, Vec<u8>)> {
@@ -62,12 +62,12 @@ fn each_hostile_file_ends_in_time() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hostile_files_keep_no_call_from_the_others() {
-    let world = ToolWorld::new(&ToolsConfig::default());
+    let fixture = ToolFixture::new(&ToolsConfig::default());
     let quick = ["one_line", "deep_parens", "nul", "not_utf8", "long_name", "empty", "marked", "line_ends"];
     for (name, bytes) in hostile_files().into_iter().filter(|(name, _)| quick.contains(name)) {
-        std::fs::write(world.path(&format!("{name}.rs")), bytes).unwrap();
+        std::fs::write(fixture.path(&format!("{name}.rs")), bytes).unwrap();
     }
-    std::fs::write(world.path("good.rs"), "fn good() { good_one() }").unwrap();
+    std::fs::write(fixture.path("good.rs"), "fn good() { good_one() }").unwrap();
     for (name, arguments, expected) in [
         ("repo_map", json!({}), &["function good (line 1)", "function marked (line 1)", "1 too large", "1 binary"][..]),
         ("repo_map", json!({"files": ["good.rs"]}), &["good.rs:"]),
@@ -86,21 +86,21 @@ async fn hostile_files_keep_no_call_from_the_others() {
         ),
         ("repo_structure", json!({}), &["good.rs", "9 files"]),
     ] {
-        let told = world.says(name, arguments.clone()).await;
+        let rendered = fixture.rendered(name, arguments.clone()).await;
         for part in expected {
-            assert!(told.contains(part), "{name} {arguments}: {part}: {told:.2000}");
+            assert!(rendered.contains(part), "{name} {arguments}: {part}: {rendered:.2000}");
         }
-        assert!(told.len() < 20_000, "{name}: {}", told.len());
+        assert!(rendered.len() < 20_000, "{name}: {}", rendered.len());
     }
     // Bytes that are not valid text stay unchanged.
-    let kept = std::fs::read(world.path("not_utf8.rs")).unwrap();
+    let kept = std::fs::read(fixture.path("not_utf8.rs")).unwrap();
     assert!(kept.starts_with(b"fn \xff\xfe() { \xc3\x28 }\ndef \xf0\x28: pass\n"), "{kept:?}");
 }
 
 #[tokio::test]
 async fn a_cancelled_call_ends() {
-    let world = ToolWorld::new(&ToolsConfig::default());
-    std::fs::write(world.path("a.rs"), "fn a() {}").unwrap();
+    let fixture = ToolFixture::new(&ToolsConfig::default());
+    std::fs::write(fixture.path("a.rs"), "fn a() {}").unwrap();
     for (name, arguments) in [
         ("repo_map", json!({})),
         ("repo_structure", json!({})),
@@ -110,10 +110,10 @@ async fn a_cancelled_call_ends() {
     ] {
         let context = context();
         context.cancel.cancel();
-        let tool = world.executor.registry().get(name).unwrap();
+        let tool = fixture.executor.registry().get(name).unwrap();
         let result = tool.call(arguments, &context).await.result;
-        let told = result.render();
-        assert!(told.to_lowercase().contains("cancelled"), "{name}: {told}");
+        let rendered = result.render();
+        assert!(rendered.to_lowercase().contains("cancelled"), "{name}: {rendered}");
         assert!(result.is_partial || tool.definition().cache_ttl.is_none(), "{name} would be kept");
     }
 }

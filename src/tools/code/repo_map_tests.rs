@@ -6,12 +6,12 @@ use daoyou_channels::Trust;
 use serde_json::json;
 
 use crate::llm::estimate_tokens;
-use crate::tools::testing::ToolWorld;
+use crate::tools::testing::ToolFixture;
 use crate::tools::{PrivateFolders, ToolsConfig};
 
 /// Returns how many files a map read, how many it parsed, and how many it took from the cache.
-async fn counts(world: &ToolWorld) -> [u64; 3] {
-    let metadata = world.run_as(Trust::Owner, "repo_map", &json!({})).await.metadata;
+async fn counts(fixture: &ToolFixture) -> [u64; 3] {
+    let metadata = fixture.run_as(Trust::Owner, "repo_map", &json!({})).await.metadata;
     ["files", "parsed", "from_cache"].map(|key| metadata[key].as_u64().unwrap())
 }
 
@@ -24,16 +24,16 @@ const FILES: [(&str, &str); 4] = [
 
 #[tokio::test]
 async fn a_map_shows_what_matters_first() {
-    let world = ToolWorld::new(&ToolsConfig::default());
-    world.write(&FILES);
-    world.write(&[
+    let fixture = ToolFixture::new(&ToolsConfig::default());
+    fixture.write(&FILES);
+    fixture.write(&[
         ("README.md", "# x"),
         ("notes.txt", "x"),
         (".hidden/a.rs", "fn hidden() {}"),
         (".gitignore", "target\n"),
     ]);
-    world.write(&[("target/b.rs", "fn ignored() {}")]);
-    let map = world.run_as(Trust::Owner, "repo_map", &json!({})).await.content;
+    fixture.write(&[("target/b.rs", "fn ignored() {}")]);
+    let map = fixture.run_as(Trust::Owner, "repo_map", &json!({})).await.content;
     assert!(map.starts_with("# Code map (top 4 files)\n\napp/render.py:\n  function render_it (line 1)\n\n"), "{map}");
     let store =
         "\nsrc/store.rs:\n  struct Store (line 1)\n  method load_all (line 3)\n  function unused_one (line 5)\n\n";
@@ -46,10 +46,10 @@ async fn a_map_shows_what_matters_first() {
         (json!({"idents": ["draw"]}), "app/view.py:"),
         (json!({"mentioned_idents": ["main"]}), "src/main.rs:"),
     ] {
-        let map = world.run_as(Trust::Owner, "repo_map", &arguments).await.content;
+        let map = fixture.run_as(Trust::Owner, "repo_map", &arguments).await.content;
         assert_eq!(map.lines().nth(2), Some(first), "{arguments}: {map}");
     }
-    let map = world
+    let map = fixture
         .run_as(Trust::Owner, "repo_map", &json!({"files": ["nope.rs", "src/main.rs"], "path": "src"}))
         .await
         .content;
@@ -63,112 +63,112 @@ async fn a_map_shows_what_matters_first() {
         (json!({"path": "../x"}), "outside the workspace"),
         (json!({"max_tokens": 1}), "must be at least 100"),
     ] {
-        let told = world.run_as(Trust::Owner, "repo_map", &arguments).await.render();
-        assert!(told.starts_with("Error: ") && told.contains(error), "{arguments}: {told}");
+        let rendered = fixture.run_as(Trust::Owner, "repo_map", &arguments).await.render();
+        assert!(rendered.starts_with("Error: ") && rendered.contains(error), "{arguments}: {rendered}");
     }
-    let file = world.run_as(Trust::Owner, "repo_map", &json!({"path": "src/store.rs"})).await.content;
+    let file = fixture.run_as(Trust::Owner, "repo_map", &json!({"path": "src/store.rs"})).await.content;
     assert!(file.starts_with("# Code map (top 1 files)\n\nsrc/store.rs:\n"), "{file}");
 }
 
 #[tokio::test]
 async fn only_changed_files_are_parsed_again() {
-    let world = ToolWorld::new(&ToolsConfig::default());
-    world.write(&FILES);
-    assert_eq!(counts(&world).await, [4, 4, 0]);
-    assert_eq!(counts(&world).await, [4, 0, 4]);
+    let fixture = ToolFixture::new(&ToolsConfig::default());
+    fixture.write(&FILES);
+    assert_eq!(counts(&fixture).await, [4, 4, 0]);
+    assert_eq!(counts(&fixture).await, [4, 0, 4]);
     // The file is touched, but its content is the same.
-    let touched = std::fs::File::options().write(true).open(world.path("src/main.rs")).unwrap();
+    let touched = std::fs::File::options().write(true).open(fixture.path("src/main.rs")).unwrap();
     touched.set_modified(SystemTime::now() - Duration::from_secs(999)).unwrap();
-    assert_eq!(counts(&world).await, [4, 0, 4]);
-    world.write(&[("src/main.rs", "fn other() {}\n")]);
-    assert_eq!(counts(&world).await, [4, 1, 3]);
+    assert_eq!(counts(&fixture).await, [4, 0, 4]);
+    fixture.write(&[("src/main.rs", "fn other() {}\n")]);
+    assert_eq!(counts(&fixture).await, [4, 1, 3]);
     // The cache knows the content of the copy.
-    world.write(&[("copy.rs", "fn other() {}\n")]);
-    assert_eq!(counts(&world).await, [5, 0, 5]);
-    std::fs::remove_file(world.path("src/main.rs")).unwrap();
-    std::fs::remove_file(world.path("copy.rs")).unwrap();
-    assert_eq!(counts(&world).await, [3, 0, 3]);
+    fixture.write(&[("copy.rs", "fn other() {}\n")]);
+    assert_eq!(counts(&fixture).await, [5, 0, 5]);
+    std::fs::remove_file(fixture.path("src/main.rs")).unwrap();
+    std::fs::remove_file(fixture.path("copy.rs")).unwrap();
+    assert_eq!(counts(&fixture).await, [3, 0, 3]);
     let rows = || {
-        let cache = rusqlite::Connection::open(world.home.path().join("code-cache.db")).unwrap();
+        let cache = rusqlite::Connection::open(fixture.home.path().join("code-cache.db")).unwrap();
         cache.query_row("SELECT count(*) FROM files", [], |row| row.get::<_, i64>(0)).unwrap()
     };
     assert_eq!(rows(), 3);
     // A map of a subfolder does not remove the other entries.
-    world.run_as(Trust::Owner, "repo_map", &json!({"path": "app"})).await;
+    fixture.run_as(Trust::Owner, "repo_map", &json!({"path": "app"})).await;
     assert_eq!(rows(), 3);
 }
 
 #[tokio::test]
 async fn a_damaged_cache_is_made_anew() {
-    let world = ToolWorld::new(&ToolsConfig::default());
-    world.write(&FILES);
-    let cache = world.home.path().join("code-cache.db");
+    let fixture = ToolFixture::new(&ToolsConfig::default());
+    fixture.write(&FILES);
+    let cache = fixture.home.path().join("code-cache.db");
     std::fs::write(&cache, "not a database, and never was one").unwrap();
-    assert_eq!(counts(&world).await, [4, 4, 0]);
-    assert_eq!(counts(&world).await, [4, 0, 4]);
+    assert_eq!(counts(&fixture).await, [4, 4, 0]);
+    assert_eq!(counts(&fixture).await, [4, 0, 4]);
     // Nothing fails without a cache.
-    let world = ToolWorld::new(&ToolsConfig::default());
-    world.write(&FILES);
-    std::fs::create_dir(world.home.path().join("code-cache.db")).unwrap();
-    assert_eq!(counts(&world).await, [4, 4, 0]);
-    assert_eq!(counts(&world).await, [4, 4, 0]);
+    let fixture = ToolFixture::new(&ToolsConfig::default());
+    fixture.write(&FILES);
+    std::fs::create_dir(fixture.home.path().join("code-cache.db")).unwrap();
+    assert_eq!(counts(&fixture).await, [4, 4, 0]);
+    assert_eq!(counts(&fixture).await, [4, 4, 0]);
 }
 
 #[tokio::test]
 async fn a_map_never_takes_more_tokens_than_it_may() {
-    let world = ToolWorld::new(&ToolsConfig { max_output: 1_000_000, ..ToolsConfig::default() });
+    let fixture = ToolFixture::new(&ToolsConfig { max_output: 1_000_000, ..ToolsConfig::default() });
     for number in 0..120 {
         let functions: String =
             (0..20).map(|n| format!("def handler_{number}_{n}(request):\n    call_{n}()\n")).collect();
         let ending = if number % 2 == 0 { "道" } else { "x" };
-        world.write(&[(&format!("pkg_{}/module_{number}_{ending}.py", number % 7), &functions)]);
+        fixture.write(&[(&format!("pkg_{}/module_{number}_{ending}.py", number % 7), &functions)]);
     }
-    world.write(&[("a.md", ""), ("b.toml", ""), ("c.css", "")]);
+    fixture.write(&[("a.md", ""), ("b.toml", ""), ("c.css", "")]);
     let discussed: Vec<_> = (0..120).map(|number| format!("pkg_{}/module_{number}_x.py", number % 7)).collect();
     let mut before = 0;
     for budget in [100, 150, 333, 1_000, 2_000, 5_000, 10_000] {
         for arguments in [json!({"max_tokens": budget}), json!({"max_tokens": budget, "files": discussed})] {
-            let map = world.run_as(Trust::Owner, "repo_map", &arguments).await.content;
+            let map = fixture.run_as(Trust::Owner, "repo_map", &arguments).await.content;
             let tokens = estimate_tokens(&map);
             assert!(tokens <= budget && map.starts_with("# Code map"), "{tokens} of {budget}: {map:.500}");
         }
-        let map = world.run_as(Trust::Owner, "repo_map", &json!({"max_tokens": budget})).await.content;
+        let map = fixture.run_as(Trust::Owner, "repo_map", &json!({"max_tokens": budget})).await.content;
         assert!(estimate_tokens(&map) > before && estimate_tokens(&map) > budget * 3 / 4, "{budget}: {map:.500}");
         before = estimate_tokens(&map);
     }
-    let map = world.run_as(Trust::Owner, "repo_map", &json!({})).await.content;
+    let map = fixture.run_as(Trust::Owner, "repo_map", &json!({})).await.content;
     assert!((1_800..=2_000).contains(&estimate_tokens(&map)), "{}", estimate_tokens(&map));
 }
 
 #[tokio::test]
 async fn the_cache_shows_nobody_what_is_private() {
     let config = ToolsConfig { strangers_read: vec![".".to_owned()], ..ToolsConfig::default() };
-    let world = ToolWorld::with_private(&config, PrivateFolders::new(&["memory"]));
-    world.write(&FILES);
-    world.write(&[
+    let fixture = ToolFixture::with_private(&config, PrivateFolders::new(&["memory"]));
+    fixture.write(&FILES);
+    fixture.write(&[
         ("memory/secret.rs", "fn secret_canary() { load_all() }"),
         ("scratch/theirs.rs", "fn foreign_canary() {}"),
     ]);
-    let owner = world.run_as(Trust::Owner, "repo_map", &json!({"idents": ["secret_canary"]})).await;
+    let owner = fixture.run_as(Trust::Owner, "repo_map", &json!({"idents": ["secret_canary"]})).await;
     assert!(owner.content.contains("secret_canary"), "{}", owner.content);
     assert_eq!(owner.taint, ["file:scratch/theirs.rs".to_owned()].into());
     for trust in [Trust::Known, Trust::Untrusted] {
         for arguments in [json!({}), json!({"files": ["memory/secret.rs"], "idents": ["secret_canary"]})] {
-            let other = world.run_as(trust, "repo_map", &arguments).await;
+            let other = fixture.run_as(trust, "repo_map", &arguments).await;
             assert!(other.success && !other.content.contains("secret_canary"), "{trust:?}: {}", other.render());
             assert!(!other.content.contains("\nmemory/secret.rs"), "{trust:?}: {}", other.content);
         }
-        let other = world.run_as(trust, "repo_map", &json!({"path": "memory"})).await;
+        let other = fixture.run_as(trust, "repo_map", &json!({"path": "memory"})).await;
         assert!(!other.success, "{}", other.content);
     }
     // The entries of files that other senders may not see are still there for the owner.
-    assert_eq!(counts(&world).await, [6, 0, 6]);
-    let clean = world.run_as(Trust::Owner, "repo_map", &json!({"path": "src"})).await;
+    assert_eq!(counts(&fixture).await, [6, 0, 6]);
+    let clean = fixture.run_as(Trust::Owner, "repo_map", &json!({"path": "src"})).await;
     assert!(!clean.metadata.contains_key("taint"), "{:?}", clean.metadata);
     // A link out of the workspace is not followed. A file that became a link is not answered from the cache.
-    std::fs::write(world.home.path().join("outside.rs"), "fn outside_canary() {}").unwrap();
-    std::fs::remove_file(world.path("src/store.rs")).unwrap();
-    std::os::unix::fs::symlink("../../outside.rs", world.path("src/store.rs")).unwrap();
-    let map = world.run_as(Trust::Owner, "repo_map", &json!({})).await.content;
+    std::fs::write(fixture.home.path().join("outside.rs"), "fn outside_canary() {}").unwrap();
+    std::fs::remove_file(fixture.path("src/store.rs")).unwrap();
+    std::os::unix::fs::symlink("../../outside.rs", fixture.path("src/store.rs")).unwrap();
+    let map = fixture.run_as(Trust::Owner, "repo_map", &json!({})).await.content;
     assert!(!map.contains("outside_canary") && !map.contains("load_all"), "{map}");
 }

@@ -1,9 +1,11 @@
 //! The text of DOCX, PPTX, ODT and ODP: XML in an archive. Nothing recurses, and entities that the document defines are not
 //! expanded.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use quick_xml::Reader;
+use quick_xml::escape::unescape;
 use quick_xml::events::{BytesRef, BytesStart, Event};
 
 use super::archive::DocumentArchive;
@@ -89,7 +91,8 @@ fn attribute(element: &BytesStart<'_>, name: &str) -> Option<String> {
     let mut plain = None;
     for attribute in element.attributes().flatten() {
         if attribute.key.local_name().as_ref() == name {
-            let value = attribute.value.to_string();
+            let raw = &*attribute.value;
+            let value = unescape(raw).map_or_else(|_| raw.to_owned(), Cow::into_owned);
             if attribute.key.prefix().is_some() {
                 return Some(value);
             }
@@ -260,6 +263,14 @@ mod tests {
         let mut sink = TextSink::new();
         TextWalker::new(dialect).walk(xml, &mut sink)?;
         Ok(sink.finish().0)
+    }
+
+    #[test]
+    fn attributes_are_unescaped() {
+        for (value, expected) in [("x&amp;y.xhtml", "x&y.xhtml"), ("&#x4e8c;", "二"), ("a&b", "a&b")] {
+            let found = attributes_of(&format!("<p><item href='{value}'/></p>"), "item", &["href"]).unwrap();
+            assert_eq!(found[0]["href"], expected);
+        }
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub(super) struct OutputCapture {
     folder: ConversationFolder,
     turn: Uuid,
     call_id: String,
+    is_foreign: bool,
     front: Vec<u8>,
     back: VecDeque<u8>,
     total: u64,
@@ -36,12 +37,13 @@ enum SpillState {
 }
 
 impl OutputCapture {
-    pub(super) fn new(spill: Arc<SpillStore>, context: &ToolContext) -> Self {
+    pub(super) fn new(spill: Arc<SpillStore>, context: &ToolContext, is_foreign: bool) -> Self {
         Self {
             spill,
             folder: ConversationFolder::of(context),
             turn: context.turn,
             call_id: context.call_id.clone(),
+            is_foreign,
             front: Vec::new(),
             back: VecDeque::new(),
             total: 0,
@@ -83,7 +85,7 @@ impl OutputCapture {
 
     /// Starts the spill file, since memory can no longer hold the whole output.
     fn overflow(&mut self, rest: &[u8]) {
-        let filled = self.spill.create(&self.folder, self.turn, &self.call_id).and_then(|mut file| {
+        let filled = self.spill.create(&self.folder, self.turn, &self.call_id, self.is_foreign).and_then(|mut file| {
             file.write(&self.front)?;
             let (one, other) = self.back.as_slices();
             file.write(one)?;
@@ -131,13 +133,14 @@ impl OutputCapture {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tools::spill::is_foreign;
 
     const LIMIT: OutputLimit = OutputLimit { chars: 2_000, lines: 50 };
 
     fn capture(chunks: impl IntoIterator<Item = Vec<u8>>) -> (String, Option<String>, tempfile::TempDir) {
         let workspace = tempfile::tempdir().unwrap();
         let spill = Arc::new(SpillStore::open(workspace.path(), 1_000_000).unwrap());
-        let mut capture = OutputCapture::new(spill, &crate::tools::testing::context());
+        let mut capture = OutputCapture::new(spill, &crate::tools::testing::context(), true);
         for chunk in chunks {
             capture.push(&chunk);
             assert!(capture.front.len() <= KEPT_BYTES && capture.back.len() <= KEPT_BYTES);
@@ -161,6 +164,7 @@ mod tests {
             assert!(TextExtent::of(&content).fits(LIMIT), "{content}");
             assert!(content.starts_with("界 0\n") && content.ends_with("界 59999\n"), "{content}");
             let path = path.unwrap();
+            assert!(is_foreign(path.as_ref()), "{path}");
             assert!(content.contains(&format!("lines cut; the whole output: {path}")), "{content}");
             assert_eq!(std::fs::read_to_string(workspace.path().join(path)).unwrap(), text, "{size}");
         }

@@ -29,14 +29,15 @@ pub(super) fn folders() -> impl Iterator<Item = PathBuf> {
 }
 
 /// Returns the sources of the command's output: the folders that the command names. A folder does not count if the command names
-/// only files in it that came with the message of the owner or of a known sender.
+/// only files in it that came with the message of the owner or of a known sender. The command of a turn that has read foreign
+/// content sees all folders and may contain such content itself, so its output has the sources of the turn as well.
 pub(super) fn sources(command: &str, context: &ToolContext) -> Taint {
     let mut command = command.to_owned();
     if context.trust != Trust::Untrusted {
         context.files.iter().for_each(|own| command = command.replace(own, ""));
     }
     let named = FOREIGN_FOLDERS.iter().filter(|folder| is_named(folder, &command));
-    named.map(|folder| format!("file:{folder}")).collect()
+    named.map(|folder| format!("file:{folder}")).chain(context.taint.iter().cloned()).collect()
 }
 
 /// Returns true if the folder's name is a word of the text.
@@ -73,8 +74,10 @@ mod tests {
             let hidden = hidden_folders(workspace.path(), command, &clean);
             assert_eq!(hidden, if is_hidden { vec![PathBuf::from("mail")] } else { Vec::new() }, "{command}");
             assert_eq!(hidden_folders(workspace.path(), command, &tainted), Vec::<PathBuf>::new(), "{command}");
-            let expected: Taint = sources_of.iter().map(|source| (*source).to_owned()).collect();
+            let mut expected: Taint = sources_of.iter().map(|source| (*source).to_owned()).collect();
             assert_eq!(sources(command, &clean), expected, "{command}");
+            expected.insert("web:x".to_owned());
+            assert_eq!(sources(command, &tainted), expected, "{command}");
         }
     }
 }

@@ -83,10 +83,10 @@ impl ServerProcess {
     ) -> Result<(Self, ServerSocket), ServerStartError> {
         let start = || -> std::io::Result<_> {
             let (ours, theirs) = StdUnixStream::pair()?;
-            let (errors, said) = std::io::pipe()?;
+            let (errors, error_writer) = std::io::pipe()?;
             ours.set_nonblocking(true)?;
             let stdout = Stdio::from(OwnedFd::from(theirs));
-            let supervisor = SupervisorClient::start(exe, environment, stdout, Stdio::from(said))?;
+            let supervisor = SupervisorClient::start(exe, environment, stdout, Stdio::from(error_writer))?;
             Ok((supervisor, UnixStream::from_std(ours)?, pipe::Receiver::from_owned_fd(OwnedFd::from(errors))?))
         };
         let (mut supervisor, socket, errors) = start().map_err(|error| ServerStartError::for_now(error.to_string()))?;
@@ -132,12 +132,12 @@ impl ServerProcess {
             }
             fault
         };
-        let said = last_error_line(&tail.into_inner());
+        let last_line = last_error_line(&tail.into_inner());
         let reason = match (fault, &exit) {
-            (Some(fault), _) => format!("was stopped: {fault}{said}"),
-            (None, Some(Some(ExecReport::Ended(end)))) => format!("ended ({}){said}", describe(*end)),
+            (Some(fault), _) => format!("was stopped: {fault}{last_line}"),
+            (None, Some(Some(ExecReport::Ended(end)))) => format!("ended ({}){last_line}", describe(*end)),
             (None, Some(Some(ExecReport::Refused { reason }))) => format!("was not started: {reason}"),
-            (None, _) => format!("ended{said}"),
+            (None, _) => format!("ended{last_line}"),
         };
         on_end(&reason);
         if !matches!(exit, Some(Some(ExecReport::Ended(_)) | None)) {

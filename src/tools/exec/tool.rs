@@ -98,7 +98,10 @@ impl ExecTool {
             timeout: (!detached).then_some(asked),
             at_once: self.runner.config().background,
         };
-        let launched = processes.start(launch, context).await?;
+        // The turn that answers the end of the command reads its output.
+        let mut process_context = context.clone();
+        Arc::make_mut(&mut process_context.taint).extend(sources.iter().cloned());
+        let launched = processes.start(launch, &process_context).await?;
         let (id, pid) = (&launched.id, launched.pid);
         let text = if detached {
             let label = label.map(|label| format!(" [{label}]")).unwrap_or_default();
@@ -124,7 +127,7 @@ impl ExecTool {
         let hidden = self.runner.foreign_folders(&args.command, context);
         let environment = self.runner.environment();
         let command = ShellCommand { command: args.command, environment, limit, hidden };
-        let mut capture = OutputCapture::new(Arc::clone(&self.spill), context);
+        let mut capture = OutputCapture::new(Arc::clone(&self.spill), context, !sources.is_empty());
         let ended = self.runner.run(command, context, &mut |bytes| capture.push(bytes)).await?;
         let whole = self.definition.output_limit;
         let output_limit =
@@ -198,19 +201,42 @@ impl Tool for ExecTool {
 mod tests {
     use serde_json::json;
 
+    use super::*;
+    use crate::guard::SandboxMode;
     use crate::origin::TurnOrigin;
-    use crate::tools::testing::{ToolWorld, context};
-    use crate::tools::{ToolContext, ToolsConfig};
+    use crate::store::Store;
+    use crate::tools::config::ExecConfig;
+    use crate::tools::testing::{ToolFixture, context};
+    use crate::tools::{ToolDeps, ToolsConfig};
+
+    #[tokio::test]
+    async fn the_output_of_a_background_command_counts_as_foreign_like_the_folders_that_it_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let processes = Some(Arc::new(Processes::open(store.clone(), folder.path()).unwrap()));
+        let exec = ExecConfig { sandbox: SandboxMode::Off, ..ExecConfig::default() };
+        let config = ToolsConfig { exec, ..ToolsConfig::default() };
+        let fixture = ToolFixture::with_deps(&config, ToolDeps { processes, ..ToolDeps::default() });
+        // The test program is no supervisor, so the command does not run. It is recorded before that.
+        let arguments = json!({"command": "cat mail/x", "background": true});
+        fixture.run("exec", &arguments, &context()).await;
+        let rows = store.read(|connection| crate::store::processes::newest(connection, 9)).await.unwrap();
+        let expected = ["file:mail".to_owned()].into();
+        assert_eq!(TurnOrigin::parse(&rows[0].origin).taint, expected);
+        let arguments = json!({"action": "output", "id": rows[0].id});
+        let result = fixture.run("process", &arguments, &context()).await.result;
+        assert_eq!((result.success, result.taint), (true, expected));
+    }
 
     #[tokio::test]
     async fn chained_follow_ups_start_nothing_in_the_background() {
-        let world = ToolWorld::new(&ToolsConfig::default());
+        let fixture = ToolFixture::new(&ToolsConfig::default());
         let arguments = json!({"command": "true", "background": true});
         for (origin, expected) in
             [("{}", "No gateway runs here"), (r#"{"follow_ups":10}"#, "without a message from a person")]
         {
             let context = ToolContext { origin: std::sync::Arc::new(TurnOrigin::parse(origin)), ..context() };
-            let text = world.run("exec", &arguments, &context).await.result.render();
+            let text = fixture.run("exec", &arguments, &context).await.result.render();
             assert!(text.contains(expected), "{text}");
         }
     }

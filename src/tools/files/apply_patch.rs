@@ -103,7 +103,7 @@ impl PatchedFiles for WorkspaceFiles<'_> {
 }
 
 /// Writes the files of a plan: first the files that remain, then the removals. If a write is refused, the files before it get
-/// their former content back.
+/// their former content and mode back.
 pub(in crate::tools) fn write_plan(
     plan: &PatchPlan,
     writer: &JailWriter<'_>,
@@ -112,8 +112,10 @@ pub(in crate::tools) fn write_plan(
     let is_changed = |(_, file): &(&String, &PlannedFile)| file.old != file.new || file.mode.is_some();
     let (kept, removed): (Vec<_>, Vec<_>) =
         plan.files.iter().filter(is_changed).partition(|(_, file)| file.new.is_some());
-    let mut done: Vec<(&String, &PlannedFile)> = Vec::new();
+    let mut done: Vec<DoneWrite<'_>> = Vec::new();
     for (path, file) in kept.into_iter().chain(removed) {
+        // A mode that cannot be read stays as it is.
+        let mode = writer.mode(path).ok().flatten();
         let written = match &file.new {
             Some(bytes) => writer.write(path, bytes, file.mode).map(|_| ()).map_err(|error| error.to_string()),
             None if file.old.is_some() => remove(path),
@@ -122,9 +124,16 @@ pub(in crate::tools) fn write_plan(
         if let Err(error) = written {
             return Err(format!("{error}; {}", undo(&done, writer)));
         }
-        done.push((path, file));
+        done.push(DoneWrite { path, file, mode });
     }
     Ok(())
+}
+
+/// A file of a plan that was written or removed, with its former mode.
+struct DoneWrite<'a> {
+    path: &'a str,
+    file: &'a PlannedFile,
+    mode: Option<u32>,
 }
 
 /// Moves a file to the trash, as a separate entry.
@@ -133,12 +142,12 @@ fn remove_file(jail: &Jail, trash: &Trash, path: &str, record: &TrashRecord) -> 
     move_to_trash(jail, trash, path, record).map(|_| ())
 }
 
-/// Restores the former content of files. Returns a note about them for the error.
-fn undo(done: &[(&String, &PlannedFile)], writer: &JailWriter<'_>) -> String {
+/// Restores the former content and modes of files. Returns a note about them for the error.
+fn undo(done: &[DoneWrite<'_>], writer: &JailWriter<'_>) -> String {
     let mut left = Vec::new();
-    for (path, file) in done.iter().rev() {
+    for DoneWrite { path, file, mode } in done.iter().rev() {
         let undone = match (&file.old, &file.new) {
-            (Some(bytes), _) => writer.write(path, bytes, None).map(|_| ()),
+            (Some(bytes), _) => writer.write(path, bytes, *mode).map(|_| ()),
             (None, Some(_)) => writer.remove(path).map(|_| ()),
             (None, None) => Ok(()),
         };
@@ -159,24 +168,31 @@ mod tests {
     use serde_json::json;
 
     use crate::tools::ToolsConfig;
-    use crate::tools::testing::ToolWorld;
+    use crate::tools::testing::ToolFixture;
 
     #[tokio::test]
     async fn a_write_that_is_refused_undoes_those_before_it() {
-        let world = ToolWorld::new(&ToolsConfig::default());
-        std::fs::write(world.path("a"), "one\n").unwrap();
-        std::fs::set_permissions(world.path("a"), PermissionsExt::from_mode(0o640)).unwrap();
+        let fixture = ToolFixture::new(&ToolsConfig::default());
+        std::fs::write(fixture.path("a"), "one\n").unwrap();
+        std::fs::set_permissions(fixture.path("a"), PermissionsExt::from_mode(0o640)).unwrap();
         // The link target does not exist, so nothing can be read, and nothing may be written through the link.
-        symlink("../outside", world.path("z")).unwrap();
+        symlink("../outside", fixture.path("z")).unwrap();
         let patch = "*** Begin Patch\n*** Update File: a\n-one\n+two\n*** Add File: b/new\n+x\n*** Add File: z\n+x\n*** End Patch";
-        let told = world.says("apply_patch", json!({ "patch": patch })).await;
-        assert!(told.contains("z: outside the workspace") && told.contains("nothing was changed"), "{told}");
-        assert_eq!(std::fs::read_to_string(world.path("a")).unwrap(), "one\n");
-        assert!(!world.path("b/new").exists());
-        std::fs::remove_file(world.path("z")).unwrap();
-        let told = world.says("apply_patch", json!({ "patch": patch })).await;
-        assert_eq!(told, "Changed 3 files:\nM a (+1 -1)\nA b/new (+1)\nA z (+1)");
-        let mode = std::fs::metadata(world.path("a")).unwrap().permissions().mode();
-        assert_eq!((std::fs::read_to_string(world.path("a")).unwrap().as_str(), mode & 0o777), ("two\n", 0o640));
+        let rendered = fixture.rendered("apply_patch", json!({ "patch": patch })).await;
+        assert!(
+            rendered.contains("z: outside the workspace") && rendered.contains("nothing was changed"),
+            "{rendered}"
+        );
+        assert_eq!(std::fs::read_to_string(fixture.path("a")).unwrap(), "one\n");
+        assert!(!fixture.path("b/new").exists());
+        let mode = || std::fs::metadata(fixture.path("a")).unwrap().permissions().mode() & 0o777;
+        let executable = "diff --git a/a b/a\nold mode 100644\nnew mode 100755\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n-one\n+two\n\
+                          --- /dev/null\n+++ b/z\n@@ -0,0 +1 @@\n+x\n";
+        let rendered = fixture.rendered("apply_patch", json!({ "patch": executable })).await;
+        assert!(rendered.contains("nothing was changed") && mode() == 0o640, "{:o}: {rendered}", mode());
+        std::fs::remove_file(fixture.path("z")).unwrap();
+        let rendered = fixture.rendered("apply_patch", json!({ "patch": patch })).await;
+        assert_eq!(rendered, "Changed 3 files:\nM a (+1 -1)\nA b/new (+1)\nA z (+1)");
+        assert_eq!((std::fs::read_to_string(fixture.path("a")).unwrap().as_str(), mode()), ("two\n", 0o640));
     }
 }

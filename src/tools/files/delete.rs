@@ -109,20 +109,20 @@ mod tests {
     use rustix::fs::{CWD, FileType, mknodat};
     use serde_json::json;
 
-    use crate::tools::testing::ToolWorld;
+    use crate::tools::testing::ToolFixture;
     use crate::tools::{PrivateFolders, ToolsConfig};
 
     #[tokio::test]
     async fn deleted_files_are_in_the_trash() {
-        let world = ToolWorld::with_private(&ToolsConfig::default(), PrivateFolders::new(&["memory"]));
-        fs::create_dir_all(world.path(".daoyou/conversations")).unwrap();
+        let fixture = ToolFixture::with_private(&ToolsConfig::default(), PrivateFolders::new(&["memory"]));
+        fs::create_dir_all(fixture.path(".daoyou/conversations")).unwrap();
         let files = ["file", "folder/inner/a", "memory/MEMORY.md", "memory/note.md", "AGENTS.md"];
-        world.write(&files.map(|file| (file, file)));
-        symlink("memory", world.path("way")).unwrap();
-        symlink("/etc", world.path("link")).unwrap();
-        symlink("nowhere", world.path("dangling")).unwrap();
-        fs::hard_link(world.path("file"), world.path("hard")).unwrap();
-        mknodat(CWD, world.path("pipe"), FileType::Fifo, 0o600.into(), 0).unwrap();
+        fixture.write(&files.map(|file| (file, file)));
+        symlink("memory", fixture.path("way")).unwrap();
+        symlink("/etc", fixture.path("link")).unwrap();
+        symlink("nowhere", fixture.path("dangling")).unwrap();
+        fs::hard_link(fixture.path("file"), fixture.path("hard")).unwrap();
+        mknodat(CWD, fixture.path("pipe"), FileType::Fifo, 0o600.into(), 0).unwrap();
         for (call, (path, expected)) in [
             ("file", "Moved file to the trash. The owner restores it with: daoyou trash restore 0"),
             ("./hard", "Moved hard to the trash"),
@@ -148,30 +148,30 @@ mod tests {
         .into_iter()
         .enumerate()
         {
-            let said = world.says_in_call(&call.to_string(), "delete_file", json!({ "path": path })).await;
-            assert!(said.starts_with(expected), "{path}: {said}");
+            let rendered = fixture.rendered_in_call(&call.to_string(), "delete_file", json!({ "path": path })).await;
+            assert!(rendered.starts_with(expected), "{path}: {rendered}");
         }
-        assert!(world.path("memory/MEMORY.md").exists() && world.path("way/MEMORY.md").exists());
-        assert_eq!(fs::read_dir(world.path(".daoyou/trash")).unwrap().count(), 7);
+        assert!(fixture.path("memory/MEMORY.md").exists() && fixture.path("way/MEMORY.md").exists());
+        assert_eq!(fs::read_dir(fixture.path(".daoyou/trash")).unwrap().count(), 7);
         for (tool, arguments) in [
             ("list_dir", json!({"path": ".daoyou/trash"})),
             ("glob", json!({"pattern": "**", "path": ".daoyou/trash"})),
             ("grep", json!({"pattern": ".", "path": ".daoyou/trash"})),
         ] {
-            let said = world.says(tool, arguments).await;
-            assert!(said.contains("off limits"), "{tool}: {said}");
+            let rendered = fixture.rendered(tool, arguments).await;
+            assert!(rendered.contains("off limits"), "{tool}: {rendered}");
         }
     }
 
     #[tokio::test]
     async fn a_repeated_call_succeeds_and_deletes_nothing_more() {
-        let world = ToolWorld::new(&ToolsConfig::default());
-        fs::write(world.path("file"), "x").unwrap();
-        let first = world.says_in_call("one", "delete_file", json!({ "path": "file" })).await;
-        let again = world.says_in_call("one", "delete_file", json!({ "path": "file" })).await;
+        let fixture = ToolFixture::new(&ToolsConfig::default());
+        fs::write(fixture.path("file"), "x").unwrap();
+        let first = fixture.rendered_in_call("one", "delete_file", json!({ "path": "file" })).await;
+        let again = fixture.rendered_in_call("one", "delete_file", json!({ "path": "file" })).await;
         assert!(first.starts_with("Moved file"), "{first}");
         assert_eq!(first, again);
-        let other = world.says_in_call("two", "delete_file", json!({ "path": "file" })).await;
+        let other = fixture.rendered_in_call("two", "delete_file", json!({ "path": "file" })).await;
         assert!(other.starts_with("Error: file: no such file"), "{other}");
     }
 }

@@ -238,11 +238,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::tools::testing::ToolWorld;
+    use crate::tools::testing::ToolFixture;
     use crate::tools::{PrivateFolders, ToolsConfig};
 
-    fn world() -> ToolWorld {
-        let world = ToolWorld::with_private(&ToolsConfig::default(), PrivateFolders::new(&["memory"]));
+    fn fixture() -> ToolFixture {
+        let fixture = ToolFixture::with_private(&ToolsConfig::default(), PrivateFolders::new(&["memory"]));
         let files = [
             "top.rs",
             "src/a.rs",
@@ -259,20 +259,20 @@ mod tests {
             ".daoyou/s.rs",
         ];
         for (age, file) in files.iter().enumerate() {
-            fs::create_dir_all(world.path(file).parent().unwrap()).unwrap();
-            fs::write(world.path(file), file).unwrap();
+            fs::create_dir_all(fixture.path(file).parent().unwrap()).unwrap();
+            fs::write(fixture.path(file), file).unwrap();
             let modified = SystemTime::now() - Duration::from_secs(60 * age as u64 + 60);
-            fs::File::options().write(true).open(world.path(file)).unwrap().set_modified(modified).unwrap();
+            fs::File::options().write(true).open(fixture.path(file)).unwrap().set_modified(modified).unwrap();
         }
-        fs::write(world.path(".gitignore"), "target/\n").unwrap();
-        symlink("../..", world.path("src/out")).unwrap();
-        world
+        fs::write(fixture.path(".gitignore"), "target/\n").unwrap();
+        symlink("../..", fixture.path("src/out")).unwrap();
+        fixture
     }
 
     #[tokio::test]
     async fn paths_match_by_the_rules_of_shells() {
-        let world = world();
-        let root = world.path("").canonicalize().unwrap().display().to_string();
+        let fixture = fixture();
+        let root = fixture.path("").canonicalize().unwrap().display().to_string();
         let root = root.trim_end_matches('/').to_owned();
         for (pattern, path, expected) in [
             ("**/*.rs", None, "top.rs src/a.rs src/deep/c.rs src/deep/er/d.rs tests/e.rs memory/m.rs"),
@@ -298,19 +298,19 @@ mod tests {
             (&format!("{root}/src/*.txt"), None, "src/b.txt"),
         ] {
             let arguments = json!({ "pattern": pattern, "path": path });
-            let said = world.says("glob", arguments).await;
+            let rendered = fixture.rendered("glob", arguments).await;
             let expected = match expected.split_once('|') {
                 Some((path, note)) => format!("{path}\n{note}"),
                 None if expected.ends_with('.') || pattern.contains(' ') => expected.to_owned(),
                 None => expected.replace(' ', "\n"),
             };
-            assert_eq!(said, expected, "{pattern} {path:?}");
+            assert_eq!(rendered, expected, "{pattern} {path:?}");
         }
     }
 
     #[tokio::test]
     async fn faults_are_one_clear_error() {
-        let world = world();
+        let fixture = fixture();
         let long = "a".repeat(2_000);
         for (pattern, path, expected) in [
             ("a[", ".", "error parsing glob 'a[': unclosed character class"),
@@ -328,22 +328,25 @@ mod tests {
             ("*", ".daoyou", "off limits"),
             (".daoyou/*", ".", "off limits"),
         ] {
-            let said = world.says("glob", json!({ "pattern": pattern, "path": path })).await;
-            let first = said.lines().next().unwrap_or_default();
-            assert!(first.starts_with("Error: ") && first.contains(expected), "{pattern:?} {path}: {said}");
+            let rendered = fixture.rendered("glob", json!({ "pattern": pattern, "path": path })).await;
+            let first = rendered.lines().next().unwrap_or_default();
+            assert!(first.starts_with("Error: ") && first.contains(expected), "{pattern:?} {path}: {rendered}");
         }
     }
 
     #[tokio::test]
     async fn only_the_newest_paths_are_shown() {
-        let world = ToolWorld::new(&ToolsConfig::default());
+        let fixture = ToolFixture::new(&ToolsConfig::default());
         for number in 0..MAX_SHOWN + 50 {
-            fs::write(world.path(&format!("{number}.txt")), "").unwrap();
+            fs::write(fixture.path(&format!("{number}.txt")), "").unwrap();
         }
         let old = SystemTime::now() - Duration::from_secs(3_600);
-        fs::File::options().write(true).open(world.path("7.txt")).unwrap().set_modified(old).unwrap();
-        let said = world.says("find_files", json!({ "pattern": "*.txt" })).await;
-        assert_eq!(said.lines().count(), MAX_SHOWN + 1);
-        assert!(said.ends_with("[50 more, not shown: narrow the pattern]") && !said.contains("\n7.txt"), "{said}");
+        fs::File::options().write(true).open(fixture.path("7.txt")).unwrap().set_modified(old).unwrap();
+        let rendered = fixture.rendered("find_files", json!({ "pattern": "*.txt" })).await;
+        assert_eq!(rendered.lines().count(), MAX_SHOWN + 1);
+        assert!(
+            rendered.ends_with("[50 more, not shown: narrow the pattern]") && !rendered.contains("\n7.txt"),
+            "{rendered}"
+        );
     }
 }

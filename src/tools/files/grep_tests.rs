@@ -9,12 +9,12 @@ use daoyou_channels::settings::{ByteSize, Span};
 use rustix::fs::{CWD, FileType, mknodat};
 use serde_json::json;
 
-use crate::tools::testing::{ToolWorld, context};
+use crate::tools::testing::{ToolFixture, context};
 use crate::tools::{PrivateFolders, ToolContext, ToolsConfig};
 
-fn world() -> ToolWorld {
-    let world = ToolWorld::with_private(&ToolsConfig::default(), PrivateFolders::new(&["memory"]));
-    world.write(&[
+fn fixture() -> ToolFixture {
+    let fixture = ToolFixture::with_private(&ToolsConfig::default(), PrivateFolders::new(&["memory"]));
+    fixture.write(&[
         ("a.rs", "fn one() {}\nfn two() {}\n"),
         ("b.txt", "One\r\ntwo ones\r\n"),
         ("src/c.rs", "// one\n"),
@@ -27,12 +27,12 @@ fn world() -> ToolWorld {
         (".gitignore", "target/\n"),
         ("src/.gitignore", "gen\n"),
     ]);
-    world
+    fixture
 }
 
 #[tokio::test]
 async fn lines_are_found_as_ripgrep_finds_them() {
-    let world = world();
+    let fixture = fixture();
     for (arguments, expected) in [
         (
             json!({"pattern": "one"}),
@@ -58,39 +58,39 @@ async fn lines_are_found_as_ripgrep_finds_them() {
         ),
         (json!({"pattern": r"\bt\w+o\b", "path": "b.txt"}), "b.txt:2: two ones\n[searched 1 file]"),
     ] {
-        let said = world.says("grep", arguments.clone()).await;
-        let said: Vec<_> = said.lines().collect();
+        let rendered = fixture.rendered("grep", arguments.clone()).await;
+        let rendered: Vec<_> = rendered.lines().collect();
         // The number of files that were searched before the search ended depends on the threads, so it is not compared.
         let expected: Vec<_> = expected.lines().collect();
         let compared = if arguments["max_results"] == 1 { 2 } else { expected.len() };
-        assert_eq!(said[..compared], expected[..compared], "{arguments}");
-        assert!(said.len() <= expected.len(), "{arguments}: {said:?}");
+        assert_eq!(rendered[..compared], expected[..compared], "{arguments}");
+        assert!(rendered.len() <= expected.len(), "{arguments}: {rendered:?}");
     }
 }
 
 #[tokio::test]
 async fn what_is_not_searched_is_named() {
     let config = ToolsConfig { max_file_size: ByteSize(3_000_000), ..ToolsConfig::default() };
-    let world = ToolWorld::new(&config);
+    let fixture = ToolFixture::new(&config);
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("secret"), "needle").unwrap();
-    fs::write(world.path("text"), "needle\n").unwrap();
-    fs::write(world.path("binary"), b"needle\0\n").unwrap();
-    fs::write(world.path("large"), "needle\n".repeat(500_000)).unwrap();
-    fs::write(world.path("long"), format!("x{}needle\n", "y".repeat(2_000_000))).unwrap();
-    fs::write(world.path("latin"), b"needle M\xfcller\n").unwrap();
+    fs::write(fixture.path("text"), "needle\n").unwrap();
+    fs::write(fixture.path("binary"), b"needle\0\n").unwrap();
+    fs::write(fixture.path("large"), "needle\n".repeat(500_000)).unwrap();
+    fs::write(fixture.path("long"), format!("x{}needle\n", "y".repeat(2_000_000))).unwrap();
+    fs::write(fixture.path("latin"), b"needle M\xfcller\n").unwrap();
     let utf16: Vec<u8> = "\u{feff}a needle\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
-    fs::write(world.path("utf16"), utf16).unwrap();
-    fs::hard_link(outside.path().join("secret"), world.path("hard")).unwrap();
-    symlink(outside.path().join("secret"), world.path("link")).unwrap();
-    symlink(outside.path(), world.path("way")).unwrap();
-    mknodat(CWD, world.path("pipe"), FileType::Fifo, 0o600.into(), 0).unwrap();
-    fs::create_dir(world.path("odd\nname")).unwrap();
-    fs::write(world.path("odd\nname/f"), "needle\n").unwrap();
-    let said = world.says("grep", json!({"pattern": "needle"})).await;
+    fs::write(fixture.path("utf16"), utf16).unwrap();
+    fs::hard_link(outside.path().join("secret"), fixture.path("hard")).unwrap();
+    symlink(outside.path().join("secret"), fixture.path("link")).unwrap();
+    symlink(outside.path(), fixture.path("way")).unwrap();
+    mknodat(CWD, fixture.path("pipe"), FileType::Fifo, 0o600.into(), 0).unwrap();
+    fs::create_dir(fixture.path("odd\nname")).unwrap();
+    fs::write(fixture.path("odd\nname/f"), "needle\n").unwrap();
+    let rendered = fixture.rendered("grep", json!({"pattern": "needle"})).await;
     let expected = "\"odd\\nname/f\":1: needle\nlatin:1: needle M\u{fffd}ller\ntext:1: needle\nutf16:1: a needle\n\
         [searched 4 files; skipped: 1 binary, 1 with too long lines, 1 special, 1 with several hard links, 1 too large]";
-    assert_eq!(said, expected);
+    assert_eq!(rendered, expected);
     for (path, expected) in [
         ("pipe", "not a regular file"),
         ("hard", "hard link"),
@@ -100,24 +100,24 @@ async fn what_is_not_searched_is_named() {
         ("large", "more than the limit"),
         ("none", "no such file"),
     ] {
-        let said = world.says("grep", json!({"pattern": "needle", "path": path})).await;
-        let first = said.lines().next().unwrap_or_default();
-        assert!(first.starts_with("Error: ") && first.contains(expected), "{path}: {said}");
+        let rendered = fixture.rendered("grep", json!({"pattern": "needle", "path": path})).await;
+        let first = rendered.lines().next().unwrap_or_default();
+        assert!(first.starts_with("Error: ") && first.contains(expected), "{path}: {rendered}");
     }
     for (arguments, expected) in [
         (json!({"pattern": "a("}), "the pattern is no regex: unclosed group, at character 2"),
         (json!({"pattern": "a", "glob": "{a"}), "glob \"{a\": "),
         (json!({"glob": "*.rs"}), "missing: pattern"),
     ] {
-        let said = world.says("grep", arguments).await;
-        assert!(said.starts_with("Error: ") && said.contains(expected), "{said}");
+        let rendered = fixture.rendered("grep", arguments).await;
+        assert!(rendered.starts_with("Error: ") && rendered.contains(expected), "{rendered}");
     }
 }
 
 #[tokio::test]
 async fn private_folders_are_not_searched_for_others() {
-    let world = world();
-    symlink("../memory", world.path("src/way")).unwrap();
+    let fixture = fixture();
+    symlink("../memory", fixture.path("src/way")).unwrap();
     let known = ToolContext { trust: Trust::Known, ..context() };
     for arguments in [
         json!({"pattern": "one"}),
@@ -125,26 +125,26 @@ async fn private_folders_are_not_searched_for_others() {
         json!({"pattern": "one", "glob": "memory/**"}),
         json!({"pattern": "one", "glob": ".daoyou/**"}),
     ] {
-        let said = world.run("grep", &arguments, &known).await.result.render();
-        assert!(!said.contains("secret") && !said.contains(".daoyou"), "{arguments}: {said}");
-        let said = world.run("grep", &arguments, &context()).await.result.render();
-        assert!(!said.contains(".daoyou"), "{arguments}: {said}");
+        let rendered = fixture.run("grep", &arguments, &known).await.result.render();
+        assert!(!rendered.contains("secret") && !rendered.contains(".daoyou"), "{arguments}: {rendered}");
+        let rendered = fixture.run("grep", &arguments, &context()).await.result.render();
+        assert!(!rendered.contains(".daoyou"), "{arguments}: {rendered}");
     }
     for path in ["memory", "memory/m.md", "src/way", ".daoyou"] {
-        let said = world.run("grep", &json!({"pattern": "one", "path": path}), &known).await.result.render();
-        assert!(said.contains("off limits"), "{path}: {said}");
+        let rendered = fixture.run("grep", &json!({"pattern": "one", "path": path}), &known).await.result.render();
+        assert!(rendered.contains("off limits"), "{path}: {rendered}");
     }
     // The folder gets another name, and another path leads to it.
-    fs::rename(world.path("memory"), world.path("notes")).unwrap();
-    symlink("notes", world.path("memory")).unwrap();
-    let said = world.run("grep", &json!({"pattern": "one"}), &known).await.result.render();
-    assert!(!said.contains("secret"), "{said}");
+    fs::rename(fixture.path("memory"), fixture.path("notes")).unwrap();
+    symlink("notes", fixture.path("memory")).unwrap();
+    let rendered = fixture.run("grep", &json!({"pattern": "one"}), &known).await.result.render();
+    assert!(!rendered.contains("secret"), "{rendered}");
 }
 
 #[tokio::test]
 async fn lines_of_mails_are_marked() {
-    let world = world();
-    world.write(&[("mail/own.txt", "one\n"), ("mail/other.txt", "one\n")]);
+    let fixture = fixture();
+    fixture.write(&[("mail/own.txt", "one\n"), ("mail/other.txt", "one\n")]);
     let context = ToolContext { files: ["mail/own.txt".to_owned()].into(), ..context() };
     for (arguments, expected) in [
         (json!({"pattern": "one"}), &["file:mail/other.txt"][..]),
@@ -154,10 +154,10 @@ async fn lines_of_mails_are_marked() {
         (json!({"pattern": "one", "path": "src/../mail/other.txt"}), &["file:mail/other.txt"]),
         (json!({"pattern": "one", "path": "mail"}), &["file:mail/other.txt"]),
     ] {
-        let result = world.run("grep", &arguments, &context).await.result;
+        let result = fixture.run("grep", &arguments, &context).await.result;
         let sources: Vec<_> = result.taint.iter().cloned().collect();
         assert_eq!(sources, expected, "{arguments}: {}", result.render());
-        let tool = world.executor.registry().get("grep").unwrap();
+        let tool = fixture.executor.registry().get("grep").unwrap();
         let arguments = crate::tools::parse_arguments(tool.spec(), &arguments.to_string()).unwrap();
         assert!(expected.is_empty() || tool.may_taint(&arguments, &context), "{arguments}");
     }
@@ -167,10 +167,10 @@ async fn lines_of_mails_are_marked() {
 #[tokio::test]
 async fn no_pattern_takes_long() {
     let config = ToolsConfig { timeout: Span::from_secs(4), ..ToolsConfig::default() };
-    let world = ToolWorld::new(&config);
+    let fixture = ToolFixture::new(&config);
     let long = "a".repeat(200_000);
     for number in 0..4 {
-        fs::write(world.path(&format!("{number}.txt")), format!("{long}\n{long}é\n{long}Z\n")).unwrap();
+        fs::write(fixture.path(&format!("{number}.txt")), format!("{long}\n{long}é\n{long}Z\n")).unwrap();
     }
     for pattern in [
         "(a+)+$b",
@@ -187,22 +187,22 @@ async fn no_pattern_takes_long() {
         "a{500}b|a{499}c",
     ] {
         let begun = Instant::now();
-        let said = world.says("grep", json!({"pattern": pattern})).await;
+        let rendered = fixture.rendered("grep", json!({"pattern": pattern})).await;
         let took = begun.elapsed();
-        assert!(took < Duration::from_secs(6), "{pattern}: {took:?} {said}");
-        assert!(!said.contains("timed out"), "{pattern}: {said}");
+        assert!(took < Duration::from_secs(6), "{pattern}: {took:?} {rendered}");
+        assert!(!rendered.contains("timed out"), "{pattern}: {rendered}");
     }
 }
 
 #[tokio::test]
 async fn a_cancelled_search_ends() {
-    let world = world();
+    let fixture = fixture();
     let context = context();
     let stop = crate::guard::StopSignal::new(Duration::from_secs(60), context.cancel.clone());
     assert!(!stop.is_stopped());
     context.cancel.cancel();
     assert!(stop.is_stopped());
     assert_eq!(stop.reason(), Some(crate::guard::WalkStop::Cancelled));
-    let said = world.run("grep", &json!({"pattern": "one"}), &context).await.result.render();
-    assert!(said.starts_with("Error: Cancelled"), "{said}");
+    let rendered = fixture.run("grep", &json!({"pattern": "one"}), &context).await.result.render();
+    assert!(rendered.starts_with("Error: Cancelled"), "{rendered}");
 }

@@ -114,7 +114,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::tools::testing::ToolWorld;
+    use crate::tools::testing::ToolFixture;
     use crate::tools::{PrivateFolders, ToolsConfig};
 
     #[test]
@@ -141,16 +141,16 @@ mod tests {
     #[tokio::test]
     async fn every_kind_of_entry_is_described_without_opening_it() {
         let config = ToolsConfig { max_file_size: daoyou_channels::settings::ByteSize(100), ..ToolsConfig::default() };
-        let world = ToolWorld::with_private(&config, PrivateFolders::new(&["memory"]));
-        fs::create_dir_all(world.path("folder/inner")).unwrap();
-        fs::write(world.path("file"), "one\n").unwrap();
-        fs::set_permissions(world.path("file"), fs::Permissions::from_mode(0o640)).unwrap();
-        fs::write(world.path("large"), "x".repeat(101)).unwrap();
-        fs::write(world.path("two"), "x").unwrap();
-        fs::hard_link(world.path("two"), world.path("names")).unwrap();
-        symlink("../token", world.path("link")).unwrap();
-        mknodat(CWD, world.path("pipe"), FileType::Fifo, 0o600.into(), 0).unwrap();
-        let _socket = UnixListener::bind(world.path("socket")).unwrap();
+        let fixture = ToolFixture::with_private(&config, PrivateFolders::new(&["memory"]));
+        fs::create_dir_all(fixture.path("folder/inner")).unwrap();
+        fs::write(fixture.path("file"), "one\n").unwrap();
+        fs::set_permissions(fixture.path("file"), fs::Permissions::from_mode(0o640)).unwrap();
+        fs::write(fixture.path("large"), "x".repeat(101)).unwrap();
+        fs::write(fixture.path("two"), "x").unwrap();
+        fs::hard_link(fixture.path("two"), fixture.path("names")).unwrap();
+        symlink("../token", fixture.path("link")).unwrap();
+        mknodat(CWD, fixture.path("pipe"), FileType::Fifo, 0o600.into(), 0).unwrap();
+        let _socket = UnixListener::bind(fixture.path("socket")).unwrap();
         for (path, expected) in [
             ("file", "file: file, 4 bytes, text/plain, ASCII, 1 line, modified 2"),
             ("./folder/../file", "folder/../file: file, 4 bytes"),
@@ -169,9 +169,9 @@ mod tests {
             (".daoyou", "Error: .daoyou: off limits"),
             ("a\0b", "Error: the path is not valid: it holds a NUL"),
         ] {
-            let said = world.says("file_info", json!({ "path": path })).await;
-            assert!(said.starts_with(expected), "{path}: {said}");
+            let rendered = fixture.rendered("file_info", json!({ "path": path })).await;
+            assert!(rendered.starts_with(expected), "{path}: {rendered}");
         }
-        assert!(world.says("stat", json!({ "path": "file" })).await.ends_with("mode 0640"));
+        assert!(fixture.rendered("stat", json!({ "path": "file" })).await.ends_with("mode 0640"));
     }
 }

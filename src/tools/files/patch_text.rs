@@ -14,6 +14,8 @@ const ADD: &str = "*** Add File: ";
 const DELETE: &str = "*** Delete File: ";
 const UPDATE: &str = "*** Update File: ";
 const MOVE: &str = "*** Move to: ";
+/// The start of the first and last line of a Markdown code block.
+const FENCE: &str = "```";
 const END_OF_FILE: &str = "*** End of File";
 /// The name of a missing file in a diff.
 const NULL: &str = "/dev/null";
@@ -134,12 +136,14 @@ pub(super) fn parse_patch(text: &str) -> Result<Vec<FilePatch>, String> {
 
 /// Removes the fence of a Markdown code block around the patch.
 fn without_fence(text: &str) -> String {
-    let is_fence = |line: &&str| line.trim_start().starts_with("```");
-    let mut lines: Vec<&str> = text.lines().collect();
-    if lines.iter().find(|line| !line.trim().is_empty()).is_some_and(is_fence) {
-        lines.retain(|line| !is_fence(line));
+    let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    let indent = first.len() - first.trim_start().len();
+    if !first[indent..].starts_with(FENCE) {
+        return text.to_owned();
     }
-    lines.join("\n")
+    // Fences in the content of files have another indentation: the patch puts a character before each line.
+    let fence = &first[..indent + FENCE.len()];
+    text.lines().filter(|line| !line.starts_with(fence)).collect::<Vec<_>>().join("\n")
 }
 
 fn echo(line: &str) -> String {

@@ -44,6 +44,8 @@ fn unified_diffs_are_read() {
             &["M x@3[][-b|+c\\]"],
         ),
         ("```diff\n--- a/x\n+++ b/x\n@@ @@\n-b\n+c\n```\n", &["M x@[][-b|+c]"]),
+        // The patch in the code block changes a code block.
+        ("```diff\n--- a/x\n+++ b/x\n@@ @@\n ```sh\n-b\n+c\n ```\n```\n", &["M x@[][ ```sh|-b|+c| ```]"]),
         // The counts are wrong, and a second file follows.
         (
             "--- a/x\n+++ b/x\n@@ -1,9 +1,9 @@\n a\n\n-b\n+c\ndiff --git a/y b/y\n--- a/y\n+++ b/y\n@@ -1 +1 @@\n-d\n+e\n",

@@ -253,15 +253,15 @@ mod tests {
 
     use super::*;
     use crate::tools::ToolsConfig;
-    use crate::tools::testing::ToolWorld;
+    use crate::tools::testing::ToolFixture;
 
     #[tokio::test]
     async fn private_folders_are_open_to_the_owner_alone() {
         let config = ToolsConfig { strangers_read: vec![".".to_owned()], ..ToolsConfig::default() };
-        let world = ToolWorld::with_private(&config, PrivateFolders::new(&["memory"]));
-        world.write(&[("memory/MEMORY.md", "the PIN is 4711")]);
-        std::os::unix::fs::symlink("memory", world.path("link")).unwrap();
-        let absolute = world.path("memory/MEMORY.md");
+        let fixture = ToolFixture::with_private(&config, PrivateFolders::new(&["memory"]));
+        fixture.write(&[("memory/MEMORY.md", "the PIN is 4711")]);
+        std::os::unix::fs::symlink("memory", fixture.path("link")).unwrap();
+        let absolute = fixture.path("memory/MEMORY.md");
         for (name, arguments) in [
             ("read_file", json!({"path": "memory/MEMORY.md"})),
             ("read_file", json!({"path": "./link/../memory//MEMORY.md"})),
@@ -274,7 +274,7 @@ mod tests {
             ("write_file", json!({"path": "memory/a/b.md", "content": "- all is free"})),
         ] {
             for (trust, expected) in [(Trust::Untrusted, ""), (Trust::Known, "off limits"), (Trust::Owner, "")] {
-                let result = world.run_as(trust, name, &arguments).await;
+                let result = fixture.run_as(trust, name, &arguments).await;
                 assert_eq!(result.success, trust == Trust::Owner, "{trust:?} {name} {arguments}: {}", result.render());
                 assert!(result.render().contains(expected), "{trust:?} {name} {arguments}: {}", result.render());
             }
@@ -284,9 +284,9 @@ mod tests {
 
     #[tokio::test]
     async fn neither_dots_nor_links_hide_whose_content_a_file_has() {
-        let world = ToolWorld::new(&ToolsConfig::default());
-        world.write(&[("scratch/a.txt", "of others"), ("own.txt", "mine")]);
-        std::os::unix::fs::symlink("scratch/a.txt", world.path("link.txt")).unwrap();
+        let fixture = ToolFixture::new(&ToolsConfig::default());
+        fixture.write(&[("scratch/a.txt", "of others"), ("own.txt", "mine")]);
+        std::os::unix::fs::symlink("scratch/a.txt", fixture.path("link.txt")).unwrap();
         for (path, is_of_others) in [
             ("scratch/a.txt", true),
             ("scratch/../scratch/a.txt", true),
@@ -294,7 +294,7 @@ mod tests {
             ("own.txt", false),
             ("scratch/../own.txt", false),
         ] {
-            let result = world.run_as(Trust::Owner, "read_file", &json!({ "path": path })).await;
+            let result = fixture.run_as(Trust::Owner, "read_file", &json!({ "path": path })).await;
             assert_eq!((result.success, !result.taint.is_empty()), (true, is_of_others), "{path}");
         }
     }
@@ -302,17 +302,17 @@ mod tests {
     #[tokio::test]
     async fn a_public_path_opens_no_other_file_by_a_link() {
         let config = ToolsConfig { strangers_read: vec!["public".to_owned()], ..ToolsConfig::default() };
-        let world = ToolWorld::new(&config);
-        world.write(&[("USER.md", "the owner's birthday"), ("public/hours.md", "open from 9")]);
-        std::os::unix::fs::symlink("../USER.md", world.path("public/user.md")).unwrap();
-        std::os::unix::fs::symlink("..", world.path("public/up")).unwrap();
+        let fixture = ToolFixture::new(&config);
+        fixture.write(&[("USER.md", "the owner's birthday"), ("public/hours.md", "open from 9")]);
+        std::os::unix::fs::symlink("../USER.md", fixture.path("public/user.md")).unwrap();
+        std::os::unix::fs::symlink("..", fixture.path("public/up")).unwrap();
         for (path, trust, is_read) in [
             ("public/hours.md", Trust::Untrusted, true),
             ("public/user.md", Trust::Untrusted, false),
             ("public/up/USER.md", Trust::Untrusted, false),
             ("public/user.md", Trust::Owner, true),
         ] {
-            let result = world.run_as(trust, "read_file", &json!({ "path": path })).await;
+            let result = fixture.run_as(trust, "read_file", &json!({ "path": path })).await;
             assert_eq!(result.success, is_read, "{trust:?} {path}: {}", result.render());
             assert!(is_read || !result.render().contains("birthday"), "{path}: {}", result.render());
         }

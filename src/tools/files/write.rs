@@ -50,14 +50,14 @@ mod tests {
 
     use serde_json::json;
 
-    use crate::tools::testing::ToolWorld;
+    use crate::tools::testing::ToolFixture;
     use crate::tools::{PrivateFolders, ToolsConfig};
 
     #[tokio::test]
     async fn folders_are_created_with_those_above_them() {
-        let world = ToolWorld::with_private(&ToolsConfig::default(), PrivateFolders::new(&["memory"]));
-        fs::write(world.path("file"), "x").unwrap();
-        std::os::unix::fs::symlink(world.home.path(), world.path("out")).unwrap();
+        let fixture = ToolFixture::with_private(&ToolsConfig::default(), PrivateFolders::new(&["memory"]));
+        fs::write(fixture.path("file"), "x").unwrap();
+        std::os::unix::fs::symlink(fixture.home.path(), fixture.path("out")).unwrap();
         for (path, expected) in [
             ("a/b/c", "Created a/b/c/"),
             ("./a/b/", "a/b/ exists already"),
@@ -70,10 +70,10 @@ mod tests {
             (".daoyou/x", "Error: .daoyou/x: off limits"),
             ("", "Error: the path is empty"),
         ] {
-            let said = world.says("create_dir", json!({ "path": path })).await;
-            assert!(said.starts_with(expected), "{path}: {said}");
+            let rendered = fixture.rendered("create_dir", json!({ "path": path })).await;
+            assert!(rendered.starts_with(expected), "{path}: {rendered}");
         }
-        assert!(world.path("a/b/c").is_dir() && world.path("d").is_dir() && !world.path(".daoyou/x").exists());
-        assert!(!world.home.path().join("x").exists());
+        assert!(fixture.path("a/b/c").is_dir() && fixture.path("d").is_dir() && !fixture.path(".daoyou/x").exists());
+        assert!(!fixture.home.path().join("x").exists());
     }
 }

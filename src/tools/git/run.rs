@@ -74,8 +74,12 @@ impl GitOutput {
         if self.code == 0 {
             return Ok(self);
         }
-        let said = truncate(self.text.trim(), ERROR_CHARS);
-        Err(if said.is_empty() { format!("git ended with exit code {}", self.code) } else { format!("git: {said}") })
+        let message = truncate(self.text.trim(), ERROR_CHARS);
+        Err(if message.is_empty() {
+            format!("git ended with exit code {}", self.code)
+        } else {
+            format!("git: {message}")
+        })
     }
 }
 

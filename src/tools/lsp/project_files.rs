@@ -11,8 +11,6 @@ use super::languages::ServerKind;
 /// The limits of one listing of a project.
 const MAX_ENTRIES: usize = 20_000;
 const MAX_DEPTH: usize = 16;
-/// The maximum number of changes in one notification.
-const MAX_CHANGES: usize = 1_000;
 /// Folders with build results or downloads.
 const EXCLUDED_FOLDERS: [&str; 5] = ["target", "node_modules", "__pycache__", "dist", "build"];
 
@@ -78,7 +76,6 @@ pub(super) fn changes(before: &ProjectFiles, after: &ProjectFiles) -> Vec<(PathB
     let gone = before.keys().filter(|path| !after.contains_key(*path));
     let mut all: Vec<_> = there.chain(gone.map(|path| (path.clone(), FileChangeKind::Deleted))).collect();
     all.sort();
-    all.truncate(MAX_CHANGES);
     all
 }
 
@@ -118,5 +115,12 @@ mod tests {
         ];
         assert_eq!(found, expected.map(|(path, kind)| (root.join(path), kind)));
         assert_eq!(changes(&after, &list()), []);
+        let many =
+            after.values().next().map(|stamp| (0..3_000).map(|n| (root.join(format!("{n}.py")), *stamp)).collect());
+        assert_eq!(
+            changes(&ProjectFiles::new(), &many.unwrap()).len(),
+            3_000,
+            "none is left out: the listing is stored"
+        );
     }
 }

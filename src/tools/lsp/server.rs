@@ -17,6 +17,8 @@ use super::project_files::{DiskStamp, FileChangeKind, ProjectFiles, changes, lis
 
 /// The maximum number of files that stay open in a server. Beyond it, the least recently used file is closed.
 const MAX_OPEN: usize = 24;
+/// The maximum number of changed files in one notification.
+const MAX_CHANGES: usize = 1_000;
 /// How long to wait for a server's first progress report. A server that has reported none by then counts as ready.
 const FIRST_PROGRESS: Duration = Duration::from_millis(500);
 /// How long a server may take to end by itself.
@@ -163,14 +165,14 @@ impl LanguageServer {
         let mut documents = self.documents.lock().await;
         let now = self.read_present_files(path, &documents, read).await?;
         let serial = self.connection.state.serial();
-        let mut is_changed = self.tell_changes(&mut documents, now.files).await?;
+        let mut is_changed = self.notify_changes(&mut documents, now.files).await?;
         for (other, text, stamp) in now.others {
             match text {
-                Some(text) => is_changed |= self.tell_text(&mut documents, &other, text, stamp).await?,
+                Some(text) => is_changed |= self.notify_text(&mut documents, &other, text, stamp).await?,
                 None => self.close(&mut documents, &other).await?,
             }
         }
-        let is_new_text = self.tell_text(&mut documents, path, Arc::clone(&now.text), now.stamp).await?;
+        let is_new_text = self.notify_text(&mut documents, path, Arc::clone(&now.text), now.stamp).await?;
         let is_changed = is_changed || is_new_text;
         documents.clock += 1;
         let clock = documents.clock;
@@ -220,7 +222,7 @@ impl LanguageServer {
     }
 
     /// Informs the server of the project's files that changed. Returns true if there are any.
-    async fn tell_changes(&self, documents: &mut Documents, files: ProjectFiles) -> Result<bool, LspError> {
+    async fn notify_changes(&self, documents: &mut Documents, files: ProjectFiles) -> Result<bool, LspError> {
         let changed = changes(&documents.files, &files);
         let event =
             |(path, kind): &(PathBuf, FileChangeKind)| Some(json!({"uri": url_of(path).ok()?, "type": *kind as u8}));
@@ -230,7 +232,9 @@ impl LanguageServer {
             if changed.iter().any(|(path, _)| self.kind.is_marker(path)) {
                 self.connection.state.forget_shown_error();
             }
-            self.connection.notify("workspace/didChangeWatchedFiles", json!({ "changes": events })).await?;
+            for events in events.chunks(MAX_CHANGES) {
+                self.connection.notify("workspace/didChangeWatchedFiles", json!({ "changes": events })).await?;
+            }
         }
         documents.files = files;
         Ok(!events.is_empty())
@@ -238,7 +242,7 @@ impl LanguageServer {
 
     /// Opens a file or changes it, and reports it as saved. Returns true if the text is new to the server. The recorded state
     /// changes after each message, so that both sides agree even if the call is cancelled in between.
-    async fn tell_text(
+    async fn notify_text(
         &self,
         documents: &mut Documents,
         path: &Path,
@@ -316,7 +320,7 @@ impl LanguageServer {
         };
         let texts = tokio::task::spawn_blocking(read_all).await.map_err(|error| error.to_string())??;
         for (text, path, stamp) in texts {
-            self.tell_text(&mut documents, &path, text, stamp).await?;
+            self.notify_text(&mut documents, &path, text, stamp).await?;
         }
         Ok(Some(documents.generation))
     }

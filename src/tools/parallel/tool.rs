@@ -118,11 +118,11 @@ impl ParallelTool {
             let whole = match ends[node].result() {
                 Some(ToolResult { spill: Some(path), .. }) => Some(path.clone()),
                 Some(ToolResult { is_private: true, .. }) => None,
-                _ => {
-                    plan_runner
-                        .runner
-                        .spill(section.text.clone(), &plan_runner.context_of(node, &plan_runner.context.cancel))
-                        .await
+                result => {
+                    let mut context = plan_runner.context_of(node, &plan_runner.context.cancel);
+                    // The name of the file marks foreign content, so that a later turn that reads the file is tainted as well.
+                    add_taint(&mut context, result);
+                    plan_runner.runner.spill(section.text.clone(), &context).await
                 }
             };
             section.text = truncate_middle(&section.text, text_limit, whole.as_deref());
@@ -145,10 +145,14 @@ impl ParallelTool {
             note_cut(&mut result.metadata, original);
         }
         result.planned_calls = (0..).zip(&ends).map(|(node, end)| plan_runner.call_report(node, end)).collect();
-        result.is_private = ends.iter().filter_map(NodeOutcome::result).any(|result| result.is_private);
-        result.allow_lists =
-            ends.iter().filter_map(NodeOutcome::result).flat_map(|result| result.allow_lists.clone()).collect();
-        result.taint.extend(ends.iter().filter_map(NodeOutcome::result).flat_map(|result| result.taint.clone()));
+        for part in ends.iter().filter_map(NodeOutcome::result) {
+            result.is_private |= part.is_private;
+            result.allow_lists.extend_from_slice(&part.allow_lists);
+            result.found_tools.extend(part.found_tools.iter().cloned());
+            result.images.extend_from_slice(&part.images);
+            result.model_use.extend_from_slice(&part.model_use);
+            result.taint.extend(part.taint.iter().cloned());
+        }
         let effects = ends.into_iter().flat_map(|end| match end {
             NodeOutcome::Done(outcome) | NodeOutcome::Failed(outcome) => outcome.effects,
             _ => Vec::new(),
@@ -214,6 +218,11 @@ impl Tool for ParallelTool {
         }
         self.report(&plan_runner, ends).await
     }
+}
+
+/// Adds the foreign content in results to the taint of a call.
+fn add_taint<'r>(context: &mut ToolContext, results: impl IntoIterator<Item = &'r ToolResult>) {
+    Arc::make_mut(&mut context.taint).extend(results.into_iter().flat_map(|result| result.taint.iter().cloned()));
 }
 
 /// Returns the outcome of a plan with waiting calls: the effects of the waiting calls and of those that have ended.
@@ -393,9 +402,11 @@ impl NodeRunner for PlanRunner<'_> {
     ) -> NodeOutcome<ToolOutcome> {
         let (plan, call) = (&self.planned.plan, &self.planned.calls[node]);
         let mut context = self.context_of(node, cancel);
-        // A skill that an earlier call of the plan has loaded also limits the later calls.
+        // A skill that an earlier call of the plan has loaded also limits the later calls, and foreign content that an earlier call
+        // has read taints them: a sub-agent or a background command inherits the taint of the call that starts it.
         let loaded = ends.iter().filter_map(NodeOutcome::result).flat_map(|result| &result.allow_lists);
         context.allow_lists = context.allow_lists.iter().chain(loaded).cloned().collect();
+        add_taint(&mut context, ends.iter().filter_map(NodeOutcome::result));
         let result_of = |id: &str| {
             let need = plan.needs(node).iter().find(|need| plan.ids()[**need] == id)?;
             match &ends[*need] {

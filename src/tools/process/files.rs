@@ -8,6 +8,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 
 use crate::tools::private_folders::{ConversationFolder, RetentionLimits};
+use crate::tools::spill::foreign_mark;
 
 /// The subfolder of a conversation's folder.
 const SUBFOLDER: &str = "background";
@@ -44,23 +45,24 @@ impl OutputFiles {
     }
 
     /// Returns the path of a process's file relative to the workspace.
-    pub(super) fn path_of(folder: &ConversationFolder, id: &str) -> String {
-        folder.file(SUBFOLDER, &file_name(id))
+    pub(super) fn path_of(folder: &ConversationFolder, id: &str, is_foreign: bool) -> String {
+        folder.file(SUBFOLDER, &file_name(id, is_foreign))
     }
 
-    /// Creates the file of a process, and removes the oldest files if there are too many, except those of `running`.
+    /// Creates the file of a process, and removes the oldest files if there are too many, except those of `running`. The name
+    /// marks foreign content.
     ///
     /// # Errors
     /// The disk refuses the file, or a folder is a link or a mount.
     pub(super) fn create(
         &self,
         folder: &ConversationFolder,
-        id: &str,
+        (id, is_foreign): (&str, bool),
         running: &HashSet<String>,
     ) -> io::Result<std::fs::File> {
-        let spared = running.iter().map(|id| file_name(id)).collect();
+        let spared = running.iter().flat_map(|id| [true, false].map(|is_foreign| file_name(id, is_foreign))).collect();
         let limits = RetentionLimits { files: MAX_FILES, bytes: u64::MAX, spared: &spared };
-        folder.create(&self.workspace, SUBFOLDER, &file_name(id), &limits)
+        folder.create(&self.workspace, SUBFOLDER, &file_name(id, is_foreign), &limits)
     }
 
     /// Returns the last `lines` lines of a process's output, with at most `chars` characters.
@@ -74,8 +76,12 @@ impl OutputFiles {
         lines: usize,
         chars: usize,
     ) -> io::Result<OutputTail> {
-        let path = Self::path_of(folder, id);
-        let mut file = folder.open(&self.workspace, SUBFOLDER, &file_name(id))?;
+        let open = |is_foreign| folder.open(&self.workspace, SUBFOLDER, &file_name(id, is_foreign));
+        let (mut file, is_foreign) = match open(true) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (open(false)?, false),
+            opened => (opened?, true),
+        };
+        let path = Self::path_of(folder, id, is_foreign);
         let metadata = file.metadata()?;
         let bytes = metadata.len();
         let from = bytes.saturating_sub(TAIL_BYTES);
@@ -88,8 +94,8 @@ impl OutputFiles {
     }
 }
 
-fn file_name(id: &str) -> String {
-    format!("{id}.txt")
+fn file_name(id: &str, is_foreign: bool) -> String {
+    format!("{id}{}.txt", foreign_mark(is_foreign))
 }
 
 /// Returns the last lines of a text, and whether the text has more.
@@ -130,14 +136,17 @@ mod tests {
         let running = HashSet::from(["p0".to_owned()]);
         let own = ConversationFolder::of_turn("a", &crate::origin::TurnOrigin::default(), Trust::Known);
         for n in 0..MAX_FILES + 5 {
-            let mut file = files.create(&own, &format!("p{n}"), &running).unwrap();
+            let mut file = files.create(&own, (&format!("p{n}"), false), &running).unwrap();
             write!(file, "first\nof {n}\n").unwrap();
         }
-        let path = OutputFiles::path_of(&own, "p0");
+        let path = OutputFiles::path_of(&own, "p0", false);
         let folder = workspace.path().join(&path).parent().unwrap().to_owned();
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), MAX_FILES + 1);
         let tail = files.tail(&own, "p0", 1, 99).unwrap();
         assert_eq!(tail, OutputTail { text: "of 0".to_owned(), is_cut: true, path, bytes: 11 });
+        write!(files.create(&own, ("foreign", true), &running).unwrap(), "x").unwrap();
+        let marked = files.tail(&own, "foreign", 1, 99).unwrap();
+        assert!(marked.text == "x" && crate::tools::spill::is_foreign(marked.path.as_ref()), "{marked:?}");
         std::fs::hard_link(folder.join("p0.txt"), workspace.path().join("other")).unwrap();
         std::os::unix::fs::symlink("/etc/passwd", folder.join("link.txt")).unwrap();
         for id in ["p0", "link", "none"] {

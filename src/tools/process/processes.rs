@@ -197,13 +197,10 @@ impl Processes {
         answer: oneshot::Sender<Result<i32, String>>,
     ) {
         let id = process.id.clone();
-        let folder = ConversationFolder::of_turn(
-            &process.session,
-            &TurnOrigin::parse(&process.origin),
-            Trust::parse(process.trust),
-        );
+        let origin = TurnOrigin::parse(&process.origin);
+        let folder = ConversationFolder::of_turn(&process.session, &origin, Trust::parse(process.trust));
         let _slot = RunningSlot { processes: self, id: &id };
-        let supervised = match self.launch(process, &folder, &launch).await {
+        let supervised = match self.launch(process, (&folder, !origin.taint.is_empty()), &launch).await {
             Ok(supervised) => supervised,
             Err(reason) => {
                 self.write_end(&id, &folder, &ProcessEnd::NotStarted(reason.clone())).await;
@@ -224,7 +221,7 @@ impl Processes {
     async fn launch(
         &self,
         process: NewProcess,
-        folder: &ConversationFolder,
+        (folder, is_foreign): (&ConversationFolder, bool),
         launch: &LaunchRequest,
     ) -> Result<SupervisedProcess, String> {
         let id = process.id.clone();
@@ -236,8 +233,8 @@ impl Processes {
         }
         let running: HashSet<String> = self.lock().by_id.keys().cloned().collect();
         let (name, own) = (id.clone(), folder.clone());
-        let file = self.on_disk(move |files| files.create(&own, &name, &running)).await;
-        let path = || OutputFiles::path_of(folder, &id);
+        let file = self.on_disk(move |files| files.create(&own, (&name, is_foreign), &running)).await;
+        let path = || OutputFiles::path_of(folder, &id, is_foreign);
         let file = file.map_err(|error| format!("the file for its output, {}: {error}", path()))?;
         let supervised = SupervisedProcess::start(launch, file).await?;
         let (pid, birth) = (supervised.pid, process_birth(supervised.pid));

@@ -11,9 +11,10 @@ use serde_json::Value;
 
 use super::format_elapsed;
 use super::processes::{ProcessStatus, Processes};
+use crate::origin::TurnOrigin;
 use crate::store::now_ms;
 use crate::store::processes::ProcessRow;
-use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolDefinition, ToolOutcome, with_arguments};
+use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult, with_arguments};
 
 /// The default and the maximum number of output lines.
 const DEFAULT_LINES: u32 = 50;
@@ -55,16 +56,16 @@ impl ProcessTool {
         Self { definition, processes }
     }
 
-    async fn run(&self, args: ProcessArgs, context: &ToolContext) -> Result<String, String> {
+    async fn run(&self, args: ProcessArgs, context: &ToolContext) -> Result<ToolResult, String> {
         let processes = self.processes.as_ref().ok_or("No gateway runs here, so nothing runs in the background")?;
         let id = args.id.as_deref().unwrap_or_default();
         match args.action {
-            ProcessAction::List => list(processes, context).await,
+            ProcessAction::List => list(processes, context).await.map(ToolResult::ok),
             ProcessAction::Output => {
                 let lines = args.lines.unwrap_or(DEFAULT_LINES).clamp(1, MAX_LINES);
                 output(processes, id, usize::try_from(lines).unwrap_or(usize::MAX), context).await
             }
-            ProcessAction::Kill => kill(processes, id, context).await,
+            ProcessAction::Kill => kill(processes, id, context).await.map(ToolResult::ok),
         }
     }
 }
@@ -84,18 +85,22 @@ async fn list(processes: &Processes, context: &ToolContext) -> Result<String, St
     Ok(lines.collect::<Vec<_>>().join("\n"))
 }
 
-async fn output(processes: &Processes, id: &str, lines: usize, context: &ToolContext) -> Result<String, String> {
+async fn output(processes: &Processes, id: &str, lines: usize, context: &ToolContext) -> Result<ToolResult, String> {
     let process = processes.find(id, context).await?;
     let head = format!("{}: {}.", describe(&process.row), state(&process));
     let tail = match processes.tail(&process.row, lines, MAX_CHARS).await {
         Ok(tail) => tail,
         Err(error) => return Err(format!("{head} Its output cannot be read any more: {error}")),
     };
-    Ok(match (tail.text.is_empty(), tail.is_cut) {
+    let text = match (tail.text.is_empty(), tail.is_cut) {
         (true, _) => format!("{head} It has printed nothing."),
         (false, false) => format!("{head} All that it printed:\n{}", tail.text),
         (false, true) => format!("{head} The end of {} ({} bytes):\n{}", tail.path, tail.bytes, tail.text),
-    })
+    };
+    let mut result = ToolResult::ok(text);
+    // The command may have read foreign content, or contain it.
+    result.add_sources(TurnOrigin::parse(&process.row.origin).taint);
+    Ok(result)
 }
 
 async fn kill(processes: &Processes, id: &str, context: &ToolContext) -> Result<String, String> {
@@ -137,6 +142,10 @@ fn state(ProcessStatus { row, lives }: &ProcessStatus) -> String {
 impl Tool for ProcessTool {
     fn definition(&self) -> &ToolDefinition {
         &self.definition
+    }
+
+    fn may_taint(&self, arguments: &Value, _: &ToolContext) -> bool {
+        arguments["action"] == "output"
     }
 
     fn is_restricted(&self, arguments: &Value, _: &ToolContext) -> bool {

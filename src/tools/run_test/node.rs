@@ -1,6 +1,6 @@
 //! Parses the output of JavaScript test runners: the TAP and default formats of `node --test`, jest, vitest and mocha.
 
-use super::report::{TestFailure, TestReport, number};
+use super::report::{MAX_FAILURES, TestFailure, TestReport, number};
 use crate::text::pattern;
 
 pattern!(NODE_COUNT, r"(?m)^(?:#|ℹ) (pass|fail|cancelled|skipped|todo) (\d+)$");
@@ -49,7 +49,7 @@ fn node_report(text: &str) -> TestReport {
         let place = frame_in(frames, place.as_ref().map(|(file, _)| file.as_str())).or(place);
         report.push(TestFailure::new(name, place, &message.join("\n")));
     }
-    for found in SPEC_FAILURE.captures_iter(text) {
+    for found in SPEC_FAILURE.captures_iter(text).take(MAX_FAILURES) {
         let body = following(text, found.get(0).map_or(0, |found| found.end()), "\ntest at ");
         let place = (found[1].to_owned(), number(&found[2]));
         let place = frame_in(body, Some(&place.0)).unwrap_or(place);
@@ -79,7 +79,7 @@ fn vitest_report(text: &str) -> TestReport {
     if let Some(counts) = VITEST_COUNTS.captures_iter(text).last() {
         add_counts(&mut report, &counts[1]);
     }
-    for found in VITEST_FAILURE.captures_iter(text) {
+    for found in VITEST_FAILURE.captures_iter(text).take(MAX_FAILURES) {
         let body = following(text, found.get(0).map_or(0, |found| found.end()), "\n FAIL  ");
         let name = found[1].trim();
         let file = name.split_once(" > ").map_or(name, |(file, _)| file);
@@ -95,7 +95,8 @@ fn mocha_report(text: &str) -> TestReport {
         report.add_named(number(&count[1]), &count[2]);
     }
     let epilogue = text.find(" failing\n").map_or("", |at| &text[at..]);
-    for found in MOCHA_FAILURE.captures_iter(epilogue) {
+    // A failure extends up to the next repetition of the list, so the number is limited here already.
+    for found in MOCHA_FAILURE.captures_iter(epilogue).take(MAX_FAILURES) {
         let titles = std::iter::once(&found[1]).chain(found[2].lines()).map(str::trim);
         let name = titles.collect::<Vec<_>>().join(" ");
         let body = following(epilogue, found.get(0).map_or(0, |found| found.end()), "\n  1) ");
@@ -130,13 +131,12 @@ fn frame_in(stack: &str, file: Option<&str>) -> Option<(String, u64)> {
 
 /// Returns the part of a failure that precedes the stack trace.
 fn message_of(body: &str) -> &str {
-    let end = [" at ", " ❯ "].iter().filter_map(|mark| {
-        body.match_indices(mark).find_map(|(at, _)| {
-            let line = body[..at].rfind('\n').map_or(0, |start| start + 1);
-            body[line..at].trim().is_empty().then_some(line)
-        })
-    });
-    &body[..end.min().unwrap_or(body.len())]
+    let is_frame = |line: &str| {
+        let frame = line.trim_start();
+        frame.len() < line.len() && (frame.starts_with("at ") || frame.starts_with("❯ "))
+    };
+    let message = body.split_inclusive('\n').take_while(|line| !is_frame(line));
+    &body[..message.map(str::len).sum()]
 }
 
 #[cfg(test)]
@@ -287,5 +287,18 @@ AssertionError: expected 2 to be 3 // Object.is equality
             }
         }
         assert!(parse("nothing to see").is_empty());
+    }
+
+    #[test]
+    fn endless_failures_are_read_in_time() {
+        let begun = std::time::Instant::now();
+        let mocha = format!("  2 failing\n{}", "  2) x\n".repeat(20_000));
+        let spec = format!("ℹ fail 1\n{}", "test at a.js:1:1\n✖ x\n".repeat(20_000));
+        let vitest = format!("{}   Tests  1 failed (1)\n", " FAIL  a.js > x\n".repeat(20_000));
+        for text in [mocha, spec, vitest, format!("  1 failing\n\n  1) x\n{}", "at ".repeat(100_000))] {
+            let failures = parse(&text).failures.len();
+            assert!(failures == MAX_FAILURES || failures == 1, "{failures}");
+        }
+        assert!(begun.elapsed().as_secs() < 30, "{:?}", begun.elapsed());
     }
 }

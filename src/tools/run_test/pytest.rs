@@ -1,6 +1,6 @@
 //! Parses the output of pytest, with short or long tracebacks.
 
-use super::report::{TestFailure, TestReport, number, sections};
+use super::report::{MAX_FAILURES, TestFailure, TestReport, number, sections};
 use crate::text::pattern;
 
 pattern!(COUNTS, r"(?m)^=*\s*((?:\d+ [a-z]+(?:, )?)+) in [\d.]+s");
@@ -19,7 +19,8 @@ pub(super) fn parse(text: &str) -> TestReport {
     }
     let sections: Vec<_> =
         sections(&SECTION, text).map(|(head, body)| (head.get(1).map_or("", |name| name.as_str()), body)).collect();
-    for found in SUMMARY.captures_iter(text) {
+    // Each failure is looked up in all sections, so the number is limited here already.
+    for found in SUMMARY.captures_iter(text).take(MAX_FAILURES) {
         let (name, message) = split_summary(&found[1]);
         report.push(failure(name, message, &sections));
     }
@@ -99,6 +100,15 @@ ERROR t/test_a.py::test_error - ValueError: fixture broke
         ];
         assert_eq!(found, expected);
         assert_eq!(report.failures[0].file.as_deref(), Some("t/test_a.py"));
+    }
+
+    #[test]
+    fn endless_failures_are_read_in_time() {
+        let begun = std::time::Instant::now();
+        let sections = "____ test_x ____\nE   x\n".repeat(2_000);
+        let text = format!("{sections}{}1 failed in 0.02s\n", "FAILED t.py::test_x - x\n".repeat(2_000));
+        assert_eq!(parse(&text).failures.len(), MAX_FAILURES);
+        assert!(begun.elapsed().as_secs() < 30, "{:?}", begun.elapsed());
     }
 
     #[test]

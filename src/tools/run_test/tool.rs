@@ -76,7 +76,10 @@ impl RunTest {
                  folder to tools.exec.read_paths"
             ));
         }
-        let mut report = read_report(&project, &text);
+        // The output may be long and is untrusted, so the parsers do not run on a thread of the runtime.
+        let read = move || (read_report(&project, &text), project, text);
+        let read = tokio::task::spawn_blocking(read).await;
+        let (mut report, project, text) = read.map_err(|error| error.to_string())?;
         for file in report.failures.iter_mut().filter_map(|failure| failure.file.as_mut()) {
             *file = shown_file(self.runner.workspace(), &project.root, file);
         }
@@ -84,6 +87,8 @@ impl RunTest {
         let spill = self.save(&run.text, context).await;
         let mut result = run.result(&output);
         result.spill = spill;
+        // In such a turn, the tests see the folders with foreign content.
+        result.add_sources(context.taint.as_ref().clone());
         Ok(result)
     }
 
@@ -94,8 +99,8 @@ impl RunTest {
         }
         let (spill, text, turn, call) =
             (Arc::clone(&self.spill), text.to_owned(), context.turn, context.call_id.clone());
-        let folder = ConversationFolder::of(context);
-        let saved = tokio::task::spawn_blocking(move || spill.save(&folder, turn, &call, &text, false)).await;
+        let (folder, is_foreign) = (ConversationFolder::of(context), !context.taint.is_empty());
+        let saved = tokio::task::spawn_blocking(move || spill.save(&folder, turn, &call, &text, is_foreign)).await;
         saved
             .map_err(std::io::Error::other)
             .flatten()

@@ -32,6 +32,8 @@ const DEFAULT_TTL: Duration = Duration::from_secs(300);
 const MAX_TTL: Duration = Duration::from_secs(3_600);
 /// The maximum size of all cached texts together, in bytes.
 const CACHE_BYTES: u64 = 16_000_000;
+/// The memory of a cache entry without its texts, in bytes; a rough estimate.
+const ENTRY_BYTES: usize = 500;
 
 #[derive(Deserialize, JsonSchema)]
 struct WebFetchArgs {
@@ -73,7 +75,6 @@ impl Expiry<Url, Arc<FetchedText>> for ServerExpiry {
 
 impl WebFetch {
     pub(crate) fn new(rules: EgressRules, documents: DocumentReader) -> Self {
-        let weigh = |_: &Url, fetched: &Arc<FetchedText>| u32::try_from(fetched.text.len()).unwrap_or(u32::MAX);
         let description = "Read a web page as Markdown, or a text or document of the web.";
         Self {
             definition: ToolDefinition {
@@ -83,7 +84,11 @@ impl WebFetch {
             client: EgressClient::new(rules.clone()),
             rules,
             documents,
-            cache: Cache::builder().max_capacity(CACHE_BYTES).weigher(weigh).expire_after(ServerExpiry).build(),
+            cache: Cache::builder()
+                .max_capacity(CACHE_BYTES)
+                .weigher(|url, text: &Arc<FetchedText>| weight(url, text))
+                .expire_after(ServerExpiry)
+                .build(),
         }
     }
 
@@ -177,6 +182,13 @@ fn parse_url(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
+/// Returns the size of a cache entry, in bytes. Pages without text also have a weight, so that their number is limited.
+fn weight(url: &Url, fetched: &FetchedText) -> u32 {
+    let texts = [url.as_str(), fetched.url.as_str(), &fetched.title, &fetched.text];
+    let bytes = ENTRY_BYTES + texts.iter().map(|text| text.len()).sum::<usize>();
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
 /// Returns the page of a text that begins after `offset` characters, with a note about where it continues. `age` is set for a
 /// cached text.
 fn show(fetched: &FetchedText, offset: usize, age: Option<Duration>) -> ToolResult {
@@ -256,6 +268,8 @@ mod tests {
             ttl: DEFAULT_TTL,
         };
         let long = fetched("界".repeat(PAGE_CHARS * 2 + 5));
+        let weights = [fetched(String::new()), fetched("ab".to_owned())].map(|text| weight(&url, &text) as usize);
+        assert_eq!(weights, [0, 2].map(|text| ENTRY_BYTES + 2 * url.as_str().len() + 1 + text));
         let first = show(&long, 0, None).content;
         assert!(
             first.contains("# T\n") && first.ends_with("[characters 0-10000 of 20005; continue with offset=10000]"),

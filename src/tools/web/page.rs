@@ -4,12 +4,14 @@ use dom_smoothie::{Config, Readability, TextMode};
 use encoding_rs::{Encoding, UTF_8};
 use url::Url;
 
-use crate::text::one_line;
+use crate::text::{one_line, truncate};
 use crate::tools::documents::html;
 use crate::tools::encoding::guess;
 
 /// The maximum number of elements of a page that is searched for its article. The time of that search grows faster than the page.
 const MAX_ELEMENTS: usize = 50_000;
+/// The maximum length of a title, in characters.
+const TITLE_CHARS: usize = 300;
 /// The length below which an article counts as short, in characters. A short article is used only if the whole page is not much
 /// longer.
 const SHORT_ARTICLE: usize = 400;
@@ -78,7 +80,8 @@ fn meta_charset(body: &[u8]) -> Option<String> {
 
 fn markdown(text: &str, url: &Url) -> Result<PageText, String> {
     let document = html::parse(text).map_err(|error| format!("{url}: {error}"))?;
-    let title = one_line(&document.select("title").iter().next().map(|title| title.text()).unwrap_or_default());
+    let title = document.select("title").iter().next().map(|title| title.text()).unwrap_or_default();
+    let title = truncate(&one_line(&title), TITLE_CHARS);
     let whole = html::whole_markdown(&document);
     let config = Config { text_mode: TextMode::Markdown, max_elements_to_parse: MAX_ELEMENTS, ..Config::default() };
     let article = Readability::with_document(document, Some(url.as_str()), Some(config));
@@ -121,6 +124,8 @@ mod tests {
         for part in ["evil", "unseen", "Menu entry", "All rights"] {
             assert!(!page.text.contains(part), "{part}: {}", page.text);
         }
+        let long = format!("<title>{}</title><p>x</p>", "t".repeat(5_000));
+        assert_eq!(text(long.as_bytes(), "text/html").unwrap().title.chars().count(), TITLE_CHARS);
         let code =
             text(b"<p>call snake_case(1), see <code>a_b(.)</code></p><pre>x\\.y = [1]</pre>", "text/html").unwrap();
         assert_eq!(code.text, "call snake_case(1), see `a_b(.)`\n\n```\nx\\.y = [1]\n```");

@@ -82,10 +82,10 @@ impl WebSearch {
             }
         }
         if !status.is_success() || (self.service == SearchService::Duckduckgo && status.as_u16() != 200) {
-            let said = truncate(&one_line(&String::from_utf8_lossy(&body)), SNIPPET_CHARS);
+            let body = truncate(&one_line(&String::from_utf8_lossy(&body)), SNIPPET_CHARS);
             let error = match status.as_u16() {
-                401 | 403 => format!("{name} refused the search ({status}): check tools.web.api_key. It said: {said}"),
-                _ => format!("{name} answered {status}. It said: {said}"),
+                401 | 403 => format!("{name} refused the search ({status}): check tools.web.api_key. It said: {body}"),
+                _ => format!("{name} answered {status}. It said: {body}"),
             };
             return Err(failed_answer(status, &headers, error));
         }

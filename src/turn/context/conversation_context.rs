@@ -199,12 +199,12 @@ impl ContextBuilder {
                 Some(context) => (context.from, window::choose_again(connection, &key, context)?, false),
                 None if is_fresh => (head.next_seq, Vec::new(), false),
                 None => {
-                    let told = if settings.config.enabled { state.cursor - state.overlap } else { 0 };
-                    let first_seq = told.clamp(head.first_seq, head.next_seq);
-                    let untold = SessionHead { first_seq, ..head.clone() };
+                    let covered = if settings.config.enabled { state.cursor - state.overlap } else { 0 };
+                    let first_seq = covered.clamp(head.first_seq, head.next_seq);
+                    let uncovered = SessionHead { first_seq, ..head.clone() };
                     let memory = memory.tokens() + usize::try_from(settings.config.hit_tokens).unwrap_or(usize::MAX);
                     let window = self.window(&head, last, (system, tools, agent), memory);
-                    let HistorySlice { from, rows, is_full } = window::choose(connection, &key, &untold, window)?;
+                    let HistorySlice { from, rows, is_full } = window::choose(connection, &key, &uncovered, window)?;
                     (from, rows, is_full)
                 }
             };
@@ -393,7 +393,7 @@ mod tests {
     #[tokio::test]
     async fn a_snapshot_is_not_kept_if_something_was_forgotten_since() {
         let (_folder, store) = Store::temporary();
-        let look = |connection: &Connection| {
+        let work = |connection: &Connection| {
             let mut kept = Vec::new();
             for is_forgotten in [false, true] {
                 let snapshot = MemorySnapshot::new("owner", format!("- my cat is Momo {is_forgotten}"));
@@ -408,13 +408,13 @@ mod tests {
             }
             Ok(kept)
         };
-        assert_eq!(store.write(Durability::Logged, look).await.unwrap(), [(true, true), (false, false)]);
+        assert_eq!(store.write(Durability::Logged, work).await.unwrap(), [(true, true), (false, false)]);
     }
 
     #[tokio::test]
     async fn other_readers_of_a_turn_on_an_errand_are_detected() {
         let (_folder, store) = Store::temporary();
-        let look = |connection: &Connection| {
+        let work = |connection: &Connection| {
             let turn = uuid::Uuid::now_v7();
             for (session, owners) in [
                 ("webhook:in:group", &["sender:webhook:in:ann", "sender:webhook:in:bob"][..]),
@@ -465,6 +465,6 @@ mod tests {
             }
             Ok(())
         };
-        store.write(Durability::Logged, look).await.unwrap();
+        store.write(Durability::Logged, work).await.unwrap();
     }
 }

@@ -97,7 +97,7 @@ pub fn images_of(message: &ChatMessage) -> &[ImageRef] {
 }
 
 fn read(jail: &Jail, wanted: Vec<String>) -> Images {
-    let look = |path: String| match jail.read(&path) {
+    let load = |path: String| match jail.read(&path) {
         Ok(opened) => Image::of(&opened.bytes).map(|image| (path, image)),
         Err(error) => {
             tracing::debug!(%error, "an image is not shown to the model");
@@ -106,7 +106,7 @@ fn read(jail: &Jail, wanted: Vec<String>) -> Images {
     };
     // Base64 has four characters for three bytes.
     let bytes = |(_, image): &(String, Image)| image.base64().len() / 4 * 3;
-    let images: Vec<_> = wanted.into_iter().filter_map(look).collect();
+    let images: Vec<_> = wanted.into_iter().filter_map(load).collect();
     let mut together = 0;
     let fitting = images.iter().rev().take_while(|image| {
         together += bytes(image);

@@ -138,11 +138,11 @@ mod tests {
                 hit(4, "Ann swims"),
             ]
         };
-        let told = |limits| choose(hits(), &context, limits).into_iter().map(|(id, _)| id).collect::<Vec<_>>();
-        assert_eq!(told((2, 1_000)), [2, 3]);
-        assert_eq!(told((9, 1_000)), [2, 3, 4]);
-        assert_eq!(told((9, 14)), [3, 4]);
-        assert_eq!(told((9, 0)), [0; 0]);
+        let chosen = |limits| choose(hits(), &context, limits).into_iter().map(|(id, _)| id).collect::<Vec<_>>();
+        assert_eq!(chosen((2, 1_000)), [2, 3]);
+        assert_eq!(chosen((9, 1_000)), [2, 3, 4]);
+        assert_eq!(chosen((9, 14)), [3, 4]);
+        assert_eq!(chosen((9, 0)), [0; 0]);
         assert_eq!(
             choose(hits(), &context, (1, 1_000))[0].1,
             "- Ann [Runtime Context] lives in a red house by the old harbour of Oslo with two cats"

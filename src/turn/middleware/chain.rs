@@ -103,7 +103,7 @@ pub trait OperationHandler<O: Operation>: Send {
 /// What a wrapping middleware runs: the wrapping middleware inside it, and then the operation.
 pub struct NextLayer<'a, O: Operation> {
     layers: &'a [Arc<dyn WrappingMiddleware<O>>],
-    context: &'a TurnScope<'a>,
+    scope: &'a TurnScope<'a>,
     handler: &'a mut (dyn OperationHandler<O> + 'a),
 }
 
@@ -112,8 +112,8 @@ impl<O: Operation> NextLayer<'_, O> {
         let Some((first, layers)) = self.layers.split_first() else {
             return self.handler.handle(request).await;
         };
-        let mut inner = NextLayer { layers, context: self.context, handler: &mut *self.handler };
-        first.run(self.context, request, &mut inner).await
+        let mut inner = NextLayer { layers, scope: self.scope, handler: &mut *self.handler };
+        first.run(self.scope, request, &mut inner).await
     }
 }
 
@@ -147,17 +147,17 @@ impl<O: Operation> MiddlewareChain<O> {
     /// once, in order, and may change it.
     pub async fn run(
         &self,
-        context: &TurnScope<'_>,
+        scope: &TurnScope<'_>,
         request: O::Request,
         handler: &mut (dyn OperationHandler<O> + '_),
     ) -> Result<O::Response, TurnError> {
         let mut entered = 0;
-        let mut error = match self.pass(context, request, handler, &mut entered).await {
+        let mut error = match self.pass(scope, request, handler, &mut entered).await {
             Ok(response) => return Ok(response),
             Err(error) => error,
         };
         for layer in &self.layers[..entered] {
-            error = layer.on_error(context, error).await;
+            error = layer.on_error(scope, error).await;
         }
         Err(error)
     }
@@ -165,18 +165,18 @@ impl<O: Operation> MiddlewareChain<O> {
     /// Runs all stages; `entered` counts the middleware whose `before` was called.
     async fn pass(
         &self,
-        context: &TurnScope<'_>,
+        scope: &TurnScope<'_>,
         mut request: O::Request,
         handler: &mut (dyn OperationHandler<O> + '_),
         entered: &mut usize,
     ) -> Result<O::Response, TurnError> {
         for layer in &self.layers {
             *entered += 1;
-            request = layer.before(context, request).await.inspect_err(|_| ended(layer))?;
+            request = layer.before(scope, request).await.inspect_err(|_| ended(layer))?;
         }
-        let mut response = NextLayer { layers: &self.wrappers, context, handler }.run(request).await?;
+        let mut response = NextLayer { layers: &self.wrappers, scope, handler }.run(request).await?;
         for layer in self.layers.iter().rev() {
-            response = layer.after(context, response).await.inspect_err(|_| ended(layer))?;
+            response = layer.after(scope, response).await.inspect_err(|_| ended(layer))?;
         }
         Ok(response)
     }

@@ -28,7 +28,7 @@ impl MiddlewareName {
         [Self::Logging, Self::Timing, Self::Redaction, Self::Budget, Self::RateLimit, Self::Cache];
 
     /// Returns the name in the configuration.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Logging => "logging",
             Self::Timing => "timing",

@@ -97,7 +97,7 @@ impl Middleware<ToolRun> for LoggingMiddleware {
 }
 
 fn log_error(at: &TurnScope<'_>, around: &str, error: &TurnError) {
-    tracing::debug!(turn = %at.turn, session = %at.session, code = error.code.word(), around, "failed");
+    tracing::debug!(turn = %at.turn, session = %at.session, code = error.code.as_str(), around, "failed");
 }
 
 /// Measures model calls: their share of the turn's time, and each call by provider.

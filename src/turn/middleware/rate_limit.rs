@@ -111,7 +111,7 @@ mod tests {
         let at = TurnScope { session: &session, turn: Uuid::nil(), deadline, meter: &meter, phrases };
         match limit.before(&at, request()).await {
             Ok(_) => Ok(start.elapsed().as_secs()),
-            Err(error) => Err(error.code.word()),
+            Err(error) => Err(error.code.as_str()),
         }
     }
 

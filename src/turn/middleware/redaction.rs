@@ -59,6 +59,37 @@ impl Middleware<ModelCall> for RedactionMiddleware {
     /// The journal and the session store this response, so it must contain no secret that the model learned elsewhere.
     async fn after(&self, at: &TurnScope<'_>, mut response: ChatResponse) -> Result<ChatResponse, TurnError> {
         self.redact(at, "an answer", &mut response.text);
+        if let Some(reasoning) = &mut response.reasoning {
+            self.redact(at, "the reasoning before an answer", &mut reasoning.text);
+        }
         Ok(response)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use daoyou_channels::SessionKey;
+    use daoyou_channels::settings::Secret;
+    use tokio::time::Instant;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::chat::Reasoning;
+    use crate::metrics::TurnMetrics;
+    use crate::phrases::Phrases;
+    use crate::text::Language;
+
+    #[tokio::test]
+    async fn secrets_are_removed_from_an_answer_and_its_reasoning() {
+        let redaction = RedactionMiddleware(KnownSecrets::new([Secret::new("sk-canary-1")]));
+        let (metrics, session) = (TurnMetrics::default(), SessionKey::from("s"));
+        let (meter, deadline, phrases) = (metrics.meter(), Instant::now(), Phrases::of(Language::En));
+        let at = TurnScope { session: &session, turn: Uuid::nil(), deadline, meter: &meter, phrases };
+        let reasoning = Reasoning { text: "the key is sk-canary-1".to_owned(), ..Reasoning::default() };
+        let text = "It is sk-canary-1.".to_owned();
+        let response = ChatResponse { text, reasoning: Some(reasoning), ..ChatResponse::default() };
+        let response = Middleware::<ModelCall>::after(&redaction, &at, response).await.unwrap();
+        let reasoning = response.reasoning.unwrap().text;
+        assert_eq!((response.text.as_str(), reasoning.as_str()), ("It is (hidden).", "the key is (hidden)"));
     }
 }

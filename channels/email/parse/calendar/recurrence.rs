@@ -8,7 +8,6 @@ pub fn describe_recurrence(rule: &str) -> String {
 }
 
 fn describe_simple(rule: &str) -> Option<String> {
-    let mut every = String::new();
     let mut unit = "";
     let mut interval = 1_u32;
     let mut on = String::new();
@@ -35,10 +34,7 @@ fn describe_simple(rule: &str) -> Option<String> {
     if unit.is_empty() {
         return None;
     }
-    match interval {
-        1 => every.push_str(&format!("every {unit}")),
-        count => every.push_str(&format!("every {count} {unit}s")),
-    }
+    let every = if interval == 1 { format!("every {unit}") } else { format!("every {interval} {unit}s") };
     Some(every + &on + &end)
 }
 
@@ -79,9 +75,9 @@ fn day(word: &str) -> Option<String> {
 }
 
 /// Lists items as `a, b and c`.
-fn list_items<'a>(words: impl Iterator<Item = &'a str>, one: impl Fn(&str) -> Option<String>) -> Option<String> {
-    let words: Vec<String> = words.take(40).map(one).collect::<Option<_>>()?;
-    match words.split_last()? {
+fn list_items<'a>(items: impl Iterator<Item = &'a str>, describe: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let items: Vec<String> = items.take(40).map(describe).collect::<Option<_>>()?;
+    match items.split_last()? {
         (last, []) => Some(last.clone()),
         (last, others) => Some(format!("{} and {last}", others.join(", "))),
     }

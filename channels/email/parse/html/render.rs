@@ -43,19 +43,24 @@ impl<'a> HtmlToMarkdown<'a> {
     fn children(&mut self, node: usize) {
         let tree = self.tree;
         for (child, node) in tree.children(node) {
-            if self.out.is_full() {
-                return;
+            self.child(node, |page| page.element(child, node));
+        }
+    }
+
+    /// Writes a text, or an element by `write`, unless it is invisible.
+    fn child(&mut self, node: &HtmlNode, write: impl FnOnce(&mut Self)) {
+        if self.out.is_full() {
+            return;
+        }
+        if node.name.is_empty() {
+            if self.has_size {
+                self.out.text(&sanitize_text(&node.text));
             }
-            if node.name.is_empty() {
-                if self.has_size {
-                    self.out.text(&sanitize_text(&node.text));
-                }
-            } else if !is_hidden(node) {
-                let before = self.has_size;
-                self.has_size = has_zero_size(node).map_or(before, |is_zero| !is_zero);
-                self.element(child, node);
-                self.has_size = before;
-            }
+        } else if !is_hidden(node) {
+            let before = self.has_size;
+            self.has_size = has_zero_size(node).map_or(before, |is_zero| !is_zero);
+            write(self);
+            self.has_size = before;
         }
     }
 
@@ -179,17 +184,16 @@ impl<'a> HtmlToMarkdown<'a> {
         let breaks = if self.out.depth() == 0 { 2 } else { 1 };
         let mut count: u32 = node.attribute("start").trim().parse().unwrap_or(1);
         self.out.line(breaks);
-        for (child, item) in tree.children(number).filter(|(_, item)| !is_hidden(item)) {
-            match (item.name.as_str(), node.name.as_str()) {
+        for (child, item) in tree.children(number) {
+            self.child(item, |page| match (item.name.as_str(), node.name.as_str()) {
                 ("li", "ol") => {
                     let first = format!("{count}. ");
                     let rest = " ".repeat(first.len());
-                    self.indented(child, Some(first), &rest);
+                    page.indented(child, Some(first), &rest);
                     count = count.saturating_add(1);
                 }
-                ("", _) => self.out.text(&sanitize_text(&item.text)),
-                _ => self.element(child, item),
-            }
+                _ => page.element(child, item),
+            });
         }
         self.out.line(breaks);
     }

@@ -42,6 +42,10 @@ fn pages_are_converted_to_markdown() {
         ("<!doctype html><!-- <p>no --><!--[if mso]><p>mso</p><![endif]--><![if !mso]>yes<![endif]>", "yes"),
         ("<div style='display:none;font-size:1px'>preheader</div><p hidden>x</p>shown", "shown"),
         ("<div style='max-height: 0px'>a</div><div style='font-size:0'>b<p style='font-size:16px'>c</p>d</div>", "c"),
+        (
+            "<ul style='font-size:0'>a<li style='font-size:16px'>b<li>c</ul><ol><li style='font-size:0'>d<li>e</ol>",
+            "- b\n\n2. e",
+        ),
         ("<span style='mso-hide:all'>x</span><span style='opacity:0.9'>y</span>", "y"),
         ("a<img src=https://t.org/p.gif><img width=1 height=1 alt=x src=https://t.org/q>b", "ab"),
         ("<img src=cid:1> <img alt='A chart' src=https://x.org/c.png>", "[image] [image: A chart]"),

@@ -162,12 +162,10 @@ impl HtmlTreeBuilder {
             self.beyond += 1;
             return;
         }
+        let number = self.nodes.len();
+        self.add(element);
         if !is_void {
-            let number = self.nodes.len();
-            self.add(element);
             self.open.push(number);
-        } else {
-            self.add(element);
         }
     }
 

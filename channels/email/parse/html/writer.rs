@@ -141,21 +141,11 @@ impl MarkdownWriter {
             let schemes = ["https://", "http://", "mailto:", "tel:"];
             schemes.iter().find_map(|scheme| text.strip_prefix(scheme)).unwrap_or(&text).to_owned()
         };
-        let end = match url {
-            Some(url) if plain(url) != plain(inner) => {
-                if inner.contains('\n') {
-                    Err(format!(" ({url})"))
-                } else {
-                    Ok(format!("]({url})"))
-                }
-            }
-            _ => Err(String::new()),
-        };
-        match end {
-            Ok(end) => self.out.push_str(&end),
-            Err(end) => {
+        match url.filter(|url| plain(url) != plain(inner)) {
+            Some(url) if !inner.contains('\n') => self.out.push_str(&format!("]({url})")),
+            url => {
                 self.out.remove(start);
-                self.out.push_str(&end);
+                self.out.extend(url.map(|url| format!(" ({url})")));
             }
         }
     }

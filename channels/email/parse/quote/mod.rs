@@ -5,7 +5,6 @@ mod line_kinds;
 mod phrases;
 mod strip;
 
-pub use phrases::{is_forwarding_subject, is_reply_subject};
 pub use strip::{StrippedText, strip_quotes};
 
 #[cfg(test)]

@@ -32,7 +32,6 @@ const FORWARDS: &[&str] = &[
 /// Lines above a forwarded mail.
 const FORWARD_LINES: &[&str] =
     &["begin forwarded message", "下面是被转发的邮件", "以下是转发的邮件", "以下是轉寄的郵件", "开始转发邮件"];
-const FORWARD_SUBJECTS: &[&str] = &["fwd", "fw", "转发", "轉寄", "wg", "tr", "rv"];
 /// Header fields that programs repeat above a quoted mail.
 const FROM: &[&str] = &["from", "发件人", "寄件人", "寄件者", "von", "de"];
 const SUBJECT: &[&str] = &["subject", "主题", "主旨", "标题", "betreff", "objet"];
@@ -90,22 +89,6 @@ const FOOTERS: &[&str] = &[
 ];
 /// Longest footer in characters.
 const MAX_FOOTER: usize = 120;
-
-/// Returns true if the subject marks a forwarded mail.
-pub fn is_forwarding_subject(subject: &str) -> bool {
-    let Some((prefix, _)) = subject.split_once([':', '：']) else { return false };
-    let prefix = prefix.trim().trim_start_matches('[').to_lowercase();
-    FORWARD_SUBJECTS.contains(&prefix.as_str())
-}
-
-/// Returns true if the subject marks a reply.
-pub fn is_reply_subject(subject: &str) -> bool {
-    const PREFIXES: [&str; 12] = ["re", "aw", "antw", "sv", "vs", "odp", "rif", "回复", "答复", "回覆", "答覆", "回信"];
-    let Some((prefix, _)) = subject.split_once([':', '：']) else { return false };
-    let prefix: String = prefix.trim().to_lowercase();
-    let prefix = prefix.split(['[', '(', '（']).next().unwrap_or_default().trim();
-    PREFIXES.contains(&prefix)
-}
 
 /// Returns true if a line asks for an action on the text below it.
 pub fn is_request_about_text(line: &str) -> bool {

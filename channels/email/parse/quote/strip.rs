@@ -27,7 +27,9 @@ pub fn strip_quotes(text: &str, is_forward_subject: bool, is_reply: bool) -> Str
     let is_forward = kinds.contains(&LineKind::Forwarded);
     let has_own_text = kinds.iter().any(|kind| matches!(kind, LineKind::Own | LineKind::Forwarded));
     if !has_own_text {
-        return StrippedText { text: join_lines(lines.iter().copied()), ..StrippedText::default() };
+        // A mail that consists of a quotation is another person's text.
+        let is_forward = kinds.contains(&LineKind::Quoted);
+        return StrippedText { text: join_lines(lines.iter().copied()), removed: String::new(), is_forward };
     }
     let last = kinds.iter().rposition(|kind| *kind == LineKind::Own).unwrap_or(0);
     let answered = quoted_blocks(&kinds[..last]);

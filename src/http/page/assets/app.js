@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { html, render, useEffect, useState } from "./lib.js";
 import { app, forgetLogin, may, refresh, useResource, useStore } from "./store.js";
-import { VIEWS, address, navigate, useRoute } from "./route.js";
+import { VIEWS, VIEW_KEYS, address, navigate, useRoute } from "./route.js";
 import { follow } from "./live.js";
 import { Icon } from "./icons.js";
 import { Palette, ShortcutsDialog } from "./palette.js";
@@ -19,7 +19,6 @@ import { CostView } from "./views/cost.js";
 import { SystemView } from "./views/system.js";
 import { TurnView } from "./views/turn.js";
 
-const SHORTCUTS = { c: "chat", j: "jobs", m: "memory", q: "queue", k: "cost", s: "system" };
 const COMPONENTS = {
   chat: ChatView,
   jobs: JobsView,
@@ -35,21 +34,21 @@ function App() {
   const language = useLanguage();
   useEffect(() => {
     api.onUnauthorized(forgetLogin);
-    learnWho();
+    loadLogin();
   }, []);
   if (me === undefined) return html`<${ConnectionBar} />`;
-  if (me === null) return html`<${Login} key=${language} onLogin=${learnWho} />`;
+  if (me === null) return html`<${Login} key=${language} onLogin=${loadLogin} />`;
   return html`<${Shell} key=${language} />`;
 }
 
 /** Asks who is logged in. Without a connection the page waits, and tries again. */
-async function learnWho() {
+async function loadLogin() {
   try {
     app.set({ me: await api.get("/api/me") });
   } catch (error) {
     if (error.status === 401) return;
     app.set({ connection: "lost" });
-    setTimeout(learnWho, 2_000);
+    setTimeout(loadLogin, 2_000);
   }
 }
 
@@ -63,7 +62,7 @@ function Shell() {
     app.set({ sidebar: false });
     if (route.view !== "chat") document.title = `${t(VIEWS.includes(route.view) ? route.view : "turn.timeline")} · daoyou`;
   }, [route.view]);
-  const View = may("see") || route.view === "turn" ? (COMPONENTS[route.view] ?? ChatView) : ChatView;
+  const View = may("see") || route.view === "turn" ? COMPONENTS[route.view] : ChatView;
   const close = () => setOverlay(null);
   return html`
     <a class="skip" href="#main" onClick=${skipToMain}>${t("skip")}</a>
@@ -112,7 +111,7 @@ function ConnectionBar() {
 const isWriting = (element) => element.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(element.tagName);
 
 function listenForShortcuts(setOverlay) {
-  let goes = false;
+  let isAfterG = false;
   const onKeyDown = (event) => {
     if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
       event.preventDefault();
@@ -121,16 +120,16 @@ function listenForShortcuts(setOverlay) {
     }
     const isModified = event.ctrlKey || event.metaKey || event.altKey;
     if (isModified || isWriting(event.target) || document.querySelector("dialog[open]")) return;
-    if (goes && SHORTCUTS[event.key]) {
+    if (isAfterG && Object.hasOwn(VIEW_KEYS, event.key)) {
       event.preventDefault();
-      navigate(SHORTCUTS[event.key]);
+      navigate(VIEW_KEYS[event.key]);
     } else if (event.key === "?") setOverlay("shortcuts");
     else if (event.key === "n") navigate("chat");
     else if (event.key === "/") {
       event.preventDefault();
       (document.getElementById("search") ?? document.getElementById("composer"))?.focus();
     }
-    goes = event.key === "g" && !goes;
+    isAfterG = event.key === "g" && !isAfterG;
   };
   document.addEventListener("keydown", onKeyDown);
   return () => document.removeEventListener("keydown", onKeyDown);

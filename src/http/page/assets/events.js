@@ -139,36 +139,36 @@ export function connectTabs(onEvent, onState) {
   let [lastId, state, stream] = ["", "connecting", null];
   let release = () => {};
 
-  const take = (event) => {
+  const receive = (event) => {
     lastId = event.id || lastId;
     onEvent(event);
   };
-  const change = (next) => {
+  const setState = (next) => {
     state = next;
     onState(next);
   };
   channel.onmessage = ({ data }) => {
     if (stream) return void (data.asks && channel.postMessage({ state }));
-    if (data.event) take(data.event);
-    if (data.state && data.state !== state) change(data.state);
+    if (data.event) receive(data.event);
+    if (data.state && data.state !== state) setState(data.state);
   };
   channel.postMessage({ asks: true });
 
-  const lead = () => {
-    const tell = (event) => {
+  const listenForAllTabs = () => {
+    const broadcast = (event) => {
       channel.postMessage({ event });
-      take(event);
+      receive(event);
     };
-    const tellState = (next) => {
+    const broadcastState = (next) => {
       channel.postMessage({ state: next });
-      change(next);
+      setState(next);
     };
-    tellState("connecting");
-    stream = connect(tell, tellState, lastId);
+    broadcastState("connecting");
+    stream = connect(broadcast, broadcastState, lastId);
     return new Promise((resolve) => (release = resolve));
   };
   // Closed while it waits for the lock: there is nothing to give back.
-  navigator.locks.request("daoyou.events", { signal: waiting.signal }, lead).catch(() => {});
+  navigator.locks.request("daoyou.events", { signal: waiting.signal }, listenForAllTabs).catch(() => {});
   return {
     close() {
       waiting.abort();

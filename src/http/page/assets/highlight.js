@@ -113,6 +113,10 @@ function diffLine(text) {
   return text.startsWith("@@") ? { kind: "comment", text } : text;
 }
 
+/** Returns the elements of the pieces of a code. */
+export const pieceNodes = (pieces) =>
+  pieces.map((piece) => (typeof piece === "string" ? piece : html`<span class=${`code-${piece.kind}`}>${piece.text}</span>`));
+
 /** Code with its language and a button that copies it. While it streams it has no colours, which would be computed for each token. */
 export function CodeBlock({ text, language = "", isStreaming = false }) {
   const name = language.trim().split(/\s/)[0].toLowerCase();
@@ -120,8 +124,6 @@ export function CodeBlock({ text, language = "", isStreaming = false }) {
   const label = name ? t("code.of", { language: name }) : t("code.plain");
   return html`<div class="code-block">
     <div class="code-head"><span>${name}</span><${CopyButton} text=${text} /></div>
-    <pre tabindex="0" role="group" aria-label=${label}><code>${pieces.map((piece) =>
-      typeof piece === "string" ? piece : html`<span class=${`code-${piece.kind}`}>${piece.text}</span>`,
-    )}</code></pre>
+    <pre tabindex="0" role="group" aria-label=${label}><code>${pieceNodes(pieces)}</code></pre>
   </div>`;
 }

@@ -2,7 +2,7 @@
 
 import en from "./lang/en.js";
 import zh from "./lang/zh.js";
-import { createKeptStore, useStore } from "./store.js";
+import { createPersistentStore, useStore } from "./store.js";
 
 const TABLES = { en, "zh-CN": zh };
 
@@ -12,7 +12,7 @@ function preferred() {
   return first && /^zh/i.test(first) ? "zh-CN" : "en";
 }
 
-const language = createKeptStore("daoyou.language", { code: preferred() });
+const language = createPersistentStore("daoyou.language", { code: preferred() });
 const mark = () => void (document.documentElement.lang = locale());
 language.subscribe(mark);
 mark();

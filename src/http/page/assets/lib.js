@@ -1,6 +1,7 @@
 // The rendering library in one place: preact with hooks, and htm's templates instead of JSX, so that there is no build step.
 
 import { Component, Fragment, h, render } from "./vendor/preact.js";
+import { useEffect, useState } from "./vendor/hooks.js";
 import htm from "./vendor/htm.js";
 
 export { Fragment, render };
@@ -16,6 +17,16 @@ export function groupBy(list, keyOf) {
     groups.get(key).push(item);
   }
   return [...groups];
+}
+
+/** Returns a value once it has not changed for `delay` milliseconds; until then the one before, at first `initial`. */
+export function useSettled(value, delay, initial) {
+  const [settled, setSettled] = useState(initial);
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(value), delay);
+    return () => clearTimeout(timer);
+  }, [value]);
+  return settled;
 }
 
 /** Returns the component, which renders again only when `isSame` says that its properties changed. */

@@ -173,9 +173,9 @@ function image({ href, text, raw }) {
 const NAMED = { amp: "&", lt: "<", gt: ">", quot: '"', apos: "'", nbsp: " ", copy: "©", hellip: "…", mdash: "—", ndash: "–" };
 
 /** Replaces character references, which Markdown takes from HTML. The result is still text. */
-function entities(text) {
+export function entities(text) {
   return text.replace(/&(?:#(\d{1,7})|#x([0-9a-f]{1,6})|(\w{2,8}));/gi, (whole, decimal, hex, name) => {
-    if (name) return NAMED[name] ?? whole;
+    if (name) return Object.hasOwn(NAMED, name) ? NAMED[name] : whole;
     const code = decimal ? Number(decimal) : parseInt(hex, 16);
     return code > 0 && code <= 0x10ffff && !(code >= 0xd800 && code < 0xe000) ? String.fromCodePoint(code) : whole;
   });

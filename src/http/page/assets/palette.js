@@ -2,14 +2,14 @@
 
 import { html, useEffect, useMemo, useRef, useState } from "./lib.js";
 import { may, useResource } from "./store.js";
-import { VIEWS, navigate } from "./route.js";
+import { VIEWS, VIEW_KEYS, navigate } from "./route.js";
 import { Dialog } from "./ui.js";
 import { Icon, channelIcon } from "./icons.js";
 import { setLanguage, t } from "./i18n.js";
 import { logout, nextTheme, otherLanguage, setTheme } from "./settings.js";
 import { channelOf, titleOf } from "./chat/sessions.js";
 
-const SHOWN = 12;
+const MAX_SHOWN = 12;
 
 export function Palette({ onClose, onShortcuts }) {
   const sessions = useResource("/api/sessions", ["sessions"]);
@@ -22,7 +22,7 @@ export function Palette({ onClose, onShortcuts }) {
     [sessions.data, jobs.data],
   );
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
-  const found = entries.filter((entry) => words.every((word) => entry.words.toLowerCase().includes(word))).slice(0, SHOWN);
+  const found = entries.filter((entry) => words.every((word) => entry.words.toLowerCase().includes(word))).slice(0, MAX_SHOWN);
   const chosen = Math.min(at, found.length - 1);
   useEffect(() => setAt(0), [query]);
   useEffect(() => list.current?.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" }), [chosen]);
@@ -89,12 +89,7 @@ const KEYS = [
   ["/", "keys.search"],
   ["n", "keys.new"],
   ["Ctrl K", "keys.palette"],
-  ["g c", "chat"],
-  ["g j", "jobs"],
-  ["g m", "memory"],
-  ["g q", "queue"],
-  ["g k", "cost"],
-  ["g s", "system"],
+  ...Object.entries(VIEW_KEYS).map(([key, view]) => [`g ${key}`, view]),
   ["?", "keys.help"],
 ];
 

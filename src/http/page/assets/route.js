@@ -5,10 +5,14 @@ import { useEffect, useState } from "./lib.js";
 /** The views of the rail, in its order. */
 export const VIEWS = ["chat", "jobs", "memory", "queue", "cost", "system"];
 
-/** @returns {{view: string, id: string | null, more: string | null}} */
+/** The key after `g` that goes to each view. */
+export const VIEW_KEYS = { c: "chat", j: "jobs", m: "memory", q: "queue", k: "cost", s: "system" };
+
+/** Returns the route of the address; an unknown view is the chat. @returns {{view: string, id: string | null, more: string | null}} */
 function currentRoute() {
-  const [view = "", id, more] = location.hash.replace(/^#\/?/, "").split("/").map(decode);
-  return { view: view || "chat", id: id || null, more: more || null };
+  const [view, id, more] = location.hash.replace(/^#\/?/, "").split("/").map(decode);
+  if (view !== "turn" && !VIEWS.includes(view)) return { view: "chat", id: null, more: null };
+  return { view, id: id || null, more: more || null };
 }
 
 function decode(part) {

@@ -44,7 +44,7 @@ export function useStore(store, select = (state) => state) {
  * @param {T} initial
  * @param {() => Storage} storage `localStorage` for all tabs, or `sessionStorage` for this one
  */
-export function createKeptStore(name, initial, storage = () => localStorage) {
+export function createPersistentStore(name, initial, storage = () => localStorage) {
   const parse = (text) => {
     try {
       return JSON.parse(text) ?? initial;
@@ -83,7 +83,7 @@ const loginStores = new Map();
 
 /** A kept store that ends with the login: the next one may be somebody else. */
 export function createLoginStore(name, initial, storage) {
-  const store = createKeptStore(name, initial, storage);
+  const store = createPersistentStore(name, initial, storage);
   loginStores.set(store, initial);
   return store;
 }
@@ -121,7 +121,7 @@ const resources = new Map();
 function resource(path) {
   let entry = resources.get(path);
   if (!entry) {
-    entry = { store: createStore({ data: undefined, error: null, loading: false }), whats: [], users: 0, run: 0 };
+    entry = { store: createStore({ data: undefined, error: null, loading: false }), topics: [], users: 0, run: 0 };
     resources.set(path, entry);
   }
   return entry;
@@ -140,33 +140,32 @@ async function load(path) {
 }
 
 /**
- * Returns the answer of `GET path`, which is asked again when the gateway says that one of `whats` changed.
+ * Returns the answer of `GET path`, which is asked again when the gateway says that one of `topics` changed.
  * @param {string | null} path nothing is asked for null
- * @param {string[]} whats kinds of the `changed` event
+ * @param {string[]} topics kinds of the `changed` event
  * @returns {{data: any, error: Error | null, loading: boolean, reload: () => Promise<void>}}
  */
-export function useResource(path, whats = []) {
+export function useResource(path, topics = []) {
   const entry = path === null ? NOTHING : resource(path);
-  const state = useStore(entry.store);
+  useStore(entry.store);
   useEffect(() => {
     if (path === null) return undefined;
-    entry.whats = whats;
+    entry.topics = topics;
     entry.users += 1;
     load(path);
     return () => void (entry.users -= 1);
   }, [path]);
   const reload = useCallback(() => (path === null ? Promise.resolve() : load(path)), [path]);
-  // The hook's state belongs to the last path until its effect has run.
-  const current = entry.store.get();
-  return { ...(state === current ? state : current), reload };
+  // The hook's own state belongs to the last path until its effect has run.
+  return { ...entry.store.get(), reload };
 }
 
 const NOTHING = { store: createStore({ data: undefined, error: null, loading: false }) };
 
-/** Loads the resources on the screen again that `whats` concern; without `whats` all of them. Others are forgotten. */
-export function refresh(whats) {
+/** Loads the resources on the screen again that `topics` concern; without `topics` all of them. Others are forgotten. */
+export function refresh(topics) {
   for (const [path, entry] of resources) {
-    if (whats && !whats.some((what) => entry.whats.includes(what))) continue;
+    if (topics && !topics.some((topic) => entry.topics.includes(topic))) continue;
     if (entry.users > 0) load(path);
     else resources.delete(path);
   }

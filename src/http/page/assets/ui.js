@@ -221,6 +221,13 @@ export function TextField({ label, class: name = "", ...rest }) {
   return html`<label class=${`field ${name}`}>${label}<input type="text" spellcheck="false" ...${rest} /></label>`;
 }
 
+/** A field that filters what is below it; `/` moves the focus there. */
+export function SearchField({ label, value, onValue, class: name = "" }) {
+  return html`<label class=${`search ${name}`}><${Icon} name="search" size=${16} /><span class="visually-hidden">${label}</span>
+    <input type="search" id="search" placeholder=${label} value=${value} onInput=${(event) => onValue(event.target.value)} />
+  </label>`;
+}
+
 /**
  * A labelled choice from a list.
  * @param {{label: string, options: [string, string][], value: string, onChange: (event: Event) => void}} props options are values with their texts

@@ -40,10 +40,10 @@ pub(super) struct AnthropicMessage<'a> {
 #[serde(untagged)]
 pub(super) enum SentBlock<'a> {
     /// The service's own reasoning. It is sent back unchanged, since the service verifies the signatures.
-    Thought(&'a Value),
-    Said {
+    Reasoning(&'a Value),
+    Content {
         #[serde(flatten)]
-        said: SentContent<'a>,
+        content: SentContent<'a>,
         #[serde(skip_serializing_if = "Option::is_none")]
         cache_control: Option<CacheControl>,
     },
@@ -114,26 +114,26 @@ impl<'a> AnthropicConversation<'a> {
             }
         }
         if made.messages.last().is_none_or(|last| last.role == MessageRole::Assistant) {
-            made.add_words(GO_ON);
+            made.add_text(GO_ON);
         }
         made
     }
 
     /// Returns true if each answer of the current turn begins with its reasoning, as the service requires with thinking on.
     /// Answers of other services, and answers without thinking, lack it.
-    pub(super) fn is_thought_through(&self) -> bool {
+    pub(super) fn has_reasoning_throughout(&self) -> bool {
         let mut begin = self.newest;
         // A text after results belongs to the same turn as the results.
         while begin >= 2 && self.messages[begin].has_results() {
             begin -= 2;
         }
         let answers = self.messages[begin..].iter().filter(|message| message.role == MessageRole::Assistant);
-        answers.into_iter().all(|message| matches!(message.content.first(), Some(SentBlock::Thought(_))))
+        answers.into_iter().all(|message| matches!(message.content.first(), Some(SentBlock::Reasoning(_))))
     }
 
-    pub(super) fn leave_thoughts_out(&mut self) {
+    pub(super) fn remove_reasoning(&mut self) {
         for message in &mut self.messages {
-            message.content.retain(|block| !matches!(block, SentBlock::Thought(_)));
+            message.content.retain(|block| !matches!(block, SentBlock::Reasoning(_)));
         }
     }
 
@@ -145,7 +145,7 @@ impl<'a> AnthropicConversation<'a> {
     pub(super) fn called(&self) -> Vec<&str> {
         let mut called = Vec::new();
         for block in self.messages.iter().flat_map(|message| &message.content) {
-            if let SentBlock::Said { said: SentContent::ToolUse { name, .. }, .. } = block
+            if let SentBlock::Content { content: SentContent::ToolUse { name, .. }, .. } = block
                 && !called.contains(&name.as_ref())
             {
                 called.push(name.as_ref());
@@ -159,7 +159,7 @@ impl<'a> AnthropicConversation<'a> {
     pub(super) fn mark_for_cache(&mut self) {
         let last = self.messages.len().checked_sub(1);
         for at in [self.newest.checked_sub(1), last].into_iter().flatten() {
-            if let Some(SentBlock::Said { cache_control, .. }) =
+            if let Some(SentBlock::Content { cache_control, .. }) =
                 self.messages.get_mut(at).and_then(|message| message.content.last_mut())
             {
                 *cache_control = Some(CacheControl::Ephemeral);
@@ -167,7 +167,7 @@ impl<'a> AnthropicConversation<'a> {
         }
     }
 
-    fn add_words(&mut self, text: &'a str) {
+    fn add_text(&mut self, text: &'a str) {
         self.add(MessageRole::User, [SentBlock::content_block(SentContent::Text { text })]);
         self.newest = self.messages.len() - 1;
     }
@@ -185,7 +185,7 @@ impl<'a> AnthropicConversation<'a> {
         }
         // The service refuses blank texts.
         if !text.trim().is_empty() {
-            self.add_words(text);
+            self.add_text(text);
         }
     }
 
@@ -202,9 +202,9 @@ impl<'a> AnthropicConversation<'a> {
             return;
         }
         if self.messages.is_empty() {
-            self.add_words(BEGINNING);
+            self.add_text(BEGINNING);
         }
-        let thoughts = thoughts.into_iter().flat_map(|reasoning| &reasoning.blocks).map(SentBlock::Thought);
+        let thoughts = thoughts.into_iter().flat_map(|reasoning| &reasoning.blocks).map(SentBlock::Reasoning);
         let text = text.map(|text| SentBlock::content_block(SentContent::Text { text }));
         let calls = calls.iter().zip(sent_ids).map(|(call, id)| {
             // The service accepts only objects as input. For any other input, the result of the call tells the model what it
@@ -239,13 +239,13 @@ impl<'a> AnthropicConversation<'a> {
 
 impl AnthropicMessage<'_> {
     fn has_results(&self) -> bool {
-        matches!(self.content.first(), Some(SentBlock::Said { said: SentContent::ToolResult { .. }, .. }))
+        matches!(self.content.first(), Some(SentBlock::Content { content: SentContent::ToolResult { .. }, .. }))
     }
 }
 
 impl<'a> SentBlock<'a> {
-    fn content_block(said: SentContent<'a>) -> Self {
-        Self::Said { said, cache_control: None }
+    fn content_block(content: SentContent<'a>) -> Self {
+        Self::Content { content, cache_control: None }
     }
 }
 

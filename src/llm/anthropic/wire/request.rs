@@ -93,7 +93,7 @@ impl<'a> AnthropicRequest<'a> {
         let form = options.learned.thinking;
         let wanted = options.thinking.filter(|_| form != ThinkingForm::Refused);
         // A model that chooses its own budget may have answered without reasoning.
-        let may_think = form == ThinkingForm::Adaptive || conversation.is_thought_through();
+        let may_think = form == ThinkingForm::Adaptive || conversation.has_reasoning_throughout();
         let limits = limits(&request.model, request.max_tokens, wanted.filter(|_| may_think));
         let thinking = limits.thinking.map(|budget_tokens| match form {
             ThinkingForm::Adaptive => SentThinking::Adaptive { display: "summarized" },
@@ -102,7 +102,7 @@ impl<'a> AnthropicRequest<'a> {
         // The service refuses earlier reasoning if thinking is off. A service that reasons although thinking was never
         // requested gets its own reasoning back.
         if options.thinking.is_some() && thinking.is_none() {
-            conversation.leave_thoughts_out();
+            conversation.remove_reasoning();
         }
         conversation.mark_for_cache();
         let mut tool_choice = None;

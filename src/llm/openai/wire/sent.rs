@@ -257,8 +257,8 @@ fn arguments(call: &ToolCall) -> &str {
 /// Writes calls of earlier answers as text for a model without tools.
 fn in_words<'a>(content: &'a str, calls: &'a [ToolCall]) -> OpenaiMessage<'a> {
     let called = calls.iter().map(|call| format!("[called {} with {}]", call.name, arguments(call)));
-    let said = Some(content.to_owned()).filter(|content| !content.is_empty());
-    let words = said.into_iter().chain(called).collect::<Vec<_>>().join("\n");
+    let text = Some(content.to_owned()).filter(|content| !content.is_empty());
+    let words = text.into_iter().chain(called).collect::<Vec<_>>().join("\n");
     OpenaiMessage::Assistant(SentAnswer { content: Some(words.into()), ..SentAnswer::default() })
 }
 

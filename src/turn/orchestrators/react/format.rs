@@ -184,8 +184,8 @@ mod tests {
             ChatMessage::assistant("It is noon."),
             ChatMessage::user("thanks"),
         ];
-        let told = as_text(&messages, &ReactForm { tools: &tools() });
-        let lines: Vec<_> = told
+        let converted = as_text(&messages, &ReactForm { tools: &tools() });
+        let lines: Vec<_> = converted
             .iter()
             .map(|message| match message {
                 ChatMessage::User { content, .. } => format!("U {content}"),
@@ -206,6 +206,6 @@ mod tests {
                 "U thanks",
             ]
         );
-        assert_eq!(crate::llm::check_messages(&told), Ok(()));
+        assert_eq!(crate::llm::check_messages(&converted), Ok(()));
     }
 }

@@ -170,8 +170,8 @@ impl DeltaSink for ReactSink<'_> {
         let (pieces, is_over) = {
             let mut state = self.state.lock();
             state.text.push_str(text);
-            let told_apart = state.filter.push(text);
-            (state.read(told_apart), state.reader.is_over())
+            let pieces = state.filter.push(text);
+            (state.read(pieces), state.reader.is_over())
         };
         show(&pieces, self.sink);
         if is_over {

@@ -107,8 +107,8 @@ async fn text_becomes_calls_and_an_answer_however_it_is_streamed() {
         assert!(seen.0.lock().ends_with("It says hello.\nTwice."));
         let asked = inner.asked.lock();
         assert!(asked.iter().all(|request| request.tools.is_empty() && request.system.contains("## read_file")));
-        let told = asked[1].messages.last();
-        assert_eq!(told, Some(&ChatMessage::user("Observation: hello hello")));
+        let last = asked[1].messages.last();
+        assert_eq!(last, Some(&ChatMessage::user("Observation: hello hello")));
     }
 }
 

@@ -7,7 +7,7 @@ import { ActionButton } from "../ui.js";
 import { Icon } from "../icons.js";
 import { relative } from "../format.js";
 import { t } from "../i18n.js";
-import { argumentsText } from "./tools.js";
+import { argumentsText, visible } from "./tools.js";
 
 /** Returns true if the focus may be moved: nobody is writing. */
 function isIdle() {
@@ -36,7 +36,7 @@ export function ApprovalCard({ approval }) {
     <h3 id=${`approval-${id}`}><${Icon} name="hand" size=${18} />${t("approval.title", { tool })}</h3>
     <pre tabindex="0" role="group" aria-label=${t("tool.arguments")}>${argumentsText(approval.arguments)}</pre>
     <p class="card-why">${taint.length > 0 ? t("approval.why") : t("approval.rule")}</p>
-    ${taint.length > 0 && html`<ul class="sources">${taint.map((source) => html`<li>${source}</li>`)}</ul>`}
+    ${taint.length > 0 && html`<ul class="sources">${taint.map((source) => html`<li>${visible(source)}</li>`)}</ul>`}
     ${
       may("change") &&
       html`<div class="card-actions">
@@ -54,8 +54,8 @@ export function QuestionCard({ call, onAnswer }) {
   const [answer, setAnswer] = useState(null);
   const [error, setError] = useState(null);
   const { question = "", options } = call.arguments ?? {};
-  const given = call.answer ?? answer;
-  const give = async (option) => {
+  const sent = call.answer ?? answer;
+  const send = async (option) => {
     setAnswer(option);
     setError(null);
     try {
@@ -71,10 +71,10 @@ export function QuestionCard({ call, onAnswer }) {
       Array.isArray(options) &&
       html`<div class="card-actions">${options.map(
         (option) =>
-          html`<button type="button" class=${`button ${given === option ? "chosen" : ""}`} disabled=${Boolean(given)} aria-pressed=${given === option} onClick=${() => give(option)}>${option}</button>`,
+          html`<button type="button" class=${`button ${sent === option ? "chosen" : ""}`} disabled=${Boolean(sent)} aria-pressed=${sent === option} onClick=${() => send(option)}>${option}</button>`,
       )}</div>`
     }
-    <small>${given ? t("question.given", { answer: given }) : t("question.hint")}</small>
+    <small>${sent ? t("question.given", { answer: sent }) : t("question.hint")}</small>
     ${error && html`<p class="error-text" role="alert">${error.message}</p>`}
   </section>`;
 }

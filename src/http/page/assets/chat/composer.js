@@ -8,9 +8,9 @@ import { bytes } from "../format.js";
 import { t } from "../i18n.js";
 import { segment, upload } from "../api.js";
 
-const LINES = 8;
+const MAX_LINES = 8;
 const FILE_LIMIT = 25_000_000;
-const FILES = 10;
+const MAX_FILES = 10;
 
 /** What was written and not sent, by session; kept until the tab is closed. */
 const drafts = createLoginStore("daoyou.drafts", {}, () => sessionStorage);
@@ -52,12 +52,12 @@ export function Composer({ id, returned, isRunning, onSend, onStop }) {
 
   useLayoutEffect(() => grow(area.current), [text]);
   useEffect(() => void (isTouch || area.current.focus()), []);
-  const giveBack = ({ content, attachments }) => {
+  const restoreMessage = ({ content, attachments }) => {
     addToDraft(id, content);
     files.restore(attachments);
     area.current.focus();
   };
-  useEffect(() => void (returned && giveBack(returned)), [returned]);
+  useEffect(() => void (returned && restoreMessage(returned)), [returned]);
   useEffect(() => {
     // Esc stops the turn wherever the focus is, unless an input method, a search, a dialog or a menu takes it.
     const onKeyDown = (event) => {
@@ -81,7 +81,7 @@ export function Composer({ id, returned, isRunning, onSend, onStop }) {
     try {
       await onSend(content, attachments);
     } catch (caught) {
-      giveBack({ content, attachments });
+      restoreMessage({ content, attachments });
       setError(caught);
     }
   };
@@ -130,7 +130,7 @@ const isComposing = (event) => event.isComposing || event.keyCode === 229;
 function grow(element) {
   element.style.height = "auto";
   const style = getComputedStyle(element);
-  const limit = LINES * parseFloat(style.lineHeight) + parseFloat(style.paddingTop) + parseFloat(style.paddingBottom);
+  const limit = MAX_LINES * parseFloat(style.lineHeight) + parseFloat(style.paddingTop) + parseFloat(style.paddingBottom);
   element.style.height = `${Math.min(element.scrollHeight, limit)}px`;
   element.classList.toggle("full", element.scrollHeight > limit);
 }
@@ -156,7 +156,7 @@ function useFiles() {
   return {
     list,
     add(files) {
-      const room = FILES - current.current.length;
+      const room = MAX_FILES - current.current.length;
       const added = [...files].slice(0, Math.max(room, 0)).map((file) => ({
         key: Math.random(),
         file,

@@ -8,7 +8,7 @@ import { applyEvent, fromHistory, merge, newTurn, openQuestion } from "./turns.j
 /** How long several reasons to load a conversation again are joined, in milliseconds. */
 const RELOAD_DELAY = 150;
 /** How many conversations are kept in memory. */
-const KEPT = 30;
+const MAX_CONVERSATIONS = 30;
 /** How many usages of turns are loaded with a conversation. */
 const USAGES = 200;
 
@@ -37,7 +37,7 @@ function entryOf(key) {
   conversations.delete(key);
   conversations.set(key, entry);
   for (const [other, { store }] of conversations) {
-    if (conversations.size <= KEPT) break;
+    if (conversations.size <= MAX_CONVERSATIONS) break;
     if (store !== entry.store) forgetUnused(other);
   }
   return entry;

@@ -7,7 +7,7 @@ import { Icon } from "../icons.js";
 import { t } from "../i18n.js";
 
 /** How many sessions' choices are kept. */
-const KEPT = 200;
+const MAX_CHOICES = 200;
 
 /** @type {{get: () => Record<string, {agent?: string, model?: string}>, set: Function}} */
 export const choices = createLoginStore("daoyou.choices", {});
@@ -16,7 +16,7 @@ export const choices = createLoginStore("daoyou.choices", {});
 export function choose(id, choice) {
   const { [id ?? ""]: _old, ...others } = choices.get();
   const all = Object.keys(choice).length > 0 ? { ...others, [id ?? ""]: choice } : others;
-  choices.set(() => Object.fromEntries(Object.entries(all).slice(-KEPT)));
+  choices.set(() => Object.fromEntries(Object.entries(all).slice(-MAX_CHOICES)));
 }
 
 /**

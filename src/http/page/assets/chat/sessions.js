@@ -1,21 +1,21 @@
 // The list of sessions, and what can be done with one.
 
 import * as api from "../api.js";
-import { groupBy, html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../lib.js";
-import { app, createKeptStore, may, refresh, useResource, useStore } from "../store.js";
+import { groupBy, html, useEffect, useLayoutEffect, useMemo, useRef, useSettled, useState } from "../lib.js";
+import { app, createLoginStore, createPersistentStore, may, refresh, useResource, useStore } from "../store.js";
 import { address, navigate } from "../route.js";
-import { ConfirmDialog, Dialog, Empty, IconButton, Loaded, Menu, ActionButton, moveFocus, saveFile } from "../ui.js";
+import { ActionButton, ConfirmDialog, Dialog, Empty, IconButton, Loaded, Menu, SearchField, moveFocus, saveFile } from "../ui.js";
 import { Icon, channelIcon } from "../icons.js";
 import { dayName, shortTime } from "../format.js";
 import { t } from "../i18n.js";
 
 /** How many sessions are shown before "show more". */
 const PAGE = 100;
-/** Messages that match are asked for after this silence, in milliseconds. */
+/** Messages that match are settledQuery for after this silence, in milliseconds. */
 const SEARCH_DELAY = 250;
 
-/** When this browser last showed each session: sessions that changed since then are unread. */
-const seen = createKeptStore("daoyou.seen", {});
+/** When this login last showed each session: sessions that changed since then are unread. */
+const seen = createLoginStore("daoyou.seen", {});
 
 export function markSeen(key, at) {
   if (!at || seen.get()[key] >= at) return;
@@ -24,10 +24,13 @@ export function markSeen(key, at) {
   seen.set(() => Object.fromEntries(entries.slice(0, 500)));
 }
 
-/** The first visit does not show every old session as unread. */
-const since = createKeptStore("daoyou.since", null);
-if (since.get() === null) since.set(() => new Date().toISOString());
-const isUnread = (session, marks) => session.updated_at > (marks[session.session] ?? since.get());
+/** When this login first listed the sessions: its first visit does not show every old session as unread. */
+const since = createLoginStore("daoyou.since", null);
+
+function isUnread(session, marks) {
+  if (since.get() === null) since.set(() => new Date().toISOString());
+  return session.updated_at > (marks[session.session] ?? since.get());
+}
 
 export const useSessions = () => useResource("/api/sessions", ["sessions"]);
 
@@ -55,7 +58,7 @@ const plain = (text) =>
     .trim();
 
 /** Whether the list is hidden on wide windows. On narrow ones it is a drawer. */
-export const listState = createKeptStore("daoyou.list", { isHidden: false });
+export const listState = createPersistentStore("daoyou.list", { isHidden: false });
 const isNarrow = () => matchMedia("(max-width: 767px)").matches;
 
 /** Opens the drawer, or hides or shows the list. */
@@ -119,9 +122,7 @@ function Entries({ list, current }) {
   const days = groupBy(found.slice(0, count), (session) => dayName(session.updated_at));
   return html`
     <div class="sessions-head">
-      <label class="search"><${Icon} name="search" size=${16} /><span class="visually-hidden">${t("sessions.search")}</span>
-        <input type="search" id="search" placeholder=${t("sessions.search")} value=${query} onInput=${(event) => setQuery(event.target.value)} />
-      </label>
+      <${SearchField} label=${t("sessions.search")} value=${query} onValue=${setQuery} />
       <a class="icon-button" href=${address("chat")} aria-label=${t("chat.new")} title=${t("chat.new")}><${Icon} name="plus" /></a>
     </div>
     ${may("see") && html`<${WaitingApprovals} current=${current} />`}
@@ -155,12 +156,8 @@ function Entry({ session, isCurrent, isUnread }) {
 
 /** Messages in which the words are found, also of older sessions. */
 function MessageHits({ query }) {
-  const [asked, setAsked] = useState(null);
-  useEffect(() => {
-    const timer = setTimeout(() => setAsked(query), SEARCH_DELAY);
-    return () => clearTimeout(timer);
-  }, [query]);
-  const hits = useResource(asked && `/api/search?q=${api.segment(asked)}&limit=20`);
+  const settledQuery = useSettled(query, SEARCH_DELAY, null);
+  const hits = useResource(settledQuery && `/api/search?q=${api.segment(settledQuery)}&limit=20`);
   if (!hits.data?.length) return null;
   return html`<section>
     <h2 class="group-title">${t("sessions.messages")}</h2>

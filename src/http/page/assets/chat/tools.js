@@ -3,7 +3,7 @@
 import { html, useState } from "../lib.js";
 import { CopyButton } from "../ui.js";
 import { Icon } from "../icons.js";
-import { highlight } from "../highlight.js";
+import { highlight, pieceNodes } from "../highlight.js";
 import { span } from "../format.js";
 import { t } from "../i18n.js";
 
@@ -12,21 +12,25 @@ const RESULT_LIMIT = 20_000;
 const SUMMARY_LIMIT = 200;
 
 /** Arguments that say most about a call, in this order. */
-const TELLING = ["command", "path", "url", "query", "pattern", "question", "content", "message", "task", "name", "action"];
+const SUMMARY_KEYS = ["command", "path", "url", "query", "pattern", "question", "content", "message", "task", "name", "action"];
 
 /** Returns the arguments of a call in one line. */
 export function summary(args) {
   if (args === null || args === undefined) return "";
   if (typeof args !== "object") return String(args).slice(0, SUMMARY_LIMIT);
-  const key = TELLING.find((name) => typeof args[name] === "string" && args[name] !== "");
+  const key = SUMMARY_KEYS.find((name) => typeof args[name] === "string" && args[name] !== "");
   const text = key ? args[key] : Object.keys(args).length > 0 ? JSON.stringify(args) : "";
   return text.slice(0, SUMMARY_LIMIT).replace(/\s+/g, " ");
 }
 
-/** Returns arguments as text to read. */
-export function argumentsText(args) {
-  return typeof args === "string" ? args : JSON.stringify(args ?? {}, null, 2);
-}
+/** Characters that control the display: C1 controls, marks of the reading direction, and invisible tags. */
+const DISPLAY_CONTROLS = /[\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\u{e0000}-\u{e007f}]/gu;
+
+/** Returns a text with its display controls written as escapes, so that nothing is shown in another order than it has. */
+export const visible = (text) => text.replace(DISPLAY_CONTROLS, (control) => `\\u{${control.codePointAt(0).toString(16)}}`);
+
+/** Returns arguments as text to read, which shows exactly what they contain. */
+export const argumentsText = (args) => visible(typeof args === "string" ? args : JSON.stringify(args ?? {}, null, 2));
 
 const STATES = {
   running: { className: "running", icon: null, label: "state.running" },
@@ -72,12 +76,7 @@ function Section({ title, text, language }) {
   const shown = isCut ? text.slice(0, RESULT_LIMIT) : text;
   return html`<section class="tool-section">
     <header><h4>${title}</h4><${CopyButton} text=${text} /></header>
-    <pre tabindex="0" role="group" aria-label=${title}>${pieces(shown, language)}</pre>
+    <pre tabindex="0" role="group" aria-label=${title}>${pieceNodes(highlight(shown, language))}</pre>
     ${isCut && html`<button type="button" class="button small" onClick=${() => setIsWhole(true)}>${t("tool.all")}</button>`}
   </section>`;
 }
-
-const pieces = (text, language) =>
-  highlight(text, language).map((piece) =>
-    typeof piece === "string" ? piece : html`<span class=${`code-${piece.kind}`}>${piece.text}</span>`,
-  );

@@ -28,8 +28,11 @@
 /** The advice for the model at the end of a failed call's result; its presence says that the call failed. */
 const ERROR_ADVICE = "\n\n[Please analyze the error above and try a different approach.]";
 
-/** What the gateway puts before a job's message, so that the model knows why it is there. */
-const JOB_NOTE = /^\[The scheduled job "(.+)" \(id (\w+)\)/;
+/**
+ * The note that the gateway puts before a job's message, so that the model knows why it is there. Text after it would be somebody's
+ * message, which must be shown.
+ */
+const JOB_NOTE = /^\[The scheduled job "(.+)" \(id ([^)\n]+)\), due [^\n]+, sent this to the chat:\]$/;
 
 /** Returns the job that sent a message, if this is the note before it. */
 function jobOfNote(text) {

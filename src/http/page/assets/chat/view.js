@@ -178,10 +178,10 @@ function Turns({ state, approvals, actions, sent }) {
 }
 
 /** Marks the tab until the reader comes back to it. */
-function markTitle() {
-  const title = document.title;
-  document.title = `● ${title}`;
-  document.addEventListener("visibilitychange", () => (document.title = title), { once: true });
+export function markTitle() {
+  if (document.title.startsWith("● ")) return;
+  document.title = `● ${document.title}`;
+  document.addEventListener("visibilitychange", () => (document.title = document.title.replace(/^● /, "")), { once: true });
 }
 
 /** Tells readers of the screen that an answer is complete, and what it says; not each token. */

@@ -2,8 +2,7 @@
 
 import { groupBy, html, useState } from "../lib.js";
 import { useResource } from "../store.js";
-import { Loaded, Status } from "../ui.js";
-import { Icon } from "../icons.js";
+import { Loaded, SearchField, Status } from "../ui.js";
 import { t } from "../i18n.js";
 
 const TONES = { default: "", file: "ok", environment: "warn", option: "warn" };
@@ -16,9 +15,7 @@ export function Configuration() {
   const matches = ({ section, key, help = "", source }) =>
     (!isSetOnly || source !== "default") && words.every((word) => `${section}.${key} ${help}`.toLowerCase().includes(word));
   return html`<div class="filters">
-      <label class="search grow"><${Icon} name="search" size=${16} /><span class="visually-hidden">${t("config.search")}</span>
-        <input type="search" id="search" value=${query} placeholder=${t("config.search")} onInput=${(event) => setQuery(event.target.value)} />
-        </label>
+      <${SearchField} class="grow" label=${t("config.search")} value=${query} onValue=${setQuery} />
       <label class="check"><input type="checkbox" checked=${isSetOnly} onChange=${(event) => setIsSetOnly(event.target.checked)} />${t("config.setOnly")}</label>
     </div>
     <p class="dim">${t("config.hint")}</p>

@@ -150,12 +150,12 @@ function Budget({ budget }) {
     <progress max=${limit} value=${Math.min(used, limit)} aria-label=${t("cost.budget.label")}></progress></div>`;
 }
 
-/** The days as comma-separated values. A cell that a spreadsheet could take for a formula is quoted with an apostrophe. */
-function csv(days) {
+/** Returns the days as comma-separated values. A cell that a spreadsheet could take for a formula is quoted with an apostrophe. */
+export function csv(days) {
   const cell = (value) => {
     const text = String(value ?? "");
     const safe = /^[=+\-@\t\r]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text;
-    return /[",\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+    return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
   };
   const columns = ["model", "turns", "input", "cached", "output", "cost", "currency"];
   const rows = days.flatMap((entry) => entry.models.map((model) => [entry.day, ...columns.map((name) => model[name])]));

@@ -60,15 +60,18 @@ function jobOf(fields, rest) {
   };
 }
 
+/** What the form shows of a job that was made from words, by the names of the gateway. */
+const SHOWN_FIELDS = ["name", "prompt", "message", ...SCHEDULES, "tz", "channel", "chat_id", "deliver", "misfire"];
+
 /** The fields of an existing job that the form leaves as they are. */
 function restOf(job) {
   if (!job) return {};
-  const kept = Object.fromEntries(["model", "agent", "stale_after", "jitter"].filter((key) => job[key]).map((key) => [key, job[key]]));
+  const fields = Object.fromEntries(["model", "agent", "stale_after", "jitter"].filter((key) => job[key]).map((key) => [key, job[key]]));
   // A job without a session of its own runs in one that is named after it.
-  if (job.kind === "prompt" && job.session && !job.session.startsWith("cron:")) kept.session = job.session;
-  if (job.schedule?.at && !job.delete_after_run) kept.keep = true;
-  if (job.schedule?.anchor) kept.anchor = job.schedule.anchor;
-  return kept;
+  if (job.kind === "prompt" && job.session && !job.session.startsWith("cron:")) fields.session = job.session;
+  if (job.schedule?.at && !job.delete_after_run) fields.keep = true;
+  if (job.schedule?.anchor) fields.anchor = job.schedule.anchor;
+  return fields;
 }
 
 export function JobForm({ job }) {
@@ -80,21 +83,7 @@ export function JobForm({ job }) {
   useEffect(() => {
     if (!fromWords.answer) return;
     const understood = fromWords.answer.job;
-    const {
-      name: _n,
-      prompt: _p,
-      message: _m,
-      at: _a,
-      every: _e,
-      cron: _c,
-      tz: _t,
-      channel: _ch,
-      chat_id: _ci,
-      deliver: _d,
-      misfire: _f,
-      ...others
-    } = understood;
-    setRest(others);
+    setRest(Object.fromEntries(Object.entries(understood).filter(([key]) => !SHOWN_FIELDS.includes(key))));
     setFields(fieldsOf(understood));
   }, [fromWords.answer]);
   const set = (name) => (event) => setFields({ ...fields, [name]: event.target.value });

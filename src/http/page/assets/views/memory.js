@@ -1,42 +1,37 @@
 // What the agent knows, by person and kind: search, change, forget.
 
 import * as api from "../api.js";
-import { groupBy, html, useEffect, useMemo, useState } from "../lib.js";
+import { groupBy, html, useMemo, useSettled, useState } from "../lib.js";
 import { may, refresh, useResource } from "../store.js";
 import { address } from "../route.js";
-import { ActionButton, ConfirmDialog, Dialog, Empty, Loaded, ViewHead } from "../ui.js";
+import { ActionButton, ConfirmDialog, Dialog, Empty, Loaded, SearchField, ViewHead } from "../ui.js";
 import { Icon } from "../icons.js";
 import { dateTime, percent, relative } from "../format.js";
 import { t } from "../i18n.js";
 
-const DELAY = 250;
+/** The memory is searched after this silence, in milliseconds. */
+const SEARCH_DELAY = 250;
 const KINDS = ["fact", "preference", "case", "task", "summary"];
 const PAGE = 200;
 
 export function MemoryView() {
   const [query, setQuery] = useState("");
-  const [asked, setAsked] = useState("");
+  const settledQuery = useSettled(query.trim(), SEARCH_DELAY, "");
   const [kind, setKind] = useState("");
   const [dialog, setDialog] = useState(null);
-  useEffect(() => {
-    const timer = setTimeout(() => setAsked(query.trim()), DELAY);
-    return () => clearTimeout(timer);
-  }, [query]);
   const known = useResource("/api/memory", ["memory"]);
-  const hits = useResource(asked === "" ? null : `/api/memory/search?q=${api.segment(asked)}&limit=50`, ["memory"]);
+  const hits = useResource(settledQuery === "" ? null : `/api/memory/search?q=${api.segment(settledQuery)}&limit=50`, ["memory"]);
   const close = () => setDialog(null);
   return html`<div class="view">
     <${ViewHead} title=${t("memory")}>${may("change") && html`<button type="button" class="button primary" onClick=${() => setDialog({ kind: "add" })}><${Icon} name="plus" size=${16} />${t("memory.add")}</button>`}<//>
     <div class="filters">
-      <label class="search grow"><${Icon} name="search" size=${16} /><span class="visually-hidden">${t("memory.search")}</span>
-        <input type="search" id="search" value=${query} placeholder=${t("memory.search")} onInput=${(event) => setQuery(event.target.value)} />
-          </label>
+      <${SearchField} class="grow" label=${t("memory.search")} value=${query} onValue=${setQuery} />
       <label class="inline-field"><span class="visually-hidden">${t("memory.kind")}</span>
         <select value=${kind} onChange=${(event) => setKind(event.target.value)}>
         <option value="">${t("memory.all")}</option>${KINDS.map((name) => html`<option value=${name}>${t(`memory.kind.${name}`)}</option>`)}</select>
           </label>
     </div>
-    <${Loaded} resource=${known}>${(list) => html`<${Facts} list=${list} hits=${asked === "" ? null : hits.data} kind=${kind} onDialog=${setDialog} />`}<//>
+    <${Loaded} resource=${known}>${(list) => html`<${Facts} list=${list} hits=${settledQuery === "" ? null : hits.data} kind=${kind} onDialog=${setDialog} />`}<//>
     ${dialog?.kind === "add" && html`<${FactDialog} onClose=${close} />`}
     ${dialog?.kind === "edit" && html`<${FactDialog} fact=${dialog.fact} onClose=${close} />`}
     ${dialog?.kind === "forget" && html`<${ForgetDialog} fact=${dialog.fact} onClose=${close} />`}

@@ -80,7 +80,7 @@ function StatusPage({ status }) {
       failures.length > 0 &&
       html`<section class="group"><h2 class="group-title">${t("system.failures")}</h2>
       <ul class="rows">${failures.map(
-        (failure) => html`<li class="row"><p class="row-text">${typeof failure === "string" ? failure : JSON.stringify(failure)}</p>
+        ({ provider, error }) => html`<li class="row"><p class="row-text">${provider}: ${error}</p>
       </li>`,
       )}</ul></section>`
     }`;
@@ -185,7 +185,7 @@ function Models() {
                 ? "system.model.noKey"
                 : "system.model.notFound",
         ),
-        error: provider.error ?? provider.call_error ?? provider.last_failure?.message,
+        error: provider.error ?? provider.call_error ?? provider.last_failure,
         facts: [
           provider.model,
           provider.base_url,
@@ -229,7 +229,7 @@ function Skills() {
       error: skill.reason,
       facts: [skill.description, wordText("system.source", skill.source)],
     })),
-    ...problems.map((problem) => problemRow(problem)),
+    ...problems.map(problemRow),
   ];
   return html`<${Parts} resource=${useResource("/api/skills", ["skills"])} rows=${rows} icon="file" none="system.skills.none" hint="system.skills.hint" />`;
 }
@@ -248,7 +248,7 @@ function Agents() {
         t("system.agent.memory", { memory: wordText("system.agent.memory", agent.memory) }),
       ],
     })),
-    ...problems.map((problem) => problemRow(problem)),
+    ...problems.map(problemRow),
   ];
   return html`<${Parts} resource=${useResource("/api/agents", ["agents", "config"])} rows=${rows} icon="chat" none="system.agents.none" hint="system.agents.hint" />`;
 }

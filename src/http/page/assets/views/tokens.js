@@ -40,13 +40,13 @@ export function Tokens() {
 
 /** Asks for the name and the scope of a token, and shows the token once. */
 function AddDialog({ onClose }) {
-  const [asked, setAsked] = useState({ name: "", scope: "chat", reuse: false });
+  const [request, setRequest] = useState({ name: "", scope: "chat", reuse: false });
   const [added, setAdded] = useState(null);
   const [error, setError] = useState(null);
   const add = async (event) => {
     event.preventDefault();
     try {
-      setAdded(await api.post("/api/tokens", asked));
+      setAdded(await api.post("/api/tokens", request));
       refresh(["tokens"]);
     } catch (failure) {
       setError(failure);
@@ -60,10 +60,10 @@ function AddDialog({ onClose }) {
   }
   return html`<${Dialog} title=${t("tokens.add")} onClose=${onClose}>
     <form onSubmit=${add}>
-      <${TextField} label=${t("tokens.name")} value=${asked.name} required autocomplete="off" onInput=${(event) => setAsked({ ...asked, name: event.target.value })} />
-      <${SelectField} label=${t("tokens.scope")} options=${SCOPES.map((scope) => [scope, t(`tokens.scope.${scope}`)])} value=${asked.scope}
-        onChange=${(event) => setAsked({ ...asked, scope: event.target.value })} />
-      <label class="inline-field"><input type="checkbox" checked=${asked.reuse} onChange=${(event) => setAsked({ ...asked, reuse: event.target.checked })} />${t("tokens.reuse")}</label>
+      <${TextField} label=${t("tokens.name")} value=${request.name} required autocomplete="off" onInput=${(event) => setRequest({ ...request, name: event.target.value })} />
+      <${SelectField} label=${t("tokens.scope")} options=${SCOPES.map((scope) => [scope, t(`tokens.scope.${scope}`)])} value=${request.scope}
+        onChange=${(event) => setRequest({ ...request, scope: event.target.value })} />
+      <label class="inline-field"><input type="checkbox" checked=${request.reuse} onChange=${(event) => setRequest({ ...request, reuse: event.target.checked })} />${t("tokens.reuse")}</label>
       ${error && html`<${ErrorNote} error=${error} />`}
       <footer><button type="button" class="button" onClick=${onClose}>${t("cancel")}</button><button class="button primary">${t("tokens.add")}</button></footer>
     </form>

@@ -8,17 +8,17 @@ pub const VOCABULARY: u64 = 6_000;
 pub const WORDS: usize = 12;
 
 /// A generator of sentences.
-pub struct Talk {
-    dice: u64,
+pub struct SentenceGenerator {
+    state: u64,
 }
 
-impl Default for Talk {
+impl Default for SentenceGenerator {
     fn default() -> Self {
-        Self { dice: 0x9e37_79b9_7f4a_7c15 }
+        Self { state: 0x9e37_79b9_7f4a_7c15 }
     }
 }
 
-impl Talk {
+impl SentenceGenerator {
     pub fn sentence(&mut self) -> String {
         let words: Vec<String> = (0..WORDS).map(|_| spelled(self.word())).collect();
         words.join(" ")
@@ -26,10 +26,10 @@ impl Talk {
 
     /// Returns a word. Lower numbers are more frequent.
     fn word(&mut self) -> usize {
-        self.dice ^= self.dice << 13;
-        self.dice ^= self.dice >> 7;
-        self.dice ^= self.dice << 17;
-        let part = (self.dice >> 11) as f64 / (1_u64 << 53) as f64;
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        let part = (self.state >> 11) as f64 / (1_u64 << 53) as f64;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 1 and the vocabulary")]
         let word = (VOCABULARY as f64).powf(part) as usize;
         word

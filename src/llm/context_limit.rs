@@ -23,7 +23,7 @@ const BEFORE: [&str; 9] = [
 const LEAST: u32 = 512;
 
 /// Returns the context length in tokens that a refusal names.
-pub fn limit_in_words(refusal: &str) -> Option<u32> {
+pub fn context_limit_in(refusal: &str) -> Option<u32> {
     let words = refusal.to_lowercase();
     BEFORE.iter().find_map(|before| {
         let at = words.find(before)? + before.len();
@@ -56,7 +56,7 @@ mod tests {
             ("context_length_exceeded: shorten it", None),
             ("maximum context length is 7", None),
         ] {
-            assert_eq!(limit_in_words(words), limit, "{words}");
+            assert_eq!(context_limit_in(words), limit, "{words}");
         }
     }
 }

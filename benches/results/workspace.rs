@@ -5,6 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use axum::Router;
+use axum::extract;
+use axum::http::{StatusCode, header};
+use axum::routing::get;
 use daoyou::chat::ToolCall;
 use daoyou::llm::Models;
 use daoyou::postprocess::{
@@ -18,10 +22,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::BenchArguments;
 use super::cases::{Case, corpus};
-use super::pages::serve;
 
 /// A gateway home whose workspace holds the sources.
-pub struct World {
+pub struct BenchWorkspace {
     pub executor: ToolExecutor,
     pub basic: Postprocessor,
     pub semantic: Option<Postprocessor>,
@@ -30,7 +33,7 @@ pub struct World {
     _home: TempDir,
 }
 
-impl World {
+impl BenchWorkspace {
     pub async fn build(arguments: &BenchArguments) -> Result<Self> {
         let home = tempfile::tempdir()?;
         let workspace = home.path().join("workspace");
@@ -59,7 +62,7 @@ impl World {
             Postprocessor::new(PostprocessConfig { llm, ..with_mode(PostprocessMode::Llm) })
                 .with_summary(Some(summarizer))
         });
-        let pages = serve().await?;
+        let pages = serve_pages().await?;
         Ok(Self {
             executor,
             basic: Postprocessor::new(PostprocessConfig::default()),
@@ -136,4 +139,21 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Serves the pages of the corpus on loopback; returns the address.
+async fn serve_pages() -> Result<String> {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    let app = Router::new().route("/{*page}", get(page));
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    Ok(format!("http://{address}"))
+}
+
+async fn page(
+    extract::Path(page): extract::Path<String>,
+) -> Result<([(header::HeaderName, &'static str); 1], Vec<u8>), StatusCode> {
+    let bytes = std::fs::read(corpus().join("sources").join(&page)).map_err(|_| StatusCode::NOT_FOUND)?;
+    let kind = if page.ends_with(".txt") || page.ends_with(".md") { "text/plain" } else { "text/html" };
+    Ok(([(header::CONTENT_TYPE, kind)], bytes))
 }
