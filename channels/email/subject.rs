@@ -4,6 +4,9 @@ use unicode_segmentation::UnicodeSegmentation;
 
 use crate::text::one_line;
 
+/// The characters that begin a counter or a remark after a prefix.
+const COUNTER_START: [char; 4] = ['[', '(', '（', '^'];
+
 /// Prefixes of replies, in lower case.
 const REPLY: &[&str] = &[
     "re", "aw", "antw", "antwort", "sv", "vs", "odp", "ynt", "res", "rif", "回复", "回覆", "回復", "答复", "答覆",
@@ -61,9 +64,11 @@ pub fn new_subject(requested: Option<&str>, first_line: &str, nameless: &str) ->
     if line.is_empty() { nameless.to_owned() } else { cut_bytes(&cut_chars(&line, MAX_LINE), MAX_BYTES) }
 }
 
-/// Returns true if the first prefix of a subject marks a reply.
+/// Returns true if the first prefix of a subject marks a reply; a remark in brackets may follow it, as in `Re [EXT]: …`.
 pub fn is_reply_subject(subject: &str) -> bool {
-    split_prefix(subject).is_some_and(|(word, _)| REPLY.contains(&word.as_str()))
+    let Some((before, _)) = subject.split_once([':', '：']) else { return false };
+    let word = before.split(COUNTER_START).next().unwrap_or_default().trim().to_lowercase();
+    REPLY.contains(&word.as_str())
 }
 
 /// Returns true if the first prefix of a subject marks a forwarded mail. Some programs write `[Fwd: …]`.
@@ -73,7 +78,6 @@ pub fn is_forward_subject(subject: &str) -> bool {
 
 /// Splits off the first prefix and returns it in lower case: `Re:`, `RE :`, `Re[2]:`, `AW :`, `回复（2）：`.
 fn split_prefix(subject: &str) -> Option<(String, &str)> {
-    const COUNTER_START: [char; 4] = ['[', '(', '（', '^'];
     let (before, behind) = subject.split_once([':', '：'])?;
     let word = before.split(COUNTER_START).next().unwrap_or_default().trim().to_lowercase();
     let counter = before.trim_end().trim_start_matches(|c| !COUNTER_START.contains(&c));
@@ -142,6 +146,7 @@ mod tests {
     fn the_first_prefix_marks_a_reply_or_a_forwarded_mail() {
         for (subject, is_reply, is_forward) in [
             ("Re: x", true, false),
+            ("Re [EXT]: x", true, false),
             ("RE[2]: x", true, false),
             ("回复：x", true, false),
             ("AW: x", true, false),

@@ -215,12 +215,21 @@ fn join(
 
 /// Wraps minijinja's filter and limits its count.
 fn batch(state: &State<'_, '_>, value: Value, count: usize, filler: Option<Value>) -> Result<Value, Error> {
-    if count > MAX_COUNT { Err(too_much()) } else { filters::batch(state, value, count, filler) }
+    check_count(count)?;
+    filters::batch(state, value, count, filler)
 }
 
 /// Wraps minijinja's filter and limits its count.
 fn slice(state: &State<'_, '_>, value: Value, count: usize, filler: Option<Value>) -> Result<Value, Error> {
-    if count > MAX_COUNT { Err(too_much()) } else { filters::slice(state, value, count, filler) }
+    check_count(count)?;
+    filters::slice(state, value, count, filler)
+}
+
+fn check_count(count: usize) -> Result<(), Error> {
+    if count <= MAX_COUNT {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::InvalidOperation, format!("the count may be at most {MAX_COUNT}")))
 }
 
 /// Wraps minijinja's filter and limits indented output to [`MAX_OUTPUT`].
@@ -405,8 +414,8 @@ mod tests {
             ("{{ body.long | replace('', body.long) }}", "more than 1 MiB"),
             ("{{ body.long | list | join(body.long) }}", "more than 1 MiB"),
             ("{{ body.long | list | join(d=body.long) }}", "more than 1 MiB"),
-            ("{{ [1] | batch(body.huge, 'x') | length }}", "more than 1 MiB"),
-            ("{{ [1] | slice(body.huge) | length }}", "more than 1 MiB"),
+            ("{{ [1] | batch(body.huge, 'x') | length }}", "the count may be at most 1000"),
+            ("{{ [1] | slice(body.huge) | length }}", "the count may be at most 1000"),
             ("{{ body.issue | tojson(body.huge) | length }}", "more than 1 MiB"),
             ("{{ body.issue | tojson(indent=body.huge) | length }}", "more than 1 MiB"),
             ("{{ body.deep | tojson(indent=4) | length }}", "more than 1 MiB"),

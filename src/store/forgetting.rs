@@ -166,8 +166,9 @@ pub fn forget_steps(connection: &Connection, turn: &str) -> Result<(), StoreErro
     if steps > 2 { mark_output(connection, turn) } else { Ok(()) }
 }
 
-/// Removes the text from everything that a finished turn delivered or left in other tables: background commands, the tasks of
-/// sub-agents, the result of its job, approved calls. Pending deliveries lose the text when they end.
+/// Removes the text from everything that a turn delivered or left in other tables: background commands, the tasks of sub-agents,
+/// the result of its job, decided approvals. Pending deliveries lose the text when they end. A turn that runs again still needs its
+/// approvals.
 pub fn forget_delivered(connection: &Connection, turn: &str) -> Result<(), StoreError> {
     for sql in [
         "UPDATE outbox SET body = iif(state IN ('sent', 'dead', 'unknown'),
@@ -177,7 +178,8 @@ pub fn forget_delivered(connection: &Connection, turn: &str) -> Result<(), Store
         "UPDATE processes SET label = NULL, command = ?2 WHERE turn = ?1 AND ended_at IS NOT NULL",
         "UPDATE jobs SET result = ?2
          WHERE result IS NOT NULL AND id IN (SELECT job FROM job_runs WHERE turn = ?1)",
-        "UPDATE approvals SET arguments = ?2, reason = iif(reason = '', '', ?2) WHERE turn = ?1 AND state <> 'pending'",
+        "UPDATE approvals SET arguments = ?2, reason = iif(reason = '', '', ?2) WHERE turn = ?1 AND state <> 'pending'
+             AND NOT EXISTS (SELECT 1 FROM inbox WHERE turn = ?1 AND state IN ('queued', 'running', 'waiting'))",
     ] {
         execute(connection, sql, [turn, FORGOTTEN])?;
     }

@@ -249,19 +249,27 @@ pub fn budget_use(connection: &Connection, scope: &BudgetScope) -> Result<Vec<Bu
 fn running_use(connection: &Connection, session: Option<&String>) -> Result<Vec<BudgetUse>, StoreError> {
     // A compacted turn has several contexts, with the same model.
     let sql = format!(
-        "WITH open AS (SELECT DISTINCT turn FROM ({RUNNING} AND (?1 IS NULL OR session = ?1)))
-        SELECT coalesce(json_extract(r.body, '$.response.answered_by'),
-                (SELECT json_extract(c.body, '$.model') FROM turn_steps c
-                 WHERE c.turn = open.turn AND c.kind = 'context' ORDER BY c.seq LIMIT 1), '') AS model,
-            count(DISTINCT open.turn),
-            total(json_extract(r.body, '$.response.usage.input_tokens')),
-            total(json_extract(r.body, '$.response.usage.output_tokens')),
-            total(json_extract(r.body, '$.response.usage.cached_tokens')),
-            total(json_extract(r.body, '$.response.cost.micros')),
-            json_extract(r.body, '$.response.cost.currency') AS currency
-        FROM open
-        JOIN turn_steps r ON r.turn = open.turn AND r.kind = 'response'
-        GROUP BY model, currency"
+        "WITH open AS (SELECT DISTINCT turn FROM ({RUNNING} AND (?1 IS NULL OR session = ?1))),
+        context AS (
+            SELECT open.turn AS turn, c.body AS body FROM open JOIN turn_steps c ON c.turn = open.turn AND c.seq = (
+                SELECT min(seq) FROM turn_steps WHERE turn = open.turn AND kind = 'context')),
+        used AS (
+            SELECT r.turn AS turn, coalesce(json_extract(r.body, '$.response.answered_by'),
+                    (SELECT json_extract(body, '$.model') FROM context WHERE context.turn = r.turn), '') AS model,
+                json_extract(r.body, '$.response.usage') AS tokens, json_extract(r.body, '$.response.cost') AS cost
+            FROM open JOIN turn_steps r ON r.turn = open.turn AND r.kind = 'response'
+            UNION ALL
+            SELECT r.turn, json_extract(u.value, '$.model'), json_extract(u.value, '$.usage'), json_extract(u.value, '$.cost')
+            FROM open JOIN turn_steps r ON r.turn = open.turn AND r.kind = 'tool_result'
+                JOIN json_each(r.body, '$.result.model_use') u
+            UNION ALL
+            SELECT turn, json_extract(body, '$.choice.model'), json_extract(body, '$.choice.usage'),
+                json_extract(body, '$.choice.cost')
+            FROM context WHERE json_extract(body, '$.choice') IS NOT NULL)
+        SELECT model, count(DISTINCT turn), total(json_extract(tokens, '$.input_tokens')),
+            total(json_extract(tokens, '$.output_tokens')), total(json_extract(tokens, '$.cached_tokens')),
+            total(json_extract(cost, '$.micros')), json_extract(cost, '$.currency') AS currency
+        FROM used GROUP BY model, currency"
     );
     read_budget(connection, &sql, params![session])
 }
@@ -338,24 +346,30 @@ mod tests {
             // The usage of the turn's first end, which a retry repeats.
             add(connection, turn, "s", "a/x", used(1, 10), None)?;
             for (kind, body) in [
-                ("context", r#"{"step":"context","model":"a/x"}"#),
+                ("context", r#"{"step":"context","model":"a/x","choice":{"model":"c/z","usage":{"input_tokens":5}}}"#),
                 ("response", r#"{"step":"response","response":{"usage":{"input_tokens":10}}}"#),
                 // The conversation was compacted.
-                ("context", r#"{"step":"context","model":"a/x"}"#),
+                ("context", r#"{"step":"context","model":"a/x","choice":{"model":"c/z","usage":{"input_tokens":5}}}"#),
+                (
+                    "tool_result",
+                    r#"{"step":"tool_result","result":{"model_use":[{"model":"b/y","usage":{"input_tokens":7}}]}}"#,
+                ),
                 ("response", r#"{"step":"response","response":{"usage":{"input_tokens":20}}}"#),
             ] {
                 turn_steps::append(connection, turn, kind, body)?;
             }
             let budget = |connection: &Connection| {
                 let rows = budget_use(connection, &BudgetScope::Since(0))?;
-                Ok::<_, StoreError>(rows.into_iter().map(|row| (row.model, row.tokens.input)).collect::<Vec<_>>())
+                Ok::<_, StoreError>(
+                    rows.into_iter().map(|row| format!("{} {}", row.model, row.tokens.input)).collect::<Vec<_>>(),
+                )
             };
             let queued = budget(connection)?;
             inbox::mark_running(connection, inbox::last_seq(connection)?, turn)?;
             Ok((queued, budget(connection)?))
         };
         let (queued, running) = store.write(Durability::Logged, count).await.unwrap();
-        assert_eq!((queued, running), (vec![("a/x".to_owned(), 10)], vec![("a/x".to_owned(), 30)]));
+        assert_eq!((queued.join(", "), running.join(", ")), ("a/x 10".to_owned(), "a/x 30, b/y 7, c/z 5".to_owned()));
     }
 
     #[tokio::test]

@@ -312,7 +312,7 @@ impl MemoryService {
             });
             match replaced.await {
                 Ok(Some(_)) => logged = HistoryProgress::Written,
-                // The file was edited meanwhile; the next change tries again.
+                // The file was edited meanwhile, or no name was free for the older log; the next change tries again.
                 Ok(None) => return Ok(logged),
                 Err(reason) => {
                     self.files.log_once(HISTORY, Some(&reason));

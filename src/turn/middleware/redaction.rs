@@ -61,6 +61,8 @@ impl Middleware<ModelCall> for RedactionMiddleware {
         self.redact(at, "an answer", &mut response.text);
         if let Some(reasoning) = &mut response.reasoning {
             self.redact(at, "the reasoning before an answer", &mut reasoning.text);
+            // The service verifies its blocks, so a block with a secret is removed as a whole.
+            reasoning.blocks.retain(|block| !self.0.redact(&mut block.to_string()));
         }
         Ok(response)
     }
@@ -70,6 +72,7 @@ impl Middleware<ModelCall> for RedactionMiddleware {
 mod tests {
     use daoyou_channels::SessionKey;
     use daoyou_channels::settings::Secret;
+    use serde_json::json;
     use tokio::time::Instant;
     use uuid::Uuid;
 
@@ -85,11 +88,14 @@ mod tests {
         let (metrics, session) = (TurnMetrics::default(), SessionKey::from("s"));
         let (meter, deadline, phrases) = (metrics.meter(), Instant::now(), Phrases::of(Language::En));
         let at = TurnScope { session: &session, turn: Uuid::nil(), deadline, meter: &meter, phrases };
-        let reasoning = Reasoning { text: "the key is sk-canary-1".to_owned(), ..Reasoning::default() };
+        let blocks = ["the key is sk-canary-1", "nothing"].map(|text| json!({"type": "thinking", "thinking": text}));
+        let text = "the key is sk-canary-1".to_owned();
+        let reasoning = Reasoning { text, blocks: blocks.to_vec(), ..Reasoning::default() };
         let text = "It is sk-canary-1.".to_owned();
         let response = ChatResponse { text, reasoning: Some(reasoning), ..ChatResponse::default() };
         let response = Middleware::<ModelCall>::after(&redaction, &at, response).await.unwrap();
-        let reasoning = response.reasoning.unwrap().text;
-        assert_eq!((response.text.as_str(), reasoning.as_str()), ("It is (hidden).", "the key is (hidden)"));
+        let reasoning = response.reasoning.unwrap();
+        assert_eq!((response.text.as_str(), reasoning.text.as_str()), ("It is (hidden).", "the key is (hidden)"));
+        assert_eq!(reasoning.blocks, blocks[1..]);
     }
 }

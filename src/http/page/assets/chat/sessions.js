@@ -11,7 +11,7 @@ import { t } from "../i18n.js";
 
 /** How many sessions are shown before "show more". */
 const PAGE = 100;
-/** Messages that match are settledQuery for after this silence, in milliseconds. */
+/** Messages that match are asked for after this silence, in milliseconds. */
 const SEARCH_DELAY = 250;
 
 /** When this login last showed each session: sessions that changed since then are unread. */
@@ -27,10 +27,7 @@ export function markSeen(key, at) {
 /** When this login first listed the sessions: its first visit does not show every old session as unread. */
 const since = createLoginStore("daoyou.since", null);
 
-function isUnread(session, marks) {
-  if (since.get() === null) since.set(() => new Date().toISOString());
-  return session.updated_at > (marks[session.session] ?? since.get());
-}
+const isUnread = (session, marks) => session.updated_at > (marks[session.session] ?? since.get());
 
 export const useSessions = () => useResource("/api/sessions", ["sessions"]);
 
@@ -114,6 +111,7 @@ function Entries({ list, current }) {
   const [query, setQuery] = useState("");
   const [count, setCount] = useState(PAGE);
   const marks = useStore(seen);
+  if (since.get() === null) since.set(() => new Date().toISOString());
   const wanted = query.trim().toLowerCase();
   const found = useMemo(() => {
     const texts = (session) => `${session.title ?? ""} ${session.preview ?? ""} ${session.session}`.toLowerCase();

@@ -23,13 +23,14 @@ export function summary(args) {
   return text.slice(0, SUMMARY_LIMIT).replace(/\s+/g, " ");
 }
 
-/** Characters that control the display: C1 controls, marks of the reading direction, and invisible tags. */
-const DISPLAY_CONTROLS = /[\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\u{e0000}-\u{e007f}]/gu;
+/** Characters that control the display or are invisible: controls, marks of the reading direction, empty characters, tags. */
+const DISPLAY_CONTROLS =
+  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff\u{e0000}-\u{e007f}]/gu;
 
-/** Returns a text with its display controls written as escapes, so that nothing is shown in another order than it has. */
+/** Returns a text with these characters written as escapes, so that nothing is hidden or shown in another order. */
 export const visible = (text) => text.replace(DISPLAY_CONTROLS, (control) => `\\u{${control.codePointAt(0).toString(16)}}`);
 
-/** Returns arguments as text to read, which shows exactly what they contain. */
+/** Returns arguments as text to read, in their real order and with nothing invisible. */
 export const argumentsText = (args) => visible(typeof args === "string" ? args : JSON.stringify(args ?? {}, null, 2));
 
 const STATES = {
