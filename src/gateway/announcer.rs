@@ -71,7 +71,9 @@ impl AnnouncementTarget {
             Some(row) => (&row.metadata, origin_on_behalf(row)),
             None => (&process.metadata, started_by.clone()),
         };
-        let origin = TurnOrigin { follow_ups: started_by.follow_ups.next(), ..origin.for_follow_up() };
+        let mut origin = TurnOrigin { follow_ups: started_by.follow_ups.next(), ..origin.for_follow_up() };
+        // The announcement repeats what the command printed, which may be of others.
+        origin.taint.extend(started_by.taint);
         Ok(Self { session, channel, chat_id, metadata: metadata_of(metadata), origin })
     }
 }
@@ -170,7 +172,8 @@ mod tests {
                 metadata: Map::new(),
                 report: Box::default(),
             });
-            let origin = TurnOrigin { cause, ..TurnOrigin::default() };
+            let taint = [own("file:mail/a")].into();
+            let origin = TurnOrigin { cause, taint, ..TurnOrigin::default() };
             let process = ProcessRow { origin: origin.to_column(), ..process(None) };
             let found = AnnouncementTarget::resolve(connection, &process)?;
             let row = inbox::of_turn(connection, parent)?.pop().unwrap();
@@ -180,7 +183,10 @@ mod tests {
         let (session, address, announced) = store.write(Durability::Logged, work).await.unwrap();
         assert_eq!((session.as_str(), sender_of(&announced).as_str()), ("in:c", "ann"));
         assert_eq!(Identities::default().writer_of(&announced).as_str(), "sender:in:ann");
-        assert_eq!(address, json!([{"thread": "7"}, {"follow_ups": 1, "on_behalf_of": "ann"}]));
+        assert_eq!(
+            address,
+            json!([{"thread": "7"}, {"follow_ups": 1, "on_behalf_of": "ann", "taint": ["file:mail/a"]}])
+        );
     }
 
     #[tokio::test]

@@ -108,7 +108,7 @@ pub(super) fn mount_of(handle: impl AsFd) -> io::Result<Option<u64>> {
 }
 
 /// Removes `.` and `..` from `path`, which is safe because no link is followed.
-fn normalize(path: &Path) -> io::Result<PathBuf> {
+pub(super) fn normalize(path: &Path) -> io::Result<PathBuf> {
     let mut normalized = PathBuf::new();
     for part in path.components() {
         match part {

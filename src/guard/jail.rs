@@ -23,7 +23,7 @@ use rustix::io::Errno;
 use uuid::Uuid;
 
 use super::access_rules::{AccessKind, AccessRules};
-use super::beneath::{create_dir_beneath, open_beneath, sync_folder};
+use super::beneath::{create_dir_beneath, normalize, open_beneath, sync_folder};
 use super::closed_folders::ClosedFolders;
 use super::jail_error::JailError;
 use super::path_rules::resolve_links;
@@ -412,13 +412,17 @@ impl Jail {
     /// Creates and opens a folder, for the file `name` in it if there is one. A path that is refused leaves no folders behind.
     pub(super) fn make_folder(&self, resolved: &JailPath, path: &Path, name: Option<&OsStr>) -> Result<Dir, JailError> {
         let failed = |error| JailError::from_io(&resolved.shown, error);
-        let folder = if resolved.base.is_none() { self.root() } else { Path::new("/") }.join(path);
-        let mut real = if self.follows_links { resolve_links(&folder).map_err(failed)? } else { folder };
+        let strict = |error| JailError::from_strict_io(&resolved.shown, error);
+        let mut real = if self.follows_links {
+            let base = if resolved.base.is_none() { self.root() } else { Path::new("/") };
+            resolve_links(&base.join(path)).map_err(failed)?
+        } else {
+            self.root().join(normalize(path).map_err(strict)?)
+        };
         real.extend(name);
         self.check_usable(&real.components().collect::<PathBuf>(), &resolved.shown)?;
         if !self.follows_links {
-            return create_dir_beneath(&*self.dir, path)
-                .map_err(|error| JailError::from_strict_io(&resolved.shown, error));
+            return create_dir_beneath(&*self.dir, path).map_err(strict);
         }
         let base = self.base_of(resolved);
         base.create_dir_all(path).map_err(failed)?;

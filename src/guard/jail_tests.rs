@@ -149,11 +149,15 @@ fn a_refused_write_leaves_no_folders_behind() {
             Jail::open(&ws, true, protected.clone(), 1_000)
         };
         let jail = jail.unwrap().with_rules(rules.clone(), AccessKind::Write);
-        for path in ["protected/keys/a/b", "denied/a/b", "./denied/b"] {
+        let hidden = ["sub/../denied/a/b", "sub/../protected/keys/a"];
+        for path in ["protected/keys/a/b", "denied/a/b", "./denied/b"].into_iter().chain(hidden) {
             assert!(jail.write(path, b"x").is_err() && jail.create_folder(path).is_err(), "{path}");
         }
         assert!(!ws.join("protected").exists() && !ws.join("denied").exists(), "{is_strict}");
         jail.write("other/a", b"x").unwrap();
+        if is_strict {
+            jail.write("denied/../other/c", b"x").unwrap();
+        }
     }
 }
 
