@@ -3,6 +3,7 @@
 use std::any::Any;
 
 use sha2::{Digest, Sha256};
+use unicode_width::UnicodeWidthStr;
 
 /// A language that the program understands and writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,6 +45,11 @@ pub fn truncate(text: &str, max: usize) -> String {
         (Some(end), Some(_)) => format!("{}…", &text[..end]),
         _ => text.to_owned(),
     }
+}
+
+/// Returns the number of columns that a text takes on the screen; a Chinese character takes two.
+pub fn display_width(text: &str) -> usize {
+    text.width()
 }
 
 /// Returns the message of a panic.

@@ -12,13 +12,11 @@ use axum::routing::get;
 use daoyou::chat::ToolCall;
 use daoyou::llm::Models;
 use daoyou::postprocess::{
-    PostprocessConfig, PostprocessMode, Postprocessor, Question, ResultSummarizer, SemanticFilter, SummaryConfig,
+    PostprocessConfig, PostprocessMode, Postprocessor, ResultSummarizer, SemanticFilter, SummaryConfig,
 };
 use daoyou::tools::{ToolContext, ToolDeps, ToolExecutor, ToolsConfig, build};
-use daoyou_channels::{SessionKey, Trust};
 use indexmap::IndexMap;
 use tempfile::TempDir;
-use tokio_util::sync::CancellationToken;
 
 use super::BenchArguments;
 use super::cases::{Case, corpus};
@@ -93,24 +91,7 @@ impl BenchWorkspace {
 
 /// Returns the context of the owner's calls.
 pub fn context() -> ToolContext {
-    ToolContext {
-        session: SessionKey::of_chat("cli", "direct"),
-        turn: daoyou_channels::new_id(),
-        call_id: "call_1".to_owned(),
-        channel: "cli".to_owned(),
-        chat_id: "direct".to_owned(),
-        sender: "owner".to_owned(),
-        files: Arc::default(),
-        trust: Trust::Owner,
-        metadata: "{}".into(),
-        origin: Arc::default(),
-        taint: Arc::default(),
-        allow_lists: Arc::default(),
-        agent: Arc::default(),
-        is_approved: false,
-        question: Arc::new(Question::default()),
-        cancel: CancellationToken::new(),
-    }
+    ToolContext { sender: "owner".to_owned(), ..ToolContext::of_owner("cli", "direct", "call_1") }
 }
 
 fn models(arguments: &BenchArguments) -> Result<Models> {

@@ -2,10 +2,11 @@
 
 use std::io::{self, Write};
 
+use daoyou_channels::text::display_width;
 use daoyou_channels::{Finding, Severity};
 
 use super::output::{CleanJson, Colour, Printer, Stdout, field_line, tr};
-use super::translation::{display_width, fill_template, translate};
+use super::translation::{fill_template, translate};
 use super::{CommandExit, output};
 use crate::cli::{DoctorArgs, Globals};
 use crate::config;

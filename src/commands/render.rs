@@ -2,12 +2,13 @@
 
 use std::io::{self, Write};
 
+use daoyou_channels::text::display_width;
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::exit::CommandExit;
 use super::output::{field, local_time, print, tr};
-use super::translation::{display_width, fill_template, translate};
+use super::translation::{fill_template, translate};
 use crate::cli::Output;
 use crate::text::{one_line, truncate};
 

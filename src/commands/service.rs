@@ -16,6 +16,7 @@ use super::render;
 use super::unit_file::{NAME, SYSTEM_HOME, UnitFile, runs_home};
 use crate::cli::{Globals, ServiceChange, ServiceCommand, ServiceScope};
 use crate::home::Home;
+use crate::text::shell_quote;
 
 /// The folder of the administrator's units (systemd.unit(5)).
 const SYSTEM_UNITS: &str = "/etc/systemd/system";
@@ -321,7 +322,7 @@ fn shell_word(word: &str) -> String {
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();
     }
-    format!("'{}'", word.replace('\'', "'\\''"))
+    shell_quote(word)
 }
 
 fn run_step(words: &[&str]) -> ServiceStep {

@@ -2,12 +2,13 @@
 
 use std::io::{self, Write};
 
+use daoyou_channels::text::display_width;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::output::{self, tr};
 use super::render::{self, TableColumns, text};
-use super::translation::{display_width, fill_template, translate};
+use super::translation::{fill_template, translate};
 use crate::gateway::format_age;
 use crate::text::format_size;
 

@@ -3,7 +3,6 @@
 
 use super::output::tr;
 use crate::config::ConfigFault;
-use crate::text::is_cjk;
 
 /// The sentences, one `English => Chinese` a line.
 const SENTENCES: &str = include_str!("chinese.txt");
@@ -41,12 +40,6 @@ pub fn translate_fault(fault: &ConfigFault) -> String {
         if fault.allowed.is_empty() { String::new() } else { format!("；应为：{}", translate(&fault.allowed)) };
     let line = format!("{}: {key}{}{allowed}", fault.origin, translate(&fault.wrong));
     line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
-}
-
-/// Returns the width of a text in columns; a character of Chinese, Japanese or Korean takes two, and so does a full-width form.
-pub fn display_width(text: &str) -> usize {
-    let is_wide = |c: char| is_cjk(c) || matches!(c, '\u{ff01}'..='\u{ff60}' | '\u{ffe0}'..='\u{ffe6}');
-    text.chars().map(|c| if is_wide(c) { 2 } else { 1 }).sum()
 }
 
 fn translated(english: &str, depth: usize) -> Option<String> {

@@ -6,6 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use daoyou_channels::settings::ByteSize;
+use rustix::io::retry_on_intr;
+use rustix::net::{RecvFlags, recv};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -151,13 +153,15 @@ pub(super) fn write_message(mut stream: &UnixStream, message: &impl Serialize) -
 
 /// Reads one line, of at most 4 MB. What follows the line stays in the stream: the gateway may already have sent the next message.
 pub(super) fn read_line(mut stream: &UnixStream) -> io::Result<String> {
-    let (mut line, mut byte) = (Vec::new(), [0]);
+    let (mut line, mut buffer) = (Vec::new(), [0; 8_192]);
     while line.len() < REQUEST_BYTES && !line.ends_with(b"\n") {
-        match stream.read_exact(&mut byte) {
-            Ok(()) => line.push(byte[0]),
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
-            Err(error) => return Err(error),
+        let (seen, _) = retry_on_intr(|| recv(stream, &mut buffer[..], RecvFlags::PEEK))?;
+        if seen == 0 {
+            break;
         }
+        let end = buffer[..seen].iter().position(|byte| *byte == b'\n').map_or(seen, |at| at + 1);
+        stream.read_exact(&mut buffer[..end])?;
+        line.extend_from_slice(&buffer[..end]);
     }
     String::from_utf8(line).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }

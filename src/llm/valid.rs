@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_says_what_is_wrong_and_is_mended() {
+    fn each_rule_says_what_is_wrong_and_is_repaired() {
         for (script, flaw, repaired) in [
             ("u", "", "u"),
             ("u t u", "", "u t u"),

@@ -13,8 +13,8 @@ mod tests;
 use serde_json::{Value, json};
 
 use crate::chat::{ChatMessage, ToolCall, ToolSpec};
-use crate::text::Language;
 use crate::text::time_expression::{TimeExpression, TimeParseError};
+use crate::text::{Language, shell_quote};
 use context::MessageTime;
 use reminder::Reminder;
 use request::UserRequest;
@@ -175,7 +175,7 @@ fn search(tool: &str, query: &str, path: &str) -> Value {
         "grep" if path == "." => json!({ "pattern": regex::escape(query) }),
         "grep" => json!({ "pattern": regex::escape(query), "path": path }),
         _ => {
-            let (query, path) = (quoted(query), quoted(path));
+            let (query, path) = (shell_quote(query), shell_quote(path));
             json!({ "command": format!("grep -rnI --exclude-dir=.git -e {query} -F -- {path} || [ $? -eq 1 ]") })
         }
     }
@@ -186,13 +186,7 @@ fn find_files(tool: &str, pattern: &str) -> Value {
     match (tool, pattern.contains('/')) {
         ("glob", false) => json!({ "pattern": format!("**/{pattern}") }),
         ("glob", true) => json!({ "pattern": pattern }),
-        (_, false) => json!({ "command": format!("find . -name {}", quoted(pattern)) }),
-        (_, true) => json!({ "command": format!("find . -path {}", quoted(&format!("./{pattern}"))) }),
+        (_, false) => json!({ "command": format!("find . -name {}", shell_quote(pattern)) }),
+        (_, true) => json!({ "command": format!("find . -path {}", shell_quote(&format!("./{pattern}"))) }),
     }
-}
-
-/// Quotes one word for a POSIX shell (POSIX.1-2024, Shell Command Language, 2.2.2): no character is special within single
-/// quotes.
-fn quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', r"'\''"))
 }

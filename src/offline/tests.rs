@@ -178,7 +178,7 @@ fn every_example_of_the_help_is_understood() {
 
 #[test]
 fn words_are_quoted_for_the_shell() {
-    assert_eq!(quoted("it's; rm -rf $HOME `x`"), r"'it'\''s; rm -rf $HOME `x`'");
+    assert_eq!(shell_quote("it's; rm -rf $HOME `x`"), r"'it'\''s; rm -rf $HOME `x`'");
 }
 
 #[test]

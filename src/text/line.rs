@@ -102,6 +102,12 @@ fn ends_sentence(before: &str, marks: &str, behind: &str) -> bool {
     }
 }
 
+/// Quotes one word for a POSIX shell (POSIX.1-2024, Shell Command Language, 2.2.2): no character is special within single
+/// quotes.
+pub fn shell_quote(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,35 +1,16 @@
 //! Fixtures for the tests of this module.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use daoyou_channels::{SessionKey, Trust};
+use daoyou_channels::Trust;
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::{PrivateFolders, ToolContext, ToolDeps, ToolExecutor, ToolOutcome, ToolResult, ToolsConfig, build};
 use crate::chat::ToolCall;
 
 pub(crate) fn context() -> ToolContext {
-    ToolContext {
-        session: SessionKey::of_chat("cli", "direct"),
-        turn: Uuid::nil(),
-        call_id: "call-1".to_owned(),
-        channel: "cli".to_owned(),
-        chat_id: "direct".to_owned(),
-        sender: String::new(),
-        files: Arc::default(),
-        trust: Trust::Owner,
-        metadata: "{}".into(),
-        origin: Arc::default(),
-        taint: Arc::default(),
-        allow_lists: Arc::default(),
-        agent: Arc::default(),
-        is_approved: false,
-        question: Arc::default(),
-        cancel: CancellationToken::new(),
-    }
+    ToolContext { turn: Uuid::nil(), ..ToolContext::of_owner("cli", "direct", "call-1") }
 }
 
 /// A home folder with a workspace, and its tools.

@@ -181,6 +181,30 @@ pub struct ToolContext {
     pub cancel: CancellationToken,
 }
 
+impl ToolContext {
+    /// Returns the context of a call `call_id` that the owner makes in this chat, in a new turn without taint.
+    pub fn of_owner(channel: &str, chat_id: &str, call_id: &str) -> Self {
+        Self {
+            session: SessionKey::of_chat(channel, chat_id),
+            turn: daoyou_channels::new_id(),
+            call_id: call_id.to_owned(),
+            channel: channel.to_owned(),
+            chat_id: chat_id.to_owned(),
+            sender: String::new(),
+            trust: Trust::Owner,
+            files: Arc::default(),
+            metadata: "{}".into(),
+            origin: Arc::default(),
+            agent: Arc::default(),
+            taint: Arc::default(),
+            allow_lists: Arc::default(),
+            is_approved: false,
+            question: Arc::default(),
+            cancel: CancellationToken::new(),
+        }
+    }
+}
+
 /// The maximum length of an output that the model sees. A longer output is shortened, and stored whole in a spill file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutputLimit {

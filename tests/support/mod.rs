@@ -28,12 +28,10 @@ mod strict_anthropic;
 pub mod web;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use daoyou::tools::ToolContext;
-use daoyou_channels::{SessionKey, Trust};
-use tokio_util::sync::CancellationToken;
+use daoyou_channels::Trust;
 use uuid::Uuid;
 
 pub use config::{Hook, Setup};
@@ -45,24 +43,7 @@ pub use sink::{Answer, Sink};
 
 /// Returns the context of a tool call in a turn with this trust at the terminal.
 pub fn tool_context(trust: Trust) -> ToolContext {
-    ToolContext {
-        session: SessionKey::of_chat("cli", "direct"),
-        turn: Uuid::nil(),
-        call_id: "call-1".to_owned(),
-        channel: "cli".to_owned(),
-        chat_id: "direct".to_owned(),
-        sender: String::new(),
-        files: Arc::default(),
-        trust,
-        metadata: "{}".into(),
-        origin: Arc::default(),
-        taint: Arc::default(),
-        allow_lists: Arc::default(),
-        agent: Arc::default(),
-        is_approved: false,
-        question: Arc::default(),
-        cancel: CancellationToken::new(),
-    }
+    ToolContext { turn: Uuid::nil(), trust, ..ToolContext::of_owner("cli", "direct", "call-1") }
 }
 
 /// Writes a file, and creates the folders above it.

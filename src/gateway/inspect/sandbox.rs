@@ -10,6 +10,7 @@ use super::tools::owner_context;
 use crate::chat::ToolCall;
 use crate::gateway::runtime::OWN_PROGRAM;
 use crate::guard::{self, NAMESPACE_HELP, NamespaceSupport, Sandbox, SandboxMode, SandboxPolicy};
+use crate::text::shell_quote;
 use crate::tools::{ToolContext, sandbox_of};
 
 const NAME: &str = "sandbox";
@@ -70,7 +71,7 @@ impl Inspector {
     /// Runs a command that tries forbidden actions, and returns those that succeeded.
     async fn trial(&self, workspace: &Path) -> Result<Vec<&'static str>, String> {
         let outside = self.home.dir().join(TRIAL_FILE);
-        let (quoted, token) = (quote(&outside), quote(&self.home.token_file()));
+        let [quoted, token] = [&outside, &self.home.token_file()].map(|path| shell_quote(&path.display().to_string()));
         // Expected failures print nothing; `end` shows that all actions were tried. The command uses only shell builtins, because
         // PATH may be empty.
         let command = format!(
@@ -151,9 +152,4 @@ async fn missing_namespaces() -> Option<String> {
         Ok(NamespaceSupport::Unavailable(reason)) => Some(reason),
         Err(error) => Some(error.to_string()),
     }
-}
-
-/// Quotes a path for `sh`.
-fn quote(path: &Path) -> String {
-    format!("'{}'", path.display().to_string().replace('\'', "'\\''"))
 }

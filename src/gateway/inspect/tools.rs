@@ -193,24 +193,7 @@ impl Inspector {
 
 /// Returns the context of a call that the owner makes at the terminal.
 pub(super) fn owner_context(chat: &str, call: &str) -> ToolContext {
-    ToolContext {
-        session: SessionKey::of_chat(CHANNEL, chat),
-        turn: daoyou_channels::new_id(),
-        call_id: call.to_owned(),
-        channel: CHANNEL.to_owned(),
-        chat_id: chat.to_owned(),
-        sender: SENDER.to_owned(),
-        trust: Trust::Owner,
-        files: Arc::default(),
-        metadata: "{}".into(),
-        origin: Arc::default(),
-        taint: Arc::default(),
-        allow_lists: Arc::default(),
-        agent: Arc::default(),
-        is_approved: false,
-        question: Arc::default(),
-        cancel: CancellationToken::new(),
-    }
+    ToolContext { sender: SENDER.to_owned(), ..ToolContext::of_owner(CHANNEL, chat, call) }
 }
 
 /// Returns a message that is not stored. Its sender is that of the session's newest message, or the terminal.

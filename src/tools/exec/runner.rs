@@ -16,6 +16,7 @@ use crate::guard::{
     self, CommandLimits, ExecRequest, NAMESPACE_HELP, NamespaceSupport, Sandbox, SandboxMode, SandboxPolicy,
     create_dir_beneath,
 };
+use crate::text::shell_quote;
 use crate::tools::private_folders::{FolderVisibility, PrivateFolders};
 use crate::tools::{ExecConfig, ToolContext};
 
@@ -169,7 +170,7 @@ impl CommandRunner {
         command: ServerCommand,
     ) -> Result<(ServerProcess, ServerSocket), ServerStartError> {
         let ServerCommand { words, environment: own, home, network, is_sandboxed } = command;
-        let words: Vec<_> = words.iter().map(|word| quote_word(word)).collect();
+        let words: Vec<_> = words.iter().map(|word| shell_quote(word)).collect();
         // The program's standard output is the same socket as its input. The program starts in its own folder: files that the
         // agent writes into the workspace must not become code of a program with network and secrets.
         let script = format!("cd \"$HOME\" && exec {} <&1", words.join(" "));
@@ -359,9 +360,4 @@ fn owner_only_error(sandbox: Sandbox) -> String {
         Sandbox::Off => format!("Refused: {why}, and tools.exec.sandbox is \"off\""),
         _ => format!("Refused: {why}, and this machine has none (sandbox: {sandbox}). The owner can {NAMESPACE_HELP}"),
     }
-}
-
-/// Quotes a text as one word for a shell.
-pub(in crate::tools) fn quote_word(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "'\\''"))
 }

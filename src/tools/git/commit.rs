@@ -9,8 +9,7 @@ use super::read::object;
 use super::run::{GitAccess, GitRunner, GitSession};
 use super::status::{StatusEntry, WorkTreeStatus};
 use crate::guard::quote_controls;
-use crate::text::one_line;
-use crate::tools::exec::quote_word;
+use crate::text::{one_line, shell_quote};
 use crate::tools::{ReplayPolicy, Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult, with_arguments};
 
 /// The longest message, in bytes.
@@ -88,7 +87,7 @@ async fn read_status(session: &GitSession<'_>, files: Option<&[String]>, all: bo
     // Without `all`, git lists a folder of untracked files as one entry. Every file is needed if `files` are searched for, or if
     // `all` commits the new ones. Otherwise the folder is enough for the hint in an error.
     let untracked = if all || files.is_some() { "all" } else { "normal" };
-    let paths: Vec<String> = files.unwrap_or_default().iter().map(|path| quote_word(path)).collect();
+    let paths: Vec<String> = files.unwrap_or_default().iter().map(|path| shell_quote(path)).collect();
     let script = format!(
         "git --no-optional-locks status --porcelain=v2 --branch -z --no-renames --ignore-submodules=all \
          --untracked-files={untracked} -- {}",
@@ -173,14 +172,14 @@ async fn refuse_filtered(session: &GitSession<'_>, paths: &[String]) -> Result<(
 
 /// Returns a command that prints paths, each followed by a NUL.
 fn print_paths(paths: &[String]) -> String {
-    let quoted: Vec<String> = paths.iter().map(|path| quote_word(path)).collect();
+    let quoted: Vec<String> = paths.iter().map(|path| shell_quote(path)).collect();
     format!("printf '%s\\0' {}", quoted.join(" "))
 }
 
 fn commit_script(content: &CommitContent, message: &str) -> String {
     let commit = format!(
         "git commit --quiet --no-verify --no-gpg-sign --no-post-rewrite --no-status --cleanup=whitespace --message={}",
-        quote_word(message)
+        shell_quote(message)
     );
     match content {
         CommitContent::Index => commit,

@@ -8,8 +8,7 @@ use serde_json::{Map, Value, json};
 use super::run::{GitAccess, GitRunner};
 use super::status::WorkTreeStatus;
 use crate::guard::quote_controls;
-use crate::text::{one_line, truncate};
-use crate::tools::exec::quote_word;
+use crate::text::{one_line, shell_quote, truncate};
 use crate::tools::{OutputLimit, Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult, with_arguments};
 
 /// The maximum number of files that a status shows.
@@ -111,7 +110,7 @@ impl GitReader {
         let script = format!(
             "git diff --no-ext-diff --no-textconv --no-color --ignore-submodules=all --stat=100 --patch{} -- {}",
             if staged { " --cached" } else { "" },
-            path.as_deref().map(quote_word).unwrap_or_default()
+            path.as_deref().map(shell_quote).unwrap_or_default()
         );
         let diff = session.run(&script, GitAccess::Reads).await?.success()?.text;
         if diff.trim().is_empty() {
@@ -136,7 +135,7 @@ impl GitReader {
             "git rev-parse --quiet --verify HEAD > /dev/null || exit 0\n\
              git log --max-count={count} -z --no-color --no-show-signature --no-decorate --no-patch \
              --date=format:'%Y-%m-%d %H:%M' --format='%h%n%ad%n%an%n%s' -- {}",
-            path.as_deref().map(quote_word).unwrap_or_default()
+            path.as_deref().map(shell_quote).unwrap_or_default()
         );
         let text = session.run(&script, GitAccess::Reads).await?.success()?.text;
         let commits: Vec<Value> = text.split('\0').filter_map(parse_commit).collect();

@@ -14,9 +14,9 @@ use tokio::time::Instant;
 use super::repository::Repository;
 use super::settings::compose;
 use crate::guard::Jail;
-use crate::text::truncate;
+use crate::text::{shell_quote, truncate};
 use crate::tools::ToolContext;
-use crate::tools::exec::{COMMAND_BYTES, CommandRunner, END_MARGIN, ShellCommand, quote_word};
+use crate::tools::exec::{COMMAND_BYTES, CommandRunner, END_MARGIN, ShellCommand};
 use crate::tools::files::WorkspaceJail;
 
 /// The parts of a repository that git reads in addition to HEAD and the index.
@@ -154,7 +154,7 @@ impl GitSession<'_> {
              [ $code -eq 0 ] || cat \"$g/errors\"\n\
              exit $code",
             tree = quote_path(work_tree),
-            settings = quote_word(&self.settings),
+            settings = shell_quote(&self.settings),
         );
         self.collect(command, environment).await
     }
@@ -205,5 +205,5 @@ impl GitSession<'_> {
 }
 
 fn quote_path(path: &Path) -> String {
-    quote_word(&path.display().to_string())
+    shell_quote(&path.display().to_string())
 }

@@ -16,7 +16,8 @@ use super::config::LspConfig;
 use super::connection::{LspConnection, LspError, ServerLaunch};
 use super::languages::ServerKind;
 use super::server::{LanguageServer, url_of};
-use crate::tools::exec::{CommandRunner, quote_word};
+use crate::text::shell_quote;
+use crate::tools::exec::CommandRunner;
 
 /// The maximum number of servers that run at the same time.
 const MAX_SERVERS: usize = 4;
@@ -262,8 +263,8 @@ async fn stop(slot: &ServerSlot) {
 /// Returns the script that starts a server. The server's standard output is the same socket as its input. Caches go to the temp
 /// folder.
 fn script(root: &Path, command: &[String]) -> String {
-    let words: Vec<_> = command.iter().map(|word| quote_word(word)).collect();
-    let root = quote_word(&root.display().to_string());
+    let words: Vec<_> = command.iter().map(|word| shell_quote(word)).collect();
+    let root = shell_quote(&root.display().to_string());
     format!("cd {root} && XDG_CACHE_HOME=\"$TMPDIR/cache\" exec {} <&1", words.join(" "))
 }
 

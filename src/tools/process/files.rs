@@ -57,7 +57,8 @@ impl OutputFiles {
     pub(super) fn create(
         &self,
         folder: &ConversationFolder,
-        (id, is_foreign): (&str, bool),
+        id: &str,
+        is_foreign: bool,
         running: &HashSet<String>,
     ) -> io::Result<std::fs::File> {
         let spared = running.iter().flat_map(|id| [true, false].map(|is_foreign| file_name(id, is_foreign))).collect();
@@ -136,7 +137,7 @@ mod tests {
         let running = HashSet::from(["p0".to_owned()]);
         let own = ConversationFolder::of_turn("a", &crate::origin::TurnOrigin::default(), Trust::Known);
         for n in 0..MAX_FILES + 5 {
-            let mut file = files.create(&own, (&format!("p{n}"), false), &running).unwrap();
+            let mut file = files.create(&own, &format!("p{n}"), false, &running).unwrap();
             write!(file, "first\nof {n}\n").unwrap();
         }
         let path = OutputFiles::path_of(&own, "p0", false);
@@ -144,7 +145,7 @@ mod tests {
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), MAX_FILES + 1);
         let tail = files.tail(&own, "p0", 1, 99).unwrap();
         assert_eq!(tail, OutputTail { text: "of 0".to_owned(), is_cut: true, path, bytes: 11 });
-        write!(files.create(&own, ("foreign", true), &running).unwrap(), "x").unwrap();
+        write!(files.create(&own, "foreign", true, &running).unwrap(), "x").unwrap();
         let marked = files.tail(&own, "foreign", 1, 99).unwrap();
         assert!(marked.text == "x" && crate::tools::spill::is_foreign(marked.path.as_ref()), "{marked:?}");
         std::fs::hard_link(folder.join("p0.txt"), workspace.path().join("other")).unwrap();

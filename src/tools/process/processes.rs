@@ -200,7 +200,7 @@ impl Processes {
         let origin = TurnOrigin::parse(&process.origin);
         let folder = ConversationFolder::of_turn(&process.session, &origin, Trust::parse(process.trust));
         let _slot = RunningSlot { processes: self, id: &id };
-        let supervised = match self.launch(process, (&folder, !origin.taint.is_empty()), &launch).await {
+        let supervised = match self.launch(process, &folder, !origin.taint.is_empty(), &launch).await {
             Ok(supervised) => supervised,
             Err(reason) => {
                 self.write_end(&id, &folder, &ProcessEnd::NotStarted(reason.clone())).await;
@@ -221,7 +221,8 @@ impl Processes {
     async fn launch(
         &self,
         process: NewProcess,
-        (folder, is_foreign): (&ConversationFolder, bool),
+        folder: &ConversationFolder,
+        is_foreign: bool,
         launch: &LaunchRequest,
     ) -> Result<SupervisedProcess, String> {
         let id = process.id.clone();
@@ -233,7 +234,7 @@ impl Processes {
         }
         let running: HashSet<String> = self.lock().by_id.keys().cloned().collect();
         let (name, own) = (id.clone(), folder.clone());
-        let file = self.on_disk(move |files| files.create(&own, (&name, is_foreign), &running)).await;
+        let file = self.on_disk(move |files| files.create(&own, &name, is_foreign, &running)).await;
         let path = || OutputFiles::path_of(folder, &id, is_foreign);
         let file = file.map_err(|error| format!("the file for its output, {}: {error}", path()))?;
         let supervised = SupervisedProcess::start(launch, file).await?;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::guard::{Jail, quote_controls};
-use crate::tools::exec::quote_word as quote;
+use crate::text::shell_quote;
 
 /// The maximum number of entries of a folder that are searched for Python tests.
 const MAX_ENTRIES: usize = 1_000;
@@ -161,7 +161,7 @@ impl TestProject {
     pub(super) fn script(&self, network: bool) -> String {
         let offline = |flag: &str| if network { String::new() } else { format!(" {flag}") };
         let target = |before: &str| {
-            self.target.as_ref().map(|target| format!("{before}{}", quote(&target.display().to_string())))
+            self.target.as_ref().map(|target| format!("{before}{}", shell_quote(&target.display().to_string())))
         };
         let program = self.framework.program().0;
         let (check, run) = match self.framework {
@@ -172,13 +172,14 @@ impl TestProject {
             }
             Go => {
                 let proxy = if network { "" } else { "GOPROXY=off " };
-                let run = format!("env {proxy}GOTOOLCHAIN=local go test -json {}", quote(&self.go_packages()));
+                let run = format!("env {proxy}GOTOOLCHAIN=local go test -json {}", shell_quote(&self.go_packages()));
                 (format!("command -v {program}"), run)
             }
             Maven => {
                 let class = self.target.as_ref().filter(|target| TestFramework::of_file(target) == Some(Maven));
                 let class = class.and_then(|target| target.file_stem()?.to_str());
-                let class = class.map(|class| format!(" {}", quote(&format!("-Dtest={class}")))).unwrap_or_default();
+                let class =
+                    class.map(|class| format!(" {}", shell_quote(&format!("-Dtest={class}")))).unwrap_or_default();
                 let run = format!("mvn --batch-mode{} -Dstyle.color=never{class} test", offline("--offline"));
                 (format!("command -v {program}"), run)
             }
@@ -198,7 +199,7 @@ impl TestProject {
             }
             Make => (format!("command -v {program}"), format!("make --no-print-directory {}", self.make_target)),
         };
-        let root = quote(&self.root.display().to_string());
+        let root = shell_quote(&self.root.display().to_string());
         format!("cd {root} || exit\n{check} > /dev/null 2>&1 || {{ echo '{MISSING}'; exit 127; }}\nexec {run}")
     }
 
@@ -209,7 +210,7 @@ impl TestProject {
         let is_file = TestFramework::of_file(target) == Some(Cargo);
         match parts.as_slice() {
             ["tests"] => " --test '*'".to_owned(),
-            ["tests", name, ..] => format!(" --test {}", quote(name.strip_suffix(".rs").unwrap_or(name))),
+            ["tests", name, ..] => format!(" --test {}", shell_quote(name.strip_suffix(".rs").unwrap_or(name))),
             ["src", modules @ .., last] => {
                 let stem = if is_file { last.strip_suffix(".rs").unwrap_or(last) } else { last };
                 let is_named = !matches!(stem, "lib" | "main" | "mod");
@@ -217,7 +218,7 @@ impl TestProject {
                 if path.is_empty() {
                     String::new()
                 } else {
-                    format!(" -- {}", quote(&format!("{}::", path.join("::"))))
+                    format!(" -- {}", shell_quote(&format!("{}::", path.join("::"))))
                 }
             }
             _ => String::new(),
