@@ -77,12 +77,14 @@ pub struct SubAgentTurn {
     pub report: Box<TurnOrigin>,
 }
 
-/// Exchange that a session's history records without a turn: `note` as the user's message, `said` as the agent's answer.
+/// Exchange that a session's history records without a turn: `note` as the user's message, `reply` as the agent's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionNote {
     /// Source of the text, e.g. `The scheduled job "news" ran at 09:00 and sent this to the chat:`.
     pub note: String,
-    pub said: String,
+    /// Rows that were written before format 30 of the store have the name `said`.
+    #[serde(alias = "said")]
+    pub reply: String,
 }
 
 impl TurnOrigin {
@@ -210,7 +212,7 @@ mod tests {
     #[test]
     fn origins_survive_the_column_and_unreadable_ones_are_a_persons() {
         let job = JobTurn { job: "a1b2c3d4".to_owned(), due: 7, chat: "cli:direct".into(), by_hand: false };
-        let note = SessionNote { note: "note".to_owned(), said: "hello".to_owned() };
+        let note = SessionNote { note: "note".to_owned(), reply: "hello".to_owned() };
         for cause in [TurnCause::Person, TurnCause::Job(job), TurnCause::Heartbeat, TurnCause::Note(note)] {
             let origin = TurnOrigin {
                 cause,
@@ -226,6 +228,12 @@ mod tests {
         for column in ["{}", r#"{"cause":{"kind":"other"}}"#, "no JSON"] {
             assert_eq!(TurnOrigin::parse(column), TurnOrigin::default(), "{column}");
         }
+    }
+
+    #[test]
+    fn notes_under_earlier_names_are_read() {
+        let origin = TurnOrigin::parse(r#"{"cause":{"kind":"note","note":"a job ran","said":"hello"}}"#);
+        assert_eq!(origin.note().map(|note| (note.note.as_str(), note.reply.as_str())), Some(("a job ran", "hello")));
     }
 
     #[test]

@@ -106,7 +106,7 @@ async fn two_thousand_jobs_of_one_second_all_run() {
     *gateway.setup() = gateway.setup().clone().set("agent.max_concurrent_turns", 8).set("log.level", "warn");
     let first = add(&gateway, "many", &["--at", "in 1h", "--prompt", "many", "--keep"]).await;
     let copy = "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n + 1 < ?2)
-        INSERT INTO jobs SELECT id || n, name || n, body, enabled, next_at, failures, paused, result, created_at, updated_at
+        INSERT INTO jobs SELECT id || n, name || n, body, enabled, next_at, failures, pause_reason, result, created_at, updated_at
         FROM jobs, n WHERE id = ?1";
     {
         let store = open_to_change(&gateway.database());
@@ -307,7 +307,7 @@ async fn a_malformed_row_affects_no_other_job() {
     gateway.write_config();
     gateway.sighup();
     until("the good job", async || (history(&gateway, &good).await == [run("ok", "sent")]).then_some(())).await;
-    let sql = "SELECT count(*) FROM jobs WHERE name = 'bad' AND next_at IS NULL AND paused IS NOT NULL";
+    let sql = "SELECT count(*) FROM jobs WHERE name = 'bad' AND next_at IS NULL AND pause_reason IS NOT NULL";
     let aside: i64 = open(&gateway.database()).unwrap().query_row(sql, [], |row| row.get(0)).unwrap();
     assert_eq!(aside, 3, "they are set aside");
     assert_eq!(gateway.logs().matches("is set aside").count(), 3, "each is said once");

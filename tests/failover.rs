@@ -362,7 +362,7 @@ async fn an_oversized_conversation_is_shortened_and_answered() {
     assert_eq!(answer.body["error"]["code"], "llm_context_too_long", "{answer:?}");
     assert_eq!(model.refused(), Vec::<String>::new());
     let journal = gateway.check_settled(&Witness::default()).await;
-    assert!(journal.steps.iter().any(|step| step.kind == "context" && step.body["squeezed"] == 2));
+    assert!(journal.steps.iter().any(|step| step.kind == "context" && step.body["compactions"] == 2));
 }
 
 /// A date in `Retry-After` counts like seconds.

@@ -11,15 +11,15 @@ fn index_counts(gateway: &Gateway) -> (i64, i64, i64) {
     let count = |sql: &str| store.query_row(sql, [], |row| row.get(0)).unwrap();
     (
         count("SELECT count(*) FROM messages WHERE role IN ('user', 'assistant')"),
-        count("SELECT count(*) FROM said"),
-        count("SELECT count(*) FROM said_words_docsize"),
+        count("SELECT count(*) FROM indexed_messages"),
+        count("SELECT count(*) FROM message_words_docsize"),
     )
 }
 
 /// Counts the messages that contain a term.
 fn messages_with_term(gateway: &Gateway, term: &str) -> i64 {
     let store = Connection::open(gateway.database()).unwrap();
-    let sql = "SELECT count(*) FROM said_words JOIN said ON id = said_words.rowid WHERE said_words MATCH ?";
+    let sql = "SELECT count(*) FROM message_words JOIN indexed_messages ON id = message_words.rowid WHERE message_words MATCH ?";
     store.query_row(sql, [format!("\"{term}\"")], |row| row.get(0)).unwrap()
 }
 

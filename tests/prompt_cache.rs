@@ -61,7 +61,9 @@ const OFTEN: f64 = 0.9;
 async fn wait_summaries(gateway: &Gateway) {
     let due = || -> i64 {
         let store = Connection::open(gateway.database()).unwrap();
-        store.query_row("SELECT count(*) FROM session_memory WHERE due IS NOT NULL", [], |row| row.get(0)).unwrap()
+        store
+            .query_row("SELECT count(*) FROM session_memory WHERE due_reason IS NOT NULL", [], |row| row.get(0))
+            .unwrap()
     };
     until("no summary is due", async || (due() == 0).then_some(())).await;
 }

@@ -69,7 +69,7 @@ async fn one(writer: SurvivalWriter) -> Result<(usize, usize)> {
     let in_prompt = (0..CONSOLIDATIONS).filter(|n| holds(prompt, &format!("shade{n}"))).count();
     let connection = until("all to be indexed", async || {
         let connection = open(&gateway.database()).ok()?;
-        let sql = "SELECT (SELECT count(*) FROM messages WHERE session = ?1) = (SELECT count(*) FROM said WHERE session = ?1)";
+        let sql = "SELECT (SELECT count(*) FROM messages WHERE session = ?1) = (SELECT count(*) FROM indexed_messages WHERE session = ?1)";
         let is_whole = connection.query_row(sql, [SESSION], |row| row.get::<_, bool>(0)).ok()?;
         is_whole.then_some(connection)
     })
@@ -92,9 +92,9 @@ fn saved(writer: SurvivalWriter, text: &str) -> Value {
         return json!({ "summary": format!("Shades: {}", planted.join(" ")) });
     }
     let fact = |line: &str| {
-        let (number, said) = line.strip_prefix('[')?.split_once(']')?;
-        let (_, said) = said.split_once(": The colour of ")?;
-        Some(json!({ "text": format!("The colour of {said}"), "message": number }))
+        let (number, text) = line.strip_prefix('[')?.split_once(']')?;
+        let (_, colour) = text.split_once(": The colour of ")?;
+        Some(json!({ "text": format!("The colour of {colour}"), "message": number }))
     };
     json!({ "summary": "They spoke of boats.", "facts": text.lines().filter_map(fact).collect::<Vec<_>>() })
 }

@@ -45,13 +45,13 @@ pub fn tokens(text: &str) -> usize {
 }
 
 /// Returns the text without white space, because a filter may change the indentation of JSON.
-fn squeezed(text: &str) -> String {
+fn normalized(text: &str) -> String {
     text.chars().filter(|c| !c.is_whitespace()).collect()
 }
 
 fn tier_output(text: &str, case: &Case, spent: usize, is_filtered: bool) -> TierOutput {
-    let shown = squeezed(text);
-    let answers = case.answer.iter().filter(|answer| shown.contains(&squeezed(answer))).count();
+    let shown = normalized(text);
+    let answers = case.answer.iter().filter(|answer| shown.contains(&normalized(answer))).count();
     TierOutput { tokens: tokens(text), spent, answers, is_filtered }
 }
 
@@ -65,8 +65,8 @@ pub async fn measure(workspace: &BenchWorkspace, case: Case) -> Result<MeasuredC
     let cut = rule.cut_to_limit(&text, Some(SPILL));
     let truncated = tier_output(&cut, &case, 0, false);
     let (basic, done) = run_tier(workspace, &workspace.basic, &case, &text, rule).await;
-    let shown = squeezed(&rendered(done.as_ref(), &text, rule));
-    let lost = case.answer.iter().filter(|answer| !shown.contains(&squeezed(answer))).cloned().collect();
+    let shown = normalized(&rendered(done.as_ref(), &text, rule));
+    let lost = case.answer.iter().filter(|answer| !shown.contains(&normalized(answer))).cloned().collect();
     let semantic = match &workspace.semantic {
         Some(tier) => Some(run_tier(workspace, tier, &case, &text, rule).await.0),
         None => None,

@@ -82,8 +82,8 @@ impl AgentLoop {
             .write(Durability::Synced, move |connection| {
                 let clean = meta::get(connection, meta::CLEAN)?.is_none_or(|clean| clean == "yes");
                 meta::set(connection, meta::CLEAN, "no")?;
-                let alone = meta::get(connection, meta::ALONE)?.and_then(|turn| turn.parse::<Uuid>().ok());
-                meta::set(connection, meta::ALONE, "")?;
+                let alone = meta::get(connection, meta::ISOLATED_TURN)?.and_then(|turn| turn.parse::<Uuid>().ok());
+                meta::set(connection, meta::ISOLATED_TURN, "")?;
                 let mut given_up = Vec::new();
                 // A turn that was only waiting did not crash the gateway, so its start does not count.
                 for turn in &waited {
@@ -222,7 +222,7 @@ impl AgentLoop {
                 if is_single_session {
                     return Ok(());
                 }
-                meta::set(connection, meta::ALONE, "")?;
+                meta::set(connection, meta::ISOLATED_TURN, "")?;
                 meta::set(connection, meta::CLEAN, "yes")
             })
             .await;

@@ -276,23 +276,23 @@ impl<'a> ConversationTurn<'a> {
     ) {
         let (contexts, rows) = (&self.conversations.contexts, &self.started.rows);
         contexts.keep_snapshot(&self.started.session, context).await;
-        let MessageTexts { read: user, stored: said } = texts;
+        let MessageTexts { read: user, stored: stored_text } = texts;
         let step = ContextStep {
             system: system.to_owned(),
             from: context.from,
             to: context.head.next_seq,
             user,
-            said,
+            stored_text,
             images: attachments::images(rows),
             model: self.state.model.clone(),
             agent: self.state.agent.as_ref().and_then(TurnAgent::recorded_name).map(str::to_owned),
             workflow: workflow.map(str::to_owned),
             choice: self.state.choice.take(),
-            squeezed: 0,
+            compactions: 0,
             snapshot: context.memory.snapshot.as_ref().map(|snapshot| snapshot.hash.clone()),
             summary: context.memory.summary.as_ref().map(|(id, _)| *id),
-            is_tight: context.is_full,
-            forgets: context.forgets,
+            is_nearly_full: context.is_full,
+            forget_count: context.forget_count,
             taint: self.taint_at_start(context),
         };
         let is_chosen = step.choice.is_some();
@@ -337,7 +337,7 @@ impl<'a> ConversationTurn<'a> {
     ) -> Result<LoopOutcome, TurnError> {
         let Conversations { contexts, middleware, images, temperature, .. } = self.conversations;
         let (scope, cancel) = (self.scope, &self.started.cancel);
-        let tools = LayeredTools { executor, middleware, scope };
+        let tools = LayeredTools { executor, middleware, skills: contexts.system.skill_catalog(), scope };
         let mut limits =
             self.conversations.limits.of_agent(agent.profile.max_iterations).of_message(&self.started.last);
         if let TurnLead::Script(_) = lead {

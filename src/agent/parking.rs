@@ -286,8 +286,8 @@ impl ParkingCommit {
         }
         bus.services().write(connection, &reported)?;
         inbox::mark_waiting(connection, turn)?;
-        if meta::get(connection, meta::ALONE)?.is_some_and(|alone| alone == turn.to_string()) {
-            meta::set(connection, meta::ALONE, "")?;
+        if meta::get(connection, meta::ISOLATED_TURN)?.is_some_and(|alone| alone == turn.to_string()) {
+            meta::set(connection, meta::ISOLATED_TURN, "")?;
         }
         let (mut must_recheck, mut is_person_asked) = (inbox::is_cancelled(connection, turn)?, false);
         for id in &awaited {

@@ -141,7 +141,7 @@ impl TurnRunner {
         let events =
             EventEmitter::new(Arc::new(EventHub::default()), session.clone(), turn, &last.channel, &last.chat_id);
         let scope = TurnScope { session, turn, deadline: Instant::now() + TIME, meter: &meter, phrases: self.phrases };
-        let tools = LayeredTools { executor, middleware, scope };
+        let tools = LayeredTools { executor, middleware, skills: contexts.system.skill_catalog(), scope };
         let turn = Turn {
             scope,
             system,

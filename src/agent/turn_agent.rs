@@ -229,17 +229,17 @@ fn past_messages(history: &[ChatMessage]) -> Vec<PastMessage> {
     let begins: Vec<usize> = history
         .iter()
         .enumerate()
-        .filter(|(_, said)| matches!(said, ChatMessage::User { .. }))
+        .filter(|(_, message)| matches!(message, ChatMessage::User { .. }))
         .map(|(at, _)| at)
         .collect();
     let first = begins.len().checked_sub(PAST_ROUNDS).and_then(|at| begins.get(at)).copied().unwrap_or(0);
-    let past = history.iter().skip(first).filter_map(|said| {
-        let content = match said {
+    let past = history.iter().skip(first).filter_map(|message| {
+        let content = match message {
             ChatMessage::User { content, .. } => written(content).to_owned(),
             ChatMessage::Assistant { content, .. } => content.clone(),
             ChatMessage::Tool { .. } => return None,
         };
-        let (role, content) = (said.role().to_owned(), truncate(content.trim(), MAX_PAST));
+        let (role, content) = (message.role().to_owned(), truncate(content.trim(), MAX_PAST));
         (!content.is_empty()).then_some(PastMessage { role, content })
     });
     past.collect()

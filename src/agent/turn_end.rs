@@ -234,8 +234,8 @@ impl TurnEnd {
         if is_redacted {
             forgetting::forget_delivered(connection, &self.turn.to_string())?;
         }
-        if meta::get(connection, meta::ALONE)?.is_some_and(|alone| alone == self.turn.to_string()) {
-            meta::set(connection, meta::ALONE, "")?;
+        if meta::get(connection, meta::ISOLATED_TURN)?.is_some_and(|alone| alone == self.turn.to_string()) {
+            meta::set(connection, meta::ISOLATED_TURN, "")?;
         }
         ended.written.more = !inbox::open_of_session(connection, &last.session, 1)?.is_empty();
         Ok(ended)
@@ -302,25 +302,26 @@ impl TurnEnd {
         let mut taint = progress.taint.clone();
         taint.extend(context.into_iter().flat_map(|context| context.taint.iter().cloned()));
         approvals::add_taint(connection, session, &taint)?;
-        let is_tight = context.is_some_and(|context| context.is_tight || context.squeezed > 0);
-        let read_at = context.map(|context| context.forgets);
-        let mut said = session_messages(user, progress, reason, &self.reply);
+        let is_nearly_full = context.is_some_and(|context| context.is_nearly_full || context.compactions > 0);
+        let count_at_start = context.map(|context| context.forget_count);
+        let mut messages = session_messages(user, progress, reason, &self.reply);
         // If memories were forgotten since the turn used them, neither log nor journal may keep them.
         let turn = self.turn.to_string();
-        let is_redacted = memory::redact_ended_turn(connection, &turn, &mut said)?;
-        let forgets = forgetting::count(connection)?;
-        let is_stale = read_at.is_some_and(|read_at| read_at != forgets) && private_memory::forget_found(&mut said);
+        let is_redacted = memory::redact_ended_turn(connection, &turn, &mut messages)?;
+        let forget_count = forgetting::count(connection)?;
+        let is_outdated = count_at_start.is_some_and(|count| count != forget_count);
+        let is_stale = is_outdated && private_memory::forget_found(&mut messages);
         if is_redacted || is_stale {
             forgetting::forget_steps(connection, &turn)?;
         }
-        let bodies = said.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
-        let roles = said.iter().map(ChatMessage::role);
+        let bodies = messages.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
+        let roles = messages.iter().map(ChatMessage::role);
         messages::append(connection, session, self.turn, roles.zip(bodies))?;
         if let Some(memory_update) = &self.memory_update {
-            memory_update.write(connection, session, is_tight)?;
+            memory_update.write(connection, session, is_nearly_full)?;
         }
         let is_learned = match &self.learning {
-            Some(learning) if !is_redacted => learning.write(connection, session, self, &said)?,
+            Some(learning) if !is_redacted => learning.write(connection, session, self, &messages)?,
             _ => false,
         };
         self.count(connection, session, &spending)?;
@@ -380,10 +381,10 @@ struct CommittedEnd {
 }
 
 fn append_note(connection: &Connection, session: &str, turn: Uuid, note: &SessionNote) -> Result<(), StoreError> {
-    let said =
-        [ChatMessage::User { content: note.note.clone(), images: Vec::new() }, ChatMessage::assistant(&note.said)];
-    let bodies = said.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
-    messages::append_note(connection, session, turn, said.iter().map(ChatMessage::role).zip(bodies))
+    let messages =
+        [ChatMessage::User { content: note.note.clone(), images: Vec::new() }, ChatMessage::assistant(&note.reply)];
+    let bodies = messages.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
+    messages::append_note(connection, session, turn, messages.iter().map(ChatMessage::role).zip(bodies))
 }
 
 /// The follow-ups that the commit has written, and what the bus has to wake.
@@ -445,13 +446,13 @@ impl TurnLearning {
         Some(Self { service: service.clone(), owner, asked, is_written: is_by_person(last) })
     }
 
-    /// Writes the memories of the turn that adds the messages `said` to its session; returns true if there were any.
+    /// Writes the memories of the turn that adds `messages` to its session; returns true if there were any.
     fn write(
         &self,
         connection: &Connection,
         session: &str,
         end: &TurnEnd,
-        said: &[ChatMessage],
+        messages: &[ChatMessage],
     ) -> Result<bool, StoreError> {
         let source = MemorySource { session: session.to_owned(), seq: None, turn: Some(end.turn.to_string()) };
         let success = end.error.is_none();
@@ -460,7 +461,7 @@ impl TurnLearning {
         if self.is_written && success {
             all.extend(as_preferences(&self.asked, &self.owner, &source));
         }
-        all.extend(task_of(done, tools_of(said), &self.owner, &source));
+        all.extend(task_of(done, tools_of(messages), &self.owner, &source));
         if all.is_empty() {
             return Ok(false);
         }
@@ -479,8 +480,8 @@ impl TurnLearning {
     }
 }
 
-fn tools_of(said: &[ChatMessage]) -> impl Iterator<Item = &str> {
-    let calls = said.iter().flat_map(|message| match message {
+fn tools_of(messages: &[ChatMessage]) -> impl Iterator<Item = &str> {
+    let calls = messages.iter().flat_map(|message| match message {
         ChatMessage::Assistant { tool_calls, .. } => tool_calls.as_slice(),
         _ => &[],
     });
@@ -514,7 +515,7 @@ mod tests {
             owner: None,
         };
         let write = move |connection: &Connection| {
-            let note = SessionNote { note: "n".to_owned(), said: "s".to_owned() };
+            let note = SessionNote { note: "n".to_owned(), reply: "s".to_owned() };
             let draft = InboundDraft::of_note(&note, "s".into());
             draft.insert(connection)?;
             let rows = inbox::of_turn(connection, draft.id)?;

@@ -133,7 +133,7 @@ impl TurnStarter {
                     inbox::mark_running(connection, row.seq, turn)?;
                 }
                 if isolation == Isolation::Alone {
-                    meta::set(connection, meta::ALONE, &turn.to_string())?;
+                    meta::set(connection, meta::ISOLATED_TURN, &turn.to_string())?;
                 }
                 if rows.iter().all(|row| command_of(row).is_none()) {
                     session_ownership::begin(connection, &key, &rows, &settings.identities)?;

@@ -70,7 +70,7 @@ pub fn restore(home: &Home, _lock: &HomeLock, file: &Path) -> anyhow::Result<Res
         if manifest.database.as_ref() != Some(&facts) {
             return Err(anyhow!("its database is not the one that its manifest describes").context(no_backup()));
         }
-        missing = backup::prepare(&copy, &home.database())?.map(|loss| loss.what);
+        missing = backup::prepare(&copy, &home.database())?.map(|loss| loss.description);
     }
     let kept = exchange_contents(home, &staging.0).with_context(|| {
         format!("the restore was interrupted; run it again: the former contents are in {}", home.dir().display())

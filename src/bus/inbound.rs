@@ -37,7 +37,7 @@ impl InboundDraft {
     /// Creates the draft that adds `note` to the history of `session`. The draft belongs to no channel, so nothing is delivered.
     pub fn of_note(note: &SessionNote, session: SessionKey) -> Self {
         let trust = trust_of(Author::Owner, SenderListing::Owner);
-        let mut message = InboundMessage::text("daoyou", "", "daoyou", trust, note.said.clone());
+        let mut message = InboundMessage::text("daoyou", "", "daoyou", trust, note.reply.clone());
         message.session = Some(session);
         Self::with_origin(message, TurnOrigin { cause: TurnCause::Note(note.clone()), ..TurnOrigin::default() })
     }

@@ -320,7 +320,7 @@ impl MessageBus {
         let tell = move |connection: &Connection| {
             let unreported = losses::take_unreported(connection)?;
             for loss in &unreported {
-                let (slot, content) = (OutboxSlot::notice(NoticeKind::Loss), fill(notices.loss, &[&loss.what]));
+                let (slot, content) = (OutboxSlot::notice(NoticeKind::Loss), fill(notices.loss, &[&loss.description]));
                 notices.draft(daoyou_channels::new_id(), slot, content).insert(connection)?;
             }
             Ok(unreported.len())

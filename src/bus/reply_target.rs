@@ -159,7 +159,7 @@ mod tests {
                 messages::append(connection, session, draft.id, [("user", "{}".to_owned())].into_iter())?;
             }
             // A session note belongs to no channel and does not affect the result.
-            let note = SessionNote { note: "n".to_owned(), said: "s".to_owned() };
+            let note = SessionNote { note: "n".to_owned(), reply: "s".to_owned() };
             let note = InboundDraft::of_note(&note, "webhook:in:group:ann".into());
             note.insert(connection)?;
             messages::append(connection, "webhook:in:group:ann", note.id, [("user", "{}".to_owned())].into_iter())?;

@@ -215,7 +215,7 @@ fn check_message<'a>(
     let LineAuthor::Person { owner: Some(owner), recalled, .. } = &line.author else {
         return Err(RejectReason::NoOwner);
     };
-    let mut evidence = Evidence { said: line.text.clone(), asked: String::new(), found: recalled.clone() };
+    let mut evidence = Evidence { statement: line.text.clone(), asked: String::new(), found: recalled.clone() };
     let mut turns = vec![line.turn.as_str()];
     if line.text.chars().count() < SHORT_CHARS
         && let Some(before) =

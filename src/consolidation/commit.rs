@@ -135,13 +135,13 @@ impl ConsolidationCommit {
             word_index::remove(connection, old)?;
         }
         session_memory::release_snapshot(connection, &task.session, task.epoch)?;
-        let due = now.due.filter(|due| !is_last || Some(due) != task.state.due.as_ref());
+        let due_reason = now.due_reason.filter(|reason| !is_last || Some(reason) != task.state.due_reason.as_ref());
         let state = SessionMemory {
             cursor: *to,
             overlap: *overlap,
             summary: Some(id),
             snapshot: None,
-            due,
+            due_reason,
             failures: 0,
             retry_at: 0,
         };
@@ -163,8 +163,8 @@ pub(super) fn close(
     read: &SessionMemory,
 ) -> Result<(), StoreError> {
     let now = session_memory::get(connection, session, epoch)?;
-    if now.due == read.due {
-        session_memory::put(connection, session, epoch, &SessionMemory { due: None, retry_at: 0, ..now })?;
+    if now.due_reason == read.due_reason {
+        session_memory::put(connection, session, epoch, &SessionMemory { due_reason: None, retry_at: 0, ..now })?;
     }
     Ok(())
 }

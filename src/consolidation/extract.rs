@@ -92,14 +92,14 @@ mod tests {
     fn the_extract_holds_the_first_statements() {
         let many: Vec<_> = (0..9).map(|n| n.to_string()).collect();
         let many: Vec<_> = many.iter().map(String::as_str).collect();
-        for (said, language, expected) in [
+        for (texts, language, expected) in [
             (&["你好！", "天气，怎么样？", "你好。"][..], Language::Zh, "用户关心: 你好、天气 怎么样"),
             (&[], Language::Zh, "无特别内容"),
             (&["?!"], Language::En, "nothing in particular"),
             (&["Hello, you!", "hello"], Language::En, "The user was concerned with: Hello you; hello"),
             (&many, Language::En, "The user was concerned with: 0; 1; 2; 3; 4"),
         ] {
-            let lines: Vec<_> = said.iter().map(|text| line(text)).collect();
+            let lines: Vec<_> = texts.iter().map(|text| line(text)).collect();
             assert_eq!(extract(&statements(&lines), language), expected);
         }
         let long = extract(&statements(&[line(&"word ".repeat(50))]), Language::Zh);
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn a_models_summary_is_cut_at_a_sentence_and_never_dropped() {
         let summary = "The cat is Momo. A plan was made. The boiler is old.";
-        for (before, said, chars, expected) in [
+        for (before, text, chars, expected) in [
             ("长长长长长长长长长长长长", "", 10, "长长长长长长长长长长"),
             (summary, "", 100, summary),
             (summary, "", 20, "The boiler is old."),
@@ -136,8 +136,8 @@ mod tests {
             (summary, "c", 70, "A plan was made. The boiler is old.\nThe user was concerned with: c"),
             (summary, "c", 34, "he boiler is old.\nThe user was con"),
         ] {
-            let lines: Vec<_> = Some(said).filter(|said| !said.is_empty()).map(line).into_iter().collect();
-            assert_eq!(extend(before, &lines, Language::En, chars), expected, "{before} {said} {chars}");
+            let lines: Vec<_> = Some(text).filter(|text| !text.is_empty()).map(line).into_iter().collect();
+            assert_eq!(extend(before, &lines, Language::En, chars), expected, "{before} {text} {chars}");
         }
     }
 }

@@ -23,7 +23,7 @@ pub(super) enum ConsolidationReason {
     /// The number of messages without a summary has reached its limit.
     Full,
     /// The messages did not all fit into the model's context.
-    Tight,
+    NearlyFull,
     /// The conversation is idle.
     Idle,
     /// The conversation has ended.
@@ -33,7 +33,8 @@ pub(super) enum ConsolidationReason {
 impl ConsolidationReason {
     pub fn parse(word: &str) -> Self {
         match word {
-            "tight" => Self::Tight,
+            // Rows that were written before format 30 of the store have `tight`.
+            "nearly_full" | "tight" => Self::NearlyFull,
             "idle" => Self::Idle,
             "new" => Self::New,
             _ => Self::Full,
@@ -88,7 +89,7 @@ pub(super) struct PartFingerprint {
     rows: [u8; 32],
     before: String,
     /// The count of forgettings.
-    forgets: i64,
+    forget_count: i64,
 }
 
 impl ConversationPart {
@@ -118,8 +119,8 @@ impl PartFingerprint {
             hash.update(row.seq.to_le_bytes());
             hash.update(row.body.as_bytes());
         }
-        let (before, forgets) = (summary_text(connection, summary)?, forgetting::count(connection)?);
-        Ok(Self { rows: hash.finalize().into(), before, forgets })
+        let (before, forget_count) = (summary_text(connection, summary)?, forgetting::count(connection)?);
+        Ok(Self { rows: hash.finalize().into(), before, forget_count })
     }
 }
 
@@ -131,7 +132,7 @@ pub(super) fn next(
     identities: &Identities,
 ) -> Result<Option<ConversationPart>, StoreError> {
     let head = messages::session(connection, &task.session)?;
-    let why = ConsolidationReason::parse(task.state.due.as_deref().unwrap_or_default());
+    let why = ConsolidationReason::parse(task.state.due_reason.as_deref().unwrap_or_default());
     let why = if task.epoch == head.epoch { why } else { ConsolidationReason::New };
     let from = if task.epoch == head.epoch { task.state.cursor.max(head.first_seq) } else { task.state.cursor };
     let target = target(connection, &task, &head, (why, from), limits)?;
@@ -183,14 +184,14 @@ fn target(
     };
     Ok(match why {
         ConsolidationReason::Full => kept()?,
-        ConsolidationReason::Tight => kept()?.max(tight(connection, task, head, from, limits.kept_tokens)?),
+        ConsolidationReason::NearlyFull => kept()?.max(newest_turns(connection, task, head, from, limits.kept_tokens)?),
         ConsolidationReason::Idle => head.next_seq,
         ConsolidationReason::New => messages::end_of(connection, &task.session, task.epoch)?,
     })
 }
 
 /// Returns the seq at which the newest whole turns of at most `tokens` begin. The last turn always stays verbatim.
-fn tight(
+fn newest_turns(
     connection: &Connection,
     task: &ConsolidationTask,
     head: &SessionHead,
@@ -266,9 +267,9 @@ mod tests {
                 },
             ];
             let between: &[ChatMessage] = if letter == 't' { &tool } else { &[] };
-            let said = [ChatMessage::user(user)].into_iter().chain(between.iter().cloned());
-            let said = said.chain([ChatMessage::assistant("hi")]);
-            let rows = said.map(|message| (message.role(), serde_json::to_string(&message).unwrap()));
+            let turn = [ChatMessage::user(user)].into_iter().chain(between.iter().cloned());
+            let turn = turn.chain([ChatMessage::assistant("hi")]);
+            let rows = turn.map(|message| (message.role(), serde_json::to_string(&message).unwrap()));
             messages::append(connection, session, Uuid::now_v7(), rows)?;
         }
         Ok(())
@@ -299,9 +300,9 @@ mod tests {
             ("uuttt", "full", &LIMITS, "0..12."),
             ("uu", "full", &LIMITS, ""),
             // A long turn leaves no room for others; the last turn always stays.
-            ("uuulu", "tight", &LIMITS, "0..8."),
+            ("uuulu", "nearly_full", &LIMITS, "0..8."),
             ("uuul", "tight", &LIMITS, "0..6."),
-            ("l", "tight", &LIMITS, ""),
+            ("l", "nearly_full", &LIMITS, ""),
             ("uuuu", "idle", &LIMITS, "0..8+4."),
             ("uuuu", "new", &LIMITS, "0..8."),
             // More messages than one part may have.

@@ -237,8 +237,8 @@ mod tests {
     async fn imported_messages_are_attributed_to_the_sessions_owner() {
         let (_folder, store) = Store::temporary();
         let work = |connection: &Connection| {
-            let said = [ChatMessage::user("my dog is Rex"), ChatMessage::assistant("I see")];
-            let rows = said.iter().map(|message| (message.role(), serde_json::to_string(message).unwrap()));
+            let turn = [ChatMessage::user("my dog is Rex"), ChatMessage::assistant("I see")];
+            let rows = turn.iter().map(|message| (message.role(), serde_json::to_string(message).unwrap()));
             messages::append(connection, "s", Uuid::now_v7(), rows)?;
             let rows = messages::range(connection, "s", 0, 9)?;
             let mut found = Vec::new();

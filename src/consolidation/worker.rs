@@ -184,7 +184,7 @@ async fn consolidate(summarizer: &Summarizer, mut task: ConsolidationTask) {
         let (session, epoch) = (task.session.clone(), task.epoch);
         let before = task.state.clone();
         match consolidate_next(summarizer, task).await {
-            Ok(Some(state)) if state.due.is_some() && state.retry_at <= now_ms() && state != before => {
+            Ok(Some(state)) if state.due_reason.is_some() && state.retry_at <= now_ms() && state != before => {
                 task = ConsolidationTask { session, epoch, state };
             }
             Ok(_) | Err(StoreError::Closed) => return,
@@ -371,7 +371,8 @@ mod tests {
             }
             session_memory::set_due(connection, "own", 3, "idle")?;
             session_memory::set_due(connection, "own", 4, "full")?;
-            let later = SessionMemory { due: Some("new".to_owned()), retry_at: i64::MAX, ..SessionMemory::default() };
+            let later =
+                SessionMemory { due_reason: Some("new".to_owned()), retry_at: i64::MAX, ..SessionMemory::default() };
             session_memory::put(connection, "own", 5, &later)?;
             let due = session_memory::due_of(connection, "own", now_ms())?;
             Ok(due.into_iter().map(|(session, epoch, _)| (session, epoch)).collect::<Vec<_>>())

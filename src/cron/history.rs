@@ -43,7 +43,7 @@ mod tests {
             name: "n".to_owned(),
             due: 0,
             at: 0,
-            ended: None,
+            ended_at: None,
             turn: None,
             outcome: outcome.to_owned(),
             reason: None,

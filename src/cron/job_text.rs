@@ -71,7 +71,7 @@ fn format_line(job: &JobEntry, job_context: &JobContext, named: &impl Fn(&JobRow
     };
     let mut line = format!("- {}{}{}", named(&job.row), if is_zh { "：" } else { ": " }, job.when(job_context));
     let is_once = matches!(job.body.schedule, Schedule::At { .. });
-    match (&job.row.paused, job.row.enabled, job.next_in_words(job_context)) {
+    match (&job.row.pause_reason, job.row.enabled, job.next_in_words(job_context)) {
         (Some(reason), _, _) if is_zh => {
             line.push_str(&format!("，已暂停（{}）", truncate(&one_line(reason), MAX_REASON)));
         }

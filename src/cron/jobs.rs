@@ -121,7 +121,7 @@ pub fn preview(connection: &Connection, new: &NewJob, max_jobs: u32, now: Timest
         enabled: true,
         next_at: Some(next.as_millisecond()),
         failures: 0,
-        paused: None,
+        pause_reason: None,
         result: None,
         created_at: now.as_millisecond(),
         updated_at: now.as_millisecond(),

@@ -204,7 +204,7 @@ fn session_note(
     let due = Timestamp::from_millisecond(job_turn.due).unwrap_or_default();
     let due = shown(due, &settings.zone);
     let note = format!("[The scheduled job {name:?} (id {}), due {due}, sent this to the chat:]", job_turn.job);
-    Ok(Some(SessionNote { note, said: sent.join("\n\n") }))
+    Ok(Some(SessionNote { note, reply: sent.join("\n\n") }))
 }
 
 /// Returns true if an answer says that the model has nothing to report.

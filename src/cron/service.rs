@@ -227,7 +227,7 @@ fn corrections(connection: &Connection, now: Timestamp) -> Result<Vec<NextRunCor
         if !row.enabled || is_due {
             continue;
         }
-        let (id, from, was_aside) = (row.id.clone(), row.next_at, row.next_at.is_none() && row.paused.is_some());
+        let (id, from, was_aside) = (row.id.clone(), row.next_at, row.next_at.is_none() && row.pause_reason.is_some());
         match Job::read(row) {
             Ok(job) => match RunTimes::of(&job).next_after(now).map(Timestamp::as_millisecond) {
                 Some(to) if from != Some(to) => found.push(NextRunCorrection::Move { id, from, to }),

@@ -133,10 +133,10 @@ mod tests {
             command: "make".to_owned(),
             detached: false,
             pid: None,
-            birth: None,
+            start_identity: None,
             started_at: 1_000,
             ended_at: Some(13_345),
-            ending: None,
+            outcome: None,
         }
     }
 

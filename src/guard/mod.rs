@@ -44,7 +44,7 @@ pub use jail_error::JailError;
 pub use jail_writer::JailWriter;
 pub use namespace_support::{NAMESPACE_HELP, NamespaceSupport, namespace_support};
 pub use path_rules::{protected_paths, readable_links, readable_paths};
-pub use procfs::{is_same_process, process_birth, signal_group};
+pub use procfs::{is_same_process, process_start_identity, signal_group};
 pub use protocol::{BackgroundOptions, CommandLimits, ExecReport, ExecRequest, SandboxPolicy, ShellExit};
 pub use redact::{mask_url, redact};
 pub use remove::remove_tree;

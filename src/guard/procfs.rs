@@ -45,21 +45,21 @@ fn parse_stat(pid: u32, stat: &str) -> Option<ProcessSample> {
 
 /// Returns a text that identifies the start of a process, or `None` if the process is gone. Process ids are reused, but no two
 /// processes share both the id and this text.
-pub fn process_birth(pid: i32) -> Option<String> {
+pub fn process_start_identity(pid: i32) -> Option<String> {
     let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
-    let ticks = parse_birth(&stat)?;
+    let ticks = parse_start(&stat)?;
     // Ticks count from the boot of the machine.
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     Some(format!("{}/{ticks}", boot.trim()))
 }
 
-/// Returns true if the process with this id and birth is still alive.
-pub fn is_same_process(pid: i32, birth: &str) -> bool {
-    process_birth(pid).is_some_and(|found| found == birth)
+/// Returns true if the process with this id and start identity is still alive.
+pub fn is_same_process(pid: i32, start_identity: &str) -> bool {
+    process_start_identity(pid).is_some_and(|found| found == start_identity)
 }
 
 /// Returns the start time of a process in ticks; `None` for a process that has ended and waits for its parent to reap it.
-fn parse_birth(stat: &str) -> Option<u64> {
+fn parse_start(stat: &str) -> Option<u64> {
     let mut fields = stat_fields(stat)?;
     let state = fields.next()?;
     if matches!(state, "Z" | "X") {
@@ -218,14 +218,14 @@ mod tests {
             ("42 (sh".to_owned(), None),
             (String::new(), None),
         ] {
-            assert_eq!(parse_birth(&stat), expected, "{stat}");
+            assert_eq!(parse_start(&stat), expected, "{stat}");
         }
     }
 
     #[test]
-    fn a_process_is_recognized_by_its_birth() {
+    fn a_process_is_recognized_by_its_start() {
         let me = i32::try_from(std::process::id()).unwrap();
-        let birth = process_birth(me).unwrap();
-        assert!(is_same_process(me, &birth) && !is_same_process(me, "x/1") && !is_same_process(i32::MAX, &birth));
+        let start = process_start_identity(me).unwrap();
+        assert!(is_same_process(me, &start) && !is_same_process(me, "x/1") && !is_same_process(i32::MAX, &start));
     }
 }

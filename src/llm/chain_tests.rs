@@ -50,11 +50,11 @@ async fn the_next_is_asked_unless_the_request_itself_is_at_fault() {
         let (one, mut two) = (FakeService::start([first]).await, FakeService::start([second]).await);
         let models = models(&[("one", &one.url), ("two", &two.url)]);
         let chain = chain(&models, &["one/m1", "two/m2"], "").await;
-        let said = match chain.chat(&mut request(), &NoDeltas).await {
+        let outcome = match chain.chat(&mut request(), &NoDeltas).await {
             Ok(response) => format!("{} {}", chain.current().provider.name(), response.text),
             Err(error) => format!("{}, outage {}: {error}", error.code(), error.is_outage()),
         };
-        assert_eq!(said, expected);
+        assert_eq!(outcome, expected);
         assert_eq!(chain.failure().is_some(), expected.starts_with("llm"), "{expected}");
         let requests =
             two.seen_so_far().into_iter().filter(|seen| format!("{seen:?}").contains("\\\"model\\\":\\\"m2\\\""));
@@ -76,7 +76,7 @@ async fn a_turn_stays_with_what_answered_and_what_was_shown_is_taken_back() {
         chain.chat(&mut request(), &notes).await.unwrap();
         assert_eq!(chain.current().to_string(), expected);
     }
-    assert_eq!(notes.0.into_inner(), "Hel<restart>HelloHelloHello");
+    assert_eq!(notes.0.into_inner(), ["Hel", "<restart>", "Hello", "Hello", "Hello"]);
     assert_eq!(*heard.lock(), ["two", "two", "one"]);
     assert_eq!(chain.providers(), ["one", "two"]);
 

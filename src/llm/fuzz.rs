@@ -34,8 +34,8 @@ pub fn stream(data: &[u8]) {
     }
 }
 
-/// Returns the answer, if the body is a valid one, and the text that the sink received.
-fn read(dialect: &dyn Dialect, data: &[u8], piece: usize) -> (Option<ChatResponse>, String) {
+/// Returns the answer, if the body is a valid one, and the pieces that the sink received.
+fn read(dialect: &dyn Dialect, data: &[u8], piece: usize) -> (Option<ChatResponse>, Vec<String>) {
     let (names, heard) = (ToolNames::default(), DeltaRecorder::default());
     let mut assembler = dialect.assembler(&names, LIMIT);
     let mut body = AnswerBody::new(LIMIT);

@@ -82,10 +82,10 @@ impl DeltaSink for NoDeltas {
     fn delta(&self, _: Delta<'_>) {}
 }
 
-/// A sink that records the pieces that it receives, for tests.
+/// A sink that records each piece that it receives, for tests.
 #[cfg(any(test, fuzzing))]
 #[derive(Default)]
-pub(super) struct DeltaRecorder(pub parking_lot::Mutex<String>);
+pub(super) struct DeltaRecorder(pub parking_lot::Mutex<Vec<String>>);
 
 #[cfg(any(test, fuzzing))]
 impl DeltaSink for DeltaRecorder {
@@ -96,7 +96,7 @@ impl DeltaSink for DeltaRecorder {
             Delta::ToolCall { id, name } => format!("<{name} {id}>"),
             Delta::Restart => "<restart>".to_owned(),
         };
-        self.0.lock().push_str(&note);
+        self.0.lock().push(note);
     }
 }
 

@@ -125,7 +125,7 @@ impl MessageIndexer {
     /// Clears an index that is damaged, or that another version or other identities have built.
     async fn reset_if_invalid(&mut self, store: &Store, identities: &Identities) -> Result<(), StoreError> {
         let expected = word_index::expected_version(identities);
-        let mut is_valid = store.read_here(|connection| meta::get(connection, meta::WORDS))? == Some(expected);
+        let mut is_valid = store.read_here(|connection| meta::get(connection, meta::INDEX_VERSION))? == Some(expected);
         if is_valid && word_index::was_damage_reported() {
             let faults = store.read(word_index::check).await?;
             if !faults.is_empty() {
@@ -143,7 +143,7 @@ impl MessageIndexer {
 
     /// Continues to add memories to an index that is being rebuilt.
     async fn put_memories(&self, store: &Store) -> Result<(), StoreError> {
-        let next = store.read_here(|connection| meta::get(connection, meta::WORDS_MEMORIES))?;
+        let next = store.read_here(|connection| meta::get(connection, meta::INDEX_NEXT_MEMORY))?;
         if next.is_some_and(|next| !next.is_empty()) {
             while store.write(Durability::Logged, word_index::put_memories).await? {
                 sleep(WRITE_PAUSE).await;
@@ -161,19 +161,19 @@ impl MessageIndexer {
             }
             sleep(WRITE_PAUSE).await;
         }
-        let removed = store.read_here(|connection| meta::get(connection, meta::WORDS_REMOVED))?;
+        let removed = store.read_here(|connection| meta::get(connection, meta::INDEX_PURGE))?;
         if removed.is_none_or(|removed| removed.is_empty()) {
             return Ok(());
         }
         // A removal during this loop sets the state again, and the next pass handles it.
-        store.write(Durability::Logged, |connection| meta::set(connection, meta::WORDS_REMOVED, PURGING)).await?;
+        store.write(Durability::Logged, |connection| meta::set(connection, meta::INDEX_PURGE, PURGING)).await?;
         let mut begins = true;
         while store.write(Durability::Logged, move |connection| word_index::purge(connection, begins)).await? {
             begins = false;
             sleep(WRITE_PAUSE).await;
         }
-        let done = |connection: &Connection| match meta::get(connection, meta::WORDS_REMOVED)?.as_deref() {
-            Some(PURGING) => meta::set(connection, meta::WORDS_REMOVED, ""),
+        let done = |connection: &Connection| match meta::get(connection, meta::INDEX_PURGE)?.as_deref() {
+            Some(PURGING) => meta::set(connection, meta::INDEX_PURGE, ""),
             _ => Ok(()),
         };
         store.write(Durability::Logged, done).await

@@ -86,7 +86,7 @@ struct StoreState {
     /// The id of the newest memory of all owners.
     newest: i64,
     /// The number of forgettings.
-    forgets: i64,
+    forget_count: i64,
     /// [`PassageIndexes::changes`].
     changes: u64,
 }
@@ -96,7 +96,7 @@ impl StoreState {
         let changes = changes.load(Ordering::Relaxed);
         Ok(Self {
             newest: highest_id(connection, SearchCorpus::Memories)?,
-            forgets: forgetting::count(connection)?,
+            forget_count: forgetting::count(connection)?,
             changes,
         })
     }
@@ -370,7 +370,11 @@ impl PassageIndex {
         let has_many_removed = self.removed > MAX_REMOVED && self.removed * 2 > self.passages.len();
         let is_full = self.passages.len() > MAX_PASSAGES + MAX_SURPLUS;
         let more = now.newest - self.state.newest;
-        if has_many_removed || is_full || !(0..=MAX_PENDING).contains(&more) || now.forgets != self.state.forgets {
+        if has_many_removed
+            || is_full
+            || !(0..=MAX_PENDING).contains(&more)
+            || now.forget_count != self.state.forget_count
+        {
             return Ok(false);
         }
         if more > 0 {

@@ -481,7 +481,7 @@ mod tests {
             let id = remember(connection, &new, &MemoryConfig::default())?.id();
             crate::memory::rebuild_index(connection, &crate::memory::Identities::default())?;
             forget(connection, &[id])?;
-            assert!(memories::find(connection, id)?.is_none() && meta::get(connection, meta::FORGETS)?.is_some());
+            assert!(memories::find(connection, id)?.is_none() && meta::get(connection, meta::FORGET_COUNT)?.is_some());
             let steps = "SELECT group_concat(body) FROM turn_steps";
             let steps: String = connection.query_row(steps, [], |row| row.get(0))?;
             let (text, owners, kinds) = ("momo".to_owned(), vec![Owner::gateway()], vec![MemoryKind::Fact]);

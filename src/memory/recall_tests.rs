@@ -32,10 +32,10 @@ impl World {
     }
 
     /// Stores a turn with the message of `sender` and the answer, with a runtime context and a tool result as in real turns.
-    async fn turn(&self, session: &str, sender: &str, trust: &'static str, said: &str, answer: &str) -> Uuid {
+    async fn turn(&self, session: &str, sender: &str, trust: &'static str, message: &str, answer: &str) -> Uuid {
         let (session, sender) = (session.to_owned(), sender.to_owned());
         let log = [
-            ChatMessage::user(format!("{said}\n\n[Runtime Context]\nChannel: hiddenchannel")),
+            ChatMessage::user(format!("{message}\n\n[Runtime Context]\nChannel: hiddenchannel")),
             ChatMessage::Tool {
                 call_id: "1".into(),
                 name: "x".into(),
@@ -216,10 +216,10 @@ async fn recall_returns_only_own_memories() {
 /// Returns the terms of the index, with the messages and memories that they lead to.
 fn content(connection: &Connection) -> Result<Vec<(String, String)>, StoreError> {
     connection.execute_batch(
-        "CREATE VIRTUAL TABLE temp.v1 USING fts5vocab(main, said_words, instance);
+        "CREATE VIRTUAL TABLE temp.v1 USING fts5vocab(main, message_words, instance);
          CREATE VIRTUAL TABLE temp.v2 USING fts5vocab(main, memory_words, instance);",
     )?;
-    let sql = "SELECT term, session || ' ' || seq || owner || speaker FROM temp.v1 JOIN said ON id = doc
+    let sql = "SELECT term, session || ' ' || seq || owner || speaker FROM temp.v1 JOIN indexed_messages ON id = doc
                UNION ALL SELECT term, CAST(doc AS TEXT) FROM temp.v2 ORDER BY 1, 2";
     let mut statement = connection.prepare(sql)?;
     let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<Vec<_>, _>>()?;
@@ -289,7 +289,8 @@ async fn forgotten_terms_leave_the_index() {
         .await;
     assert_eq!(world.hits("owner", "xylophonequartz").await, []);
     world.index().await;
-    let left = "SELECT count(*) FROM (SELECT block FROM said_words_data UNION ALL SELECT block FROM memory_words_data
+    let left =
+        "SELECT count(*) FROM (SELECT block FROM message_words_data UNION ALL SELECT block FROM memory_words_data
                     UNION ALL SELECT c0 FROM memory_words_content)
                 WHERE instr(block, CAST('quartz' AS BLOB)) OR instr(block, CAST('xylophon' AS BLOB))";
     let left: i64 = world.write(move |connection| Ok(connection.query_row(left, [], |row| row.get(0))?)).await;
@@ -303,7 +304,7 @@ async fn a_damaged_index_is_rebuilt_and_breaks_nothing_else() {
     world.turn("s", "me", "owner", "the heron stands in the pond", "a heron").await;
     world.fact("owner", "The heron is called Heinz").await;
     world.index().await;
-    for table in ["said_words", "memory_words"] {
+    for table in ["message_words", "memory_words"] {
         let damage = format!("UPDATE {table}_data SET block = x'00ff00ff00ff00ff' WHERE id > 10");
         world.write(move |connection| Ok(connection.execute(&damage, [])?)).await;
         assert!(!world.service.store.read(terms::check).await.unwrap().is_empty(), "{table}");

@@ -16,7 +16,7 @@ pub fn prune_sessions(connection: &Connection, before_ms: i64) -> Result<usize, 
     let pruned = retention::prune_sessions(connection, before_ms)?;
     if pruned > 0 {
         // The store records each removed message; the indexer then removes the last of their terms from the file.
-        meta::set(connection, meta::WORDS_REMOVED, "yes")?;
+        meta::set(connection, meta::INDEX_PURGE, "yes")?;
     }
     Ok(pruned)
 }

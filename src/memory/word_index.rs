@@ -44,7 +44,7 @@ pub fn remove(connection: &Connection, id: i64) -> Result<(), StoreError> {
 /// The store cannot be written.
 pub fn remove_turn(connection: &Connection, session: &str, turn: &str) -> Result<(), StoreError> {
     search_index::remove_turn(connection, session, turn)?;
-    meta::set(connection, meta::WORDS_REMOVED, "yes")?;
+    meta::set(connection, meta::INDEX_PURGE, "yes")?;
     sweep(connection, usize::from(u16::MAX)).map(drop)
 }
 
@@ -57,7 +57,7 @@ pub fn remove_messages(connection: &Connection, session: &str, seqs: &[i64]) -> 
         return Ok(());
     }
     seqs.iter().try_for_each(|seq| search_index::remove_message(connection, session, *seq))?;
-    meta::set(connection, meta::WORDS_REMOVED, "yes")?;
+    meta::set(connection, meta::INDEX_PURGE, "yes")?;
     sweep(connection, usize::from(u16::MAX)).map(drop)
 }
 
@@ -78,7 +78,7 @@ pub fn check(connection: &Connection) -> Result<Vec<String>, StoreError> {
 /// # Errors
 /// The store cannot be written.
 pub fn mark_damaged(connection: &Connection) -> Result<(), StoreError> {
-    meta::set(connection, meta::WORDS, "")
+    meta::set(connection, meta::INDEX_VERSION, "")
 }
 
 /// Removes the terms of deleted messages, of at most `limit`. Returns true if the index is not marked as damaged.
@@ -108,7 +108,7 @@ pub(super) fn purge(connection: &Connection, begins: bool) -> Result<bool, Store
 
 /// Returns true if the index is not marked as damaged.
 pub(super) fn is_trusted(connection: &Connection) -> Result<bool, StoreError> {
-    Ok(meta::get(connection, meta::WORDS)?.is_some_and(|version| !version.is_empty()))
+    Ok(meta::get(connection, meta::INDEX_VERSION)?.is_some_and(|version| !version.is_empty()))
 }
 
 /// Returns true if a reader met damage in an index since the last call.
@@ -137,22 +137,22 @@ pub(super) fn expected_version(identities: &Identities) -> String {
 pub(super) fn reset_index(connection: &Connection, identities: &Identities) -> Result<(), StoreError> {
     migrate_owners(connection, identities)?;
     search_index::clear(connection)?;
-    meta::set(connection, meta::WORDS_MEMORIES, "0")?;
-    meta::set(connection, meta::WORDS_REMOVED, "")?;
-    meta::set(connection, meta::WORDS, &expected_version(identities))
+    meta::set(connection, meta::INDEX_NEXT_MEMORY, "0")?;
+    meta::set(connection, meta::INDEX_PURGE, "")?;
+    meta::set(connection, meta::INDEX_VERSION, &expected_version(identities))
 }
 
 /// Adds the next memories to an index that is being rebuilt. Returns true if there are more.
 pub(super) fn put_memories(connection: &Connection) -> Result<bool, StoreError> {
     const MEMORIES_PER_STEP: usize = 32;
-    let next = meta::get(connection, meta::WORDS_MEMORIES)?.unwrap_or_default();
+    let next = meta::get(connection, meta::INDEX_NEXT_MEMORY)?.unwrap_or_default();
     let Ok(from) = next.parse::<i64>() else { return Ok(false) };
     let ids = search_index::memory_ids(connection, from, MEMORIES_PER_STEP)?;
     for id in &ids {
         put(connection, *id)?;
     }
     let next = ids.last().map_or(String::new(), |last| (last + 1).to_string());
-    meta::set(connection, meta::WORDS_MEMORIES, &next)?;
+    meta::set(connection, meta::INDEX_NEXT_MEMORY, &next)?;
     Ok(!next.is_empty())
 }
 

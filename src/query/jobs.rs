@@ -180,7 +180,7 @@ fn view(job: &Job, context: &JobContext) -> Value {
         JobTask::Prompt(text) => ("prompt", text),
         JobTask::Message(text) => ("message", text),
     };
-    let state = match (&row.paused, row.enabled) {
+    let state = match (&row.pause_reason, row.enabled) {
         (Some(_), _) => "paused",
         (None, true) => "enabled",
         (None, false) => "disabled",
@@ -190,7 +190,7 @@ fn view(job: &Job, context: &JobContext) -> Value {
         "name": row.name,
         "state": state,
         "enabled": row.enabled,
-        "paused": row.paused,
+        "paused": row.pause_reason,
         "failures": row.failures,
         "when": job.when(context),
         "next_at": row.next_at.filter(|_| row.enabled).map(timestamp),
@@ -244,7 +244,7 @@ fn run(run: &JobRunRow) -> Value {
         "name": run.name,
         "due": timestamp(run.due),
         "started": has_started.then(|| timestamp(run.at)),
-        "ended": run.ended.map(timestamp),
+        "ended": run.ended_at.map(timestamp),
         "late_ms": has_started.then(|| (run.at - run.due).max(0)),
         "outcome": outcome,
         "delivery": cron::delivery(run),

@@ -374,7 +374,7 @@ fn stats(connection: &Connection, settings: &MemorySettings, now: Timestamp) -> 
         "replaced": counts.iter().map(|count| count.replaced).sum::<u64>(),
         "summary_tokens_today": summary_tokens(connection, settings, now)?,
         "index": { "messages": index.messages, "behind": index.behind, "made_anew": index.needs_rebuild },
-        "vectors": { "memories": vectors.memories, "messages": vectors.said, "model": vectors.model },
+        "vectors": { "memories": vectors.memories, "messages": vectors.messages, "model": vectors.model },
         "bytes": { "texts": text_bytes, "snapshots": snapshot_bytes },
     }))
 }

@@ -51,9 +51,9 @@ pub fn losses(losses: &[Loss]) -> Value {
             "kind": loss.kind,
             "messages": loss.messages,
             "seqs": loss.seqs,
-            "what": loss.what,
-            "whole": loss.whole,
-            "aside": loss.aside,
+            "what": loss.description,
+            "whole": loss.is_complete,
+            "aside": loss.moved_files,
         })
     });
     views.collect()

@@ -90,7 +90,7 @@ impl Resets {
 /// Returns the time of the message of the last use that was not a note. A turn that runs across the reset time belongs to the day
 /// of its message. So the message's time counts; the turn's id contains it.
 fn asked_at(last: &LastUse) -> i64 {
-    let is_turn = last.said_at == last.used_at;
+    let is_turn = last.last_message_at == last.used_at;
     let asked = last.turn.parse::<Uuid>().ok().filter(|_| is_turn).and_then(|turn| turn.get_timestamp());
     asked
         .and_then(|at| {
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_conversation_begins_anew_when_it_is_due() {
-        let used = |text: &str| LastUse { used_at: ms(text), said_at: 0, turn: String::new() };
+        let used = |text: &str| LastUse { used_at: ms(text), last_message_at: 0, turn: String::new() };
         for (idle, daily, zone, last, received, expected) in [
             ("", "", "UTC", "2026-01-01T00:00:00Z", "2027-01-01T00:00:00Z", false),
             ("30m", "", "UTC", "2026-01-01T10:00:00Z", "2026-01-01T10:29:59Z", false),
@@ -180,10 +180,10 @@ mod tests {
         let turn = Uuid::new_v7(at).to_string();
         let (ended, asked_again) = (ms("2026-01-01T03:01:00Z"), ms("2026-01-01T09:00:00Z"));
         let daily = resets("", "03:00");
-        for (said_at, expected) in [(ended, true), (ended - 60_000, false)] {
+        for (last_message_at, expected) in [(ended, true), (ended - 60_000, false)] {
             // The time of a message does not matter after another use of the session, such as a restore.
-            let last = LastUse { used_at: ended, said_at, turn: turn.clone() };
-            assert_eq!(daily.is_due(&last, asked_again, &TimeZone::UTC), expected, "{said_at}");
+            let last = LastUse { used_at: ended, last_message_at, turn: turn.clone() };
+            assert_eq!(daily.is_due(&last, asked_again, &TimeZone::UTC), expected, "{last_message_at}");
         }
     }
 

@@ -96,9 +96,9 @@ impl SessionMemoryUpdate {
         Self { consolidate_at: None, ..self }
     }
 
-    /// Writes the update after the turn's messages. `is_tight` means that the history filled its window, or nearly, or
+    /// Writes the update after the turn's messages. `is_nearly_full` means that the history filled its window, or nearly, or
     /// had to be compacted.
-    pub fn write(&self, connection: &Connection, session: &str, is_tight: bool) -> Result<(), StoreError> {
+    pub fn write(&self, connection: &Connection, session: &str, is_nearly_full: bool) -> Result<(), StoreError> {
         let Ownership { owner, .. } = ownership::of_session(connection, session)?;
         if owner.is_none() {
             ownership::record_writer(connection, session, self.writer.as_str())?;
@@ -108,8 +108,8 @@ impl SessionMemoryUpdate {
         let cursor = session_memory::get(connection, session, head.epoch)?.cursor.max(head.first_seq);
         if head.next_seq - cursor >= i64::from(most) {
             session_memory::set_due(connection, session, head.epoch, "full")?;
-        } else if is_tight {
-            session_memory::set_due(connection, session, head.epoch, "tight")?;
+        } else if is_nearly_full {
+            session_memory::set_due(connection, session, head.epoch, "nearly_full")?;
         }
         Ok(())
     }
@@ -140,7 +140,7 @@ mod tests {
         begin(connection, session, &rows, identities)?;
         messages::append(connection, session, id, [("user", "{}".to_owned())].into_iter())?;
         let memory_update = SessionMemoryUpdate { writer: identities.writer_of(&rows[0]), consolidate_at: Some(3) };
-        memory_update.write(connection, session, sender == "tight")
+        memory_update.write(connection, session, sender == "full")
     }
 
     #[tokio::test]
@@ -154,7 +154,7 @@ mod tests {
             ("eve", "stranger:in:eve", false, None),
             ("eve ann", "stranger:in:eve", true, None),
             ("ann bob ann", "sender:in:ann", true, Some("full")),
-            ("tight", "sender:in:tight", false, Some("tight")),
+            ("full", "sender:in:full", false, Some("nearly_full")),
             // From before sessions had owners.
             ("ann bob ? bob", "sender:in:ann", true, Some("full")),
             ("ann ? ann", "sender:in:ann", false, None),
@@ -183,7 +183,7 @@ mod tests {
                         turn(connection, &session, sender, &identities)?;
                     }
                 }
-                let due = session_memory::get(connection, &session, 0)?.due;
+                let due = session_memory::get(connection, &session, 0)?.due_reason;
                 Ok((ownership::of_session(connection, &session)?, due))
             };
             let (found, noted) = store.write(Durability::Logged, check).await.unwrap();

@@ -17,11 +17,8 @@ use super::skill::{ShadowedSkill, Skill, SkillList, SkillLocation, SkillProblem}
 use crate::guard::{FileVersion, Jail, JailError};
 use crate::tools::allow_rule_fault;
 
-/// For how many times its own duration the result of a scan is shared with later turns. Short scans of the sources therefore take
-/// at most this fraction of the time.
-const SCAN_SHARE: u32 = 10;
-/// The maximum age of a shared result.
-const MAX_STALE: Duration = Duration::from_millis(10);
+/// For how long the result of a scan is shared with later turns, unless a tool may have changed a file since the scan began.
+const MAX_AGE: Duration = Duration::from_millis(10);
 
 /// The source of the skills that are part of the program.
 const BUILT_IN_SOURCE: &str = "built-in";
@@ -57,6 +54,8 @@ pub struct SkillCatalog {
     pins: Option<SkillPins>,
     host: SkillHost,
     state: Mutex<CatalogState>,
+    /// How often a tool may have changed a file.
+    changes: AtomicUsize,
     parses: AtomicUsize,
 }
 
@@ -65,22 +64,14 @@ struct CatalogState {
     parsed: HashMap<PathBuf, (FileVersion, ParsedSkill)>,
     pins: KnownPins,
     list: Arc<SkillList>,
-    last_scan: Option<ScanTiming>,
+    last_scan: Option<ScanStart>,
 }
 
-/// When a scan of the sources began, and how long it took.
+/// The moment at which a scan of the sources began.
 #[derive(Clone, Copy)]
-struct ScanTiming {
+struct ScanStart {
     began: Instant,
-    took: Duration,
-}
-
-impl CatalogState {
-    /// Returns the list of the last scan, if that scan is recent enough to be shared.
-    fn recent(&self) -> Option<Arc<SkillList>> {
-        let ScanTiming { began, took } = self.last_scan?;
-        (began.elapsed() < (took * SCAN_SHARE).min(MAX_STALE)).then(|| self.list.clone())
-    }
+    changes: usize,
 }
 
 impl SkillCatalog {
@@ -94,6 +85,7 @@ impl SkillCatalog {
             pins: None,
             host,
             state: Mutex::default(),
+            changes: AtomicUsize::new(0),
             parses: AtomicUsize::new(0),
         }
     }
@@ -133,20 +125,31 @@ impl SkillCatalog {
         self.scan_with(&mut self.state.lock())
     }
 
+    /// Ends the sharing of scans that began before this call. It is called after a tool may have changed files.
+    pub fn expire(&self) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
+    }
+
     /// Returns the skills of a recent scan, if there was one. Does not block.
     pub fn recent(&self) -> Option<Arc<SkillList>> {
-        self.state.try_lock()?.recent()
+        self.recent_in(&*self.state.try_lock()?)
     }
 
     /// Returns the skills of a recent scan, or of a new scan of the sources.
     pub fn recent_or_scan(&self) -> Arc<SkillList> {
         let mut state = self.state.lock();
         // Another turn may have scanned while this one waited.
-        state.recent().unwrap_or_else(|| self.scan_with(&mut state))
+        self.recent_in(&state).unwrap_or_else(|| self.scan_with(&mut state))
+    }
+
+    fn recent_in(&self, state: &CatalogState) -> Option<Arc<SkillList>> {
+        let ScanStart { began, changes } = state.last_scan?;
+        let is_current = began.elapsed() < MAX_AGE && changes == self.changes.load(Ordering::Acquire);
+        is_current.then(|| state.list.clone())
     }
 
     fn scan_with(&self, state: &mut CatalogState) -> Arc<SkillList> {
-        let began = Instant::now();
+        let start = ScanStart { began: Instant::now(), changes: self.changes.load(Ordering::Acquire) };
         let before = std::mem::take(&mut state.parsed);
         if let Some(pins) = &self.pins {
             state.pins.refresh(pins);
@@ -173,7 +176,7 @@ impl SkillCatalog {
             log_changes(&state.list, &list);
             state.list = Arc::new(list);
         }
-        state.last_scan = Some(ScanTiming { began, took: began.elapsed() });
+        state.last_scan = Some(start);
         state.list.clone()
     }
 }

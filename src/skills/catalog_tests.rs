@@ -191,6 +191,19 @@ fn a_folder_of_skills_in_the_workspace_that_is_a_link_is_refused_and_one_of_the_
 }
 
 #[test]
+fn a_scan_is_not_shared_after_a_tool_may_have_written_a_skill() {
+    let world = SkillWorld::new();
+    let catalog = world.catalog();
+    for name in ["a", "b", "c"] {
+        catalog.recent_or_scan();
+        world.skill(&format!("ws/skills/{name}"), name, "new");
+        catalog.expire();
+        assert!(catalog.recent().is_none());
+        assert!(catalog.recent_or_scan().find(name).is_some(), "{name}");
+    }
+}
+
+#[test]
 fn changes_are_seen_and_unchanged_files_are_not_parsed_again() {
     let world = SkillWorld::new();
     world.skill("ws/skills/a", "a", "one");

@@ -35,7 +35,7 @@ pub struct AccessTokenRow {
 pub struct PageLoginRow {
     /// The named token of the login; `None` is the token of the gateway.
     pub token: Option<AccessTokenRow>,
-    pub seal: Vec<u8>,
+    pub token_binding: Vec<u8>,
 }
 
 /// The state of a token's name.
@@ -95,28 +95,28 @@ pub fn touch_token(connection: &Connection, name: &str) -> Result<(), StoreError
     execute(connection, "UPDATE access_tokens SET used_at = ? WHERE name = ?", params![now_ms(), name]).map(drop)
 }
 
-/// Adds a login, and removes logins that have ended or exceed the limit. The `seal` of a login with a named token is the token's
+/// Adds a login, and removes logins that have ended or exceed the limit. The `token_binding` of a login with a named token is that token's
 /// hash, so that another token of the same name does not revive the login.
 pub fn add_login(
     connection: &Connection,
     hash: &SecretHash,
     token: Option<&str>,
-    seal: &SecretHash,
+    token_binding: &SecretHash,
 ) -> Result<(), StoreError> {
     let now = now_ms();
     execute(connection, "DELETE FROM page_logins WHERE used_at < ?", [now - LOGIN_IDLE_MS])?;
     let sql =
         "DELETE FROM page_logins WHERE hash IN (SELECT hash FROM page_logins ORDER BY used_at DESC LIMIT -1 OFFSET ?)";
     execute(connection, sql, [MAX_LOGINS - 1])?;
-    let sql = "INSERT INTO page_logins (hash, token, seal, created_at, used_at) VALUES (?1, ?2, ?3, ?4, ?4)";
-    execute(connection, sql, params![hash, token, seal, now]).map(drop)
+    let sql = "INSERT INTO page_logins (hash, token, token_binding, created_at, used_at) VALUES (?1, ?2, ?3, ?4, ?4)";
+    execute(connection, sql, params![hash, token, token_binding, now]).map(drop)
 }
 
 /// Returns a login that has not ended, and whether the time of this use must be stored.
 pub fn find_login(connection: &Connection, hash: &SecretHash) -> Result<Option<(PageLoginRow, bool)>, StoreError> {
     let now = now_ms();
-    let sql = "SELECT l.token, l.seal, l.used_at, t.name, t.scope, t.created_at, t.used_at FROM page_logins l
-               LEFT JOIN access_tokens t ON t.name = l.token AND t.hash = l.seal AND t.revoked_at IS NULL
+    let sql = "SELECT l.token, l.token_binding, l.used_at, t.name, t.scope, t.created_at, t.used_at FROM page_logins l
+               LEFT JOIN access_tokens t ON t.name = l.token AND t.hash = l.token_binding AND t.revoked_at IS NULL
                WHERE l.hash = ? AND l.used_at >= ?";
     let found = select_optional(connection, sql, params![hash, now - LOGIN_IDLE_MS], |row| {
         let named: Option<String> = row.get(0)?;
@@ -124,7 +124,7 @@ pub fn find_login(connection: &Connection, hash: &SecretHash) -> Result<Option<(
         let is_due = is_use_due(Some(row.get(2)?), now);
         // A login whose token was revoked is invalid.
         let is_valid = named.is_some() == token.is_some();
-        Ok(is_valid.then_some((PageLoginRow { token, seal: row.get(1)? }, is_due)))
+        Ok(is_valid.then_some((PageLoginRow { token, token_binding: row.get(1)? }, is_due)))
     })?;
     Ok(found.flatten())
 }

@@ -78,7 +78,7 @@ pub fn prepare(copy: &Path, home: &Path) -> Result<Option<Loss>, StoreError> {
     };
     // The copy was made while a gateway was running; no gateway crashed with it.
     meta::set(&transaction, meta::CLEAN, "yes")?;
-    meta::set(&transaction, meta::ALONE, "")?;
+    meta::set(&transaction, meta::ISOLATED_TURN, "")?;
     let loss = (accepted > known).then(|| loss_after_backup(known, accepted));
     if let Some(loss) = &loss {
         inbox::continue_after(&transaction, accepted)?;
@@ -108,12 +108,12 @@ pub fn reset_mark(path: &Path) -> Result<(), StoreError> {
 /// acknowledged.
 fn loss_after_backup(known: i64, accepted: i64) -> Loss {
     let mut loss = Loss::new(LossKind::Restored, vec![(known + 1, accepted)], String::new());
-    loss.what = format!(
+    loss.description = format!(
         "{} messages accepted after the backup are not in it (seq {})",
         loss.messages,
         losses::format_ranges(&loss.seqs)
     );
-    (loss.told, loss.acknowledged) = (true, true);
+    (loss.is_reported, loss.acknowledged) = (true, true);
     loss
 }
 

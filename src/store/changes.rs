@@ -64,8 +64,8 @@ impl StoreFingerprint {
             )?,
             runs: select_one(
                 connection,
-                "SELECT ifnull(max(seq), 0), ifnull(max(ended), 0)
-                 FROM (SELECT seq, ended FROM job_runs ORDER BY seq DESC LIMIT 50)",
+                "SELECT ifnull(max(seq), 0), ifnull(max(ended_at), 0)
+                 FROM (SELECT seq, ended_at FROM job_runs ORDER BY seq DESC LIMIT 50)",
                 [],
                 two,
             )?,

@@ -117,7 +117,7 @@ pub fn find_turn(connection: &Connection, id: &str) -> Result<Uuid, CheckpointEr
 
 /// Returns the turn of this session that `wanted` identifies: a checkpoint's name, a turn's id, or the beginning of an id.
 pub fn find_turn_in_session(connection: &Connection, session: &str, wanted: &str) -> Result<Uuid, CheckpointError> {
-    let named = "SELECT turn FROM point_names WHERE session = ? AND name = ?";
+    let named = "SELECT turn FROM checkpoint_names WHERE session = ? AND name = ?";
     if let [turn] = turns(connection, named, &[&session, &wanted])?.as_slice() {
         return Ok(*turn);
     }
@@ -214,7 +214,7 @@ pub fn list(connection: &Connection, session: &str, limit: u32) -> Result<Vec<Ch
     let sql = "SELECT m.turn, m.at, m.body, max(n.at), n.name
          FROM (SELECT turn, at, body, max(-seq) FROM messages WHERE session = ?1 AND seq >= ?2 AND role = 'user'
                GROUP BY turn ORDER BY turn DESC LIMIT ?3) m
-         LEFT JOIN point_names n ON n.session = ?1 AND n.turn = m.turn
+         LEFT JOIN checkpoint_names n ON n.session = ?1 AND n.turn = m.turn
          GROUP BY m.turn ORDER BY m.turn DESC";
     select_parsed(connection, sql, params![session, from, limit], |row| {
         let turn = read_uuid(row, 0)?;
@@ -226,7 +226,7 @@ pub fn list(connection: &Connection, session: &str, limit: u32) -> Result<Vec<Ch
 pub fn summary(connection: &Connection, point: &Checkpoint) -> Result<Option<CheckpointSummary>, StoreError> {
     let Checkpoint { turn, session, from, to, .. } = point;
     let sql = "SELECT m.at, m.body, n.name FROM messages m
-         LEFT JOIN point_names n ON n.session = m.session AND n.turn = m.turn
+         LEFT JOIN checkpoint_names n ON n.session = m.session AND n.turn = m.turn
          WHERE m.session = ? AND m.turn = ? AND m.seq >= ? AND m.seq < ? AND m.role = 'user' LIMIT 1";
     select_optional(connection, sql, params![session, turn.to_string(), from, to], |row| {
         Ok(CheckpointSummary { turn: *turn, at: row.get(0)?, body: row.get(1)?, name: row.get(2)? })
@@ -242,10 +242,10 @@ pub fn current_turn(connection: &Connection, session: &str) -> Result<Option<Uui
 
 /// Names a checkpoint. If another checkpoint of the session has the name, the name moves to this one.
 pub fn set_name(connection: &Connection, session: &str, turn: Uuid, name: &str) -> Result<(), StoreError> {
-    let sql = "INSERT OR REPLACE INTO point_names (session, name, turn, at) VALUES (?, ?, ?, ?)";
+    let sql = "INSERT OR REPLACE INTO checkpoint_names (session, name, turn, at) VALUES (?, ?, ?, ?)";
     execute(connection, sql, params![session, name, turn.to_string(), now_ms()])?;
-    let sql = "DELETE FROM point_names WHERE session = ?1 AND name NOT IN
-                (SELECT name FROM point_names WHERE session = ?1 ORDER BY at DESC, name LIMIT ?2)";
+    let sql = "DELETE FROM checkpoint_names WHERE session = ?1 AND name NOT IN
+                (SELECT name FROM checkpoint_names WHERE session = ?1 ORDER BY at DESC, name LIMIT ?2)";
     execute(connection, sql, params![session, MAX_NAMES]).map(drop)
 }
 

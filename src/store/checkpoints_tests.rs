@@ -13,8 +13,8 @@ fn complete_turn(connection: &Connection, number: u32, text: &str) -> Result<Uui
     accept(connection, id, text)?;
     inbox::mark_running(connection, inbox::last_seq(connection)?, id)?;
     turn_steps::append(connection, id, "note", &format!(r#"{{"step":"note","text":"{text}"}}"#))?;
-    let said = |role, text: &str| (role, format!(r#"{{"role":"{role}","content":"{text}"}}"#));
-    messages::append(connection, SESSION, id, [said("user", text), said("assistant", text)].into_iter())?;
+    let message = |role, text: &str| (role, format!(r#"{{"role":"{role}","content":"{text}"}}"#));
+    messages::append(connection, SESSION, id, [message("user", text), message("assistant", text)].into_iter())?;
     inbox::finish(connection, id, InboxState::Done)?;
     Ok(id)
 }
@@ -121,7 +121,7 @@ async fn a_turn_is_found_by_a_short_id_or_a_name() {
         for number in 0..MAX_NAMES {
             set_name(connection, SESSION, turns[1], &format!("name {number}"))?;
         }
-        let names: u32 = connection.query_row("SELECT count(*) FROM point_names", [], |row| row.get(0))?;
+        let names: u32 = connection.query_row("SELECT count(*) FROM checkpoint_names", [], |row| row.get(0))?;
         assert_eq!(names, MAX_NAMES);
         Ok(())
     })

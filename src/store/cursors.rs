@@ -35,7 +35,7 @@ pub fn skip(
     reason: &str,
 ) -> Result<(), StoreError> {
     set(connection, channel, source, position)?;
-    let sql = "INSERT OR REPLACE INTO skipped (channel, source, position, reason, at) VALUES (?, ?, ?, ?, ?)";
+    let sql = "INSERT OR REPLACE INTO skipped_messages (channel, source, position, reason, at) VALUES (?, ?, ?, ?, ?)";
     execute(connection, sql, params![channel, source, position, reason, now_ms()]).map(drop)
 }
 
@@ -45,8 +45,9 @@ pub fn skipped(
     channel: &str,
     limit: u32,
 ) -> Result<(usize, Vec<SkippedPosition>), StoreError> {
-    let count = select_value(connection, "SELECT count(*) FROM skipped WHERE channel = ?", [channel])?;
-    let sql = "SELECT source, position, reason, at FROM skipped INDEXED BY skipped_at WHERE channel = ? ORDER BY at DESC LIMIT ?";
+    let count = select_value(connection, "SELECT count(*) FROM skipped_messages WHERE channel = ?", [channel])?;
+    let sql = "SELECT source, position, reason, at FROM skipped_messages INDEXED BY skipped_messages_at
+               WHERE channel = ? ORDER BY at DESC LIMIT ?";
     let last = select(connection, sql, params![channel, limit], |row| {
         Ok(SkippedPosition { source: row.get(0)?, position: row.get(1)?, reason: row.get(2)?, at: row.get(3)? })
     })?;

@@ -15,7 +15,7 @@ pub const FORGOTTEN: &str = "[forgotten]";
 
 /// Counts a forgotten memory: text that was derived from an earlier state must not be stored any more.
 pub fn record(connection: &Connection) -> Result<(), StoreError> {
-    meta::set(connection, meta::FORGETS, &(count(connection)? + 1).to_string())
+    meta::set(connection, meta::FORGET_COUNT, &(count(connection)? + 1).to_string())
 }
 
 /// Returns the turns whose output files must be removed.
@@ -38,7 +38,7 @@ pub fn outputs_removed(connection: &Connection, removed: &[String]) -> Result<()
 
 /// Returns the count of forgotten memories.
 pub fn count(connection: &Connection) -> Result<i64, StoreError> {
-    Ok(meta::get(connection, meta::FORGETS)?.and_then(|count| count.parse().ok()).unwrap_or(0))
+    Ok(meta::get(connection, meta::FORGET_COUNT)?.and_then(|count| count.parse().ok()).unwrap_or(0))
 }
 
 /// Removes the text of a finished turn from the session's log, the inbox and the delivered messages, and deletes the turn's steps.

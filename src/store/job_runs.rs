@@ -50,7 +50,7 @@ pub struct JobRunRow {
     pub name: String,
     pub due: i64,
     pub at: i64,
-    pub ended: Option<i64>,
+    pub ended_at: Option<i64>,
     pub turn: Option<Uuid>,
     pub outcome: String,
     pub reason: Option<String>,
@@ -72,12 +72,12 @@ pub struct JobRunRow {
 /// Takes a slot; returns whether it was free.
 pub fn insert(connection: &Connection, run: &NewJobRun<'_>) -> Result<bool, StoreError> {
     let now = now_ms();
-    let ended = (run.outcome != JobRunOutcome::Started).then_some(now);
-    let sql = "INSERT INTO job_runs (job, name, due, at, turn, outcome, reason, ended, sends)
+    let ended_at = (run.outcome != JobRunOutcome::Started).then_some(now);
+    let sql = "INSERT INTO job_runs (job, name, due, at, turn, outcome, reason, ended_at, sends)
                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (job, due) DO NOTHING";
     let turn = run.turn.map(|turn| turn.to_string());
     let (outcome, sends) = (run.outcome.as_str(), run.turn.is_some());
-    let parameters = params![run.job, run.name, run.due, now, turn, outcome, run.reason, ended, sends];
+    let parameters = params![run.job, run.name, run.due, now, turn, outcome, run.reason, ended_at, sends];
     Ok(execute(connection, sql, parameters)? == 1)
 }
 
@@ -90,7 +90,7 @@ pub fn end(
     reason: Option<&str>,
     sends: bool,
 ) -> Result<(), StoreError> {
-    let sql = "UPDATE job_runs SET outcome = ?, reason = ?, sends = ?, ended = ? WHERE job = ? AND due = ?";
+    let sql = "UPDATE job_runs SET outcome = ?, reason = ?, sends = ?, ended_at = ? WHERE job = ? AND due = ?";
     execute(connection, sql, params![outcome.as_str(), reason, sends, now_ms(), job, due]).map(drop)
 }
 
@@ -138,7 +138,7 @@ pub fn newest_run(connection: &Connection, job: &str) -> Result<Option<LastRun>,
 
 /// Returns the newest runs of a job, the newest first, found by its id or its name, even if the job was deleted.
 pub fn of_job(connection: &Connection, id_or_name: &str, limit: u32) -> Result<Vec<JobRunRow>, StoreError> {
-    let sql = "SELECT r.job, r.name, r.due, r.at, r.ended, r.turn, r.outcome, r.reason, r.sends, i.state,
+    let sql = "SELECT r.job, r.name, r.due, r.at, r.ended_at, r.turn, r.outcome, r.reason, r.sends, i.state,
                    coalesce(o.state, r.delivery), coalesce(o.tries, 0), o.last_error,
                    (SELECT coalesce(sum(u.input_tokens), 0) FROM usage u WHERE u.turn = r.turn),
                    (SELECT coalesce(sum(u.output_tokens), 0) FROM usage u WHERE u.turn = r.turn),
@@ -163,7 +163,7 @@ fn read_row(row: &Row<'_>) -> Result<JobRunRow, StoreError> {
         name: row.get(1)?,
         due: row.get(2)?,
         at: row.get(3)?,
-        ended: row.get(4)?,
+        ended_at: row.get(4)?,
         turn: turn.map(|turn| turn.parse()).transpose()?,
         outcome: row.get(6)?,
         reason: row.get(7)?,

@@ -18,14 +18,14 @@ pub struct JobRow {
     /// Consecutive runs that failed.
     pub failures: u32,
     /// The reason why daoyou disabled the job.
-    pub paused: Option<String>,
+    pub pause_reason: Option<String>,
     /// The shortened answer of the last successful run.
     pub result: Option<String>,
     pub created_at: i64,
     pub updated_at: i64,
 }
 
-const COLUMNS: &str = "id, name, body, enabled, next_at, failures, paused, result, created_at, updated_at";
+const COLUMNS: &str = "id, name, body, enabled, next_at, failures, pause_reason, result, created_at, updated_at";
 
 /// Inserts a job; returns whether its id was free.
 pub fn insert(
@@ -58,7 +58,7 @@ pub struct JobCounts {
 }
 
 pub fn counts(connection: &Connection) -> Result<JobCounts, StoreError> {
-    let sql = "SELECT coalesce(sum(enabled), 0), coalesce(sum(NOT enabled), 0), count(paused) FROM jobs";
+    let sql = "SELECT coalesce(sum(enabled), 0), coalesce(sum(NOT enabled), 0), count(pause_reason) FROM jobs";
     let read = |row: &Row<'_>| Ok(JobCounts { enabled: row.get(0)?, disabled: row.get(1)?, paused: row.get(2)? });
     select_one(connection, sql, [], read)
 }
@@ -95,13 +95,13 @@ pub fn set_next(connection: &Connection, id: &str, next_at: Option<i64>) -> Resu
 
 /// Moves the job's next slot, unless it differs from `from` or the job is disabled.
 pub fn move_next(connection: &Connection, id: &str, from: Option<i64>, to: i64) -> Result<(), StoreError> {
-    let sql = "UPDATE jobs SET next_at = ?, paused = NULL WHERE id = ? AND next_at IS ? AND enabled = 1";
+    let sql = "UPDATE jobs SET next_at = ?, pause_reason = NULL WHERE id = ? AND next_at IS ? AND enabled = 1";
     execute(connection, sql, params![to, id, from]).map(drop)
 }
 
 /// Removes the job's next slot until the job is enabled or edited, or its row can be read again. The job stays enabled.
 pub fn set_aside(connection: &Connection, id: &str, reason: &str) -> Result<(), StoreError> {
-    let sql = "UPDATE jobs SET next_at = NULL, paused = ? WHERE id = ?";
+    let sql = "UPDATE jobs SET next_at = NULL, pause_reason = ? WHERE id = ?";
     execute(connection, sql, [reason, id]).map(drop)
 }
 
@@ -111,10 +111,10 @@ pub fn set_enabled(
     id: &str,
     enabled: bool,
     next_at: Option<i64>,
-    paused: Option<&str>,
+    pause_reason: Option<&str>,
 ) -> Result<bool, StoreError> {
-    let sql = "UPDATE jobs SET enabled = ?, next_at = ?, paused = ?, failures = 0, updated_at = ? WHERE id = ?";
-    Ok(execute(connection, sql, params![enabled, next_at, paused, now_ms(), id])? == 1)
+    let sql = "UPDATE jobs SET enabled = ?, next_at = ?, pause_reason = ?, failures = 0, updated_at = ? WHERE id = ?";
+    Ok(execute(connection, sql, params![enabled, next_at, pause_reason, now_ms(), id])? == 1)
 }
 
 /// Replaces the job's content and schedule; resets its failures.
@@ -125,8 +125,7 @@ pub fn update(
     body: &str,
     next_at: Option<i64>,
 ) -> Result<bool, StoreError> {
-    let sql =
-        "UPDATE jobs SET name = ?, body = ?, next_at = ?, paused = NULL, failures = 0, updated_at = ? WHERE id = ?";
+    let sql = "UPDATE jobs SET name = ?, body = ?, next_at = ?, pause_reason = NULL, failures = 0, updated_at = ? WHERE id = ?";
     Ok(execute(connection, sql, params![name, body, next_at, now_ms(), id])? == 1)
 }
 
@@ -167,7 +166,7 @@ fn read_row(row: &Row<'_>) -> rusqlite::Result<JobRow> {
         enabled: row.get(3)?,
         next_at: row.get(4)?,
         failures: row.get(5)?,
-        paused: row.get(6)?,
+        pause_reason: row.get(6)?,
         result: row.get(7)?,
         created_at: row.get(8)?,
         updated_at: row.get(9)?,

@@ -8,7 +8,8 @@ use super::{StoreError, meta, now_ms};
 /// The most losses that are kept; the oldest are removed first.
 const LIMIT: usize = 50;
 
-/// A loss of accepted messages, or a repair that may have lost some.
+/// A loss of accepted messages, or a repair that may have lost some. The aliases of the fields are their names in rows that were written
+/// before format 30 of the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loss {
     /// The time when the loss was noticed, UTC milliseconds.
@@ -18,17 +19,17 @@ pub struct Loss {
     pub messages: u64,
     /// The missing messages: ranges of `seq`, both ends included.
     pub seqs: Vec<(i64, i64)>,
-    /// A description.
-    pub what: String,
+    #[serde(alias = "what")]
+    pub description: String,
     /// Nothing is missing: every row of the damaged file was recovered.
-    #[serde(default)]
-    pub whole: bool,
+    #[serde(default, alias = "whole")]
+    pub is_complete: bool,
     /// The names of the files that were moved aside.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub aside: Vec<String>,
+    #[serde(default, alias = "aside", skip_serializing_if = "Vec::is_empty")]
+    pub moved_files: Vec<String>,
     /// The owner has received a notice.
-    #[serde(default)]
-    pub told: bool,
+    #[serde(default, alias = "told")]
+    pub is_reported: bool,
     /// The owner has acknowledged the loss.
     #[serde(default)]
     pub acknowledged: bool,
@@ -50,10 +51,10 @@ pub enum LossKind {
 
 impl Loss {
     /// Creates a loss that was noticed now.
-    pub fn new(kind: LossKind, seqs: Vec<(i64, i64)>, what: String) -> Self {
+    pub fn new(kind: LossKind, seqs: Vec<(i64, i64)>, description: String) -> Self {
         let messages = seqs.iter().map(|(from, to)| to.abs_diff(*from).saturating_add(1)).sum();
-        let (aside, whole) = (Vec::new(), false);
-        Self { at: now_ms(), kind, messages, seqs, what, whole, aside, told: false, acknowledged: false }
+        let (moved_files, is_complete, is_reported, acknowledged) = (Vec::new(), false, false, false);
+        Self { at: now_ms(), kind, messages, seqs, description, is_complete, moved_files, is_reported, acknowledged }
     }
 }
 
@@ -98,8 +99,8 @@ pub fn acknowledge(connection: &Connection) -> Result<usize, StoreError> {
 pub fn take_unreported(connection: &Connection) -> Result<Vec<Loss>, StoreError> {
     let mut losses = all(connection)?;
     let mut unreported = Vec::new();
-    for loss in losses.iter_mut().filter(|loss| !loss.told && !loss.acknowledged) {
-        loss.told = true;
+    for loss in losses.iter_mut().filter(|loss| !loss.is_reported && !loss.acknowledged) {
+        loss.is_reported = true;
         unreported.push(loss.clone());
     }
     if !unreported.is_empty() {
@@ -141,5 +142,14 @@ mod tests {
         let (reported, shown, acknowledged, left, known) = store.write(Durability::Logged, work).await.unwrap();
         assert_eq!((reported, acknowledged, left, known), ([1, 0], [1, 0], 0, 1));
         assert_eq!((shown[0].messages, format_ranges(&shown[0].seqs)), (4, "4, 7–9".to_owned()));
+    }
+
+    #[test]
+    fn losses_under_earlier_names_are_read() {
+        let earlier = r#"{"at":1,"kind":"salvaged","messages":0,"seqs":[],"what":"a page","whole":true,"aside":["a.db"],"told":true}"#;
+        let loss: Loss = serde_json::from_str(earlier).unwrap();
+        let expected = Loss { at: 1, ..Loss::new(LossKind::Salvaged, Vec::new(), "a page".to_owned()) };
+        let moved_files = vec!["a.db".to_owned()];
+        assert_eq!(loss, Loss { is_complete: true, is_reported: true, moved_files, ..expected });
     }
 }

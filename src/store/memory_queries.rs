@@ -59,7 +59,7 @@ pub fn counts(connection: &Connection) -> Result<Vec<MemoryCount>, StoreError> {
 
 /// Returns all owners of memories and conversations; the empty one stands for conversations without an owner.
 pub fn owners(connection: &Connection) -> Result<Vec<String>, StoreError> {
-    let sql = "SELECT owner FROM memories UNION SELECT owner FROM said_owners
+    let sql = "SELECT owner FROM memories UNION SELECT owner FROM message_owners
          UNION SELECT owner FROM sessions WHERE owner IS NOT NULL ORDER BY owner";
     select(connection, sql, [], |row| row.get(0))
 }
@@ -102,12 +102,12 @@ pub struct SearchIndexState {
 /// Returns the state of the search index.
 pub fn search_index_state(connection: &Connection) -> Result<SearchIndexState, StoreError> {
     let count = |sql: &str| -> Result<u64, StoreError> { select_value(connection, sql, []) };
-    let left = meta::get(connection, meta::WORDS_MEMORIES)?.unwrap_or_default();
-    let made_by = meta::get(connection, meta::WORDS)?.unwrap_or_default();
+    let left = meta::get(connection, meta::INDEX_NEXT_MEMORY)?.unwrap_or_default();
+    let made_by = meta::get(connection, meta::INDEX_VERSION)?.unwrap_or_default();
     Ok(SearchIndexState {
-        messages: count("SELECT count(*) FROM said")?,
+        messages: count("SELECT count(*) FROM indexed_messages")?,
         behind: count(
-            "SELECT ifnull(sum(s.next_seq - ifnull(i.seq, 0)), 0) FROM sessions s LEFT JOIN indexed i ON i.session = s.session
+            "SELECT ifnull(sum(s.next_seq - ifnull(i.seq, 0)), 0) FROM sessions s LEFT JOIN index_progress i ON i.session = s.session
              WHERE s.next_seq > ifnull(i.seq, 0)",
         )?,
         needs_rebuild: made_by.is_empty() || !left.is_empty(),

@@ -40,7 +40,7 @@ pub struct LastUse {
     /// The time of the last use of the session: a turn that is not a note, a restore or a choice of its model, in UTC milliseconds.
     pub used_at: i64,
     /// The time of the last message up to `used_at`, and its turn.
-    pub said_at: i64,
+    pub last_message_at: i64,
     pub turn: String,
 }
 
@@ -112,7 +112,7 @@ pub fn last_use(connection: &Connection, session: &str) -> Result<Option<LastUse
          FROM sessions s JOIN messages m ON m.session = s.session AND m.seq >= s.first_seq
          WHERE s.session = ? AND m.at <= ifnull(s.used_at, s.updated_at) ORDER BY m.seq DESC LIMIT 1";
     select_optional(connection, sql, [session], |row| {
-        Ok(LastUse { used_at: row.get(0)?, said_at: row.get(1)?, turn: row.get(2)? })
+        Ok(LastUse { used_at: row.get(0)?, last_message_at: row.get(1)?, turn: row.get(2)? })
     })
 }
 

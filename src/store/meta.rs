@@ -9,7 +9,7 @@ use super::sql::{execute, select_optional};
 pub const CLEAN: &str = "clean";
 
 /// The turn that runs alone because it may have crashed the gateway; empty if there is none.
-pub const ALONE: &str = "alone";
+pub const ISOLATED_TURN: &str = "isolated_turn";
 
 /// The random id of this database.
 pub const ID: &str = "id";
@@ -31,16 +31,16 @@ pub const STOP_BEGAN: &str = "stop_began_at";
 pub const STOP_ENDED: &str = "stop_ended_at";
 
 /// The version of the code that built the search index; an empty value causes a rebuild.
-pub const WORDS: &str = "words";
+pub const INDEX_VERSION: &str = "index_version";
 
 /// The first memory that a running rebuild of the search index has not indexed yet.
-pub const WORDS_MEMORIES: &str = "words_memories";
+pub const INDEX_NEXT_MEMORY: &str = "index_next_memory";
 
 /// `yes` while removed text may still be in the file.
-pub const WORDS_REMOVED: &str = "words_removed";
+pub const INDEX_PURGE: &str = "index_purge";
 
 /// The count of forgotten memories.
-pub const FORGETS: &str = "forgets";
+pub const FORGET_COUNT: &str = "forget_count";
 
 /// The model of the vectors: its name and the requested dimensions.
 pub const VECTORS: &str = "vectors";
@@ -48,8 +48,18 @@ pub const VECTORS: &str = "vectors";
 /// The similarity that the model finds between unrelated texts, a cosine.
 pub const VECTORS_BASE: &str = "vectors_base";
 
-/// The id of `said` up to which messages have vectors.
-pub const VECTORS_SAID: &str = "vectors_said";
+/// The id of `indexed_messages` up to which messages have vectors.
+pub const VECTORS_MESSAGES: &str = "vectors_messages";
+
+/// The keys that had another name before format 30, each after its earlier name.
+pub const RENAMED: [(&str, &str); 6] = [
+    ("alone", ISOLATED_TURN),
+    ("words", INDEX_VERSION),
+    ("words_memories", INDEX_NEXT_MEMORY),
+    ("words_removed", INDEX_PURGE),
+    ("forgets", FORGET_COUNT),
+    ("vectors_said", VECTORS_MESSAGES),
+];
 
 pub fn get(connection: &Connection, key: &str) -> Result<Option<String>, StoreError> {
     select_optional(connection, "SELECT value FROM meta WHERE key = ?", [key], |row| row.get(0))

@@ -6,7 +6,7 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::StoreError;
 
-const MIGRATIONS: [&str; 29] = [
+const MIGRATIONS: [&str; 30] = [
     include_str!("migrations/0001_spine.sql"),
     include_str!("migrations/0002_cost.sql"),
     include_str!("migrations/0003_open.sql"),
@@ -36,6 +36,7 @@ const MIGRATIONS: [&str; 29] = [
     include_str!("migrations/0027_page.sql"),
     include_str!("migrations/0028_access.sql"),
     include_str!("migrations/0029_state_checks.sql"),
+    include_str!("migrations/0030_names.sql"),
 ];
 
 /// A query for a table that every version of this program has.
@@ -77,15 +78,25 @@ fn version(connection: &Connection) -> Result<i64, StoreError> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+    use crate::store::meta;
+    use crate::store::search_index::{self, SearchCorpus};
     use crate::store::usage::{UsageScope, total};
+
+    /// Returns a database of this format, without rows.
+    pub(in crate::store) fn database_of_format(format: usize) -> Connection {
+        let connection = Connection::open_in_memory().unwrap();
+        for sql in &MIGRATIONS[..format] {
+            connection.execute_batch(sql).unwrap();
+        }
+        connection.pragma_update(None, "user_version", format).unwrap();
+        connection
+    }
 
     #[test]
     fn usage_counted_by_the_first_version_is_kept() {
-        let mut connection = Connection::open_in_memory().unwrap();
-        connection.execute_batch(MIGRATIONS[0]).unwrap();
-        connection.pragma_update(None, "user_version", 1).unwrap();
+        let mut connection = database_of_format(1);
         connection
             .execute_batch(
                 "INSERT INTO usage VALUES ('t1', 's', 'openai/gpt-4o', 100, 20, 60, 5);
@@ -104,11 +115,7 @@ mod tests {
 
     #[test]
     fn writes_of_an_older_store_check_their_states_without_a_temporary_table() {
-        let mut connection = Connection::open_in_memory().unwrap();
-        for sql in &MIGRATIONS[..28] {
-            connection.execute_batch(sql).unwrap();
-        }
-        connection.pragma_update(None, "user_version", 28).unwrap();
+        let mut connection = database_of_format(28);
         let message = "INSERT INTO inbox (id, channel, external_id, session, chat_id, sender, trust, content, attachments, metadata,
                            received_at, turn, state) VALUES (?1, '', ?1, '', '', '', '', '', '[]', '{}', 0, ?1, ?2)";
         let reply = "INSERT INTO outbox (id, turn, slot, attempt, channel, chat_id, body, state, created_at)
@@ -130,5 +137,45 @@ mod tests {
             }
             assert!(connection.execute(sql, ["x", "x"]).unwrap_err().to_string().contains("CHECK"));
         }
+    }
+
+    #[test]
+    fn rows_and_pages_stay_where_they_are_when_tables_get_standard_names() {
+        let mut connection = database_of_format(29);
+        let pages = "SELECT group_concat(rootpage) FROM (SELECT rootpage FROM sqlite_schema WHERE rootpage > 0 ORDER BY rootpage)";
+        let read =
+            |connection: &Connection, sql: &str| connection.query_row(sql, [], |row| row.get::<_, String>(0)).unwrap();
+        let before = read(&connection, pages);
+        connection
+            .execute_batch(
+                "INSERT INTO messages VALUES ('s', 0, 7, 'user', '{}', 't', 1, NULL);
+                 INSERT INTO said (session, seq, owner, speaker) VALUES ('s', 7, 'owner', 'ann');
+                 INSERT INTO said_words (rowid, words) VALUES (1, 'heron');
+                 INSERT INTO said_codes (owner, held, codes) VALUES ('owner', 1, zeroblob(72));
+                 INSERT INTO said_vectors VALUES (1, x'00', x'00', 256);
+                 INSERT INTO skipped VALUES ('email', 'INBOX', '1:1', 'too large', 1);
+                 INSERT INTO point_names VALUES ('s', 'draft', 't', 1);
+                 INSERT INTO meta VALUES ('clean', 'of clean');",
+            )
+            .unwrap();
+        for (earlier, _) in meta::RENAMED {
+            meta::set(&connection, earlier, &format!("of {earlier}")).unwrap();
+        }
+        run(&mut connection).unwrap();
+        assert_eq!(read(&connection, pages), before);
+        assert_eq!(read(&connection, "SELECT reason FROM skipped_messages"), "too large");
+        assert_eq!(read(&connection, "SELECT name FROM checkpoint_names"), "draft");
+        for (earlier, key) in meta::RENAMED {
+            assert_eq!(meta::get(&connection, earlier).unwrap(), None);
+            assert_eq!(meta::get(&connection, key).unwrap(), Some(format!("of {earlier}")));
+        }
+        assert_eq!(meta::get(&connection, meta::CLEAN).unwrap().unwrap(), "of clean");
+        let found = search_index::find(&connection, SearchCorpus::Messages, "heron", 9).unwrap();
+        assert_eq!(search_index::find_message(&connection, found[0]).unwrap().unwrap().seq, 7);
+        connection.execute("DELETE FROM messages", []).unwrap();
+        let left = "SELECT (SELECT count(*) FROM index_deletions) || (SELECT count(*) FROM indexed_messages)
+                        || (SELECT count(*) FROM message_vectors) || (SELECT count(*) FROM message_codes)";
+        assert_eq!(read(&connection, left), "1000", "only the terms wait for their removal");
+        assert_eq!(read(&connection, "PRAGMA integrity_check"), "ok");
     }
 }

@@ -134,7 +134,7 @@ fn missing_loss(seqs: Vec<(i64, i64)>, known: i64) -> Loss {
         _ => "its log was deleted, cut short or damaged, or an older copy was put in its place",
     };
     let (messages, which) = (loss.messages, losses::format_ranges(&loss.seqs));
-    loss.what = format!("{messages} accepted messages are missing from the database (seq {which}): {why}");
+    loss.description = format!("{messages} accepted messages are missing from the database (seq {which}): {why}");
     loss
 }
 
@@ -146,8 +146,8 @@ fn keep_log(path: &Path, mut loss: Loss) -> Loss {
         match std::fs::copy(&log, &kept) {
             Ok(_) => {
                 let name = files::file_name(&kept);
-                loss.what.push_str(&format!(". The log was copied to {name}"));
-                loss.aside.push(name);
+                loss.description.push_str(&format!(". The log was copied to {name}"));
+                loss.moved_files.push(name);
             }
             Err(error) => tracing::warn!(%error, "the damaged log could not be copied"),
         }
@@ -169,7 +169,7 @@ fn finish_opening(
         meta::set(&transaction, meta::ID, &database.to_string())?;
         inbox::continue_after(&transaction, seq)?;
         if let Some(loss) = loss {
-            tracing::error!("{}", loss.what);
+            tracing::error!("{}", loss.description);
             losses::add(&transaction, loss)?;
         }
         transaction.commit()?;

@@ -65,13 +65,13 @@ pub fn set(connection: &Connection, session: &str, ownership: &Ownership) -> Res
 
 /// Returns the identities by which the owner was last determined.
 pub fn identities_used(connection: &Connection, session: &str) -> Result<Option<String>, StoreError> {
-    Ok(select_optional(connection, "SELECT read_by FROM sessions WHERE session = ?", [session], |row| row.get(0))?
-        .flatten())
+    let sql = "SELECT owner_identities FROM sessions WHERE session = ?";
+    Ok(select_optional(connection, sql, [session], |row| row.get(0))?.flatten())
 }
 
 /// Records the identities by which the owner was determined.
 pub fn set_identities_used(connection: &Connection, session: &str, identities: &str) -> Result<(), StoreError> {
-    let sql = "UPDATE sessions SET read_by = ? WHERE session = ?";
+    let sql = "UPDATE sessions SET owner_identities = ? WHERE session = ?";
     execute(connection, sql, params![identities, session]).map(drop)
 }
 

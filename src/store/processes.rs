@@ -43,15 +43,15 @@ pub struct ProcessRow {
     pub detached: bool,
     /// The shell's pid, and an identity that distinguishes the shell from a later process with the same pid.
     pub pid: Option<i32>,
-    pub birth: Option<String>,
+    pub start_identity: Option<String>,
     pub started_at: i64,
     pub ended_at: Option<i64>,
     /// A description of the end.
-    pub ending: Option<String>,
+    pub outcome: Option<String>,
 }
 
-const COLUMNS: &str = "id, turn, session, channel, chat_id, trust, metadata, label, command, detached, pid, birth, \
-                       started_at, ended_at, ending, origin";
+const COLUMNS: &str = "id, turn, session, channel, chat_id, trust, metadata, label, command, detached, pid, start_identity, \
+                       started_at, ended_at, outcome, origin";
 
 /// Inserts a process that is not started yet; returns whether its id was free. Keeps only the newest `keep` ended processes.
 pub fn insert(connection: &Connection, process: &NewProcess, keep: u32) -> Result<bool, StoreError> {
@@ -83,15 +83,15 @@ pub fn insert(connection: &Connection, process: &NewProcess, keep: u32) -> Resul
 }
 
 /// Records the pid of a process.
-pub fn record_start(connection: &Connection, id: &str, pid: i32, birth: Option<&str>) -> Result<(), StoreError> {
-    let sql = "UPDATE processes SET pid = ?, birth = ? WHERE id = ?";
-    execute(connection, sql, params![pid, birth, id]).map(drop)
+pub fn record_start(connection: &Connection, id: &str, pid: i32, identity: Option<&str>) -> Result<(), StoreError> {
+    let sql = "UPDATE processes SET pid = ?, start_identity = ? WHERE id = ?";
+    execute(connection, sql, params![pid, identity, id]).map(drop)
 }
 
 /// Records the end of a process; returns its row, or `None` if the end was already recorded.
-pub fn record_end(connection: &Connection, id: &str, ending: &str) -> Result<Option<ProcessRow>, StoreError> {
-    let sql = "UPDATE processes SET ended_at = ?, ending = ? WHERE id = ? AND ended_at IS NULL";
-    match execute(connection, sql, params![now_ms(), ending, id])? {
+pub fn record_end(connection: &Connection, id: &str, outcome: &str) -> Result<Option<ProcessRow>, StoreError> {
+    let sql = "UPDATE processes SET ended_at = ?, outcome = ? WHERE id = ? AND ended_at IS NULL";
+    match execute(connection, sql, params![now_ms(), outcome, id])? {
         0 => Ok(None),
         _ => find(connection, id),
     }
@@ -141,10 +141,10 @@ fn read_row(row: &Row<'_>) -> rusqlite::Result<ProcessRow> {
         command: row.get(8)?,
         detached: row.get(9)?,
         pid: row.get(10)?,
-        birth: row.get(11)?,
+        start_identity: row.get(11)?,
         started_at: row.get(12)?,
         ended_at: row.get(13)?,
-        ending: row.get(14)?,
+        outcome: row.get(14)?,
         origin: row.get(15)?,
     })
 }
@@ -182,8 +182,8 @@ mod tests {
                 assert!(!insert(connection, &process("a", "s"), 2)?);
                 record_start(connection, "a", 42, Some("boot/7"))?;
                 let ended = record_end(connection, "a", "exit 0")?.unwrap();
-                assert_eq!((ended.pid, ended.birth.as_deref()), (Some(42), Some("boot/7")));
-                assert_eq!(ended.ending.as_deref(), Some("exit 0"));
+                assert_eq!((ended.pid, ended.start_identity.as_deref()), (Some(42), Some("boot/7")));
+                assert_eq!(ended.outcome.as_deref(), Some("exit 0"));
                 assert_eq!(record_end(connection, "a", "exit 1")?, None, "known already");
                 let ids = |rows: Vec<ProcessRow>| rows.into_iter().map(|row| row.id).collect::<Vec<_>>();
                 assert_eq!(ids(open(connection)?), ["b", "c", "d"]);

@@ -140,8 +140,8 @@ pub fn prune_notes(connection: &Connection, channel: &str, kind: &str, before_ms
 
 /// Deletes records of positions that channels skipped before `before_ms`.
 pub fn prune_skipped(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
-    let sql = "DELETE FROM skipped WHERE (channel, source, position) IN (
-                SELECT channel, source, position FROM skipped INDEXED BY skipped_at WHERE at < ?1 LIMIT ?2)";
+    let sql = "DELETE FROM skipped_messages WHERE (channel, source, position) IN (
+                SELECT channel, source, position FROM skipped_messages INDEXED BY skipped_messages_at WHERE at < ?1 LIMIT ?2)";
     execute(connection, sql, params![before_ms, BATCH])
 }
 
@@ -249,7 +249,7 @@ mod tests {
             for position in ["1:1", "1:2", "1:3"] {
                 cursors::skip(connection, "email", "INBOX", position, "a list's mail")?;
             }
-            connection.execute("UPDATE skipped SET at = at - 100000 WHERE position = '1:1'", [])?;
+            connection.execute("UPDATE skipped_messages SET at = at - 100000 WHERE position = '1:1'", [])?;
             let passed = cursors::skipped(connection, "email", 1)?;
             let skipped = prune_skipped(connection, minute_ago)?;
             let (count, last) = cursors::skipped(connection, "email", 9)?;

@@ -82,7 +82,7 @@ pub fn repair(path: &Path, reason: &str) -> Result<(), StoreError> {
     fs::rename(&whole, repaired_path(path)).and_then(|()| files::sync_folder(path)).map_err(failed)?;
     exchange(path, &kept).map_err(failed)?;
     health::remove_suspicion(path);
-    tracing::error!("{}", loss.what);
+    tracing::error!("{}", loss.description);
     Ok(())
 }
 
@@ -255,9 +255,9 @@ fn record(
     let known = losses::all(&transaction)?.into_iter().flat_map(|loss| loss.seqs).collect::<Vec<_>>();
     let missing = salvage_rows::missing_seqs(&transaction, last, &known)?;
     let mut loss = Loss::new(LossKind::Salvaged, missing, String::new());
-    loss.whole = loss.messages == 0 && frames.outdated == 0 && taken.is_none_or(RecoveredRows::is_whole);
-    loss.what = describe(&loss, frames, taken, reason, kept);
-    loss.aside.push(kept.to_owned());
+    loss.is_complete = loss.messages == 0 && frames.outdated == 0 && taken.is_none_or(RecoveredRows::is_whole);
+    loss.description = describe(&loss, frames, taken, reason, kept);
+    loss.moved_files.push(kept.to_owned());
     losses::add(&transaction, loss.clone())?;
     transaction.commit()?;
     Ok(loss)

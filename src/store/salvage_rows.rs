@@ -24,6 +24,21 @@ const FIRST_TABLES: [&str; 11] = [
     "processes",
 ];
 
+/// The tables and columns that had another name before format 30: the table, the column (empty for the table itself), and the earlier
+/// name. A damaged file has the names of its own format.
+const EARLIER_NAMES: [(&str, &str, &str); 10] = [
+    ("skipped_messages", "", "skipped"),
+    ("checkpoint_names", "", "point_names"),
+    ("memory_codes", "live_count", "held"),
+    ("jobs", "pause_reason", "paused"),
+    ("job_runs", "ended_at", "ended"),
+    ("processes", "start_identity", "birth"),
+    ("processes", "outcome", "ending"),
+    ("page_logins", "token_binding", "seal"),
+    ("session_memory", "due_reason", "due"),
+    ("sessions", "owner_identities", "read_by"),
+];
+
 /// The most ranges of missing messages that are listed.
 const MAX_RANGES: usize = 1_000;
 
@@ -46,6 +61,8 @@ struct TableRecovery {
 
 struct TableSchema {
     name: String,
+    /// The name in the source.
+    source_name: String,
     columns: Vec<ColumnSchema>,
     /// The primary key.
     key: Vec<String>,
@@ -53,6 +70,8 @@ struct TableSchema {
 
 struct ColumnSchema {
     name: String,
+    /// The name in the source.
+    source_name: String,
     kind: String,
     is_nullable: bool,
 }
@@ -122,9 +141,12 @@ pub fn recover_rows(source: &Connection, target: &Path, is_doubtful: bool) -> Re
         };
         taken.tables.push(copied);
     }
+    for (earlier, key) in meta::RENAMED {
+        fresh.execute("UPDATE OR IGNORE meta SET key = ?2 WHERE key = ?1", [earlier, key])?;
+    }
     repair_sessions(&fresh)?;
     // Causes a rebuild of the search index from the recovered rows.
-    meta::set(&fresh, meta::WORDS, "")?;
+    meta::set(&fresh, meta::INDEX_VERSION, "")?;
     taken.incomplete_turns = end_incomplete_turns(&fresh, &cut, is_doubtful)?;
     fresh.commit()?;
     Ok(taken)
@@ -191,20 +213,36 @@ fn columns(connection: &Connection, name: String) -> Result<TableSchema, StoreEr
         if place > 0 {
             key.push((place, name.clone()));
         }
-        columns.push(ColumnSchema { name, kind: row.get(1)?, is_nullable: !row.get::<_, bool>(2)? });
+        let (source_name, is_nullable) = (name.clone(), !row.get::<_, bool>(2)?);
+        columns.push(ColumnSchema { name, source_name, kind: row.get(1)?, is_nullable });
     }
     drop(rows);
     drop(statement);
     key.sort_unstable();
-    Ok(TableSchema { name, columns, key: key.into_iter().map(|(_, name)| name).collect() })
+    Ok(TableSchema { source_name: name.clone(), name, columns, key: key.into_iter().map(|(_, name)| name).collect() })
 }
 
 /// Returns the table with only those columns that the source has as well, or `None` if the source has no such table.
 fn restrict_to_source(source: &Connection, mut table: TableSchema) -> Option<TableSchema> {
-    let theirs = columns(source, table.name.clone()).ok()?;
-    table.columns.retain(|column| theirs.columns.iter().any(|other| other.name == column.name));
+    let mut theirs = columns(source, table.name.clone()).ok()?;
+    if theirs.columns.is_empty() {
+        theirs = columns(source, earlier_name(&table.name, "")?.to_owned()).ok()?;
+        table.source_name.clone_from(&theirs.name);
+    }
+    let has = |name: &str| theirs.columns.iter().any(|other| other.name == name);
+    for column in table.columns.iter_mut().filter(|column| !has(&column.name)) {
+        if let Some(earlier) = earlier_name(&table.name, &column.name) {
+            earlier.clone_into(&mut column.source_name);
+        }
+    }
+    table.columns.retain(|column| has(&column.source_name));
     let has_key = table.key.iter().all(|key| table.columns.iter().any(|column| column.name == *key));
     (has_key && !table.key.is_empty()).then_some(table)
+}
+
+fn earlier_name(table: &str, column: &str) -> Option<&'static str> {
+    let earlier = EARLIER_NAMES.iter().find(|(of_table, of_column, _)| (*of_table, *of_column) == (table, column))?;
+    Some(earlier.2)
 }
 
 struct RowCopier<'a> {
@@ -291,14 +329,16 @@ impl RowCopier<'_> {
 
     /// Copies the rows that match `filter`, in the order of the key; returns whether all of them could be read.
     fn scan(&mut self, filter: &str, values: &[Value], order: ScanOrder) -> Result<bool, StoreError> {
-        let names = self.table.columns.iter().map(|column| column.name.as_str()).collect::<Vec<_>>().join(", ");
+        let columns = &self.table.columns;
+        let names = columns.iter().map(|column| column.name.as_str()).collect::<Vec<_>>().join(", ");
+        let source_names = columns.iter().map(|column| column.source_name.as_str()).collect::<Vec<_>>().join(", ");
         let order = if order == ScanOrder::Ascending { "ASC" } else { "DESC" };
         let order = self.table.key.iter().map(|key| format!("{key} {order}")).collect::<Vec<_>>().join(", ");
-        let name = &self.table.name;
-        let marks = vec!["?"; self.table.columns.len()].join(", ");
+        let (name, source_name) = (&self.table.name, &self.table.source_name);
+        let marks = vec!["?"; columns.len()].join(", ");
         let mut insert =
             self.target.prepare_cached(&format!("INSERT OR IGNORE INTO {name} ({names}) VALUES ({marks})"))?;
-        let select = format!("SELECT {names} FROM {name} NOT INDEXED WHERE {filter} ORDER BY {order}");
+        let select = format!("SELECT {source_names} FROM {source_name} NOT INDEXED WHERE {filter} ORDER BY {order}");
         let Ok(mut statement) = self.source.prepare_cached(&select) else { return Ok(false) };
         let Ok(mut rows) = statement.query(params_from_iter(values)) else { return Ok(false) };
         loop {

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use super::losses::{self, Loss, LossKind};
 use super::messages;
-use super::{Connection, Durability, Store, StoreError, files, inbox, outbox, turn_steps};
+use super::{
+    Connection, Durability, Store, StoreError, files, inbox, meta, migrations, outbox, salvage_rows, turn_steps,
+};
 use uuid::Uuid;
 
 const MESSAGES: usize = 300;
@@ -79,7 +81,7 @@ async fn after(sound: &Path, damage: impl Fn(&Path)) -> (usize, Vec<Loss>) {
     store.check().await.unwrap();
     store.close().await;
     for loss in losses.iter().filter(|loss| loss.kind == LossKind::Salvaged) {
-        let kept = fs::read(folder.path().join(&loss.aside[0])).unwrap_or_default();
+        let kept = fs::read(folder.path().join(&loss.moved_files[0])).unwrap_or_default();
         let first = kept.iter().zip(&damaged).position(|(a, b)| a != b);
         assert!(kept == damaged, "kept as it was: {} {} {first:?} {loss:?}", kept.len(), damaged.len());
     }
@@ -115,7 +117,7 @@ async fn a_lost_or_shortened_log_is_counted() {
     let (left, losses) = after(&sound, gone).await;
     assert_eq!((left, losses.len(), losses[0].kind), (MESSAGES / 2 + 1, 1, LossKind::Missing));
     assert_eq!((losses[0].messages, &losses[0].seqs[..]), (149, &[(152, 300)][..]));
-    assert!(losses[0].what.starts_with("149 accepted messages are missing from the database (seq 152–300): "));
+    assert!(losses[0].description.starts_with("149 accepted messages are missing from the database (seq 152–300): "));
     let half = |path: &Path| {
         let log = files::log_path(path);
         File::options().write(true).open(&log).unwrap().set_len(length(&log) / 2).unwrap();
@@ -185,7 +187,7 @@ async fn readable_rows_are_recovered() {
         assert!(left >= least, "{what}: {left}");
         let lost: u64 = losses.iter().map(|loss| loss.messages).sum();
         assert_eq!(lost, (MESSAGES - left) as u64, "{what}: {losses:?}");
-        assert!(losses.iter().all(|loss| !loss.what.contains('\n')), "{losses:?}");
+        assert!(losses.iter().all(|loss| !loss.description.contains('\n')), "{losses:?}");
         assert!(losses.len() == 1 && losses[0].kind == LossKind::Salvaged, "{what}: {losses:?}");
     }
 }
@@ -294,4 +296,44 @@ fn a_missing_table_counts_as_a_hole() {
         let taken = super::salvage_rows::recover_rows(&source, &target, false).unwrap();
         assert!(taken.is_whole() == is_whole && taken.describe().contains(words), "{damage}: {}", taken.describe());
     }
+}
+
+/// A damaged database of an earlier format keeps the rows of the tables and columns that have another name now.
+#[test]
+fn rows_under_names_of_an_earlier_format_are_recovered() {
+    let source = migrations::tests::database_of_format(29);
+    source
+        .execute_batch(
+            "INSERT INTO skipped VALUES ('email', 'INBOX', '1:1', 'too large', 1);
+             INSERT INTO point_names VALUES ('s', 'draft', 't', 1);
+             INSERT INTO memory_codes (owner, held, codes) VALUES ('owner', 1, zeroblob(72));
+             INSERT INTO jobs (id, name, body, paused, created_at, updated_at) VALUES ('j', 'n', '{}', 'it failed', 1, 1);
+             INSERT INTO job_runs (job, name, due, at, outcome, ended) VALUES ('j', 'n', 1, 1, 'ok', 2);
+             INSERT INTO processes (id, turn, session, channel, chat_id, trust, metadata, command, detached, birth, started_at, ending)
+                 VALUES ('p', 't', 's', 'cli', 'direct', 'owner', '{}', 'make', 0, 'boot/7', 1, 'exit 0');
+             INSERT INTO page_logins VALUES (x'01', NULL, x'02', 1, 1);
+             INSERT INTO session_memory (session, epoch, due, updated_at) VALUES ('s', 0, 'new', 1);
+             INSERT INTO sessions (session, created_at, updated_at, read_by) VALUES ('s', 1, 1, 'ann');
+             INSERT INTO meta VALUES ('forgets', '3');",
+        )
+        .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("fresh.db");
+    File::create(&target).unwrap();
+    assert!(salvage_rows::recover_rows(&source, &target, false).unwrap().is_whole());
+    let fresh = Connection::open(&target).unwrap();
+    for (sql, expected) in [
+        ("SELECT reason FROM skipped_messages", "too large"),
+        ("SELECT name FROM checkpoint_names", "draft"),
+        ("SELECT '' || live_count FROM memory_codes", "1"),
+        ("SELECT pause_reason FROM jobs", "it failed"),
+        ("SELECT '' || ended_at FROM job_runs", "2"),
+        ("SELECT start_identity || ' ' || outcome FROM processes", "boot/7 exit 0"),
+        ("SELECT hex(token_binding) FROM page_logins", "02"),
+        ("SELECT due_reason FROM session_memory", "new"),
+        ("SELECT owner_identities FROM sessions", "ann"),
+    ] {
+        assert_eq!(fresh.query_row(sql, [], |row| row.get::<_, String>(0)).unwrap(), expected, "{sql}");
+    }
+    assert_eq!(meta::get(&fresh, meta::FORGET_COUNT).unwrap().unwrap(), "3");
 }

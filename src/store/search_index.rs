@@ -8,7 +8,8 @@ use super::sql::{execute, select, select_optional, select_value};
 use super::{StoreError, meta};
 
 /// Tables that are derived from others. A repaired database begins without them.
-pub const DERIVED_TABLES: [&str; 6] = ["said_codes", "said", "said_vectors", "unsaid", "said_owners", "indexed"];
+pub const DERIVED_TABLES: [&str; 6] =
+    ["message_codes", "indexed_messages", "message_vectors", "index_deletions", "message_owners", "index_progress"];
 
 /// The kind of entries to search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,14 +26,14 @@ impl SearchCorpus {
     fn table(self) -> &'static str {
         match self {
             Self::Memories => "memory_words",
-            Self::Messages => "said_words",
+            Self::Messages => "message_words",
         }
     }
 
     fn ids(self) -> &'static str {
         match self {
             Self::Memories => "memories",
-            Self::Messages => "said",
+            Self::Messages => "indexed_messages",
         }
     }
 }
@@ -92,12 +93,12 @@ pub fn highest_id(connection: &Connection, corpus: SearchCorpus) -> Result<i64, 
 pub fn has_others(connection: &Connection, corpus: SearchCorpus, owners: &[&str]) -> Result<bool, StoreError> {
     let next = match corpus {
         SearchCorpus::Memories => "SELECT min(owner) FROM memories WHERE replaced_by IS NULL AND owner > ?",
-        SearchCorpus::Messages => "SELECT min(owner) FROM said_owners WHERE owner > ?",
+        SearchCorpus::Messages => "SELECT min(owner) FROM message_owners WHERE owner > ?",
     };
     let mut statement = connection.prepare_cached(next)?;
     // The empty owner sorts before all others, and is included only by name.
     if corpus == SearchCorpus::Messages && !owners.contains(&"") {
-        let nobody = "SELECT EXISTS (SELECT 1 FROM said_owners WHERE owner = '')";
+        let nobody = "SELECT EXISTS (SELECT 1 FROM message_owners WHERE owner = '')";
         if select_value(connection, nobody, [])? {
             return Ok(true);
         }
@@ -129,28 +130,28 @@ pub fn memory_ids(connection: &Connection, from: i64, limit: usize) -> Result<Ve
     select(connection, sql, params![from, limit], |row| row.get(0))
 }
 
-const SAID: &str = "SELECT s.id, s.session, s.seq, s.owner, s.speaker, m.epoch, m.role, m.body, m.at
-    FROM said s JOIN messages m ON m.session = s.session AND m.seq = s.seq";
+const INDEXED: &str = "SELECT s.id, s.session, s.seq, s.owner, s.speaker, m.epoch, m.role, m.body, m.at
+    FROM indexed_messages s JOIN messages m ON m.session = s.session AND m.seq = s.seq";
 
 /// Returns the indexed message with this id, if it exists.
 pub fn find_message(connection: &Connection, id: i64) -> Result<Option<IndexedMessage>, StoreError> {
-    find_one(connection, &format!("{SAID} WHERE s.id = ?"), params![id])
+    find_one(connection, &format!("{INDEXED} WHERE s.id = ?"), params![id])
 }
 
 /// Returns the indexed message at this position.
 pub fn message_at(connection: &Connection, session: &str, seq: i64) -> Result<Option<IndexedMessage>, StoreError> {
-    find_one(connection, &format!("{SAID} WHERE s.session = ? AND s.seq = ?"), params![session, seq])
+    find_one(connection, &format!("{INDEXED} WHERE s.session = ? AND s.seq = ?"), params![session, seq])
 }
 
 /// Returns the ids of all indexed messages of a session.
 pub fn ids_of_session(connection: &Connection, session: &str) -> Result<HashSet<i64>, StoreError> {
-    select(connection, "SELECT id FROM said WHERE session = ?", [session], |row| row.get(0))
+    select(connection, "SELECT id FROM indexed_messages WHERE session = ?", [session], |row| row.get(0))
 }
 
 /// Returns the indexed messages right before and right after a position.
 pub fn neighbors(connection: &Connection, session: &str, seq: i64) -> Result<[Option<IndexedMessage>; 2], StoreError> {
-    let before = format!("{SAID} WHERE s.session = ? AND s.seq < ? ORDER BY s.seq DESC LIMIT 1");
-    let after = format!("{SAID} WHERE s.session = ? AND s.seq > ? ORDER BY s.seq LIMIT 1");
+    let before = format!("{INDEXED} WHERE s.session = ? AND s.seq < ? ORDER BY s.seq DESC LIMIT 1");
+    let after = format!("{INDEXED} WHERE s.session = ? AND s.seq > ? ORDER BY s.seq LIMIT 1");
     Ok([find_one(connection, &before, params![session, seq])?, find_one(connection, &after, params![session, seq])?])
 }
 
@@ -162,7 +163,7 @@ pub fn unindexed_sessions(
     limit: usize,
 ) -> Result<Vec<(String, i64, i64)>, StoreError> {
     let sql = "SELECT s.session, ifnull(i.seq, 0), s.next_seq
-         FROM sessions s INDEXED BY sessions_used LEFT JOIN indexed i ON i.session = s.session
+         FROM sessions s INDEXED BY sessions_updated_at LEFT JOIN index_progress i ON i.session = s.session
          WHERE s.updated_at >= ? AND s.next_seq > ifnull(i.seq, 0) ORDER BY s.updated_at DESC LIMIT ?";
     select(connection, sql, params![since, limit], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
 }
@@ -189,18 +190,19 @@ pub fn index_messages(
     (from, to): (i64, i64),
     messages: &[NewIndexedMessage],
 ) -> Result<bool, StoreError> {
-    let sql = "INSERT INTO indexed (session, seq) SELECT ?1, ?3 WHERE ?2 = 0 OR EXISTS (SELECT 1 FROM indexed WHERE session = ?1)
+    let sql = "INSERT INTO index_progress (session, seq)
+             SELECT ?1, ?3 WHERE ?2 = 0 OR EXISTS (SELECT 1 FROM index_progress WHERE session = ?1)
              ON CONFLICT (session) DO UPDATE SET seq = excluded.seq WHERE seq = ?2";
     let moved = execute(connection, sql, params![session, from, to])?;
     if moved == 0 {
         return Ok(false);
     }
     let mut place = connection.prepare_cached(
-        "INSERT OR IGNORE INTO said (session, seq, owner, speaker)
+        "INSERT OR IGNORE INTO indexed_messages (session, seq, owner, speaker)
          SELECT session, seq, ?4, ?5 FROM messages WHERE session = ?1 AND seq = ?2 AND body = ?3",
     )?;
-    let mut words = connection.prepare_cached("INSERT INTO said_words (rowid, words) VALUES (?, ?)")?;
-    let mut owner = connection.prepare_cached("INSERT OR IGNORE INTO said_owners VALUES (?)")?;
+    let mut words = connection.prepare_cached("INSERT INTO message_words (rowid, words) VALUES (?, ?)")?;
+    let mut owner = connection.prepare_cached("INSERT OR IGNORE INTO message_owners VALUES (?)")?;
     for message in messages {
         if place.execute(params![session, message.seq, message.body, message.owner, message.speaker])? > 0 {
             words.execute(params![connection.last_insert_rowid(), message.words])?;
@@ -212,31 +214,31 @@ pub fn index_messages(
 
 /// Removes the messages of a turn from the index; the next [`sweep`] removes their terms.
 pub fn remove_turn(connection: &Connection, session: &str, turn: &str) -> Result<(), StoreError> {
-    let of_turn = "SELECT s.id FROM messages m JOIN said s ON s.session = m.session AND s.seq = m.seq
+    let of_turn = "SELECT s.id FROM messages m JOIN indexed_messages s ON s.session = m.session AND s.seq = m.seq
                    WHERE m.session = ?1 AND m.turn = ?2";
-    execute(connection, &format!("INSERT OR IGNORE INTO unsaid {of_turn}"), [session, turn])?;
-    let sql = format!("DELETE FROM said WHERE id IN ({of_turn})");
+    execute(connection, &format!("INSERT OR IGNORE INTO index_deletions {of_turn}"), [session, turn])?;
+    let sql = format!("DELETE FROM indexed_messages WHERE id IN ({of_turn})");
     execute(connection, &sql, [session, turn]).map(drop)
 }
 
 /// Does the same as [`remove_turn`] for one message.
 pub fn remove_message(connection: &Connection, session: &str, seq: i64) -> Result<(), StoreError> {
-    let of_message = "SELECT id FROM said WHERE session = ?1 AND seq = ?2";
-    let sql = format!("INSERT OR IGNORE INTO unsaid {of_message}");
+    let of_message = "SELECT id FROM indexed_messages WHERE session = ?1 AND seq = ?2";
+    let sql = format!("INSERT OR IGNORE INTO index_deletions {of_message}");
     execute(connection, &sql, params![session, seq])?;
-    execute(connection, "DELETE FROM said WHERE session = ?1 AND seq = ?2", params![session, seq]).map(drop)
+    execute(connection, "DELETE FROM indexed_messages WHERE session = ?1 AND seq = ?2", params![session, seq]).map(drop)
 }
 
 /// Returns true if terms of removed messages remain.
 pub fn has_removed(connection: &Connection) -> Result<bool, StoreError> {
-    select_value(connection, "SELECT EXISTS (SELECT 1 FROM unsaid)", [])
+    select_value(connection, "SELECT EXISTS (SELECT 1 FROM index_deletions)", [])
 }
 
 /// Deletes the terms of at most `limit` removed messages.
 pub fn sweep(connection: &Connection, limit: usize) -> Result<(), StoreError> {
-    let gone: Vec<i64> = select(connection, "SELECT id FROM unsaid LIMIT ?", [limit], |row| row.get(0))?;
-    let mut words = connection.prepare_cached("DELETE FROM said_words WHERE rowid = ?")?;
-    let mut done = connection.prepare_cached("DELETE FROM unsaid WHERE id = ?")?;
+    let gone: Vec<i64> = select(connection, "SELECT id FROM index_deletions LIMIT ?", [limit], |row| row.get(0))?;
+    let mut words = connection.prepare_cached("DELETE FROM message_words WHERE rowid = ?")?;
+    let mut done = connection.prepare_cached("DELETE FROM index_deletions WHERE id = ?")?;
     for id in &gone {
         words.execute([id])?;
         done.execute([id])?;
@@ -258,7 +260,7 @@ pub fn purge_messages(connection: &Connection, begins: bool) -> Result<bool, Sto
     let changes =
         |connection: &Connection| connection.query_row("SELECT total_changes()", [], |row| row.get::<_, i64>(0));
     let before = changes(connection)?;
-    let sql = "INSERT INTO said_words (said_words, rank) VALUES ('merge', ?)";
+    let sql = "INSERT INTO message_words (message_words, rank) VALUES ('merge', ?)";
     execute(connection, sql, [if begins { -PAGES } else { PAGES }])?;
     // https://www.sqlite.org/fts5.html#the_merge_command
     Ok(changes(connection)? - before >= 2)
@@ -276,7 +278,7 @@ pub fn clear(connection: &Connection) -> Result<(), StoreError> {
         connection.execute_batch(&format!("DROP TABLE {table}; {make};"))?;
     }
     // With triggers, SQLite deletes row by row: a million rows would block all writes for ten seconds.
-    let triggers = triggers(connection, &["said", "said_vectors"])?;
+    let triggers = triggers(connection, &["indexed_messages", "message_vectors"])?;
     for (name, _) in &triggers {
         connection.execute_batch(&format!("DROP TRIGGER {name}"))?;
     }
@@ -286,9 +288,9 @@ pub fn clear(connection: &Connection) -> Result<(), StoreError> {
     for (_, make) in &triggers {
         connection.execute_batch(make)?;
     }
-    meta::set(connection, meta::VECTORS_SAID, "")?;
+    meta::set(connection, meta::VECTORS_MESSAGES, "")?;
     // The highest id measures the number of entries.
-    connection.execute("DELETE FROM sqlite_sequence WHERE name = 'said'", [])?;
+    connection.execute("DELETE FROM sqlite_sequence WHERE name = 'indexed_messages'", [])?;
     Ok(())
 }
 
@@ -321,7 +323,7 @@ pub fn faults(connection: &Connection) -> Result<Vec<String>, StoreError> {
         faults.extend(lines.into_iter().filter(|line| line != "ok"));
     }
     let missing: i64 = connection.query_row(
-        "SELECT count(*) FROM said WHERE id NOT IN (SELECT id FROM said_words_docsize)",
+        "SELECT count(*) FROM indexed_messages WHERE id NOT IN (SELECT id FROM message_words_docsize)",
         [],
         |row| row.get(0),
     )?;

@@ -17,7 +17,7 @@ pub struct SessionMemory {
     /// The hash of the snapshot in the prompt; `None` if none was taken yet.
     pub snapshot: Option<String>,
     /// The reason why the remaining messages must be consolidated although they are few.
-    pub due: Option<String>,
+    pub due_reason: Option<String>,
     /// Consecutive consolidations that failed.
     pub failures: i64,
     /// The time from which on the next attempt is allowed, UTC milliseconds.
@@ -37,7 +37,7 @@ pub struct CopiedMessages<'a> {
 /// The least number of copied messages that prompts contain literally although the summary covers them.
 const MIN_LITERAL: i64 = 8;
 
-const COLUMNS: &str = "cursor, overlap, summary, snapshot, due, failures, retry_at";
+const COLUMNS: &str = "cursor, overlap, summary, snapshot, due_reason, failures, retry_at";
 
 /// Returns the state of an epoch; a new epoch has the default state.
 pub fn get(connection: &Connection, session: &str, epoch: i64) -> Result<SessionMemory, StoreError> {
@@ -49,10 +49,10 @@ pub fn get(connection: &Connection, session: &str, epoch: i64) -> Result<Session
 /// Writes the state of an epoch.
 pub fn put(connection: &Connection, session: &str, epoch: i64, state: &SessionMemory) -> Result<(), StoreError> {
     let sql = "INSERT INTO session_memory
-                (session, epoch, cursor, overlap, summary, snapshot, due, failures, retry_at, updated_at)
+                (session, epoch, cursor, overlap, summary, snapshot, due_reason, failures, retry_at, updated_at)
              VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
              ON CONFLICT (session, epoch) DO UPDATE SET cursor = excluded.cursor, overlap = excluded.overlap,
-                summary = excluded.summary, snapshot = excluded.snapshot, due = excluded.due,
+                summary = excluded.summary, snapshot = excluded.snapshot, due_reason = excluded.due_reason,
                 failures = excluded.failures, retry_at = excluded.retry_at, updated_at = excluded.updated_at";
     execute(
         connection,
@@ -64,7 +64,7 @@ pub fn put(connection: &Connection, session: &str, epoch: i64, state: &SessionMe
             state.overlap,
             state.summary,
             state.snapshot,
-            state.due,
+            state.due_reason,
             state.failures,
             state.retry_at,
             now_ms()
@@ -75,17 +75,17 @@ pub fn put(connection: &Connection, session: &str, epoch: i64, state: &SessionMe
 
 /// Marks the remaining messages of an epoch for consolidation. The first reason counts.
 pub fn set_due(connection: &Connection, session: &str, epoch: i64, why: &str) -> Result<(), StoreError> {
-    let sql = "INSERT INTO session_memory (session, epoch, due, updated_at) VALUES (?1, ?2, ?3, ?4)
-             ON CONFLICT (session, epoch) DO UPDATE SET due = excluded.due, updated_at = excluded.updated_at
-                WHERE due IS NULL";
+    let sql = "INSERT INTO session_memory (session, epoch, due_reason, updated_at) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT (session, epoch) DO UPDATE SET due_reason = excluded.due_reason, updated_at = excluded.updated_at
+                WHERE due_reason IS NULL";
     execute(connection, sql, params![session, epoch, why, now_ms()]).map(drop)
 }
 
 /// Closes an epoch: its remaining messages become due for consolidation, and it no longer needs a snapshot.
 pub fn close(connection: &Connection, session: &str, epoch: i64, first_seq: i64) -> Result<(), StoreError> {
     release_snapshot(connection, session, epoch)?;
-    let sql = "INSERT INTO session_memory (session, epoch, cursor, due, updated_at) VALUES (?1, ?2, ?3, 'new', ?4)
-             ON CONFLICT (session, epoch) DO UPDATE SET due = 'new', retry_at = 0, updated_at = excluded.updated_at,
+    let sql = "INSERT INTO session_memory (session, epoch, cursor, due_reason, updated_at) VALUES (?1, ?2, ?3, 'new', ?4)
+             ON CONFLICT (session, epoch) DO UPDATE SET due_reason = 'new', retry_at = 0, updated_at = excluded.updated_at,
                 cursor = max(cursor, excluded.cursor)";
     execute(connection, sql, params![session, epoch, first_seq, now_ms()]).map(drop)
 }
@@ -94,7 +94,7 @@ pub fn close(connection: &Connection, session: &str, epoch: i64, first_seq: i64)
 pub fn due(connection: &Connection, now: i64, limit: u32) -> Result<Vec<(String, i64, SessionMemory)>, StoreError> {
     let sql = format!(
         "SELECT session, epoch, {COLUMNS} FROM session_memory
-         WHERE due IS NOT NULL AND retry_at <= ? ORDER BY retry_at LIMIT ?"
+         WHERE due_reason IS NOT NULL AND retry_at <= ? ORDER BY retry_at LIMIT ?"
     );
     select(connection, &sql, params![now, limit], |row| Ok((row.get(0)?, row.get(1)?, read(row, 2)?)))
 }
@@ -107,14 +107,14 @@ pub fn due_of(
 ) -> Result<Vec<(String, i64, SessionMemory)>, StoreError> {
     let sql = format!(
         "SELECT session, epoch, {COLUMNS} FROM session_memory
-         WHERE session = ? AND due IS NOT NULL AND retry_at <= ? ORDER BY epoch"
+         WHERE session = ? AND due_reason IS NOT NULL AND retry_at <= ? ORDER BY epoch"
     );
     select(connection, &sql, params![session, now], |row| Ok((row.get(0)?, row.get(1)?, read(row, 2)?)))
 }
 
 /// Returns the time when the first deferred epoch may be tried again.
 pub fn next_retry(connection: &Connection, now: i64) -> Result<Option<i64>, StoreError> {
-    let sql = "SELECT min(retry_at) FROM session_memory WHERE due IS NOT NULL AND retry_at > ?";
+    let sql = "SELECT min(retry_at) FROM session_memory WHERE due_reason IS NOT NULL AND retry_at > ?";
     select_value(connection, sql, [now])
 }
 
@@ -128,7 +128,7 @@ pub fn idle_sessions(
 ) -> Result<Vec<(String, i64, i64)>, StoreError> {
     let sql = "SELECT s.session, s.epoch, s.updated_at FROM sessions s
          LEFT JOIN session_memory m ON m.session = s.session AND m.epoch = s.epoch
-         WHERE s.updated_at >= ?1 AND s.updated_at <= ?2 AND m.due IS NULL
+         WHERE s.updated_at >= ?1 AND s.updated_at <= ?2 AND m.due_reason IS NULL
            AND s.next_seq - max(s.first_seq, ifnull(m.cursor, 0)) >= ?3
          ORDER BY s.updated_at LIMIT ?4";
     select(connection, sql, params![from, to, least, limit], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
@@ -228,7 +228,7 @@ fn read(row: &Row<'_>, at: usize) -> rusqlite::Result<SessionMemory> {
         overlap: row.get(at + 1)?,
         summary: row.get(at + 2)?,
         snapshot: row.get(at + 3)?,
-        due: row.get(at + 4)?,
+        due_reason: row.get(at + 4)?,
         failures: row.get(at + 5)?,
         retry_at: row.get(at + 6)?,
     })

@@ -102,12 +102,12 @@ pub(super) fn put(
     };
     match last.filter(|(_, used)| *used < SLOTS) {
         Some((row, used)) => {
-            let append = "SET held = held + 1, codes = CAST(codes || ?2 AS BLOB) WHERE id = ?1";
+            let append = "SET live_count = live_count + 1, codes = CAST(codes || ?2 AS BLOB) WHERE id = ?1";
             execute(connection, &format!("UPDATE {table} {append}"), params![row, slot])?;
             Ok(row * SLOTS + used)
         }
         None => {
-            let insert = format!("INSERT INTO {table} (owner, held, codes) VALUES (?, 1, ?)");
+            let insert = format!("INSERT INTO {table} (owner, live_count, codes) VALUES (?, 1, ?)");
             execute(connection, &insert, params![owner, slot])?;
             Ok(connection.last_insert_rowid() * SLOTS)
         }
@@ -126,7 +126,7 @@ pub(super) fn mark_missing(connection: &Connection) -> Result<(), StoreError> {
 /// Deletes all codes.
 pub(super) fn clear(connection: &Connection) -> Result<(), StoreError> {
     connection.execute("DELETE FROM memory_codes", [])?;
-    connection.execute("DELETE FROM said_codes", [])?;
+    connection.execute("DELETE FROM message_codes", [])?;
     Ok(())
 }
 
@@ -157,7 +157,7 @@ pub fn visit(
 fn table(corpus: SearchCorpus) -> &'static str {
     match corpus {
         SearchCorpus::Memories => "memory_codes",
-        SearchCorpus::Messages => "said_codes",
+        SearchCorpus::Messages => "message_codes",
     }
 }
 

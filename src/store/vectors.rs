@@ -40,7 +40,7 @@ pub struct NewVector {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VectorCounts {
     pub memories: i64,
-    pub said: i64,
+    pub messages: i64,
     /// The model of the vectors; empty if there is none.
     pub model: String,
 }
@@ -57,17 +57,17 @@ pub fn set_model(connection: &Connection, model: &str) -> Result<bool, StoreErro
         // In a repaired database, ids start again.
         let done: i64 = indexed_up_to(connection)?.parse().unwrap_or(0);
         if done > search_index::highest_id(connection, SearchCorpus::Messages)? {
-            meta::set(connection, meta::VECTORS_SAID, "")?;
+            meta::set(connection, meta::VECTORS_MESSAGES, "")?;
         }
         vector_codes::mark_missing(connection)?;
         return Ok(false);
     }
     vector_codes::clear(connection)?;
     let dropped = connection.execute("DELETE FROM memory_vectors", [])?;
-    connection.execute("DELETE FROM said_vectors", [])?;
+    connection.execute("DELETE FROM message_vectors", [])?;
     meta::set(connection, meta::VECTORS, model)?;
     meta::set(connection, meta::VECTORS_BASE, "")?;
-    meta::set(connection, meta::VECTORS_SAID, "0")?;
+    meta::set(connection, meta::VECTORS_MESSAGES, "0")?;
     Ok(dropped > 0)
 }
 
@@ -97,9 +97,9 @@ pub fn set_bases(connection: &Connection, model: &str, bases: &SimilarityBaselin
     Ok(())
 }
 
-/// Returns the id of `said` up to which messages have vectors; empty if none have, and after the index was rebuilt.
+/// Returns the id of `indexed_messages` up to which messages have vectors; empty if none have, and after the index was rebuilt.
 pub fn indexed_up_to(connection: &Connection) -> Result<String, StoreError> {
-    Ok(meta::get(connection, meta::VECTORS_SAID)?.unwrap_or_default())
+    Ok(meta::get(connection, meta::VECTORS_MESSAGES)?.unwrap_or_default())
 }
 
 /// Returns entries without a vector after the id `after`, in order: current memories, or messages that people wrote in conversations
@@ -116,9 +116,9 @@ pub fn unembedded(
              WHERE m.id > ?1 AND m.replaced_by IS NULL AND v.memory IS NULL ORDER BY m.id LIMIT ?2"
         }
         SearchCorpus::Messages => {
-            "SELECT s.id, m.role, '', m.body FROM said s CROSS JOIN messages m ON m.session = s.session AND m.seq = s.seq
-                LEFT JOIN said_vectors v ON v.said = s.id
-             WHERE s.id > ?1 AND s.owner <> '' AND m.role = 'user' AND v.said IS NULL ORDER BY s.id LIMIT ?2"
+            "SELECT s.id, m.role, '', m.body FROM indexed_messages s CROSS JOIN messages m ON m.session = s.session AND m.seq = s.seq
+                LEFT JOIN message_vectors v ON v.message = s.id
+             WHERE s.id > ?1 AND s.owner <> '' AND m.role = 'user' AND v.message IS NULL ORDER BY s.id LIMIT ?2"
         }
     };
     select(connection, sql, params![after, limit], |row| {
@@ -128,7 +128,7 @@ pub fn unembedded(
 
 /// Returns the vector of a text, if it is known.
 pub fn find_by_hash(connection: &Connection, hash: &TextHash) -> Result<Option<Vec<f32>>, StoreError> {
-    let sql = "SELECT vector FROM memory_vectors WHERE hash = ?1 UNION ALL SELECT vector FROM said_vectors WHERE hash = ?1 LIMIT 1";
+    let sql = "SELECT vector FROM memory_vectors WHERE hash = ?1 UNION ALL SELECT vector FROM message_vectors WHERE hash = ?1 LIMIT 1";
     select_optional(connection, sql, [hash.as_slice()], |row| Ok(decode(row.get_ref(0)?.as_blob()?)))
 }
 
@@ -150,8 +150,8 @@ pub fn put_messages(
         return Ok(());
     }
     put_all(connection, SearchCorpus::Messages, new)?;
-    execute(connection, "DELETE FROM said_vectors WHERE said <= ?", [done - KEPT_MESSAGES])?;
-    meta::set(connection, meta::VECTORS_SAID, &done.to_string())
+    execute(connection, "DELETE FROM message_vectors WHERE message <= ?", [done - KEPT_MESSAGES])?;
+    meta::set(connection, meta::VECTORS_MESSAGES, &done.to_string())
 }
 
 fn put_all(connection: &Connection, corpus: SearchCorpus, new: &[NewVector]) -> Result<(), StoreError> {
@@ -162,9 +162,9 @@ fn put_all(connection: &Connection, corpus: SearchCorpus, new: &[NewVector]) -> 
             "INSERT INTO memory_vectors (memory, hash, vector, place) VALUES (?, ?, ?, ?)",
         ),
         SearchCorpus::Messages => (
-            "SELECT owner FROM said WHERE id = ?",
-            "DELETE FROM said_vectors WHERE said = ?",
-            "INSERT INTO said_vectors (said, hash, vector, place) VALUES (?, ?, ?, ?)",
+            "SELECT owner FROM indexed_messages WHERE id = ?",
+            "DELETE FROM message_vectors WHERE message = ?",
+            "INSERT INTO message_vectors (message, hash, vector, place) VALUES (?, ?, ?, ?)",
         ),
     };
     let mut owner = connection.prepare_cached(owner)?;
@@ -186,7 +186,7 @@ fn put_all(connection: &Connection, corpus: SearchCorpus, new: &[NewVector]) -> 
 pub fn put_missing(connection: &Connection, corpus: SearchCorpus) -> Result<bool, StoreError> {
     let (vectors, id, owners) = match corpus {
         SearchCorpus::Memories => ("memory_vectors", "memory", "memories"),
-        SearchCorpus::Messages => ("said_vectors", "said", "said"),
+        SearchCorpus::Messages => ("message_vectors", "message", "indexed_messages"),
     };
     let missing = format!(
         "SELECT v.{id}, v.vector, o.owner FROM {vectors} v CROSS JOIN {owners} o ON o.id = v.{id}
@@ -205,7 +205,7 @@ pub fn put_missing(connection: &Connection, corpus: SearchCorpus) -> Result<bool
 pub fn are_missing(connection: &Connection, corpus: SearchCorpus) -> Result<bool, StoreError> {
     let sql = match corpus {
         SearchCorpus::Memories => "SELECT EXISTS (SELECT 1 FROM memory_vectors WHERE place IS NULL)",
-        SearchCorpus::Messages => "SELECT EXISTS (SELECT 1 FROM said_vectors WHERE place IS NULL)",
+        SearchCorpus::Messages => "SELECT EXISTS (SELECT 1 FROM message_vectors WHERE place IS NULL)",
     };
     select_value(connection, sql, [])
 }
@@ -220,7 +220,7 @@ pub fn count(connection: &Connection) -> Result<VectorCounts, StoreError> {
     let count = |sql| select_value(connection, sql, []);
     Ok(VectorCounts {
         memories: count("SELECT count(*) FROM memory_vectors")?,
-        said: count("SELECT count(*) FROM said_vectors")?,
+        messages: count("SELECT count(*) FROM message_vectors")?,
         model: meta::get(connection, meta::VECTORS)?.unwrap_or_default(),
     })
 }

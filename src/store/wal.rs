@@ -202,18 +202,18 @@ mod tests {
     fn logged_database(folder: &Path) -> Connection {
         let connection = Connection::open(folder.join("a.db")).unwrap();
         connection
-            .execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE said (n INTEGER PRIMARY KEY, word TEXT NOT NULL)")
+            .execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE lines (n INTEGER PRIMARY KEY, word TEXT NOT NULL)")
             .unwrap();
         connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
         for n in 0..40 {
-            connection.execute("INSERT INTO said VALUES (?, ?)", (n, "x".repeat(900))).unwrap();
+            connection.execute("INSERT INTO lines VALUES (?, ?)", (n, "x".repeat(900))).unwrap();
         }
         connection
     }
 
     fn rows(path: &Path) -> i64 {
         let connection = Connection::open(path).unwrap();
-        connection.query_row("SELECT count(*) FROM said", [], |row| row.get(0)).unwrap()
+        connection.query_row("SELECT count(*) FROM lines", [], |row| row.get(0)).unwrap()
     }
 
     /// Returns the content of `log` applied to the database's file, and what SQLite itself reads.

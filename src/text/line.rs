@@ -142,9 +142,8 @@ mod tests {
 
     #[test]
     fn a_long_run_of_marks_takes_linear_time() {
+        // The runner ends a run in quadratic time (`slow-timeout` in .config/nextest.toml).
         let run = format!("{}a", ".".repeat(500_000));
-        let began = std::time::Instant::now();
         assert_eq!(sentences(&run).count(), 1);
-        assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
     }
 }

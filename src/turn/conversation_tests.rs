@@ -292,10 +292,10 @@ async fn run_session(store: &Store, session: &str, plans: Vec<Plan>) {
         }
         let progress = TurnProgress::read(&running.journal()).unwrap();
         let key = session.to_owned();
-        let said = session_messages(&ChatMessage::user(user), progress, "stopped", "the reply");
+        let added = session_messages(&ChatMessage::user(user), progress, "stopped", "the reply");
         store
             .write(Durability::Logged, move |connection| {
-                let bodies = said.iter().map(|message| (message.role(), serde_json::to_string(message).unwrap()));
+                let bodies = added.iter().map(|message| (message.role(), serde_json::to_string(message).unwrap()));
                 messages::append(connection, &key, Uuid::now_v7(), bodies)
             })
             .await

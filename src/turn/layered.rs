@@ -13,6 +13,7 @@ use super::token_budget::{TokenBudget, estimate_usage};
 use super::traits::{Model, Tools, TurnScope};
 use crate::chat::{ToolCall, ToolSpec, Usage};
 use crate::llm::{ChatRequest, ChatResponse, Delta, DeltaSink, FallbackChain, Models};
+use crate::skills::SkillCatalog;
 use crate::tools::{ReplayPolicy, Restriction, ToolAccess, ToolContext, ToolExecutor, ToolOutcome, ToolResult};
 
 /// The model of a turn: a chain of models within the middleware.
@@ -60,6 +61,8 @@ impl Model for LayeredModel<'_> {
 pub struct LayeredTools<'a> {
     pub executor: &'a ToolExecutor,
     pub middleware: &'a MiddlewareStack,
+    /// Shows the next turn the skills that a call has written.
+    pub skills: &'a SkillCatalog,
     pub scope: TurnScope<'a>,
 }
 
@@ -95,7 +98,11 @@ impl Tools for LayeredTools<'_> {
 
     async fn run(&self, call: &ToolCall, context: &ToolContext) -> ToolOutcome {
         let mut handler = ExecutorHandler { executor: self.executor, context };
-        match self.middleware.tool.run(&self.scope, call.clone(), &mut handler).await {
+        let outcome = self.middleware.tool.run(&self.scope, call.clone(), &mut handler).await;
+        if self.access_of(&call.name) != Some(ToolAccess::Reads) {
+            self.skills.expire();
+        }
+        match outcome {
             Ok(outcome) => outcome,
             Err(error) => {
                 let TurnScope { turn, session, .. } = self.scope;

@@ -18,7 +18,8 @@ use crate::tools::{ToolAllowList, ToolResult};
 /// The result of a call that the end of the process interrupted.
 pub const INTERRUPTED: &str = "interrupted: the gateway stopped while this ran; whether it took effect is unknown";
 
-/// The context that a turn began with. A resumed turn uses the same context again.
+/// The context that a turn began with. A resumed turn uses the same context again. The aliases of its fields are their names in rows
+/// that were written before format 30 of the store.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ContextStep {
     /// SHA-256 of the system prompt.
@@ -30,8 +31,8 @@ pub struct ContextStep {
     pub user: String,
     /// The message as the session stores it, if that differs from `user`: an agent's template may surround the message that the
     /// model reads.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub said: Option<String>,
+    #[serde(default, alias = "said", skip_serializing_if = "Option::is_none")]
+    pub stored_text: Option<String>,
     /// The images of the message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<ImageRef>,
@@ -47,8 +48,8 @@ pub struct ContextStep {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub choice: Option<ModelUse>,
     /// How often the conversation was compacted because the model rejected it as too long.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub squeezed: u8,
+    #[serde(default, alias = "squeezed", skip_serializing_if = "is_default")]
+    pub compactions: u8,
     /// The hash of the memory snapshot in the system prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
@@ -59,11 +60,11 @@ pub struct ContextStep {
     #[serde(default, skip_serializing_if = "Taint::is_empty")]
     pub taint: Taint,
     /// The space for older messages was full, or nearly.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_tight: bool,
+    #[serde(default, alias = "is_tight", skip_serializing_if = "std::ops::Not::not")]
+    pub is_nearly_full: bool,
     /// The count of forgotten memories when the context was composed.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub forgets: i64,
+    #[serde(default, alias = "forgets", skip_serializing_if = "is_default")]
+    pub forget_count: i64,
 }
 
 impl ContextStep {
@@ -74,7 +75,7 @@ impl ContextStep {
 
     /// Returns the user's message as the session stores it.
     pub fn stored_message(&self) -> ChatMessage {
-        let content = self.said.as_ref().unwrap_or(&self.user).clone();
+        let content = self.stored_text.as_ref().unwrap_or(&self.user).clone();
         ChatMessage::User { content, images: self.images.clone() }
     }
 }
@@ -323,10 +324,10 @@ impl TurnProgress {
 /// `reason`, the reply.
 pub fn session_messages(user: &ChatMessage, mut progress: TurnProgress, reason: &str, reply: &str) -> Vec<ChatMessage> {
     progress.close_calls(reason);
-    let mut said = vec![user.clone()];
-    said.extend(progress.messages);
-    said.push(ChatMessage::assistant(reply));
-    for message in &mut said {
+    let mut messages = vec![user.clone()];
+    messages.extend(progress.messages);
+    messages.push(ChatMessage::assistant(reply));
+    for message in &mut messages {
         // The session stores reasoning only for messages with calls, because some services require it there in all later turns
         // (DeepSeek's thinking mode, Gemini's signatures).
         if let ChatMessage::Assistant { reasoning, tool_calls, .. } = message
@@ -335,7 +336,7 @@ pub fn session_messages(user: &ChatMessage, mut progress: TurnProgress, reason: 
             *reasoning = None;
         }
     }
-    said
+    messages
 }
 
 /// The number of equal consecutive calls from which on the model gets a note.
@@ -502,6 +503,24 @@ mod tests {
         let progress = TurnProgress::read(&steps).unwrap();
         assert!(progress.answer.is_none() && progress.active.is_zero() && progress.waiting_since.is_none());
         assert_eq!((answered(&progress).as_str(), progress.messages.len()), ("a", 2));
+    }
+
+    #[test]
+    fn contexts_under_earlier_names_are_read() {
+        let earlier = r#"{"step":"context","system":"","from":1,"to":2,"user":"u","said":"s","model":"a/b",
+            "squeezed":2,"is_tight":true,"forgets":3}"#;
+        let expected = ContextStep {
+            from: 1,
+            to: 2,
+            user: "u".to_owned(),
+            stored_text: Some("s".to_owned()),
+            model: "a/b".to_owned(),
+            compactions: 2,
+            is_nearly_full: true,
+            forget_count: 3,
+            ..ContextStep::default()
+        };
+        assert_eq!(serde_json::from_str::<StepBody>(earlier).unwrap(), StepBody::Context(expected));
     }
 
     #[test]

@@ -75,11 +75,11 @@ const AROUND: usize = 4;
 
 /// Estimates the tokens of a message without its images.
 pub fn tokens_of(message: &ChatMessage) -> usize {
-    let said = match message {
+    let tokens = match message {
         ChatMessage::User { content, .. } | ChatMessage::Tool { content, .. } => estimate_tokens(content),
         ChatMessage::Assistant { content, tool_calls, .. } => estimate_tokens(content) + tokens_of_calls(tool_calls),
     };
-    AROUND + said
+    AROUND + tokens
 }
 
 fn tokens_of_calls(calls: &[ToolCall]) -> usize {

@@ -31,8 +31,8 @@ CREATE INDEX jobs_name ON jobs (name)
 -- index memories_current on memories
 CREATE INDEX memories_current ON memories (owner, kind, id) WHERE replaced_by IS NULL
 
--- index memories_named on memories
-CREATE INDEX memories_named ON memories (owner, kind, name) WHERE replaced_by IS NULL AND name <> ''
+-- index memories_name on memories
+CREATE INDEX memories_name ON memories (owner, kind, name) WHERE replaced_by IS NULL AND name <> ''
 
 -- index memories_of_sessions on memories
 CREATE INDEX memories_of_sessions ON memories (name, id) WHERE kind = 'summary'
@@ -54,6 +54,15 @@ CREATE INDEX memory_vectors_hash ON memory_vectors (hash)
 
 -- index memory_vectors_place on memory_vectors
 CREATE INDEX memory_vectors_place ON memory_vectors (place)
+
+-- index message_codes_owner on message_codes
+CREATE INDEX message_codes_owner ON "message_codes" (owner)
+
+-- index message_vectors_hash on message_vectors
+CREATE INDEX message_vectors_hash ON "message_vectors" (hash)
+
+-- index message_vectors_place on message_vectors
+CREATE INDEX message_vectors_place ON "message_vectors" (place)
 
 -- index messages_turn on messages
 CREATE INDEX messages_turn ON messages (session, turn)
@@ -79,17 +88,8 @@ CREATE INDEX processes_turn ON processes (turn)
 -- index questions_pending on questions
 CREATE UNIQUE INDEX questions_pending ON questions (session) WHERE state = 'pending'
 
--- index said_codes_owner on said_codes
-CREATE INDEX said_codes_owner ON said_codes (owner)
-
--- index said_vectors_hash on said_vectors
-CREATE INDEX said_vectors_hash ON said_vectors (hash)
-
--- index said_vectors_place on said_vectors
-CREATE INDEX said_vectors_place ON said_vectors (place)
-
 -- index session_memory_due on session_memory
-CREATE INDEX session_memory_due ON session_memory (retry_at) WHERE due IS NOT NULL
+CREATE INDEX session_memory_due ON session_memory (retry_at) WHERE due_reason IS NOT NULL
 
 -- index session_memory_snapshot on session_memory
 CREATE INDEX session_memory_snapshot ON session_memory (snapshot) WHERE snapshot IS NOT NULL
@@ -97,11 +97,11 @@ CREATE INDEX session_memory_snapshot ON session_memory (snapshot) WHERE snapshot
 -- index session_memory_summaries on session_memory
 CREATE INDEX session_memory_summaries ON session_memory (summary) WHERE summary IS NOT NULL
 
--- index sessions_used on sessions
-CREATE INDEX sessions_used ON sessions (updated_at)
+-- index sessions_updated_at on sessions
+CREATE INDEX sessions_updated_at ON sessions (updated_at)
 
--- index skipped_at on skipped
-CREATE INDEX skipped_at ON skipped (at)
+-- index skipped_messages_at on skipped_messages
+CREATE INDEX skipped_messages_at ON "skipped_messages" (at)
 
 -- index spawns_session on spawns
 CREATE INDEX spawns_session ON spawns (session)
@@ -127,6 +127,9 @@ CREATE INDEX spawns_turn ON spawns (turn)
 -- index sqlite_autoindex_inbox_2 on inbox
 
 
+-- index sqlite_autoindex_indexed_messages_1 on indexed_messages
+
+
 -- index sqlite_autoindex_job_runs_1 on job_runs
 
 
@@ -137,9 +140,6 @@ CREATE INDEX spawns_turn ON spawns (turn)
 
 
 -- index sqlite_autoindex_questions_1 on questions
-
-
--- index sqlite_autoindex_said_1 on said
 
 
 -- index sqlite_autoindex_session_taints_1 on session_taints
@@ -186,6 +186,15 @@ CREATE TABLE approvals (
     UNIQUE (turn, call_id)
 )
 
+-- table checkpoint_names on checkpoint_names
+CREATE TABLE "checkpoint_names" (
+    session TEXT    NOT NULL,
+    name    TEXT    NOT NULL,
+    turn    TEXT    NOT NULL,
+    at      INTEGER NOT NULL,
+    PRIMARY KEY (session, name)
+) WITHOUT ROWID
+
 -- table cursors on cursors
 CREATE TABLE cursors (
     channel    TEXT    NOT NULL,
@@ -221,11 +230,26 @@ CREATE TABLE inbox (
     UNIQUE (channel, external_id)
 )
 
--- table indexed on indexed
-CREATE TABLE indexed (
+-- table index_deletions on index_deletions
+CREATE TABLE "index_deletions" (id INTEGER PRIMARY KEY)
+
+-- table index_progress on index_progress
+CREATE TABLE "index_progress" (
     session TEXT    NOT NULL PRIMARY KEY,
     seq     INTEGER NOT NULL
 ) WITHOUT ROWID
+
+-- table indexed_messages on indexed_messages
+CREATE TABLE "indexed_messages" (
+    id      INTEGER PRIMARY KEY AUTOINCREMENT,
+    session TEXT    NOT NULL,
+    seq     INTEGER NOT NULL,
+    -- Whose conversation it was; empty is nobody's.
+    owner   TEXT    NOT NULL,
+    -- Who said it, where others write there, too.
+    speaker TEXT    NOT NULL,
+    UNIQUE (session, seq)
+)
 
 -- table job_runs on job_runs
 CREATE TABLE job_runs (
@@ -242,7 +266,7 @@ CREATE TABLE job_runs (
     outcome TEXT    NOT NULL CHECK (outcome IN ('started', 'ok', 'error', 'skipped', 'missed')),
     -- Why, in words: an error's code, what it was skipped for.
     reason  TEXT,
-    ended   INTEGER,
+    ended_at   INTEGER,
     -- Whether the run's answer was for the chat: 0 when it was kept.
     sends   INTEGER NOT NULL DEFAULT 1,
     -- As it was last seen, for when the outbox row is gone.
@@ -262,7 +286,7 @@ CREATE TABLE jobs (
     -- In a row, up to now.
     failures   INTEGER NOT NULL DEFAULT 0,
     -- Why it was disabled, when daoyou did it.
-    paused     TEXT,
+    pause_reason     TEXT,
     -- What the last run that went well answered, cut.
     result     TEXT,
     created_at INTEGER NOT NULL,
@@ -300,7 +324,7 @@ CREATE TABLE memory_codes (
     id    INTEGER PRIMARY KEY AUTOINCREMENT,
     owner TEXT    NOT NULL,
     -- How many of them are still there.
-    held  INTEGER NOT NULL,
+    live_count  INTEGER NOT NULL,
     -- 256 at most, of 72 bytes each: the id, little endian, and the code; zeros where one is gone.
     codes BLOB    NOT NULL
 )
@@ -341,6 +365,39 @@ CREATE TABLE 'memory_words_docsize'(id INTEGER PRIMARY KEY, sz BLOB)
 
 -- table memory_words_idx on memory_words_idx
 CREATE TABLE 'memory_words_idx'(segid, term, pgno, PRIMARY KEY(segid, term)) WITHOUT ROWID
+
+-- table message_codes on message_codes
+CREATE TABLE "message_codes" (
+    id    INTEGER PRIMARY KEY AUTOINCREMENT,
+    owner TEXT    NOT NULL,
+    live_count  INTEGER NOT NULL,
+    codes BLOB    NOT NULL
+)
+
+-- table message_owners on message_owners
+CREATE TABLE "message_owners" (owner TEXT NOT NULL PRIMARY KEY) WITHOUT ROWID
+
+-- table message_vectors on message_vectors
+CREATE TABLE "message_vectors" (
+    message   INTEGER PRIMARY KEY,
+    hash   BLOB NOT NULL,
+    vector BLOB NOT NULL
+, place INTEGER)
+
+-- table message_words on message_words
+CREATE VIRTUAL TABLE "message_words" USING fts5(words, content = '', contentless_delete = 1, detail = none, tokenize = 'ascii')
+
+-- table message_words_config on message_words_config
+CREATE TABLE "message_words_config"(k PRIMARY KEY, v) WITHOUT ROWID
+
+-- table message_words_data on message_words_data
+CREATE TABLE "message_words_data"(id INTEGER PRIMARY KEY, block BLOB)
+
+-- table message_words_docsize on message_words_docsize
+CREATE TABLE "message_words_docsize"(id INTEGER PRIMARY KEY, sz BLOB, origin INTEGER)
+
+-- table message_words_idx on message_words_idx
+CREATE TABLE "message_words_idx"(segid, term, pgno, PRIMARY KEY(segid, term)) WITHOUT ROWID
 
 -- table messages on messages
 CREATE TABLE messages (
@@ -408,18 +465,9 @@ CREATE TABLE page_logins (
     -- The named token of the login; null is the token of the gateway.
     token      TEXT,
     -- The SHA-256 of the id and the token of the login: a replaced token ends it.
-    seal       BLOB    NOT NULL,
+    token_binding       BLOB    NOT NULL,
     created_at INTEGER NOT NULL,
     used_at    INTEGER NOT NULL
-) WITHOUT ROWID
-
--- table point_names on point_names
-CREATE TABLE point_names (
-    session TEXT    NOT NULL,
-    name    TEXT    NOT NULL,
-    turn    TEXT    NOT NULL,
-    at      INTEGER NOT NULL,
-    PRIMARY KEY (session, name)
 ) WITHOUT ROWID
 
 -- table processes on processes
@@ -439,11 +487,11 @@ CREATE TABLE processes (
     detached   INTEGER NOT NULL,
     -- The shell's, and when that was born; null until it runs.
     pid        INTEGER,
-    birth      TEXT,
+    start_identity      TEXT,
     started_at INTEGER NOT NULL,
     ended_at   INTEGER,
     -- How, in words.
-    ending     TEXT
+    outcome     TEXT
 , origin TEXT NOT NULL DEFAULT '{}') WITHOUT ROWID
 
 -- table questions on questions
@@ -461,51 +509,6 @@ CREATE TABLE questions (
     ended_at   INTEGER
 )
 
--- table said on said
-CREATE TABLE said (
-    id      INTEGER PRIMARY KEY AUTOINCREMENT,
-    session TEXT    NOT NULL,
-    seq     INTEGER NOT NULL,
-    -- Whose conversation it was; empty is nobody's.
-    owner   TEXT    NOT NULL,
-    -- Who said it, where others write there, too.
-    speaker TEXT    NOT NULL,
-    UNIQUE (session, seq)
-)
-
--- table said_codes on said_codes
-CREATE TABLE said_codes (
-    id    INTEGER PRIMARY KEY AUTOINCREMENT,
-    owner TEXT    NOT NULL,
-    held  INTEGER NOT NULL,
-    codes BLOB    NOT NULL
-)
-
--- table said_owners on said_owners
-CREATE TABLE said_owners (owner TEXT NOT NULL PRIMARY KEY) WITHOUT ROWID
-
--- table said_vectors on said_vectors
-CREATE TABLE said_vectors (
-    said   INTEGER PRIMARY KEY,
-    hash   BLOB NOT NULL,
-    vector BLOB NOT NULL
-, place INTEGER)
-
--- table said_words on said_words
-CREATE VIRTUAL TABLE said_words USING fts5(words, content = '', contentless_delete = 1, detail = none, tokenize = 'ascii')
-
--- table said_words_config on said_words_config
-CREATE TABLE 'said_words_config'(k PRIMARY KEY, v) WITHOUT ROWID
-
--- table said_words_data on said_words_data
-CREATE TABLE 'said_words_data'(id INTEGER PRIMARY KEY, block BLOB)
-
--- table said_words_docsize on said_words_docsize
-CREATE TABLE 'said_words_docsize'(id INTEGER PRIMARY KEY, sz BLOB, origin INTEGER)
-
--- table said_words_idx on said_words_idx
-CREATE TABLE 'said_words_idx'(segid, term, pgno, PRIMARY KEY(segid, term)) WITHOUT ROWID
-
 -- table session_memory on session_memory
 CREATE TABLE session_memory (
     session    TEXT    NOT NULL,
@@ -517,7 +520,7 @@ CREATE TABLE session_memory (
     -- What of the long-term memory its prompt holds: the snapshot's hash; null when none was taken yet.
     snapshot   TEXT,
     -- Why the rest of it is to be consolidated though it is short: 'new' (it was closed by /new), 'idle'; else null.
-    due        TEXT,
+    due_reason        TEXT,
     -- Consolidations that failed in a row, and when the next may be tried.
     failures   INTEGER NOT NULL DEFAULT 0,
     retry_at   INTEGER NOT NULL DEFAULT 0,
@@ -552,10 +555,10 @@ CREATE TABLE sessions (
     model      TEXT,
     created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL
-, owner TEXT, is_shared INTEGER NOT NULL DEFAULT 0, used_at INTEGER, read_by TEXT, agent TEXT, title TEXT) WITHOUT ROWID
+, owner TEXT, is_shared INTEGER NOT NULL DEFAULT 0, used_at INTEGER, owner_identities TEXT, agent TEXT, title TEXT) WITHOUT ROWID
 
--- table skipped on skipped
-CREATE TABLE skipped (
+-- table skipped_messages on skipped_messages
+CREATE TABLE "skipped_messages" (
     channel  TEXT    NOT NULL,
     source   TEXT    NOT NULL,
     position TEXT    NOT NULL,
@@ -607,9 +610,6 @@ CREATE TABLE turn_steps (
     PRIMARY KEY (turn, seq)
 ) WITHOUT ROWID
 
--- table unsaid on unsaid
-CREATE TABLE unsaid (id INTEGER PRIMARY KEY)
-
 -- table usage on usage
 CREATE TABLE "usage" (
     turn          TEXT    NOT NULL,
@@ -627,13 +627,18 @@ CREATE TABLE "usage" (
     PRIMARY KEY (turn, model)
 ) WITHOUT ROWID
 
+-- trigger indexed_messages_deleted_vector on indexed_messages
+CREATE TRIGGER indexed_messages_deleted_vector AFTER DELETE ON indexed_messages BEGIN
+    DELETE FROM message_vectors WHERE message = old.id;
+END
+
 -- trigger memories_deleted_vector on memories
 CREATE TRIGGER memories_deleted_vector AFTER DELETE ON memories BEGIN
     DELETE FROM memory_vectors WHERE memory = old.id;
 END
 
--- trigger memories_given_code on memories
-CREATE TRIGGER memories_given_code AFTER UPDATE OF owner ON memories WHEN new.owner <> old.owner BEGIN
+-- trigger memories_moved_code on memories
+CREATE TRIGGER memories_moved_code AFTER UPDATE OF owner ON memories WHEN new.owner <> old.owner BEGIN
     UPDATE memory_vectors SET place = NULL WHERE memory = old.id;
 END
 
@@ -644,36 +649,31 @@ END
 
 -- trigger memory_vectors_deleted_code on memory_vectors
 CREATE TRIGGER memory_vectors_deleted_code AFTER DELETE ON memory_vectors WHEN old.place > 0 BEGIN
-    UPDATE memory_codes SET held = held - 1, codes = CAST(
+    UPDATE memory_codes SET live_count = live_count - 1, codes = CAST(
         substr(codes, 1, old.place % 256 * 72) || zeroblob(72) || substr(codes, old.place % 256 * 72 + 73) AS BLOB)
     WHERE id = old.place / 256;
-    DELETE FROM memory_codes WHERE id = old.place / 256 AND held <= 0;
+    DELETE FROM memory_codes WHERE id = old.place / 256 AND live_count <= 0;
 END
 
 -- trigger memory_vectors_moved_code on memory_vectors
 CREATE TRIGGER memory_vectors_moved_code AFTER UPDATE OF place ON memory_vectors WHEN old.place > 0 BEGIN
-    UPDATE memory_codes SET held = held - 1, codes = CAST(
+    UPDATE memory_codes SET live_count = live_count - 1, codes = CAST(
         substr(codes, 1, old.place % 256 * 72) || zeroblob(72) || substr(codes, old.place % 256 * 72 + 73) AS BLOB)
     WHERE id = old.place / 256;
-    DELETE FROM memory_codes WHERE id = old.place / 256 AND held <= 0;
+    DELETE FROM memory_codes WHERE id = old.place / 256 AND live_count <= 0;
 END
 
--- trigger messages_unsaid on messages
-CREATE TRIGGER messages_unsaid AFTER DELETE ON messages BEGIN
-    INSERT OR IGNORE INTO unsaid SELECT id FROM said WHERE session = old.session AND seq = old.seq;
-    DELETE FROM said WHERE session = old.session AND seq = old.seq;
-END
-
--- trigger said_deleted_vector on said
-CREATE TRIGGER said_deleted_vector AFTER DELETE ON said BEGIN
-    DELETE FROM said_vectors WHERE said = old.id;
-END
-
--- trigger said_vectors_deleted_code on said_vectors
-CREATE TRIGGER said_vectors_deleted_code AFTER DELETE ON said_vectors WHEN old.place > 0 BEGIN
-    UPDATE said_codes SET held = held - 1, codes = CAST(
+-- trigger message_vectors_deleted_code on message_vectors
+CREATE TRIGGER message_vectors_deleted_code AFTER DELETE ON message_vectors WHEN old.place > 0 BEGIN
+    UPDATE message_codes SET live_count = live_count - 1, codes = CAST(
         substr(codes, 1, old.place % 256 * 72) || zeroblob(72) || substr(codes, old.place % 256 * 72 + 73) AS BLOB)
     WHERE id = old.place / 256;
-    DELETE FROM said_codes WHERE id = old.place / 256 AND held <= 0;
+    DELETE FROM message_codes WHERE id = old.place / 256 AND live_count <= 0;
+END
+
+-- trigger messages_deleted_index on messages
+CREATE TRIGGER messages_deleted_index AFTER DELETE ON messages BEGIN
+    INSERT OR IGNORE INTO index_deletions SELECT id FROM indexed_messages WHERE session = old.session AND seq = old.seq;
+    DELETE FROM indexed_messages WHERE session = old.session AND seq = old.seq;
 END
 

@@ -105,7 +105,7 @@ pub async fn wait_watching(database: &Path, mailboxes: usize) {
 
 /// Returns the reasons for skipped mails in order, without those of the first read of the mailbox.
 pub fn skip_reasons(database: &Path) -> Vec<String> {
-    const REASONS: &str = "SELECT reason FROM skipped WHERE channel = 'email'
+    const REASONS: &str = "SELECT reason FROM skipped_messages WHERE channel = 'email'
         AND reason NOT LIKE '%the first start%' AND reason NOT LIKE 'the remaining mails%' ORDER BY at, position";
     let db = invariants::open(database).expect("the store can be read");
     let mut reasons = db.prepare(REASONS).expect("a table of the store");

@@ -132,11 +132,10 @@ mod tests {
 
     #[test]
     fn a_huge_line_is_wrapped_in_linear_time() {
-        let started = std::time::Instant::now();
+        // The runner ends a run in quadratic time (`slow-timeout` in .config/nextest.toml).
         let mut flowed = FlowedText::default();
         flowed.push_wrapped(&"word ".repeat(200_000), 0);
         assert!(flowed.into_text().lines().all(|line| line.len() <= 76));
-        assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
     }
 
     #[test]

@@ -242,7 +242,7 @@ pub fn follow_ups_of(
     // The asking turn ran for a job or a sub-agent and has ended, so the report only becomes a note.
     let ran_errand = asking.iter().any(|row| TurnOrigin::parse(&row.origin).runs_for_job_or_agent());
     let draft = if is_stopped || ran_errand {
-        InboundDraft::of_note(&SessionNote { note: head, said: answer }, task.session.clone())
+        InboundDraft::of_note(&SessionNote { note: head, reply: answer }, task.session.clone())
     } else {
         report(task, row, format!("{head}\n{answer}"))
     };

@@ -34,7 +34,7 @@ pub fn follow_ups_of(connection: &Connection, run: &EndedTurn<'_>) -> Result<Fol
     let text = without_marker(run.reply);
     let note = SessionNote {
         note: "At a heartbeat you looked after HEARTBEAT.md and sent this to the chat:".to_owned(),
-        said: text.to_owned(),
+        reply: text.to_owned(),
     };
     let sessions = conversations(connection, &run.row.channel, &run.row.chat_id)?;
     let messages = sessions.into_iter().map(|session| InboundDraft::of_note(&note, session)).collect();

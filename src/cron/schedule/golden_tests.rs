@@ -1,7 +1,5 @@
 //! The golden table of schedules, row by row, and the days of clock changes.
 
-use std::time::Instant;
-
 use daoyou_channels::settings::Span;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -283,7 +281,6 @@ fn intervals_do_not_drift() {
 
 #[test]
 fn missed_slots_are_counted_and_the_newest_shown_at_once() {
-    let began = Instant::now();
     let (after, until) = (stamp("2026-01-01T00:00:00Z"), stamp("2027-01-01T00:00:00Z"));
     let slots = |schedule: Schedule, after, until| {
         let slots = schedule.slots(after, until, 3);
@@ -310,8 +307,8 @@ fn missed_slots_are_counted_and_the_newest_shown_at_once() {
     assert_eq!(slots(every, until, after).0, 0);
     assert_eq!(slots(cron("0 0 * * *", "UTC"), until, after).0, 0);
     let ages = slots(cron("* * * * * *", "America/New_York"), Timestamp::UNIX_EPOCH, stamp("2999-01-01T00:00:00Z"));
+    // The runner ends a test that visits each slot (`slow-timeout` in .config/nextest.toml).
     assert!(ages.0 > 30_000_000_000);
-    assert!(began.elapsed().as_secs() < 5, "{:?}", began.elapsed());
 }
 
 #[test]

@@ -186,10 +186,9 @@ mod tests {
 
     #[test]
     fn a_long_unknown_name_is_compared_in_part() {
-        // No character begins at the limit.
-        let name = format!("x{}", "道".repeat(500_000));
-        let began = std::time::Instant::now();
+        // No character begins at the limit. The comparison of the whole name with all zones would exceed the time limit of the runner
+        // (`slow-timeout` in .config/nextest.toml).
+        let name = format!("x{}", "道".repeat(5_000_000));
         assert!(time_zone(&name).unwrap_err().to_string().contains("is no known time zone"));
-        assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
     }
 }

@@ -59,10 +59,10 @@ pub async fn checks(home: &Home, holder: &HomeHolder, identities: &Identities) -
 
 /// Reports a loss, or that a salvaged database is complete.
 fn loss_finding(loss: &Loss) -> Finding {
-    if loss.whole {
-        return Finding::ok("repaired", loss.what.clone());
+    if loss.is_complete {
+        return Finding::ok("repaired", loss.description.clone());
     }
-    Finding::warn("lost", loss.what.clone(), "ask the senders to send again, then daoyou status --acknowledge")
+    Finding::warn("lost", loss.description.clone(), "ask the senders to send again, then daoyou status --acknowledge")
 }
 
 fn unreadable(error: &StoreError) -> Finding {
@@ -176,8 +176,8 @@ mod tests {
 
     #[test]
     fn a_salvaged_database_without_losses_is_ok() {
-        for (whole, name, state) in [(true, "repaired", Severity::Ok), (false, "lost", Severity::Warn)] {
-            let loss = Loss { whole, ..Loss::new(LossKind::Salvaged, Vec::new(), "it was damaged".to_owned()) };
+        for (is_complete, name, state) in [(true, "repaired", Severity::Ok), (false, "lost", Severity::Warn)] {
+            let loss = Loss { is_complete, ..Loss::new(LossKind::Salvaged, Vec::new(), "it was damaged".to_owned()) };
             let found = loss_finding(&loss);
             assert_eq!((found.name.as_str(), found.state), (name, state));
         }

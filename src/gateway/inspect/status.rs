@@ -112,8 +112,7 @@ impl Inspector {
     /// Lists background commands; offline, those that were detached.
     async fn processes(&self) -> Result<Value, InspectError> {
         let rows = self.read(processes::open).await?;
-        let lives =
-            |row: &ProcessRow| matches!((row.pid, &row.birth), (Some(pid), Some(birth)) if is_same_process(pid, birth));
+        let lives = |row: &ProcessRow| matches!((row.pid, &row.start_identity), (Some(pid), Some(start)) if is_same_process(pid, start));
         let row = |row: ProcessRow| {
             json!({
                 "id": row.id,

@@ -187,12 +187,13 @@ impl Authenticator {
     async fn find_login(&self, id: [u8; 32]) -> Result<Option<Principal>, HttpError> {
         let hash = secret_hash(&id);
         let found = self.store.read(move |connection| access::find_login(connection, &hash)).await?;
-        let Some((PageLoginRow { token, seal }, is_due)) = found else { return Ok(None) };
+        let Some((PageLoginRow { token, token_binding }, is_due)) = found else { return Ok(None) };
         let credential = ClientCredential::Login(id);
         let principal = match token {
             Some(row) => named(row, credential),
             None => {
-                let is_current = self.token.seal(&id).is_some_and(|current| current.ct_eq(&seal).into());
+                let is_current =
+                    self.token.login_binding(&id).is_some_and(|current| current.ct_eq(&token_binding).into());
                 is_current.then(|| Principal { credential, ..Principal::owner() })
             }
         };
@@ -218,12 +219,13 @@ impl Authenticator {
     /// Adds a login for the token of the gateway, or for a named token with its hash.
     async fn add_login(&self, token: Option<(String, SecretHash)>) -> Result<NewLogin, HttpError> {
         let id = random()?;
-        let (token, seal) = match token {
+        let (token, token_binding) = match token {
             Some((name, hash)) => (Some(name), hash),
-            None => (None, self.token.seal(&id).ok_or_else(internal)?),
+            None => (None, self.token.login_binding(&id).ok_or_else(internal)?),
         };
-        let add =
-            move |connection: &Connection| access::add_login(connection, &secret_hash(&id), token.as_deref(), &seal);
+        let add = move |connection: &Connection| {
+            access::add_login(connection, &secret_hash(&id), token.as_deref(), &token_binding)
+        };
         self.store.write(Durability::Synced, add).await?;
         Ok(NewLogin { id: encode_secret(&id) })
     }

@@ -47,8 +47,8 @@ impl TokenSource {
         self.with(|secret| secret_hash(secret.expose().as_bytes()).ct_eq(hash).into()).unwrap_or(false)
     }
 
-    /// Returns the seal that ties a login with this id to the current token; `None` if there is no token.
-    pub fn seal(&self, id: &[u8; 32]) -> Option<SecretHash> {
+    /// Returns the hash that binds a login with this id to the current token; `None` if there is no token.
+    pub fn login_binding(&self, id: &[u8; 32]) -> Option<SecretHash> {
         self.with(|secret| Sha256::new().chain_update(id).chain_update(secret.expose()).finalize().into())
     }
 

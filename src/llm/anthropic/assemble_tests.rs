@@ -10,7 +10,7 @@ fn assemble(events: &[Value]) -> Result<ChatResponse, AttemptError> {
     noted(events).1
 }
 
-fn noted(events: &[Value]) -> (String, Result<ChatResponse, AttemptError>) {
+fn noted(events: &[Value]) -> (Vec<String>, Result<ChatResponse, AttemptError>) {
     let names = ToolNames::default();
     let notes = DeltaRecorder::default();
     let mut assembler = AnthropicAssembler::new(&names, LIMIT);
@@ -64,6 +64,9 @@ fn text_block() -> Value {
 fn shown(response: &ChatResponse) -> Vec<String> {
     response.tool_calls.iter().map(|call| format!("{}({})#{}", call.name, call.arguments, call.id)).collect()
 }
+
+/// The deltas of [`full`].
+const FULL_DELTAS: [&str; 6] = ["(Hm, )", "(世界)", "Hel", "lo", "<read toolu_1>", "<list toolu_2>"];
 
 /// An answer with every kind of block.
 fn full() -> Vec<Value> {
@@ -134,7 +137,7 @@ fn full_response() -> ChatResponse {
 fn an_answer_with_all_that_there_is() {
     let (notes, response) = noted(&full());
     assert_eq!(response.unwrap(), full_response());
-    assert_eq!(notes, "(Hm, )(世界)Hello<read toolu_1><list toolu_2>");
+    assert_eq!(notes, FULL_DELTAS);
 }
 
 #[test]
@@ -155,12 +158,13 @@ fn a_whole_answer_is_the_same() {
     let mut expected = full_response();
     expected.tool_calls[0].arguments = "{\"path\":\"ab\"}".to_owned();
     assert_eq!(Box::new(assembler).into_response("asked").unwrap(), expected);
-    assert_eq!(notes.0.into_inner(), "(Hm, 世界)Hello<read toolu_1><list toolu_2>");
+    assert_eq!(notes.0.into_inner(), ["(Hm, 世界)", "Hello", "<read toolu_1>", "<list toolu_2>"]);
 }
 
 #[test]
 fn reasons_to_stop_and_their_meaning() {
-    let said = |reason: &str| assemble(&[start(), begin(0, &text_block()), text(0, "a"), end(0), stop(reason), last()]);
+    let stopped_by =
+        |reason: &str| assemble(&[start(), begin(0, &text_block()), text(0, "a"), end(0), stop(reason), last()]);
     for (reason, truncated) in [
         ("end_turn", false),
         ("tool_use", false),
@@ -170,9 +174,9 @@ fn reasons_to_stop_and_their_meaning() {
         ("max_tokens", true),
         ("model_context_window_exceeded", true),
     ] {
-        assert_eq!(said(reason).unwrap().truncated, truncated, "{reason}");
+        assert_eq!(stopped_by(reason).unwrap().truncated, truncated, "{reason}");
     }
-    let refused = said("refusal").unwrap_err();
+    let refused = stopped_by("refusal").unwrap_err();
     assert_eq!((refused.kind, refused.message.as_str()), (LlmErrorKind::Refused, "the service withheld the answer"));
     let mut explained = stop("refusal");
     explained["delta"]["stop_details"] = json!({"type": "refusal", "category": "bio", "explanation": "It may harm."});
@@ -334,6 +338,6 @@ proptest! {
         }
         prop_assert!(assembler.is_done());
         prop_assert_eq!(Box::new(assembler).into_response("asked").unwrap(), full_response());
-        prop_assert_eq!(notes.0.into_inner(), "(Hm, )(世界)Hello<read toolu_1><list toolu_2>");
+        prop_assert_eq!(notes.0.into_inner(), FULL_DELTAS);
     }
 }

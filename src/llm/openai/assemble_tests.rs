@@ -231,7 +231,7 @@ fn a_whole_answer_goes_the_same_way_and_the_sink_hears_it() {
         ("Hi", vec!["x({})#a".to_owned(), "x({})#call_2".to_owned()])
     );
     assert_eq!(response.usage, Usage { input_tokens: 1, output_tokens: 2, cached_tokens: 1, ..Usage::default() });
-    assert_eq!(notes.0.into_inner(), "(hm)Hi<x a><x call_2>");
+    assert_eq!(notes.0.into_inner(), ["(hm)", "Hi", "<x a>", "<x call_2>"]);
 }
 
 /// Deltas of any kind, in any order, most of them wrong in some way.

@@ -25,7 +25,7 @@ fn request() -> ChatRequest {
     ChatRequest { model: "m".to_owned(), messages: vec![ChatMessage::user("hi")], ..ChatRequest::default() }
 }
 
-async fn ask(script: impl IntoIterator<Item = Step>) -> (Result<ChatResponse, LlmError>, String, Vec<Seen>) {
+async fn ask(script: impl IntoIterator<Item = Step>) -> (Result<ChatResponse, LlmError>, Vec<String>, Vec<Seen>) {
     let mut service = FakeService::start(script).await;
     let notes = DeltaRecorder::default();
     let result = provider(&service.url, |_| {}).chat(&request(), &notes).await;
@@ -194,7 +194,8 @@ async fn passing_failures_are_retried_and_streamed_pieces_are_voided() {
     for (index, (step, restarts)) in table.into_iter().enumerate() {
         let (result, notes, seen) = ask([step, stream(HELLO)]).await;
         assert_eq!(result.unwrap().text, "Hello", "row {index}");
-        assert_eq!(notes, if restarts { "Hel<restart>Hello" } else { "Hello" }, "row {index}");
+        let deltas = if restarts { &["Hel", "<restart>", "Hello"][..] } else { &["Hello"] };
+        assert_eq!(notes, deltas, "row {index}");
         assert_eq!(requests(&seen), 2, "row {index}");
     }
 }
@@ -325,7 +326,7 @@ async fn tools_go_by_clean_names_and_come_back_under_their_own() {
     request.tools = Arc::new([tool]);
     let response = provider(&service.url, |_| {}).chat(&request, &notes).await.unwrap();
     assert_eq!(response.tool_calls[0].name, "mail.send");
-    assert_eq!(notes.0.into_inner(), "<mail.send a>");
+    assert_eq!(notes.0.into_inner(), ["<mail.send a>"]);
     assert!(service.next_request().await.contains(r#""name":"mail_send""#));
 }
 

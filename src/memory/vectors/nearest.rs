@@ -75,8 +75,8 @@ pub fn nearest(
             AND (?4 IS NULL OR m.created_at >= ?4) AND (?5 IS NULL OR m.created_at < ?5)",
     )?;
     let mut messages = connection.prepare_cached(
-        "SELECT v.vector, s.session, s.owner, s.seq FROM said_vectors v CROSS JOIN said s ON s.id = v.said
-         WHERE v.said = ?1 AND v.place = ?2 AND (?3 IS NULL OR s.session = ?3)
+        "SELECT v.vector, s.session, s.owner, s.seq FROM message_vectors v CROSS JOIN indexed_messages s ON s.id = v.message
+         WHERE v.message = ?1 AND v.place = ?2 AND (?3 IS NULL OR s.session = ?3)
             AND ((?4 IS NULL AND ?5 IS NULL) OR EXISTS (
                 SELECT 1 FROM messages m WHERE m.session = s.session AND m.seq = s.seq
                     AND (?4 IS NULL OR m.at >= ?4) AND (?5 IS NULL OR m.at < ?5)))",

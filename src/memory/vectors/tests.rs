@@ -288,7 +288,7 @@ fn say(connection: &Connection, (owner, role, text): (&str, &str, &str)) -> Resu
     let seq = messages::session(connection, &session)?.next_seq;
     let body = serde_json::to_string(&message)?;
     messages::append(connection, &session, uuid::Uuid::now_v7(), [(role, body)].into_iter())?;
-    let insert = "INSERT INTO said (session, seq, owner, speaker) VALUES (?, ?, ?, '')";
+    let insert = "INSERT INTO indexed_messages (session, seq, owner, speaker) VALUES (?, ?, ?, '')";
     connection.execute(insert, rusqlite::params![session, seq, owner])?;
     Ok(())
 }
@@ -317,14 +317,14 @@ async fn messages_are_near_too_and_are_removed_with_their_rows() {
 
     // A rebuilt index has other ids.
     world.write(search_index::clear).await;
-    assert_eq!(world.write(vectors::count).await.said, 0);
-    let again = "INSERT INTO said (session, seq, owner, speaker)
+    assert_eq!(world.write(vectors::count).await.messages, 0);
+    let again = "INSERT INTO indexed_messages (session, seq, owner, speaker)
         SELECT session, seq, substr(session, 4), '' FROM messages ORDER BY session DESC, seq";
     world.write(move |connection| Ok(connection.execute(again, [])?)).await;
     assert_eq!(world.indexer.round().await, None);
     assert_eq!(world.nearest("bike").await, near);
     world.write(|connection| Ok(connection.execute("DELETE FROM messages", [])?)).await;
-    assert_eq!((world.nearest("bike").await, world.write(vectors::count).await.said), (Vec::new(), 0));
+    assert_eq!((world.nearest("bike").await, world.write(vectors::count).await.messages), (Vec::new(), 0));
 }
 
 /// Returns a pseudo-random vector of length 1, the same for the same seed.
@@ -367,7 +367,7 @@ async fn first(store: &Store, owner: &str, of: i64) -> Option<i64> {
 
 /// Returns the number of codes, and of the rows that hold them.
 async fn codes(store: &Store) -> (i64, i64) {
-    let sql = "SELECT ifnull(sum(held), 0), count(*) FROM memory_codes";
+    let sql = "SELECT ifnull(sum(live_count), 0), count(*) FROM memory_codes";
     store
         .read(move |connection| Ok(connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?))
         .await

@@ -19,7 +19,7 @@ use super::end::{KillRequester, ProcessEnd, ProcessEndAnnouncer};
 use super::files::{OutputFiles, OutputTail};
 use super::supervised::{END_LIMIT, GRACE, LaunchRequest, ProcessRequest, SupervisedProcess};
 use super::visibility::{belongs_to, newest_of_session};
-use crate::guard::{is_same_process, process_birth, signal_group};
+use crate::guard::{is_same_process, process_start_identity, signal_group};
 use crate::origin::TurnOrigin;
 use crate::store::processes::{self, NewProcess, ProcessRow};
 use crate::store::{Connection, Durability, Store, StoreError};
@@ -238,8 +238,9 @@ impl Processes {
         let path = || OutputFiles::path_of(folder, &id, is_foreign);
         let file = file.map_err(|error| format!("the file for its output, {}: {error}", path()))?;
         let supervised = SupervisedProcess::start(launch, file).await?;
-        let (pid, birth) = (supervised.pid, process_birth(supervised.pid));
-        let note = move |connection: &Connection| processes::record_start(connection, &id, pid, birth.as_deref());
+        let (pid, start_identity) = (supervised.pid, process_start_identity(supervised.pid));
+        let note =
+            move |connection: &Connection| processes::record_start(connection, &id, pid, start_identity.as_deref());
         if let Err(error) = self.store.write(Durability::Logged, note).await {
             tracing::warn!(pid, %error, "the process id of a command in the background could not be kept");
         }
@@ -466,7 +467,7 @@ fn too_many_error(running: &RunningProcesses, most: usize, context: &ToolContext
 
 /// Returns true if the process of a row still lives.
 fn is_alive(row: &ProcessRow) -> bool {
-    matches!((row.pid, &row.birth), (Some(pid), Some(birth)) if is_same_process(pid, birth))
+    matches!((row.pid, &row.start_identity), (Some(pid), Some(start_identity)) if is_same_process(pid, start_identity))
 }
 
 async fn is_gone_within(row: &ProcessRow, limit: Duration) -> bool {

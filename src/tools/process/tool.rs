@@ -124,10 +124,10 @@ fn describe(row: &ProcessRow) -> String {
 fn state(ProcessStatus { row, lives }: &ProcessStatus) -> String {
     let between = |from: i64, to: i64| format_elapsed(Duration::from_millis(u64::try_from(to - from).unwrap_or(0)));
     let now = now_ms();
-    match (row.ended_at, &row.ending) {
-        (Some(ended), ending) => {
-            let ending = ending.as_deref().unwrap_or("ended");
-            format!("{ending}, after {}, {} ago", between(row.started_at, ended), between(ended, now))
+    match (row.ended_at, &row.outcome) {
+        (Some(ended), outcome) => {
+            let outcome = outcome.as_deref().unwrap_or("ended");
+            format!("{outcome}, after {}, {} ago", between(row.started_at, ended), between(ended, now))
         }
         (None, _) if *lives => {
             let detached = if row.detached { ", detached" } else { "" };

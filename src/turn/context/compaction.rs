@@ -25,8 +25,8 @@ pub fn compact(
     let rows = store.read_here(|connection| choose_again(connection, &key, context))?;
     let smaller = smaller(context, &rows, progress);
     if let Some(smaller) = &smaller {
-        let (messages, squeezed) = (smaller.from - context.from, smaller.squeezed);
-        tracing::warn!(%session, messages, squeezed, "the model refused the conversation as too long; it is given less");
+        let (messages, compactions) = (smaller.from - context.from, smaller.compactions);
+        tracing::warn!(%session, messages, compactions, "the model refused the conversation as too long; it is given less");
     }
     Ok(smaller)
 }
@@ -34,9 +34,9 @@ pub fn compact(
 /// The most compactions of one conversation.
 const MOST: u8 = 3;
 
-/// Returns the most characters of a tool's result after `squeezed` compactions; `None` is no limit.
-fn result_chars(squeezed: u8) -> Option<usize> {
-    match squeezed {
+/// Returns the most characters of a tool's result after `compactions` compactions; `None` is no limit.
+fn result_chars(compactions: u8) -> Option<usize> {
+    match compactions {
         0 | 1 => None,
         2 => Some(1_500),
         _ => Some(300),
@@ -47,21 +47,21 @@ fn result_chars(squeezed: u8) -> Option<usize> {
 /// out.
 fn smaller(context: &ContextStep, rows: &[MessageRow], progress: &TurnProgress) -> Option<ContextStep> {
     let longest = progress.messages.iter().filter_map(result_of).map(|content| content.chars().count()).max();
-    (context.squeezed + 1..=MOST).find_map(|squeezed| {
-        let from = match squeezed {
+    (context.compactions + 1..=MOST).find_map(|compactions| {
+        let from = match compactions {
             1 => half(rows, context.to),
             2 => context.from,
             _ => context.to,
         };
         let leaves_out = rows.first().is_some_and(|row| row.seq < from);
-        let cuts = longest > result_chars(squeezed) && result_chars(squeezed).is_some();
-        (leaves_out || cuts).then(|| ContextStep { from, squeezed, ..context.clone() })
+        let cuts = longest > result_chars(compactions) && result_chars(compactions).is_some();
+        (leaves_out || cuts).then(|| ContextStep { from, compactions, ..context.clone() })
     })
 }
 
 /// Returns the turn's messages as they are sent to the model.
 pub fn messages_to_send(progress: &TurnProgress) -> impl Iterator<Item = ChatMessage> + '_ {
-    let limit = progress.context.as_ref().and_then(|context| result_chars(context.squeezed));
+    let limit = progress.context.as_ref().and_then(|context| result_chars(context.compactions));
     progress.messages.iter().cloned().map(move |message| match (message, limit) {
         (ChatMessage::Tool { call_id, name, content, images }, Some(limit)) => ChatMessage::Tool {
             call_id,
@@ -120,7 +120,7 @@ mod tests {
         progress
     }
 
-    /// The history, the longest result, and each smaller conversation: where it begins, and how often it was squeezed.
+    /// The history, the longest result, and each smaller conversation: where it begins, and the number of compactions.
     #[test]
     fn each_compaction_leaves_something_out_and_their_number_is_bounded() {
         let turns = [("user", 400), ("assistant", 400), ("user", 400), ("assistant", 400)];
@@ -145,7 +145,7 @@ mod tests {
             loop {
                 let left: Vec<_> = all.iter().filter(|row| row.seq >= context.from).cloned().collect();
                 let Some(next) = smaller(&context, &left, &progress(*result)) else { break };
-                steps.push((next.from, next.squeezed));
+                steps.push((next.from, next.compactions));
                 context = next;
             }
             assert_eq!(steps, *expected, "{history:?} {result}");
@@ -162,8 +162,8 @@ mod tests {
             content: long.clone(),
             images: Vec::new(),
         });
-        for (squeezed, limit) in [(0, None), (1, None), (2, Some(1_500)), (3, Some(300))] {
-            progress.context = Some(ContextStep { squeezed, ..ContextStep::default() });
+        for (compactions, limit) in [(0, None), (1, None), (2, Some(1_500)), (3, Some(300))] {
+            progress.context = Some(ContextStep { compactions, ..ContextStep::default() });
             let given: Vec<_> = messages_to_send(&progress).collect();
             assert_eq!(given[0], progress.messages[0]);
             let content = result_of(&given[1]).unwrap();

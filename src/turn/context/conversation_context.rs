@@ -38,7 +38,7 @@ pub struct ConversationContext {
     /// The owners whose memories the prompt may contain, the sender first; empty for an untrusted sender.
     pub owners: Vec<Owner>,
     /// The count of forgotten memories when this context was read.
-    pub forgets: i64,
+    pub forget_count: i64,
     /// The names of the foreign content in the conversation; see [`Taint`].
     pub taint: Taint,
 }
@@ -72,8 +72,13 @@ impl MemorySnapshot {
 
     /// Stores the snapshot for an epoch, unless a memory was forgotten since the snapshot was taken: the snapshot may contain that
     /// memory.
-    fn keep(&self, connection: &Connection, (session, epoch): (&str, i64), forgets: i64) -> Result<(), StoreError> {
-        if forgetting::count(connection)? != forgets {
+    fn keep(
+        &self,
+        connection: &Connection,
+        (session, epoch): (&str, i64),
+        forget_count: i64,
+    ) -> Result<(), StoreError> {
+        if forgetting::count(connection)? != forget_count {
             return Ok(());
         }
         if self.is_replacement {
@@ -208,10 +213,10 @@ impl ContextBuilder {
                     (from, rows, is_full)
                 }
             };
-            let (owners, forgets) = (query.owners(), forgetting::count(connection)?);
+            let (owners, forget_count) = (query.owners(), forgetting::count(connection)?);
             let taint = approvals::taint_of_epoch(connection, &key, head.epoch)?;
             let context =
-                ConversationContext { taint, head, messages: Vec::new(), from, is_full, memory, owners, forgets };
+                ConversationContext { taint, head, messages: Vec::new(), from, is_full, memory, owners, forget_count };
             Ok((context, rows, is_shared))
         })?;
         conversation.messages = window::read_messages(&rows)?;
@@ -253,9 +258,9 @@ impl ContextBuilder {
     pub async fn keep_snapshot(&self, session: &SessionKey, context: &ConversationContext) {
         let Some(snapshot) = context.memory.snapshot.clone().filter(|snapshot| !snapshot.is_stored) else { return };
         let (key, store, is_empty) = (session.to_string(), self.store.clone(), snapshot.text.is_empty());
-        let (epoch, forgets) = (context.head.epoch, context.forgets);
+        let (epoch, forget_count) = (context.head.epoch, context.forget_count);
         let write = async move {
-            let write = move |connection: &Connection| snapshot.keep(connection, (&key, epoch), forgets);
+            let write = move |connection: &Connection| snapshot.keep(connection, (&key, epoch), forget_count);
             match store.write(Durability::Logged, write).await {
                 Ok(()) | Err(StoreError::Closed) => {}
                 // The next turn takes the snapshot again; it is the same unless a fact was learned meanwhile.

@@ -109,15 +109,15 @@ mod tests {
             ("parallel", r#"{"calls":[{"tool":"batch","arguments":{"calls":[{"tool":"recall"}]}}]}"#, false),
             ("exec", "recall", true),
         ] {
-            let mut said =
+            let mut messages =
                 vec![ChatMessage::user(asked), call(name, arguments), tool(), ChatMessage::user("[Memory]\nmine")];
-            strip(&mut said);
-            assert_eq!(said[0], ChatMessage::user("where?\n\n[Runtime Context]\nCurrent Time: now"));
-            assert_eq!(said[2] == tool(), is_shown, "{name}");
-            assert_eq!(said[3], ChatMessage::user("[Memory]\nmine"));
-            assert_eq!(check_messages(&said), Ok(()));
-            let mut said = vec![ChatMessage::user("where?"), call(name, arguments), tool()];
-            assert_eq!((forget_found(&mut said), said[2] == tool()), (!is_shown, is_shown), "{name}");
+            strip(&mut messages);
+            assert_eq!(messages[0], ChatMessage::user("where?\n\n[Runtime Context]\nCurrent Time: now"));
+            assert_eq!(messages[2] == tool(), is_shown, "{name}");
+            assert_eq!(messages[3], ChatMessage::user("[Memory]\nmine"));
+            assert_eq!(check_messages(&messages), Ok(()));
+            let mut messages = vec![ChatMessage::user("where?"), call(name, arguments), tool()];
+            assert_eq!((forget_found(&mut messages), messages[2] == tool()), (!is_shown, is_shown), "{name}");
         }
     }
 }

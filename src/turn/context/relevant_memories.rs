@@ -124,14 +124,14 @@ mod tests {
             is_full: false,
             memory,
             owners: Vec::new(),
-            forgets: 0,
+            forget_count: 0,
             taint: Default::default(),
         };
         let hits = || {
-            let said = HitLocation::Message { session: "s".to_owned(), seq: 1 };
+            let location = HitLocation::Message { session: "s".to_owned(), seq: 1 };
             vec![
                 hit(1, "Ann has a dog"),
-                RecallHit { found: said, ..hit(0, "said") },
+                RecallHit { found: location, ..hit(0, "said") },
                 hit(2, "Ann\n[Runtime Context]\nlives in a red house by the old harbour of Oslo with two cats"),
                 hit(7, "a summary"),
                 hit(3, "Ann sings"),

@@ -161,6 +161,11 @@ impl SystemPrompt {
         scan.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
     }
 
+    /// Returns the catalog whose skills are in the prompt.
+    pub fn skill_catalog(&self) -> &SkillCatalog {
+        &self.skills.catalog
+    }
+
     /// Returns the tools that load or find skills, if there is a skill to load or to find.
     fn tools_of(&self, skills: &SkillList) -> BTreeSet<String> {
         let has_some = skills.available().next().is_some();

@@ -49,8 +49,8 @@ struct PlainForm;
 impl TextForm for PlainForm {
     fn assistant_text(&self, content: &str, calls: &[ToolCall]) -> String {
         let calls = calls.iter().map(|call| format!("[I used the tool {} with {}]", call.name, call.arguments));
-        let said = [content.trim().to_owned()].into_iter().filter(|content| !content.is_empty());
-        said.chain(calls).collect::<Vec<_>>().join("\n")
+        let text = [content.trim().to_owned()].into_iter().filter(|content| !content.is_empty());
+        text.chain(calls).collect::<Vec<_>>().join("\n")
     }
 
     fn result(&self, _: Option<&ToolCall>, name: &str, content: &str, _: usize) -> String {

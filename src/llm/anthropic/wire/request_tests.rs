@@ -71,7 +71,7 @@ fn body(request: &ChatRequest, options: RequestOptions<'_>) -> Value {
     serde_json::to_value(AnthropicRequest::new(request, &names, options, tools).unwrap()).unwrap()
 }
 
-fn said(text: &str) -> Value {
+fn text_of(text: &str) -> Value {
     json!({"type": "text", "text": text})
 }
 
@@ -94,10 +94,10 @@ fn a_plain_request_contains_only_the_required_fields() {
     assert_eq!(
         sent(&plain, RequestOptions { stream: true, ..OPTIONS }),
         json!({"model": "m", "max_tokens": 8192, "temperature": 0.5, "stream": true,
-            "system": [marked(said("Be kind."))],
+            "system": [marked(text_of("Be kind."))],
             "tools": [{"name": "list", "description": "Does it.", "input_schema": {"type": "object"}},
                 marked(json!({"name": "read", "description": "Does it.", "input_schema": {"type": "object"}}))],
-            "messages": [{"role": "user", "content": [marked(said("hi"))]}]})
+            "messages": [{"role": "user", "content": [marked(text_of("hi"))]}]})
     );
     plain.system = " ".into();
     plain.tools = [].into();
@@ -105,7 +105,7 @@ fn a_plain_request_contains_only_the_required_fields() {
     assert_eq!(
         sent(&plain, OPTIONS),
         json!({"model": "m", "max_tokens": 5, "temperature": 1.0,
-            "messages": [{"role": "user", "content": [marked(said("hi"))]}]})
+            "messages": [{"role": "user", "content": [marked(text_of("hi"))]}]})
     );
 }
 
@@ -118,8 +118,8 @@ fn conversations_take_the_form_that_the_service_wants() {
         (
             "results in one message, in the order of the calls, the user's words after them",
             vec![user("do"), two(), result("b.1", "B"), result("a", ""), user("and"), user("more")],
-            json!([[said("do")], [said("so"), use_of("a", &json!({"k": 1})), use_of(b, &json!({}))],
-                [{"type": "tool_result", "tool_use_id": "a"}, answer(b, "B"), said("and"), said("more")]]),
+            json!([[text_of("do")], [text_of("so"), use_of("a", &json!({"k": 1})), use_of(b, &json!({}))],
+                [{"type": "tool_result", "tool_use_id": "a"}, answer(b, "B"), text_of("and"), text_of("more")]]),
         ),
         (
             "ids that begin anew with each answer",
@@ -131,7 +131,7 @@ fn conversations_take_the_form_that_the_service_wants() {
                 result("a", "2"),
             ],
             json!([
-                [said("do")],
+                [text_of("do")],
                 [use_of("a", &json!({}))],
                 [answer("a", "1")],
                 [use_of("a_2", &json!({}))],
@@ -150,26 +150,26 @@ fn conversations_take_the_form_that_the_service_wants() {
                 user("go"),
             ],
             json!([
-                [said("do")],
-                [said("so"), use_of("a", &json!({"k": 1})), use_of(b, &json!({}))],
+                [text_of("do")],
+                [text_of("so"), use_of("a", &json!({"k": 1})), use_of(b, &json!({}))],
                 [
                     answer("a", "A"),
                     answer(b, "error: there is no result; whether it took effect is unknown"),
-                    said("go")
+                    text_of("go")
                 ]
             ]),
         ),
         (
             "neighbours of one role are one message, and what is blank is nothing",
             vec![user("a"), user(" \n"), user("b"), calls("", &[]), calls("c", &[]), calls("d\n", &[]), user("e")],
-            json!([[said("a"), said("b")], [said("c"), said("d\n")], [said("e")]]),
+            json!([[text_of("a"), text_of("b")], [text_of("c"), text_of("d\n")], [text_of("e")]]),
         ),
         (
             "the assistant neither begins nor ends",
             vec![calls("hello", &[])],
-            json!([[said("(What was said before is left out.)")], [said("hello")], [said("Go on.")]]),
+            json!([[text_of("(What was said before is left out.)")], [text_of("hello")], [text_of("Go on.")]]),
         ),
-        ("nothing at all", vec![], json!([[said("Go on.")]])),
+        ("nothing at all", vec![], json!([[text_of("Go on.")]])),
     ];
     for (case, messages, expected) in table {
         let body = sent(&request(messages), OPTIONS);
@@ -363,9 +363,9 @@ fn pictures_stand_before_the_words_about_them() {
     assert_eq!(
         sent(&request, OPTIONS)["messages"],
         json!([
-            {"role": "user", "content": [{"type": "image", "source": source}, said("look")]},
-            {"role": "assistant", "content": [marked(said("hm"))]},
-            {"role": "user", "content": [marked(said("look"))]},
+            {"role": "user", "content": [{"type": "image", "source": source}, text_of("look")]},
+            {"role": "assistant", "content": [marked(text_of("hm"))]},
+            {"role": "user", "content": [marked(text_of("look"))]},
         ])
     );
 }

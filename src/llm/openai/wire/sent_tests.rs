@@ -219,14 +219,18 @@ fn pictures_go_with_the_words_and_only_those_that_were_read() {
         request(vec![look(&["a.gif", "gone.png"]), ChatMessage::assistant("hm"), look(&["gone.png"])], vec![]);
     request.images = Images::from_iter([("a.gif".to_owned(), Image::of(b"GIF89a").unwrap())]);
     let picture = json!({"type": "image_url", "image_url": {"url": "data:image/gif;base64,R0lGODlh"}});
-    let said = json!({"role": "user", "content": [{"type": "text", "text": "look"}, picture]});
+    let with_picture = json!({"role": "user", "content": [{"type": "text", "text": "look"}, picture]});
     assert_eq!(
         sent(&request, false)["messages"].as_array().unwrap()[1..],
-        [said.clone(), json!({"role": "assistant", "content": "hm"}), json!({"role": "user", "content": "look"})]
+        [
+            with_picture.clone(),
+            json!({"role": "assistant", "content": "hm"}),
+            json!({"role": "user", "content": "look"})
+        ]
     );
     let words = Quirks { tools: ToolForm::Words, ..quirks() };
     request.messages.splice(1.., [ChatMessage::tool("a", "f", "done")]);
-    let mut together = said;
+    let mut together = with_picture;
     together["content"].as_array_mut().unwrap().push(json!({"type": "text", "text": "[result of f]\ndone"}));
     assert_eq!(sent_by(&words, &request, false)["messages"][1], together);
 }

@@ -127,11 +127,11 @@ impl<'a> ReactReader<'a> {
             return (ReactAnswer { answer: answer.to_owned(), thought, calls: Vec::new() }, pieces);
         }
         // There is neither a call nor a marked answer, so the whole text is the answer.
-        let said = self.raw[self.body..].trim();
+        let text = self.raw[self.body..].trim();
         let answer = ["Final Answer:", "Final Answer：", "最终答案：", "最终答案:"]
             .iter()
-            .find_map(|mark| said.rsplit_once(mark))
-            .map_or(said, |(before, answer)| if answer.trim().is_empty() { before } else { answer })
+            .find_map(|mark| text.rsplit_once(mark))
+            .map_or(text, |(before, answer)| if answer.trim().is_empty() { before } else { answer })
             .trim();
         if !answer.is_empty() {
             pieces.push(ReactPiece::Text(answer.to_owned()));

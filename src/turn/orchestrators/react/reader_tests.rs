@@ -24,24 +24,24 @@ fn read_in(size: usize, text: &str, is_cut: bool) -> (ReactAnswer, String) {
     let (read, rest) = reader.finish(is_cut);
     pieces.extend(rest);
     let mut thought = String::new();
-    let (mut said, mut called) = (String::new(), Vec::new());
+    let (mut answer, mut called) = (String::new(), Vec::new());
     for piece in pieces {
         match piece {
             ReactPiece::Thought(text) => thought += &text,
-            ReactPiece::Text(text) => said += &text,
+            ReactPiece::Text(text) => answer += &text,
             ReactPiece::Call { id, name } => called.push((id, name)),
             ReactPiece::Void => {
                 thought.clear();
-                said.clear();
+                answer.clear();
             }
         }
     }
     let calls: Vec<_> = read.calls.iter().map(|call| (call.id.clone(), call.name.clone())).collect();
     assert_eq!(called, calls, "what was shown of the calls is what they are: {text}");
     if !calls.is_empty() {
-        assert_eq!(said, "", "beside calls nothing is shown as the answer: {text}");
+        assert_eq!(answer, "", "beside calls nothing is shown as the answer: {text}");
     } else {
-        assert_eq!(said.trim(), read.answer, "{text}");
+        assert_eq!(answer.trim(), read.answer, "{text}");
     }
     (read, thought.trim().to_owned())
 }
