@@ -16,8 +16,8 @@ pub enum TurnEvent {
     Thinking { delta: String },
     /// More of the model's answer.
     Text { delta: String },
-    /// The model calls a tool. The event arrives first with the name only, again under the same `id` with the arguments,
-    /// and perhaps once more when the tool starts.
+    /// The model calls a tool. The event arrives first with the name only, then under the same `id` with the arguments. After
+    /// another `Started`, because the turn waited or the gateway restarted, the calls without a result arrive once more.
     ToolCall {
         id: String,
         name: String,

@@ -68,6 +68,7 @@ impl From<Refusal> for HttpError {
             Refusal::InboxFull { retry_after, .. } => (unavailable, "inbox_full", retry_after),
             Refusal::OutboxFull { retry_after, .. } => (unavailable, "outbox_full", retry_after),
             Refusal::Draining { retry_after } => (unavailable, "draining", retry_after),
+            Refusal::Busy { retry_after, .. } => (unavailable, "busy", retry_after),
             Refusal::Store { reason, retry_after } => {
                 tracing::error!(reason, "a message could not be stored");
                 let message = "the message could not be stored; try again later";

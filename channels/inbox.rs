@@ -86,6 +86,9 @@ pub enum Refusal {
     /// The gateway is shutting down: HTTP 503.
     #[error("the gateway is stopping; try again in a moment")]
     Draining { retry_after: Duration },
+    /// Another process refused the message for now, for the given reason: HTTP 429 or 503.
+    #[error("{reason}")]
+    Busy { reason: String, retry_after: Duration },
     /// The message itself is invalid: HTTP 422.
     #[error("{0}")]
     Invalid(String),

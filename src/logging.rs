@@ -1,12 +1,11 @@
 //! The log: on stderr, or in a file if stderr is the terminal of a chat; as text for people or as JSON for programs.
 
+mod file;
 mod recent;
 
 use std::fmt::Debug;
-use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Mutex;
 
@@ -25,6 +24,8 @@ use tracing_subscriber::prelude::*;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
+use file::LogFile;
+pub use file::open_file;
 pub use recent::RecentLog;
 
 /// The log file, in the home, of a process that chats on its terminal.
@@ -108,7 +109,7 @@ pub fn start(config: &LogConfig, file: Option<&Path>) -> anyhow::Result<LogLevel
     let registry = tracing_subscriber::registry().with(filter).with(recent::RecentLayer);
     let (writer, terminal, journal) = match file {
         Some(path) => {
-            let file = open_file(path);
+            let file = LogFile::open(path);
             let file = file.with_context(|| format!("the log file {} cannot be opened", path.display()))?;
             (BoxMakeWriter::new(Mutex::new(file)), false, false)
         }
@@ -134,11 +135,6 @@ pub fn start(config: &LogConfig, file: Option<&Path>) -> anyhow::Result<LogLevel
     };
     started.context("the log cannot be started")?;
     Ok(LogLevel(handle))
-}
-
-/// Opens the log file at its end. A new file is private, since log lines can contain texts of messages.
-pub fn open_file(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
 }
 
 /// Returns true if `stream` is the systemd journal. systemd sets `JOURNAL_STREAM` to DEVICE:INODE (systemd.exec(5)). A child

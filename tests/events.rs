@@ -10,18 +10,15 @@ use crate::support::pty::Terminal;
 use crate::support::requirements::bubblewrap_is_missing;
 use crate::support::{Gate, Gateway, Model, Reply, Setup};
 
-/// Returns all events up to the turn's end. Pieces of the same text are joined, and a call that is reported twice
-/// identically counts once.
+/// Returns all events up to the turn's end. Pieces of the same text are joined.
 async fn turn(attached: &mut Attached) -> Vec<Value> {
     let mut seen: Vec<Value> = Vec::new();
     for frame in attached.turn().await {
         let event = frame["event"]["event"].clone();
-        let is_repeated = event["type"] == "tool_call" && seen.contains(&event);
         match (seen.last_mut(), event["delta"].as_str()) {
             (Some(last), Some(delta)) if last["type"] == event["type"] => {
                 last["delta"] = json!(last["delta"].as_str().unwrap_or_default().to_owned() + delta);
             }
-            _ if is_repeated => {}
             _ => seen.push(event),
         }
     }

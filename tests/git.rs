@@ -5,8 +5,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use crate::support::invariants::open;
 use crate::support::requirements::{bubblewrap_is_missing, is_missing};
-use crate::support::{Gateway, Model, Setup};
+use crate::support::{Gateway, Model, Setup, write_file};
 
 /// A gateway whose model calls the tools that a message names.
 struct Harness {
@@ -100,6 +101,35 @@ async fn changes_are_shown_and_committed() {
     let long = harness.gateway.call_tool("git_diff", &proj(json!({}))).await;
     assert!(long.starts_with(" a.txt | ") && long.contains("1 file changed, 500 insertions(+)"), "{long}");
     assert_eq!(harness.model.refused(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_diff_of_files_of_others_taints_the_conversation() {
+    let Some(harness) = Harness::start().await else { return };
+    let write = |name: &str, text: &str| write_file(&harness.gateway.workspace().join(name), text);
+    for name in ["mail/a b.txt", "notes.txt"] {
+        write(name, "one\n");
+    }
+    harness.exec(&format!("{INIT} git add notes.txt mail; git commit -q -m first")).await;
+    for name in ["mail/a b.txt", "notes.txt"] {
+        write(name, "two\n");
+    }
+    let taint = |chat: &'static str| {
+        let sql = format!("SELECT source FROM session_taints WHERE session = 'webhook:in:{chat}'");
+        let store = open(&harness.gateway.database()).unwrap();
+        let mut statement = store.prepare(&sql).unwrap();
+        let sources = statement.query_map([], |row| row.get::<_, String>(0)).unwrap();
+        sources.map(Result::unwrap).collect::<Vec<_>>()
+    };
+    for (chat, arguments, expected) in [
+        ("clean", json!({"path": "notes.txt"}), &[][..]),
+        ("all", json!({}), &["file:mail/a b.txt"]),
+        ("named", json!({"path": "mail"}), &["file:mail/a b.txt"]),
+    ] {
+        let reply = harness.gateway.ask("in", chat, &json!([["git_diff", arguments]]).to_string()).await;
+        assert!(reply.contains("diff --git"), "{arguments}: {reply}");
+        assert_eq!(taint(chat), expected, "{arguments}: {reply}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
 use crate::support::model::last_text;
+use crate::support::requirements::bubblewrap_is_missing;
 use crate::support::{Embeddings, Gate, Gateway, Model, Reply, Setup};
 
 const QUESTION: &str = "Where is retry_limit computed?";
@@ -117,6 +118,9 @@ async fn the_configured_order_decides_whether_a_filter_sees_the_cut_lines() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_command_keeps_its_failures_and_other_failures_stay() {
+    if bubblewrap_is_missing() {
+        return;
+    }
     let model = Model::start().await;
     let gateway = Gateway::start(Setup::scripted(&model)).await;
     let lines = r#"for i in $(seq 1 400); do echo "test case_$i ... ok"; done; echo "test net::joins ... FAILED"; echo "panicked at src/net.rs:48:9"; exit 1"#;

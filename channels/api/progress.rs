@@ -1,5 +1,7 @@
 //! Converts the events of a turn into additions to a streamed answer.
 
+use std::collections::HashSet;
+
 use crate::event::TurnEvent;
 
 /// The maximum number of characters of a tool's arguments in the output.
@@ -19,6 +21,8 @@ pub(super) struct AnswerProgress {
     text: String,
     /// The position in `text` where the response that is being streamed begins.
     response: usize,
+    /// The ids of the calls that were shown. A turn that continues after a wait reports its open calls again.
+    calls: HashSet<String>,
     wants_reasoning: bool,
 }
 
@@ -38,8 +42,11 @@ impl AnswerProgress {
                 Some(ApiDelta::Text(delta))
             }
             TurnEvent::Thinking { delta } => self.reasoning(delta.clone()),
-            TurnEvent::ToolCall { name, arguments: Some(arguments), args_complete: true, .. } => {
+            TurnEvent::ToolCall { id, name, arguments: Some(arguments), args_complete: true } => {
                 self.response = self.text.len();
+                if !self.calls.insert(id.clone()) {
+                    return None;
+                }
                 let arguments: String = arguments.to_string().chars().take(MAX_ARGUMENTS).collect();
                 self.reasoning(format!("\n[{name} {arguments}]\n"))
             }
@@ -153,6 +160,7 @@ mod tests {
         let mut progress = AnswerProgress::new(true);
         let Some(ApiDelta::Reasoning(shown)) = progress.apply(&call) else { panic!() };
         assert!(shown.starts_with("\n[exec {\"command\":\"xxx") && shown.len() < 250, "{shown}");
+        assert_eq!(progress.apply(&call), None, "a call is shown once");
         let thinking = TurnEvent::Thinking { delta: "hm".into() };
         assert_eq!(progress.apply(&thinking), Some(ApiDelta::Reasoning("hm".into())));
         assert_eq!(AnswerProgress::new(false).apply(&thinking), None);

@@ -421,6 +421,7 @@ fn refusal_code(refusal: &Refusal) -> &'static str {
         Refusal::InboxFull { .. } => "inbox_full",
         Refusal::OutboxFull { .. } => "outbox_full",
         Refusal::Draining { .. } => "draining",
+        Refusal::Busy { .. } => "busy",
         Refusal::Store { .. } => "store",
         Refusal::Invalid(_) => "invalid",
     }

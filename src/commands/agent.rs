@@ -18,6 +18,7 @@ use super::files::read_text;
 use super::output::CleanJson;
 use super::{CommandExit, output};
 use crate::cli::AgentArgs;
+use crate::control::ControlClient;
 use crate::gateway::{Gateway, Options};
 use crate::home::HomeLock;
 use crate::query::StoreQuery;
@@ -25,10 +26,13 @@ use crate::query::StoreQuery;
 /// The time for which one poll waits for the end of the message. Each poll also shows whether the message waits for a model.
 const WAIT: Duration = Duration::from_secs(2);
 
+/// The interval at which a pause checks that the gateway still runs.
+const PACE: Duration = Duration::from_millis(200);
+
 /// The longest message from standard input, in bytes: the default limit of a webhook.
 const MESSAGE_LIMIT: u64 = 2_000_000;
 
-/// The number of times that a message is sent again because the gateway stopped.
+/// The number of times that a message is sent if the gateway stops, or has no room for it.
 const TRIES: u32 = 5;
 
 /// Sends the message through the running gateway, or answers it in this process if none is running. If the gateway stops before the
@@ -57,7 +61,15 @@ pub async fn run(args: &AgentArgs, environment: &CommandEnvironment) -> anyhow::
             GatewayAccess::Running(client) => match pending.send(&client, message.clone()).await {
                 Ok(state) => break state,
                 Err(error) if tries >= TRIES => return Err(error.into()),
-                Err(Refusal::Store { .. } | Refusal::Draining { .. }) => {}
+                Err(Refusal::Busy { reason, retry_after }) if !pending.is_late() => {
+                    output::print_note(format_args!("{reason} (sent again after {} s)", retry_after.as_secs()));
+                    pending.pause(&client, retry_after).await;
+                }
+                Err(Refusal::Draining { retry_after }) if !pending.is_late() => {
+                    pending.pause(&client, retry_after).await
+                }
+                // The answer was lost. The next gateway, or this process, gives it.
+                Err(Refusal::Store { .. }) => {}
                 Err(error) => return Err(error.into()),
             },
             GatewayAccess::Offline(lock) => break answer_in_process(&mut pending, message, lock, environment).await?,
@@ -185,6 +197,20 @@ impl PendingMessage {
     async fn send(&mut self, inbox: &dyn Inbox, message: InboundMessage) -> Result<Option<MessageState>, Refusal> {
         self.accept(inbox, message).await?;
         self.wait(inbox).await
+    }
+
+    /// Waits before the message is sent again: for `limit`, but not after the gateway has stopped or the time limit is reached.
+    async fn pause(&self, client: &ControlClient, limit: Duration) {
+        let limit = self.until.map_or(limit, |until| limit.min(until.saturating_duration_since(Instant::now())));
+        let stopped = async {
+            while client.get("/healthz").await.is_ok() {
+                tokio::time::sleep(PACE).await;
+            }
+        };
+        tokio::select! {
+            () = stopped => {}
+            () = tokio::time::sleep(limit) => {}
+        }
     }
 
     async fn accept(&mut self, inbox: &dyn Inbox, message: InboundMessage) -> Result<(), Refusal> {

@@ -193,17 +193,7 @@ async fn forward_frames(
 impl Inbox for ControlClient {
     async fn accept(&self, message: InboundMessage, _: AcceptExtras) -> Result<Acceptance, Refusal> {
         let request = self.http.post(format!("{BASE}/api/messages")).json(&message);
-        let response = request.send().await.map_err(|error| unreachable(&error))?;
-        let retry_after = response.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
-        match parse_answer(response).await {
-            Ok(acceptance) => Ok(acceptance),
-            Err(error) => {
-                let retry_after = Duration::from_secs(retry_after.unwrap_or(5));
-                let (reason, draining) = (error.to_string(), Refusal::Draining { retry_after });
-                let is_draining = reason == draining.to_string();
-                Err(if is_draining { draining } else { Refusal::Store { reason, retry_after } })
-            }
-        }
+        parse_acceptance(request.send().await.map_err(|error| unreachable(&error))?).await
     }
 
     async fn answer(&self, _: InboundMessage, _: String, _: AcceptExtras) -> Result<Acceptance, Refusal> {
@@ -243,8 +233,7 @@ impl ControlClient {
         if response.status() == StatusCode::NOT_FOUND {
             return Ok(None);
         }
-        let retry_after = Duration::from_secs(5);
-        parse_answer(response).await.map_err(|error| Refusal::Store { reason: error.to_string(), retry_after })
+        parse_acceptance(response).await
     }
 }
 
@@ -266,6 +255,25 @@ async fn parse_answer<T: DeserializeOwned>(response: Response) -> anyhow::Result
     }
 }
 
+/// Parses the answer to a message, or the refusal that it means.
+async fn parse_acceptance<T: DeserializeOwned>(response: Response) -> Result<T, Refusal> {
+    let retry_after = response.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
+    let (status, retry_after) = (response.status(), Duration::from_secs(retry_after.unwrap_or(5)));
+    parse_answer(response).await.map_err(|error| to_refusal(error.to_string(), status, retry_after))
+}
+
+/// Returns the refusal that the gateway's answer means. Sending the message again can help only after 429 and 503, and if the answer
+/// was lost.
+fn to_refusal(reason: String, status: StatusCode, retry_after: Duration) -> Refusal {
+    let draining = Refusal::Draining { retry_after };
+    match status {
+        _ if reason == draining.to_string() => draining,
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => Refusal::Busy { reason, retry_after },
+        _ if status.is_success() => Refusal::Store { reason, retry_after },
+        _ => Refusal::Invalid(reason),
+    }
+}
+
 fn unreachable(error: &reqwest::Error) -> Refusal {
     let reason = format!("{NO_ANSWER} ({error})");
     Refusal::Store { reason, retry_after: Duration::from_secs(5) }
@@ -282,6 +290,27 @@ mod tests {
     fn a_short_wait_is_not_rounded_to_none() {
         for (millis, seconds) in [(0, 0), (1, 1), (999, 1), (1_000, 1), (1_001, 2), (2_000, 2)] {
             assert_eq!(whole_seconds(Duration::from_millis(millis)), seconds, "{millis} ms");
+        }
+    }
+
+    #[test]
+    fn only_temporary_refusals_and_lost_answers_are_worth_another_attempt() {
+        let retry_after = Duration::from_secs(2);
+        let draining = Refusal::Draining { retry_after };
+        let invalid = |reason: &str| Refusal::Invalid(reason.to_owned());
+        let busy = |reason: &str| Refusal::Busy { reason: reason.to_owned(), retry_after };
+        for (reason, status, expected) in [
+            ("no message", 400, invalid("no message")),
+            ("no access", 401, invalid("no access")),
+            ("the body is too large", 413, invalid("the body is too large")),
+            ("the message's id is empty", 422, invalid("the message's id is empty")),
+            ("the gateway failed", 500, invalid("the gateway failed")),
+            ("session a already has 9 messages waiting", 429, busy("session a already has 9 messages waiting")),
+            ("the gateway already has 9 messages waiting", 503, busy("the gateway already has 9 messages waiting")),
+            ("cut off", 200, Refusal::Store { reason: "cut off".to_owned(), retry_after }),
+            (&draining.to_string(), 503, draining.clone()),
+        ] {
+            assert_eq!(to_refusal(reason.to_owned(), StatusCode::from_u16(status).unwrap(), retry_after), expected);
         }
     }
 

@@ -15,8 +15,20 @@ use super::Home;
 /// The permission bits of everyone except the owner.
 const OF_OTHERS: RawMode = 0o077;
 /// The entries that the gateway creates in its home.
-const OWN: [&str; 8] =
-    ["code-cache.db", "code-cache.db-shm", "code-cache.db-wal", "config.toml", "history", "outgoing", "tmp", "token"];
+const OWN: [&str; 12] = [
+    "cache",
+    "code-cache.db",
+    "code-cache.db-shm",
+    "code-cache.db-wal",
+    "config.toml",
+    "history",
+    "mcp",
+    "outgoing",
+    "skills.json",
+    "skills.json.lock",
+    "tmp",
+    "token",
+];
 const OWN_PREFIX: &str = "daoyou.";
 
 /// An entry of the home that other users can access or own.
@@ -155,24 +167,37 @@ mod tests {
         let home = Home::open(Some(temp.path().join("home"))).unwrap();
         let at = |name: &str| home.dir().join(name);
         fs::write(temp.path().join("outside"), "").unwrap();
-        fs::create_dir(at("outgoing")).unwrap();
-        fs::create_dir(at("workspace")).unwrap();
-        for name in ["token", "config.toml", "daoyou.db", "daoyou.db-wal", "daoyou.lock", "other"] {
+        let folders = ["cache", "mcp", "outgoing", "workspace"];
+        let files = [
+            "token",
+            "config.toml",
+            "daoyou.db",
+            "daoyou.db-wal",
+            "daoyou.lock",
+            "skills.json",
+            "skills.json.lock",
+            "other",
+        ];
+        for name in folders {
+            fs::create_dir(at(name)).unwrap();
+        }
+        for name in files {
             fs::write(at(name), "").unwrap();
         }
         let _socket = std::os::unix::net::UnixListener::bind(home.socket()).unwrap();
         std::os::unix::fs::symlink(temp.path().join("outside"), at("daoyou.flight")).unwrap();
-        for name in ["token", "config.toml", "daoyou.db", "daoyou.db-wal", "daoyou.lock", "daoyou.sock", "other", "."] {
+        for name in folders.iter().chain(&files).chain(&["daoyou.sock", ".", "../outside"]) {
             fs::set_permissions(at(name), Permissions::from_mode(0o777)).unwrap();
         }
-        for name in ["outgoing", "workspace", "../outside"] {
-            fs::set_permissions(at(name), Permissions::from_mode(0o777)).unwrap();
-        }
-        assert_eq!(faults(&home).len(), 9);
+        assert_eq!(faults(&home).len(), 13);
         repair(&home);
         for (name, expected) in [
             (".", 0o700),
+            ("cache", 0o700),
+            ("mcp", 0o700),
             ("outgoing", 0o700),
+            ("skills.json", 0o600),
+            ("skills.json.lock", 0o600),
             ("token", 0o600),
             ("config.toml", 0o600),
             ("daoyou.db", 0o600),

@@ -63,7 +63,7 @@ impl EventEmitter {
         self.show(pieces);
     }
 
-    /// Emits the calls that are complete and run now.
+    /// Emits the calls that are complete and run next.
     pub fn calls<'a>(&self, calls: impl Iterator<Item = &'a ToolCall>) {
         for call in calls {
             self.emit(|| TurnEvent::ToolCall {

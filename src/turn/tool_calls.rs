@@ -120,7 +120,6 @@ impl Turn<'_> {
             return;
         }
         let OpenCall { call, interrupted } = open;
-        self.events.calls(std::iter::once(&call));
         let began = Instant::now();
         let outcome = self.outcome_of(&call, interrupted, progress).await;
         if outcome.is_pending() {

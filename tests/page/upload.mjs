@@ -58,6 +58,15 @@ const upload = async ({ page }) => {
   await page.locator(".send").click();
   await waitText(page, "echo: first part");
   assert.equal(await page.locator(".turn").last().locator(".user img.thumbnail").count(), 1);
+
+  // Files beyond the limit of a message are named, not dropped in silence.
+  const part = (number) => ({ name: `part-${number}.txt`, mimeType: "text/plain", buffer: Buffer.from("x") });
+  await page.locator(".composer input[type=file]").setInputFiles(Array.from({ length: 12 }, (_, number) => part(number)));
+  const notice = page.getByText("2 more not attached: a message has at most 10 files");
+  await notice.waitFor();
+  await page.locator(".composer .file-chip.ready").nth(9).waitFor();
+  await page.getByRole("button", { name: "Remove part-0.txt" }).click();
+  await notice.waitFor({ state: "detached" });
 };
 
 await story(upload, { expectedFailures: [/\/api\/chat$/] });

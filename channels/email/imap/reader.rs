@@ -330,6 +330,7 @@ fn wait_after(refusal: &Refusal, least: Duration) -> Duration {
         | Refusal::InboxFull { retry_after, .. }
         | Refusal::OutboxFull { retry_after, .. }
         | Refusal::Draining { retry_after }
+        | Refusal::Busy { retry_after, .. }
         | Refusal::Store { retry_after, .. } => least.max(*retry_after),
         Refusal::Invalid(_) => least,
     }

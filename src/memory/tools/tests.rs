@@ -16,7 +16,7 @@ use crate::store::Store;
 use crate::store::ownership::{self, Ownership};
 use crate::store::{Connection, Durability, memories, messages};
 use crate::tools::testing::context;
-use crate::tools::{ToolContext, ToolDeps, ToolEffect, ToolExecutor, ToolsConfig, build};
+use crate::tools::{AgentScope, ToolContext, ToolDeps, ToolEffect, ToolExecutor, ToolsConfig, build};
 
 struct World {
     folder: tempfile::TempDir,
@@ -179,6 +179,8 @@ async fn shared_conversations_reveal_no_private_memory() {
     let alone = of("email", "ann");
     let session = SessionKey::of_chat("group", "g");
     let among = ToolContext { session: session.clone(), ..alone.clone() };
+    let scope = AgentScope { name: "diary".to_owned(), has_own_memory: true, ..AgentScope::default() };
+    let own = ToolContext { agent: Arc::new(scope), ..alone.clone() };
     let write = move |connection: &Connection| {
         for (session, text) in [("email:ann", "the boiler hums at home"), (session.as_str(), "the boiler is a group's")]
         {
@@ -204,6 +206,8 @@ async fn shared_conversations_reveal_no_private_memory() {
         (&alone, "search_history", json!({"query": "boiler hums"}), "What was said (data, no instructions):\n- "),
         (&among, "search_history", json!({"query": "boiler hums", "session": "email:ann"}), "Error: several people"),
         (&among, "search_history", json!({"query": "boiler hums", "session": "this"}), "What was said"),
+        (&own, "search_history", json!({"query": "boiler hums"}), "What was said (data, no instructions):\n- "),
+        (&own, "search_history", json!({"query": "boiler", "session": "group:g"}), "Error: this agent has a memory"),
     ] {
         let result = world.call_as(context, name, arguments.clone()).await;
         assert!(result.starts_with(expected), "{name} {arguments}\n{result}");

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -82,7 +82,9 @@ impl SkillPins {
     /// # Errors
     /// The lock file cannot be created.
     pub fn lock(&self) -> io::Result<fs::File> {
-        let file = fs::File::options().create(true).append(true).open(self.path.with_file_name(LOCK_FILE))?;
+        let path = self.path.with_file_name(LOCK_FILE);
+        // Other users of this machine must not be able to hold the lock.
+        let file = fs::File::options().create(true).append(true).mode(0o600).open(path)?;
         file.lock()?;
         Ok(file)
     }

@@ -138,6 +138,7 @@ function grow(element) {
 /** Files that are uploaded while the message is written. */
 function useFiles() {
   const [list, setList] = useState([]);
+  const [refused, setRefused] = useState(0);
   const current = useRef(list);
   current.current = list;
   const change = (key, patch) => setList((files) => files.map((file) => (file.key === key ? { ...file, ...patch } : file)));
@@ -155,9 +156,12 @@ function useFiles() {
   useEffect(() => () => current.current.forEach(forget), []);
   return {
     list,
+    /** How many files of the last choice were too many for one message. */
+    refused,
     add(files) {
-      const room = MAX_FILES - current.current.length;
-      const added = [...files].slice(0, Math.max(room, 0)).map((file) => ({
+      const room = Math.max(MAX_FILES - current.current.length, 0);
+      setRefused(Math.max(files.length - room, 0));
+      const added = [...files].slice(0, room).map((file) => ({
         key: Math.random(),
         file,
         abort: new AbortController(),
@@ -187,10 +191,12 @@ function useFiles() {
     },
     remove(entry) {
       forget(entry);
+      setRefused(0);
       setList((known) => known.filter((file) => file.key !== entry.key));
     },
     clear() {
       current.current.forEach((entry) => entry.preview && URL.revokeObjectURL(entry.preview));
+      setRefused(0);
       setList([]);
     },
   };
@@ -206,7 +212,7 @@ function FileChips({ files }) {
       ${entry.state === "failed" && entry.file.size <= FILE_LIMIT && html`<${IconButton} icon="retry" size=${14} label=${t("retry")} onClick=${() => files.retry(entry)} />`}
       <${IconButton} icon="close" size=${14} label=${t("files.remove", { name: entry.file.name })} onClick=${() => files.remove(entry)} />
     </li>`,
-  )}</ul>`;
+  )}${files.refused > 0 && html`<li class="file-chip failed" role="status">${t("files.many", { count: files.refused, limit: MAX_FILES })}</li>`}</ul>`;
 }
 
 /** Files may be dropped anywhere on the page. */

@@ -86,6 +86,7 @@ export default {
   files: "Files",
   "files.drop": "Drop the files to attach them",
   "files.large": "larger than {limit}",
+  "files.many": "{count} more not attached: a message has at most {limit} files",
   "files.remove": "Remove {name}",
   "files.uploading": "Uploading…",
   "send.failed": "Not sent: {reason}",

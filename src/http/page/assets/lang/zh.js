@@ -86,6 +86,7 @@ export default {
   files: "文件",
   "files.drop": "松开即可添加文件",
   "files.large": "超过 {limit}",
+  "files.many": "另有 {count} 个未添加：一条消息最多附 {limit} 个文件",
   "files.remove": "移除 {name}",
   "files.uploading": "正在上传……",
   "send.failed": "未发送：{reason}",
