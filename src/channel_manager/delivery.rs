@@ -20,7 +20,7 @@ use crate::text::panic_message;
 /// The next step for a message after an attempt.
 pub(super) enum NextStep {
     Ended,
-    /// The message leaves the queue and is not counted: its row is no longer pending.
+    /// The message leaves the queue and is not counted: another task has removed and counted it, or its attempt panicked.
     Dropped,
     Retry {
         tries: u32,

@@ -168,13 +168,11 @@ impl DeliveryWorker {
                             false => NextStep::Retry { tries: pending.tries, at: now_ms() + 1_000 },
                         }
                     }
-                    // A row that was already claimed cannot be claimed again; the next start recovers it.
+                    // The row keeps its state, and the next start delivers or recovers it. Its chat continues.
                     Err(panic) => {
                         let reason = describe_panic(panic.as_ref());
                         tracing::error!(channel = channel.name(), id = %pending.id, reason, "a delivery panicked");
-                        let (tries, table) = (pending.tries + 1, channel.retry());
-                        let wait = table.wait_after(tries).unwrap_or_else(|| table.longest());
-                        NextStep::Retry { tries, at: now_ms() + millis(wait) }
+                        NextStep::Dropped
                     }
                 };
                 if matches!(next, NextStep::Ended) {
