@@ -89,7 +89,7 @@ pub enum Refusal {
     /// Another process refused the message for now, for the given reason: HTTP 429 or 503.
     #[error("{reason}")]
     Busy { reason: String, retry_after: Duration },
-    /// The message itself is invalid: HTTP 422.
+    /// The message itself is invalid: HTTP 422. Or another process refused it, and will do so again.
     #[error("{0}")]
     Invalid(String),
     /// Writing failed, or the store is closed: HTTP 503.

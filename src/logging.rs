@@ -209,15 +209,6 @@ mod tests {
     }
 
     #[test]
-    fn a_new_log_file_is_private() {
-        use std::os::unix::fs::PermissionsExt;
-
-        let folder = tempfile::tempdir().unwrap();
-        let file = open_file(&folder.path().join(FILE_NAME)).unwrap();
-        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-    }
-
-    #[test]
     fn off_also_means_the_mcp_library() {
         for (level, expected) in [("off", false), ("OFF", false), ("warn", true), ("rmcp=debug", false)] {
             let filter = LogConfig::filter(level).unwrap().to_string();

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use tokio::task::block_in_place;
 
+use crate::support::exposition::scrape;
 use crate::support::gateway::Message;
 use crate::support::invariants::{Witness, wait_settled};
 use crate::support::pty::Terminal;
@@ -108,6 +109,38 @@ async fn asking_for_a_missing_item_fails_with_one_clear_error() {
             _ => {}
         }
     }
+}
+
+/// Returns how many messages the gateway refused with a status on its control socket.
+async fn refused(gateway: &Gateway, status: &str) -> Option<f64> {
+    scrape(gateway).await.value("daoyou_http_requests_total", &[("route", "/api/messages"), ("status", status)])
+}
+
+/// A message that the gateway never accepts is sent once. A message that it has no room for is sent again after the time that it names.
+#[tokio::test(flavor = "multi_thread")]
+async fn agent_repeats_a_message_only_if_the_gateway_may_accept_it_later() {
+    let (model, gate) = (Model::start().await, Gate::new());
+    model.on("first", [Reply::text("the first").held_by(&gate)]);
+    let gateway = Gateway::start(Setup::new().model(&model).set("gateway.session_capacity", 1)).await;
+    // JSON escapes each quotation mark, so the request is a little larger than its limit.
+    let ran = gateway.run_with_input(&["agent", "-m", "-"], &"\"".repeat(1_049_000)).await;
+    assert_eq!((ran.code, ran.stderr.lines().count()), (Some(1), 1), "{ran:?}");
+    assert_eq!(refused(&gateway, "413").await, Some(1.0), "{ran:?}");
+
+    let first = gateway.run(&["agent", "-m", "first"]);
+    let second = async {
+        gate.wait_arrived(1).await;
+        gateway.run(&["agent", "-m", "second"]).await
+    };
+    let open = async {
+        until("the session to be full", async || refused(&gateway, "429").await).await;
+        gate.open();
+    };
+    let (first, second, ()) = tokio::join!(first, second, open);
+    assert_eq!((first.code, first.stdout.as_str()), (Some(0), "the first\n"), "{first:?}");
+    assert_eq!((second.code, second.stdout.as_str()), (Some(0), "echo: second\n"), "{second:?}");
+    assert!(second.stderr.contains("(sent again after 5 s)"), "{second:?}");
+    assert_eq!(refused(&gateway, "429").await, Some(1.0));
 }
 
 /// One message gives only its reply on stdout; a failed turn gives exit code 1. Lines from a pipe are consecutive messages.

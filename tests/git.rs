@@ -106,7 +106,7 @@ async fn changes_are_shown_and_committed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_diff_of_files_of_others_taints_the_conversation() {
     let Some(harness) = Harness::start().await else { return };
-    let write = |name: &str, text: &str| write_file(&harness.gateway.workspace().join(name), text);
+    let write = |name: &str, text: &str| write_file(harness.gateway.workspace().join(name), text);
     for name in ["mail/a b.txt", "notes.txt"] {
         write(name, "one\n");
     }
@@ -129,6 +129,15 @@ async fn a_diff_of_files_of_others_taints_the_conversation() {
         let reply = harness.gateway.ask("in", chat, &json!([["git_diff", arguments]]).to_string()).await;
         assert!(reply.contains("diff --git"), "{arguments}: {reply}");
         assert_eq!(taint(chat), expected, "{arguments}: {reply}");
+    }
+    // Others may have written everything in a repository of their folder.
+    harness
+        .exec(&format!("mkdir -p scratch/theirs; cd scratch/theirs; {INIT} echo 1 > f; git add f; git commit -qm x"))
+        .await;
+    for (chat, tool) in [("log", "git_log"), ("status", "git_status")] {
+        let call = json!([[tool, {"repo_path": "scratch/theirs"}]]);
+        let reply = harness.gateway.ask("in", chat, &call.to_string()).await;
+        assert_eq!(taint(chat), ["file:scratch/theirs"], "{tool}: {reply}");
     }
 }
 

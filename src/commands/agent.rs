@@ -60,13 +60,17 @@ pub async fn run(args: &AgentArgs, environment: &CommandEnvironment) -> anyhow::
         match GatewayAccess::find(&environment.home).await? {
             GatewayAccess::Running(client) => match pending.send(&client, message.clone()).await {
                 Ok(state) => break state,
+                // The message was accepted before.
+                Err(_) if pending.id.is_some() && pending.is_late() => break None,
                 Err(error) if tries >= TRIES => return Err(error.into()),
                 Err(Refusal::Busy { reason, retry_after }) if !pending.is_late() => {
-                    output::print_note(format_args!("{reason} (sent again after {} s)", retry_after.as_secs()));
+                    if pending.id.is_none() {
+                        output::print_note(format_args!("{reason} (sent again after {} s)", retry_after.as_secs()));
+                    }
                     pending.pause(&client, retry_after).await;
                 }
                 Err(Refusal::Draining { retry_after }) if !pending.is_late() => {
-                    pending.pause(&client, retry_after).await
+                    pending.pause(&client, retry_after).await;
                 }
                 // The answer was lost. The next gateway, or this process, gives it.
                 Err(Refusal::Store { .. }) => {}

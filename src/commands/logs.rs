@@ -125,6 +125,7 @@ fn show_file(args: &LogsArgs, path: &Path) -> io::Result<()> {
     let mut out = output::stdout();
     let mut file = File::open(path)?;
     let (position, last) = last_lines(&mut file, args)?;
+    out.write_all(earlier_lines(path, args, last.lines().count())?.as_bytes())?;
     out.write_all(last.as_bytes())?;
     out.flush()?;
     if args.follow { follow(path, (file, position), args.level, &mut out) } else { Ok(()) }
@@ -156,6 +157,16 @@ fn follow(
             writeln!(out, "{line}")?;
         }
         out.flush()?;
+    }
+}
+
+/// Returns the last lines of the file before this one, if this one has only so many lines to show.
+fn earlier_lines(path: &Path, args: &LogsArgs, shown: usize) -> io::Result<String> {
+    let missing = args.lines.saturating_sub(u32::try_from(shown).unwrap_or(u32::MAX));
+    match File::open(path.with_added_extension("1")) {
+        Ok(mut file) => Ok(last_lines(&mut file, &LogsArgs { lines: missing, ..*args })?.1),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        Err(error) => Err(error),
     }
 }
 
@@ -218,6 +229,12 @@ mod tests {
             let args = LogsArgs { lines, follow: false, level: None };
             let found = last_lines(&mut File::open(&path).unwrap(), &args).unwrap();
             assert_eq!(found, (end, expected.to_owned()), "{text:?}");
+        }
+        let args = LogsArgs { lines: 3, follow: false, level: None };
+        assert_eq!(earlier_lines(&path, &args, 1).unwrap(), "");
+        fs::write(path.with_added_extension("1"), "a\nb\nc\n").unwrap();
+        for (shown, expected) in [(1, "b\nc\n"), (3, ""), (0, "a\nb\nc\n")] {
+            assert_eq!(earlier_lines(&path, &args, shown).unwrap(), expected, "{shown} are shown");
         }
     }
 }

@@ -16,7 +16,7 @@ use super::render;
 use super::unit_file::{NAME, SYSTEM_HOME, UnitFile, runs_home};
 use crate::cli::{Globals, ServiceChange, ServiceCommand, ServiceScope};
 use crate::home::Home;
-use crate::text::shell_quote;
+use crate::text::shell_word;
 
 /// The folder of the administrator's units (systemd.unit(5)).
 const SYSTEM_UNITS: &str = "/etc/systemd/system";
@@ -314,15 +314,6 @@ impl fmt::Display for ServiceStep {
             Self::Run(words) => f.write_str(&words.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")),
         }
     }
-}
-
-/// Quotes a word for `sh` if necessary.
-fn shell_word(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    shell_quote(word)
 }
 
 fn run_step(words: &[&str]) -> ServiceStep {

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::job_context::format_clock;
 use super::{Job, JobContext, JobEntry, Schedule, UnreadableJob};
 use crate::store::jobs::JobRow;
-use crate::text::{Language, one_line, truncate};
+use crate::text::{Language, one_line, shell_word, truncate};
 
 /// The longest reason, in characters.
 const MAX_REASON: usize = 120;
@@ -40,9 +40,7 @@ pub fn display_name(row: &JobRow) -> &str {
 
 /// Returns [`display_name`] as a word of a command line.
 pub fn shell_name(row: &JobRow) -> String {
-    let name = display_name(row);
-    let is_plain = name.chars().all(|c| c.is_alphanumeric() || "-_.:".contains(c));
-    if is_plain { name.to_owned() } else { format!("'{}'", name.replace('\'', r"'\''")) }
+    shell_word(display_name(row))
 }
 
 fn format_list(jobs: &[JobEntry], job_context: &JobContext, limit: usize, named: impl Fn(&JobRow) -> String) -> String {

@@ -1,6 +1,6 @@
 //! The log file. It is replaced when it is long, so that a process that runs for months does not fill the disk.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -23,22 +23,44 @@ pub(super) struct LogFile {
 impl LogFile {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let mut log = Self { path: path.to_owned(), file: open_file(path)?, unchecked: 0, max: MAX_BYTES };
-        log.replace_if_long()?;
+        log.check_length();
         Ok(log)
     }
 
-    fn replace_if_long(&mut self) -> io::Result<()> {
+    /// Replaces a long file. If that fails, the file says so and stays in use.
+    fn check_length(&mut self) {
+        let replaced = match self.file.try_lock() {
+            // Another process replaces the file; the next check finds the new one.
+            Err(TryLockError::WouldBlock) => return,
+            Err(TryLockError::Error(error)) => Err(error),
+            Ok(()) => {
+                let next = self.open_next();
+                self.file.unlock().and(next)
+            }
+        };
+        match replaced {
+            Ok(None) => {}
+            Ok(Some(next)) => self.file = next,
+            Err(error) => {
+                let path = self.path.display();
+                // If the file takes no line, there is no place for the report either.
+                let _ = writeln!(self.file, "the long log file {path} cannot be replaced: {error}");
+            }
+        }
+    }
+
+    /// Returns the file that continues a long one, or one that is no longer at its path.
+    fn open_next(&self) -> io::Result<Option<File>> {
         let (own, current) = (self.file.metadata()?, fs::metadata(&self.path));
         // Otherwise, another process has replaced the file, or somebody has removed it.
         let is_current = current.is_ok_and(|current| (current.dev(), current.ino()) == (own.dev(), own.ino()));
         if is_current && own.len() < self.max {
-            return Ok(());
+            return Ok(None);
         }
         if is_current {
             fs::rename(&self.path, self.path.with_added_extension("1"))?;
         }
-        self.file = open_file(&self.path)?;
-        Ok(())
+        open_file(&self.path).map(Some)
     }
 }
 
@@ -48,9 +70,7 @@ impl Write for LogFile {
         self.unchecked += written;
         if self.unchecked >= CHECK_BYTES {
             self.unchecked = 0;
-            if let Err(error) = self.replace_if_long() {
-                writeln!(self.file, "the long log file {} cannot be replaced: {error}", self.path.display())?;
-            }
+            self.check_length();
         }
         Ok(written)
     }
@@ -83,11 +103,24 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "newnew");
         assert_eq!(fs::metadata(&earlier).unwrap().len(), 2 * CHECK_BYTES as u64);
         fs::write(&path, [b'b'; 100]).unwrap();
-        logs[0].replace_if_long().unwrap();
+        logs[0].check_length();
         assert_eq!(fs::read(&earlier).unwrap(), [b'b'; 100], "only one earlier file is kept");
         for path in [path, earlier] {
             assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
         }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_replaced_says_so_and_stays_in_use() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("daoyou.log");
+        let mut log = LogFile { max: 1, ..LogFile::open(&path).unwrap() };
+        // A file cannot take the place of a folder.
+        fs::create_dir(folder.path().join("daoyou.log.1")).unwrap();
+        log.write_all(&[b'a'; CHECK_BYTES]).unwrap();
+        log.write_all(b"more").unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains("cannot be replaced: ") && text.ends_with("\nmore"), "{}", &text[CHECK_BYTES..]);
     }
 
     #[test]

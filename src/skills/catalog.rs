@@ -67,7 +67,7 @@ struct CatalogState {
     last_scan: Option<ScanStart>,
 }
 
-/// The moment at which a scan of the sources began.
+/// The time and the count of changes at which a scan of the sources began.
 #[derive(Clone, Copy)]
 struct ScanStart {
     began: Instant,

@@ -108,9 +108,25 @@ pub fn shell_quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
+/// Quotes one word for a POSIX shell if it has a character that may need it.
+pub fn shell_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./:=@%+,".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) { word.to_owned() } else { shell_quote(word) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_are_quoted_for_the_shell() {
+        assert_eq!(shell_quote("it's; rm -rf $HOME `x`"), r"'it'\''s; rm -rf $HOME `x`'");
+        for (word, expected) in
+            [("a/b-c.d:e", "a/b-c.d:e"), ("早报", "早报"), ("", "''"), ("a b", "'a b'"), ("*", "'*'")]
+        {
+            assert_eq!(shell_word(word), expected);
+        }
+    }
 
     #[test]
     fn only_numbers_of_lines_are_removed() {

@@ -50,7 +50,9 @@ pub use names::{TOOL_NAMES, canonical_name, is_tool, nearest_tool};
 pub use output_limits::{OutputConfig, OutputRule};
 pub use parallel::is_plan;
 pub use private_folders::{CONVERSATIONS, PrivateFolders};
-pub use process::{KillRequester, OutputTail, ProcessEnd, ProcessEndAnnouncer, Processes, format_elapsed};
+pub use process::{
+    KillRequester, OutputTail, ProcessEnd, ProcessEndAnnouncer, Processes, format_elapsed, is_process_alive,
+};
 pub use refusal::Restriction;
 pub use registry::ToolRegistry;
 pub use result_cache::ToolResultCache;

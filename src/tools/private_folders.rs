@@ -30,6 +30,9 @@ const OWNER_SUFFIX: &str = "-owner";
 /// The folder in which earlier versions kept long outputs of the owner's turns.
 const FORMER_OWNER_FOLDER: &str = ".daoyou-own";
 
+/// The maximum number of folders that the error of a removal names.
+const MAX_FAILURES: usize = 5;
+
 /// Held while folders are created, pruned and removed.
 static CHANGE_LOCK: Mutex<()> = Mutex::new(());
 
@@ -70,7 +73,7 @@ fn folder_to_hide(workspace: &Path, dir: &Dir, folder: &Path) -> io::Result<Opti
         Ok(_) => return Ok(Some(path)),
         Err(error) => error,
     };
-    if !matches!(error.raw_os_error(), Some(libc::ELOOP | libc::EXDEV | libc::ENOTDIR)) {
+    if !is_replaced(&error) {
         return Err(error);
     }
     tracing::error!(path = %path.display(), "a private folder is a link, a mount or a file, and is not used");
@@ -260,25 +263,52 @@ fn prune(workspace: &Dir, subfolder: &str, is_owner: bool, limits: &RetentionLim
     Ok(())
 }
 
-/// Removes the files of a kind whose names match, in all conversations. A link in place of a folder stays untouched.
+/// Removes the files of a kind whose names match, in all conversations. A link in place of a folder stays untouched. A folder
+/// that fails does not keep the others from being cleaned.
 ///
 /// # Errors
-/// A file cannot be removed.
+/// A folder cannot be read, or a file cannot be removed. The error names the first folders that failed.
 pub(super) fn remove_files(workspace: &Dir, subfolder: &str, matches: impl Fn(&str) -> bool) -> io::Result<()> {
     let _changing = CHANGE_LOCK.lock();
-    let Ok(conversations) = open_folder(workspace, Path::new(CONVERSATIONS)) else { return Ok(()) };
-    for conversation in conversations.entries()? {
-        let path = Path::new(CONVERSATIONS).join(conversation?.file_name()).join(subfolder);
-        let Ok(folder) = open_folder(workspace, &path) else { continue };
-        for entry in folder.entries()? {
-            let name = entry?.file_name();
-            if name.to_str().is_some_and(&matches) {
-                remove_if_present(&folder, name.as_ref())?;
-            }
+    let conversations = open_folder(workspace, Path::new(CONVERSATIONS));
+    let conversations = match conversations.and_then(|folder| folder.entries()?.collect::<io::Result<Vec<_>>>()) {
+        Ok(conversations) => conversations,
+        Err(error) if holds_no_files(&error) => return Ok(()),
+        Err(error) => return Err(io::Error::other(format!("{CONVERSATIONS}: {error}"))),
+    };
+    let mut failures = Vec::new();
+    for conversation in conversations {
+        let path = Path::new(CONVERSATIONS).join(conversation.file_name()).join(subfolder);
+        let removed = open_folder(workspace, &path).and_then(|folder| remove_matching(&folder, &matches));
+        match removed.and_then(|()| remove_empty(workspace, &path)) {
+            Err(error) if !holds_no_files(&error) => failures.push(format!("{}: {error}", path.display())),
+            _ => {}
         }
-        remove_empty(workspace, &path)?;
     }
-    Ok(())
+    failures.truncate(MAX_FAILURES);
+    if failures.is_empty() { Ok(()) } else { Err(io::Error::other(failures.join("; "))) }
+}
+
+/// Removes the files of a folder whose names match. A file that fails does not keep the others.
+fn remove_matching(folder: &Dir, matches: impl Fn(&str) -> bool) -> io::Result<()> {
+    let mut outcome = Ok(());
+    for entry in folder.entries()? {
+        let name = entry?.file_name();
+        if name.to_str().is_some_and(&matches) {
+            outcome = outcome.and(remove_if_present(folder, name.as_ref()));
+        }
+    }
+    outcome
+}
+
+/// Returns true if a folder could not be opened because it does not exist, or because a link, a mount or a file is in its place.
+fn holds_no_files(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::NotFound || is_replaced(error)
+}
+
+/// Returns true if a folder could not be opened because a link, a mount or a file is in its place.
+fn is_replaced(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ELOOP | libc::EXDEV | libc::ENOTDIR))
 }
 
 /// Opens a file for reading that the gateway created in the workspace. No link is followed.
@@ -399,6 +429,32 @@ mod tests {
                 break;
             }
         }
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_cleaned_is_reported_and_does_not_block_others() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = Dir::open_ambient_dir(temp.path(), ambient_authority()).unwrap();
+        let limits = RetentionLimits { files: 9, bytes: 9, spared: &HashSet::new() };
+        let of = |session: &str| ConversationFolder::of_turn(session, &TurnOrigin::default(), Trust::Known);
+        let remove = |subfolder: &str| remove_files(&dir, subfolder, |name| name == "old");
+        remove("spill").unwrap();
+        for session in ["a", "b", "c"] {
+            of(session).create(&dir, "spill", "old", &limits).unwrap();
+        }
+        // A file of this name cannot be removed.
+        let stuck = temp.path().join(of("b").file("spill", "old"));
+        std::fs::remove_file(&stuck).unwrap();
+        std::fs::create_dir(&stuck).unwrap();
+        let error = remove("spill").unwrap_err().to_string();
+        assert!(error.contains(of("b").path().to_str().unwrap()) && !error.contains(';'), "{error}");
+        assert!(["a", "c"].iter().all(|session| !temp.path().join(of(session).path()).exists()));
+        // Not even root can open a folder with such a name.
+        let error = remove(&"x".repeat(300)).unwrap_err().to_string();
+        assert!(error.contains(of("b").path().to_str().unwrap()), "{error}");
+        std::fs::rename(stuck.parent().unwrap(), temp.path().join("moved")).unwrap();
+        std::os::unix::fs::symlink(temp.path().join("moved"), stuck.parent().unwrap()).unwrap();
+        remove("spill").unwrap();
     }
 
     #[test]

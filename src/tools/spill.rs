@@ -60,13 +60,13 @@ impl SpillStore {
     /// Removes the spill files and images of these turns.
     ///
     /// # Errors
-    /// The workspace cannot be opened, or a file cannot be removed.
+    /// The workspace or a folder cannot be opened, or a file cannot be removed.
     pub fn remove(workspace: &Path, turns: &[Uuid]) -> io::Result<()> {
         let of_turns: Vec<String> = turns.iter().map(|turn| format!("{}-", turn.simple())).collect();
         let workspace = Dir::open_ambient_dir(workspace, ambient_authority())?;
         let is_of_turn = |name: &str| of_turns.iter().any(|turn| name.starts_with(turn.as_str()));
-        remove_files(&workspace, SUBFOLDER, is_of_turn)?;
-        remove_files(&workspace, IMAGES, is_of_turn)
+        let removed = remove_files(&workspace, SUBFOLDER, is_of_turn);
+        remove_files(&workspace, IMAGES, is_of_turn).and(removed)
     }
 
     /// Creates the file of a call, replaces an existing one, and removes the oldest files if there are too many. The name marks

@@ -61,7 +61,7 @@ impl Model for LayeredModel<'_> {
 pub struct LayeredTools<'a> {
     pub executor: &'a ToolExecutor,
     pub middleware: &'a MiddlewareStack,
-    /// Shows the next turn the skills that a call has written.
+    /// The skills, whose recent scan expires after a call that may have changed files.
     pub skills: &'a SkillCatalog,
     pub scope: TurnScope<'a>,
 }

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use super::{Inspector, providers, sandbox};
 use crate::bus::{ServiceFault, stored_service_faults};
 use crate::gateway::settings::{heartbeat_settings, page_address, zone_or_system};
-use crate::guard::is_same_process;
 use crate::llm::CircuitState;
 use crate::metrics::CacheMetrics;
 use crate::query;
@@ -17,6 +16,7 @@ use crate::store::overview::LastTurn;
 use crate::store::processes::{self, ProcessRow};
 use crate::store::usage::{self, BudgetScope, BudgetUse, Costs};
 use crate::store::{Connection, approvals, memory_queries};
+use crate::tools::is_process_alive;
 use crate::turn::middleware::MiddlewareName;
 
 /// The most turns that are shown.
@@ -112,7 +112,6 @@ impl Inspector {
     /// Lists background commands; offline, those that were detached.
     async fn processes(&self) -> Result<Value, InspectError> {
         let rows = self.read(processes::open).await?;
-        let lives = |row: &ProcessRow| matches!((row.pid, &row.start_identity), (Some(pid), Some(start)) if is_same_process(pid, start));
         let row = |row: ProcessRow| {
             json!({
                 "id": row.id,
@@ -124,7 +123,7 @@ impl Inspector {
                 "since": query::timestamp(row.started_at),
             })
         };
-        Ok(rows.into_iter().filter(lives).map(row).collect())
+        Ok(rows.into_iter().filter(is_process_alive).map(row).collect())
     }
 
     /// Returns the next heartbeat, and the tokens that heartbeats used today.

@@ -1,18 +1,14 @@
 //! The tools `git_status`, `git_diff` and `git_log`, which only read.
 
-use std::path::{Path, PathBuf};
-
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::repository::Repository;
-use super::run::{GitAccess, GitOutput, GitRunner};
+use super::run::{GitAccess, GitRunner};
 use super::status::WorkTreeStatus;
 use crate::guard::quote_controls;
 use crate::text::{one_line, shell_quote, truncate};
-use crate::tools::files::{FOREIGN_FOLDERS, ForeignFiles};
 use crate::tools::{OutputLimit, Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult, with_arguments};
 
 /// The maximum number of files that a status shows.
@@ -99,6 +95,7 @@ impl GitReader {
             lines.push(format!("[{hidden} more files, or further ones, not shown]"));
         }
         let mut result = ToolResult::ok(lines.join("\n"));
+        result.add_sources(session.sources([]));
         let (ahead, behind) = status.ahead_behind.unzip();
         result.metadata = object(json!({
             "branch": status.branch, "upstream": status.upstream, "ahead": ahead, "behind": behind,
@@ -111,12 +108,13 @@ impl GitReader {
         let session = self.git.open(args.repo_path.as_deref(), args.path.as_deref(), context).await?;
         let path = args.path.map(|path| session.repository.relative(&session.jail, &path)).transpose()?;
         let staged = args.staged == Some(true);
-        let script = format!(
-            "git diff --no-ext-diff --no-textconv --no-color --ignore-submodules=all --stat=100 --patch{} -- {}",
+        let limits = format!(
+            "--no-ext-diff --no-textconv --ignore-submodules=all{} -- {}",
             if staged { " --cached" } else { "" },
             path.as_deref().map(shell_quote).unwrap_or_default()
         );
-        let GitOutput { text: diff, is_whole, .. } = session.run(&script, GitAccess::Reads).await?.success()?;
+        let script = format!("git diff --no-color --stat=100 --patch {limits}");
+        let diff = session.run(&script, GitAccess::Reads).await?.success()?.text;
         if diff.trim().is_empty() {
             let of = path.map(|path| format!(" in {}", quote_controls(&path))).unwrap_or_default();
             let what = if staged { "staged changes" } else { "changes that are not staged" };
@@ -128,15 +126,12 @@ impl GitReader {
         let patch = diff.find("\n\ndiff --").filter(|_| is_short).map_or(diff.as_str(), |at| &diff[at + 2..]);
         let mut result = ToolResult::ok(patch);
         result.metadata = object(json!({ "files": files }));
-        let Repository { work_tree, .. } = &session.repository;
-        let root = work_tree.strip_prefix(session.jail.root()).unwrap_or(Path::new(""));
-        let mut shown: Vec<_> = diff.lines().filter_map(changed_path).map(|path| root.join(path)).collect();
-        if !is_whole {
-            // The left out part may name the file of a part that is shown.
-            shown.extend(FOREIGN_FOLDERS.map(PathBuf::from).into_iter().filter(|folder| folder.starts_with(root)));
+        let script = format!("git diff --name-only --no-renames -z {limits}");
+        let listed = session.run(&script, GitAccess::Reads).await?.success()?;
+        if !listed.is_whole {
+            return Err("too many changed files; name a path".to_owned());
         }
-        let foreign = ForeignFiles::of(context);
-        result.taint = shown.iter().filter_map(|path| foreign.source(path)).collect();
+        result.add_sources(session.sources(listed.text.split('\0')));
         Ok(result)
     }
 
@@ -162,6 +157,7 @@ impl GitReader {
             format!("{hash} {date} {author}: {subject}")
         });
         let mut result = ToolResult::ok(lines.collect::<Vec<_>>().join("\n"));
+        result.add_sources(session.sources([]));
         result.metadata = object(json!({ "commits": commits }));
         Ok(result)
     }
@@ -180,14 +176,6 @@ impl Tool for GitReader {
             GitView::Log => with_arguments(arguments, |args| self.log(args, context)).await,
         }
     }
-}
-
-/// Returns the path of a changed file, from a line above its changes, relative to the work tree.
-fn changed_path(line: &str) -> Option<&str> {
-    let name = line.strip_prefix("--- ").or_else(|| line.strip_prefix("+++ "))?;
-    let name = name.strip_prefix('"').unwrap_or(name);
-    let name = name.strip_prefix("a/").or_else(|| name.strip_prefix("b/"))?;
-    Some(name.trim_end_matches(['"', '\t']))
 }
 
 fn parse_commit(record: &str) -> Option<Value> {

@@ -13,11 +13,11 @@ use tokio::time::Instant;
 
 use super::repository::Repository;
 use super::settings::compose;
-use crate::guard::Jail;
+use crate::guard::{Jail, Taint};
 use crate::text::{shell_quote, truncate};
 use crate::tools::ToolContext;
 use crate::tools::exec::{COMMAND_BYTES, CommandRunner, END_MARGIN, ShellCommand};
-use crate::tools::files::WorkspaceJail;
+use crate::tools::files::{ForeignFiles, WorkspaceJail};
 
 /// The parts of a repository that git reads in addition to HEAD and the index.
 const LINKED: &str = "objects refs logs packed-refs reftable shallow";
@@ -157,6 +157,15 @@ impl GitSession<'_> {
             settings = shell_quote(&self.settings),
         );
         self.collect(command, environment).await
+    }
+
+    /// Returns the sources of a result of git: the repository, if others may have written it, and those of the `shown` files that
+    /// have foreign content. The files are relative to the work tree.
+    pub(super) fn sources<'p>(&self, shown: impl IntoIterator<Item = &'p str>) -> Taint {
+        let root = self.repository.work_tree.strip_prefix(self.jail.root()).unwrap_or(Path::new(""));
+        let foreign = ForeignFiles::of(self.context);
+        let shown = shown.into_iter().map(|path| root.join(path));
+        [root.to_owned()].into_iter().chain(shown).filter_map(|path| foreign.source(&path)).collect()
     }
 
     /// Reads the repository's own configuration, without its includes, and composes git's configuration from it.

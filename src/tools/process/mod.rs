@@ -9,7 +9,7 @@ mod visibility;
 
 pub use end::{KillRequester, ProcessEnd, ProcessEndAnnouncer, format_elapsed};
 pub use files::OutputTail;
-pub use processes::Processes;
+pub use processes::{Processes, is_process_alive};
 pub use tool::ProcessTool;
 
 pub(in crate::tools) use supervised::{GRACE, LaunchRequest};

@@ -127,7 +127,7 @@ impl Processes {
 
     /// Records the end of a detached process if it is gone. Returns true if it is alive.
     async fn check_detached(&self, row: &ProcessRow) -> bool {
-        if is_alive(row) {
+        if is_process_alive(row) {
             return true;
         }
         self.write_end(&row.id, &folder_of(row), &ProcessEnd::Unwatched).await;
@@ -466,13 +466,13 @@ fn too_many_error(running: &RunningProcesses, most: usize, context: &ToolContext
 }
 
 /// Returns true if the process of a row still lives.
-fn is_alive(row: &ProcessRow) -> bool {
+pub fn is_process_alive(row: &ProcessRow) -> bool {
     matches!((row.pid, &row.start_identity), (Some(pid), Some(start_identity)) if is_same_process(pid, start_identity))
 }
 
 async fn is_gone_within(row: &ProcessRow, limit: Duration) -> bool {
     let deadline = Instant::now() + limit;
-    while is_alive(row) {
+    while is_process_alive(row) {
         if Instant::now() > deadline {
             return false;
         }
@@ -484,7 +484,7 @@ async fn is_gone_within(row: &ProcessRow, limit: Duration) -> bool {
 /// Kills a process that is not a child of this gateway: with SIGTERM, then SIGKILL. Returns true if it is gone.
 async fn kill(row: &ProcessRow) -> bool {
     for signal in [Signal::TERM, Signal::KILL] {
-        let Some(pid) = row.pid.filter(|_| is_alive(row)) else { return true };
+        let Some(pid) = row.pid.filter(|_| is_process_alive(row)) else { return true };
         signal_group(pid, signal);
         if is_gone_within(row, GRACE).await {
             return true;

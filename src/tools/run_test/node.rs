@@ -290,8 +290,8 @@ AssertionError: expected 2 to be 3 // Object.is equality
     }
 
     #[test]
-    fn endless_failures_are_read_in_linear_time() {
-        // The runner ends a run in quadratic time (`slow-timeout` in .config/nextest.toml).
+    fn endless_failures_are_read_in_time() {
+        let begun = std::time::Instant::now();
         let mocha = format!("  2 failing\n{}", "  2) x\n".repeat(20_000));
         let spec = format!("ℹ fail 1\n{}", "test at a.js:1:1\n✖ x\n".repeat(20_000));
         let vitest = format!("{}   Tests  1 failed (1)\n", " FAIL  a.js > x\n".repeat(20_000));
@@ -299,5 +299,6 @@ AssertionError: expected 2 to be 3 // Object.is equality
             let failures = parse(&text).failures.len();
             assert!(failures == MAX_FAILURES || failures == 1, "{failures}");
         }
+        assert!(begun.elapsed().as_secs() < 30, "{:?}", begun.elapsed());
     }
 }

@@ -103,11 +103,12 @@ ERROR t/test_a.py::test_error - ValueError: fixture broke
     }
 
     #[test]
-    fn endless_failures_are_read_in_linear_time() {
-        // The runner ends a run in quadratic time (`slow-timeout` in .config/nextest.toml).
+    fn endless_failures_are_read_in_time() {
+        let begun = std::time::Instant::now();
         let sections = "____ test_x ____\nE   x\n".repeat(2_000);
         let text = format!("{sections}{}1 failed in 0.02s\n", "FAILED t.py::test_x - x\n".repeat(2_000));
         assert_eq!(parse(&text).failures.len(), MAX_FAILURES);
+        assert!(begun.elapsed().as_secs() < 30, "{:?}", begun.elapsed());
     }
 
     #[test]

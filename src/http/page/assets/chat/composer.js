@@ -212,7 +212,7 @@ function FileChips({ files }) {
       ${entry.state === "failed" && entry.file.size <= FILE_LIMIT && html`<${IconButton} icon="retry" size=${14} label=${t("retry")} onClick=${() => files.retry(entry)} />`}
       <${IconButton} icon="close" size=${14} label=${t("files.remove", { name: entry.file.name })} onClick=${() => files.remove(entry)} />
     </li>`,
-  )}${files.refused > 0 && html`<li class="file-chip failed" role="status">${t("files.many", { count: files.refused, limit: MAX_FILES })}</li>`}</ul>`;
+  )}${files.refused > 0 && html`<li class="file-chip failed"><small role="status">${t("files.many", { count: files.refused, limit: MAX_FILES })}</small></li>`}</ul>`;
 }
 
 /** Files may be dropped anywhere on the page. */
