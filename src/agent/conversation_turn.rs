@@ -291,7 +291,7 @@ impl<'a> ConversationTurn<'a> {
             compactions: 0,
             snapshot: context.memory.snapshot.as_ref().map(|snapshot| snapshot.hash.clone()),
             summary: context.memory.summary.as_ref().map(|(id, _)| *id),
-            is_nearly_full: context.is_full,
+            is_context_full: context.is_full,
             forget_count: context.forget_count,
             taint: self.taint_at_start(context),
         };

@@ -302,7 +302,7 @@ impl TurnEnd {
         let mut taint = progress.taint.clone();
         taint.extend(context.into_iter().flat_map(|context| context.taint.iter().cloned()));
         approvals::add_taint(connection, session, &taint)?;
-        let is_nearly_full = context.is_some_and(|context| context.is_nearly_full || context.compactions > 0);
+        let is_context_full = context.is_some_and(|context| context.is_context_full || context.compactions > 0);
         let count_at_start = context.map(|context| context.forget_count);
         let mut messages = session_messages(user, progress, reason, &self.reply);
         // If memories were forgotten since the turn used them, neither log nor journal may keep them.
@@ -318,7 +318,7 @@ impl TurnEnd {
         let roles = messages.iter().map(ChatMessage::role);
         messages::append(connection, session, self.turn, roles.zip(bodies))?;
         if let Some(memory_update) = &self.memory_update {
-            memory_update.write(connection, session, is_nearly_full)?;
+            memory_update.write(connection, session, is_context_full)?;
         }
         let is_learned = match &self.learning {
             Some(learning) if !is_redacted => learning.write(connection, session, self, &messages)?,

@@ -23,7 +23,7 @@ pub(super) enum ConsolidationReason {
     /// The number of messages without a summary has reached its limit.
     Full,
     /// The messages did not all fit into the model's context.
-    NearlyFull,
+    ContextFull,
     /// The conversation is idle.
     Idle,
     /// The conversation has ended.
@@ -34,7 +34,7 @@ impl ConsolidationReason {
     pub fn parse(word: &str) -> Self {
         match word {
             // Rows that were written before format 30 of the store have `tight`.
-            "nearly_full" | "tight" => Self::NearlyFull,
+            "context_full" | "tight" => Self::ContextFull,
             "idle" => Self::Idle,
             "new" => Self::New,
             _ => Self::Full,
@@ -184,7 +184,9 @@ fn target(
     };
     Ok(match why {
         ConsolidationReason::Full => kept()?,
-        ConsolidationReason::NearlyFull => kept()?.max(newest_turns(connection, task, head, from, limits.kept_tokens)?),
+        ConsolidationReason::ContextFull => {
+            kept()?.max(newest_turns(connection, task, head, from, limits.kept_tokens)?)
+        }
         ConsolidationReason::Idle => head.next_seq,
         ConsolidationReason::New => messages::end_of(connection, &task.session, task.epoch)?,
     })
@@ -300,9 +302,9 @@ mod tests {
             ("uuttt", "full", &LIMITS, "0..12."),
             ("uu", "full", &LIMITS, ""),
             // A long turn leaves no room for others; the last turn always stays.
-            ("uuulu", "nearly_full", &LIMITS, "0..8."),
+            ("uuulu", "context_full", &LIMITS, "0..8."),
             ("uuul", "tight", &LIMITS, "0..6."),
-            ("l", "nearly_full", &LIMITS, ""),
+            ("l", "context_full", &LIMITS, ""),
             ("uuuu", "idle", &LIMITS, "0..8+4."),
             ("uuuu", "new", &LIMITS, "0..8."),
             // More messages than one part may have.

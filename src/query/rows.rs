@@ -53,7 +53,7 @@ pub fn losses(losses: &[Loss]) -> Value {
             "seqs": loss.seqs,
             "what": loss.description,
             "whole": loss.is_complete,
-            "aside": loss.moved_files,
+            "aside": loss.saved_files,
         })
     });
     views.collect()

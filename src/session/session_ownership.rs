@@ -26,7 +26,7 @@ pub fn begin(
     }
     // `[identities]` may have merged senders since.
     let digest = identities.digest();
-    if is_shared && ownership::identities_used(connection, session)?.as_ref() == Some(&digest) {
+    if is_shared && ownership::identities_digest(connection, session)?.as_ref() == Some(&digest) {
         return Ok(());
     }
     let is_known_as = !is_shared && identities.current_owner(&Owner::from_stored(&owner)) == writer;
@@ -35,7 +35,7 @@ pub fn begin(
         return ownership::set(connection, session, &Ownership { owner, is_shared: false });
     }
     ownership::record_writer(connection, session, writer.as_str())?;
-    ownership::set_identities_used(connection, session, &digest)
+    ownership::set_identities_digest(connection, session, &digest)
 }
 
 /// Does the same as [`begin`] for a session without an owner.
@@ -96,9 +96,9 @@ impl SessionMemoryUpdate {
         Self { consolidate_at: None, ..self }
     }
 
-    /// Writes the update after the turn's messages. `is_nearly_full` means that the history filled its window, or nearly, or
+    /// Writes the update after the turn's messages. `is_context_full` means that the history filled its window, or nearly, or
     /// had to be compacted.
-    pub fn write(&self, connection: &Connection, session: &str, is_nearly_full: bool) -> Result<(), StoreError> {
+    pub fn write(&self, connection: &Connection, session: &str, is_context_full: bool) -> Result<(), StoreError> {
         let Ownership { owner, .. } = ownership::of_session(connection, session)?;
         if owner.is_none() {
             ownership::record_writer(connection, session, self.writer.as_str())?;
@@ -108,8 +108,8 @@ impl SessionMemoryUpdate {
         let cursor = session_memory::get(connection, session, head.epoch)?.cursor.max(head.first_seq);
         if head.next_seq - cursor >= i64::from(most) {
             session_memory::set_due(connection, session, head.epoch, "full")?;
-        } else if is_nearly_full {
-            session_memory::set_due(connection, session, head.epoch, "nearly_full")?;
+        } else if is_context_full {
+            session_memory::set_due(connection, session, head.epoch, "context_full")?;
         }
         Ok(())
     }
@@ -154,7 +154,7 @@ mod tests {
             ("eve", "stranger:in:eve", false, None),
             ("eve ann", "stranger:in:eve", true, None),
             ("ann bob ann", "sender:in:ann", true, Some("full")),
-            ("full", "sender:in:full", false, Some("nearly_full")),
+            ("full", "sender:in:full", false, Some("context_full")),
             // From before sessions had owners.
             ("ann bob ? bob", "sender:in:ann", true, Some("full")),
             ("ann ? ann", "sender:in:ann", false, None),

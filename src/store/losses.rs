@@ -24,9 +24,9 @@ pub struct Loss {
     /// Nothing is missing: every row of the damaged file was recovered.
     #[serde(default, alias = "whole")]
     pub is_complete: bool,
-    /// The names of the files that were moved aside.
+    /// The names of the files that were kept for the owner.
     #[serde(default, alias = "aside", skip_serializing_if = "Vec::is_empty")]
-    pub moved_files: Vec<String>,
+    pub saved_files: Vec<String>,
     /// The owner has received a notice.
     #[serde(default, alias = "told")]
     pub is_reported: bool,
@@ -53,8 +53,8 @@ impl Loss {
     /// Creates a loss that was noticed now.
     pub fn new(kind: LossKind, seqs: Vec<(i64, i64)>, description: String) -> Self {
         let messages = seqs.iter().map(|(from, to)| to.abs_diff(*from).saturating_add(1)).sum();
-        let (moved_files, is_complete, is_reported, acknowledged) = (Vec::new(), false, false, false);
-        Self { at: now_ms(), kind, messages, seqs, description, is_complete, moved_files, is_reported, acknowledged }
+        let (saved_files, is_complete, is_reported, acknowledged) = (Vec::new(), false, false, false);
+        Self { at: now_ms(), kind, messages, seqs, description, is_complete, saved_files, is_reported, acknowledged }
     }
 }
 
@@ -149,7 +149,7 @@ mod tests {
         let earlier = r#"{"at":1,"kind":"salvaged","messages":0,"seqs":[],"what":"a page","whole":true,"aside":["a.db"],"told":true}"#;
         let loss: Loss = serde_json::from_str(earlier).unwrap();
         let expected = Loss { at: 1, ..Loss::new(LossKind::Salvaged, Vec::new(), "a page".to_owned()) };
-        let moved_files = vec!["a.db".to_owned()];
-        assert_eq!(loss, Loss { is_complete: true, is_reported: true, moved_files, ..expected });
+        let saved_files = vec!["a.db".to_owned()];
+        assert_eq!(loss, Loss { is_complete: true, is_reported: true, saved_files, ..expected });
     }
 }

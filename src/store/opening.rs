@@ -147,7 +147,7 @@ fn keep_log(path: &Path, mut loss: Loss) -> Loss {
             Ok(_) => {
                 let name = files::file_name(&kept);
                 loss.description.push_str(&format!(". The log was copied to {name}"));
-                loss.moved_files.push(name);
+                loss.saved_files.push(name);
             }
             Err(error) => tracing::warn!(%error, "the damaged log could not be copied"),
         }

@@ -63,16 +63,16 @@ pub fn set(connection: &Connection, session: &str, ownership: &Ownership) -> Res
     session_memory::release_snapshot(connection, session, epoch)
 }
 
-/// Returns the identities by which the owner was last determined.
-pub fn identities_used(connection: &Connection, session: &str) -> Result<Option<String>, StoreError> {
-    let sql = "SELECT owner_identities FROM sessions WHERE session = ?";
+/// Returns the digest of `[identities]` with which the owner was last determined.
+pub fn identities_digest(connection: &Connection, session: &str) -> Result<Option<String>, StoreError> {
+    let sql = "SELECT identities_digest FROM sessions WHERE session = ?";
     Ok(select_optional(connection, sql, [session], |row| row.get(0))?.flatten())
 }
 
-/// Records the identities by which the owner was determined.
-pub fn set_identities_used(connection: &Connection, session: &str, identities: &str) -> Result<(), StoreError> {
-    let sql = "UPDATE sessions SET owner_identities = ? WHERE session = ?";
-    execute(connection, sql, params![identities, session]).map(drop)
+/// Records the digest of `[identities]` with which the owner was determined.
+pub fn set_identities_digest(connection: &Connection, session: &str, digest: &str) -> Result<(), StoreError> {
+    let sql = "UPDATE sessions SET identities_digest = ? WHERE session = ?";
+    execute(connection, sql, params![digest, session]).map(drop)
 }
 
 /// Copies the owner of a session to a session that begins with its messages.

@@ -257,7 +257,7 @@ fn record(
     let mut loss = Loss::new(LossKind::Salvaged, missing, String::new());
     loss.is_complete = loss.messages == 0 && frames.outdated == 0 && taken.is_none_or(RecoveredRows::is_whole);
     loss.description = describe(&loss, frames, taken, reason, kept);
-    loss.moved_files.push(kept.to_owned());
+    loss.saved_files.push(kept.to_owned());
     losses::add(&transaction, loss.clone())?;
     transaction.commit()?;
     Ok(loss)

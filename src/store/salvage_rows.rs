@@ -36,7 +36,7 @@ const EARLIER_NAMES: [(&str, &str, &str); 10] = [
     ("processes", "outcome", "ending"),
     ("page_logins", "token_binding", "seal"),
     ("session_memory", "due_reason", "due"),
-    ("sessions", "owner_identities", "read_by"),
+    ("sessions", "identities_digest", "read_by"),
 ];
 
 /// The most ranges of missing messages that are listed.

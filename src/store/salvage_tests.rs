@@ -81,7 +81,7 @@ async fn after(sound: &Path, damage: impl Fn(&Path)) -> (usize, Vec<Loss>) {
     store.check().await.unwrap();
     store.close().await;
     for loss in losses.iter().filter(|loss| loss.kind == LossKind::Salvaged) {
-        let kept = fs::read(folder.path().join(&loss.moved_files[0])).unwrap_or_default();
+        let kept = fs::read(folder.path().join(&loss.saved_files[0])).unwrap_or_default();
         let first = kept.iter().zip(&damaged).position(|(a, b)| a != b);
         assert!(kept == damaged, "kept as it was: {} {} {first:?} {loss:?}", kept.len(), damaged.len());
     }
@@ -331,7 +331,7 @@ fn rows_under_names_of_an_earlier_format_are_recovered() {
         ("SELECT start_identity || ' ' || outcome FROM processes", "boot/7 exit 0"),
         ("SELECT hex(token_binding) FROM page_logins", "02"),
         ("SELECT due_reason FROM session_memory", "new"),
-        ("SELECT owner_identities FROM sessions", "ann"),
+        ("SELECT identities_digest FROM sessions", "ann"),
     ] {
         assert_eq!(fresh.query_row(sql, [], |row| row.get::<_, String>(0)).unwrap(), expected, "{sql}");
     }

@@ -61,7 +61,7 @@ pub struct ContextStep {
     pub taint: Taint,
     /// The space for older messages was full, or nearly.
     #[serde(default, alias = "is_tight", skip_serializing_if = "std::ops::Not::not")]
-    pub is_nearly_full: bool,
+    pub is_context_full: bool,
     /// The count of forgotten memories when the context was composed.
     #[serde(default, alias = "forgets", skip_serializing_if = "is_default")]
     pub forget_count: i64,
@@ -516,7 +516,7 @@ mod tests {
             stored_text: Some("s".to_owned()),
             model: "a/b".to_owned(),
             compactions: 2,
-            is_nearly_full: true,
+            is_context_full: true,
             forget_count: 3,
             ..ContextStep::default()
         };

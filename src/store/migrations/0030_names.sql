@@ -1,13 +1,11 @@
--- Standard names for tables, columns and keys. Only the schema changes: no row is rewritten. No table or index moves in the file,
--- because the repair of a database without its first page expects them where a new database has them.
+-- Standard names for tables, columns and keys. Only the schema and the keys of `meta` change: no table is rewritten. No table or index
+-- moves in the file, because the repair of a database without its first page expects them where a new database has them.
 
 -- These triggers are created again below, with the new names.
 DROP TRIGGER messages_unsaid;
 DROP TRIGGER said_deleted_vector;
 DROP TRIGGER said_vectors_deleted_code;
 DROP TRIGGER memories_given_code;
-DROP TRIGGER memory_vectors_deleted_code;
-DROP TRIGGER memory_vectors_moved_code;
 
 ALTER TABLE said RENAME TO indexed_messages;
 ALTER TABLE said_words RENAME TO message_words;
@@ -28,7 +26,7 @@ ALTER TABLE processes RENAME COLUMN birth TO start_identity;
 ALTER TABLE processes RENAME COLUMN ending TO outcome;
 ALTER TABLE page_logins RENAME COLUMN seal TO token_binding;
 ALTER TABLE session_memory RENAME COLUMN due TO due_reason;
-ALTER TABLE sessions RENAME COLUMN read_by TO owner_identities;
+ALTER TABLE sessions RENAME COLUMN read_by TO identities_digest;
 
 -- SQLite cannot rename an index, and creating one reads the whole table:
 -- <https://www.sqlite.org/lang_altertable.html#otheralter>
@@ -59,18 +57,6 @@ CREATE TRIGGER message_vectors_deleted_code AFTER DELETE ON message_vectors WHEN
 END;
 CREATE TRIGGER memories_moved_code AFTER UPDATE OF owner ON memories WHEN new.owner <> old.owner BEGIN
     UPDATE memory_vectors SET place = NULL WHERE memory = old.id;
-END;
-CREATE TRIGGER memory_vectors_deleted_code AFTER DELETE ON memory_vectors WHEN old.place > 0 BEGIN
-    UPDATE memory_codes SET live_count = live_count - 1, codes = CAST(
-        substr(codes, 1, old.place % 256 * 72) || zeroblob(72) || substr(codes, old.place % 256 * 72 + 73) AS BLOB)
-    WHERE id = old.place / 256;
-    DELETE FROM memory_codes WHERE id = old.place / 256 AND live_count <= 0;
-END;
-CREATE TRIGGER memory_vectors_moved_code AFTER UPDATE OF place ON memory_vectors WHEN old.place > 0 BEGIN
-    UPDATE memory_codes SET live_count = live_count - 1, codes = CAST(
-        substr(codes, 1, old.place % 256 * 72) || zeroblob(72) || substr(codes, old.place % 256 * 72 + 73) AS BLOB)
-    WHERE id = old.place / 256;
-    DELETE FROM memory_codes WHERE id = old.place / 256 AND live_count <= 0;
 END;
 
 UPDATE OR REPLACE meta SET key = new.name
