@@ -110,7 +110,13 @@ async fn a_diff_of_files_of_others_taints_the_conversation() {
     for name in ["mail/a b.txt", "notes.txt"] {
         write(name, "one\n");
     }
-    harness.exec(&format!("{INIT} git add notes.txt mail; git commit -q -m first")).await;
+    // One command makes both repositories: it names foreign folders, so a second one would need approval.
+    harness
+        .exec(&format!(
+            "{INIT} git add notes.txt mail; git commit -q -m first\n\
+             mkdir -p scratch/theirs; cd scratch/theirs; {INIT} echo 1 > f; git add f; git commit -qm x"
+        ))
+        .await;
     for name in ["mail/a b.txt", "notes.txt"] {
         write(name, "two\n");
     }
@@ -131,9 +137,6 @@ async fn a_diff_of_files_of_others_taints_the_conversation() {
         assert_eq!(taint(chat), expected, "{arguments}: {reply}");
     }
     // Others may have written everything in a repository of their folder.
-    harness
-        .exec(&format!("mkdir -p scratch/theirs; cd scratch/theirs; {INIT} echo 1 > f; git add f; git commit -qm x"))
-        .await;
     for (chat, tool) in [("log", "git_log"), ("status", "git_status")] {
         let call = json!([[tool, {"repo_path": "scratch/theirs"}]]);
         let reply = harness.gateway.ask("in", chat, &call.to_string()).await;
