@@ -4,7 +4,6 @@ use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use daoyou_channels::settings::Span;
 use daoyou_channels::{SessionKey, Trust};
 
@@ -36,7 +35,7 @@ use crate::turn::error::{ErrorCode, TurnError};
 use crate::turn::event_emitter::EventEmitter;
 use crate::turn::flight_recorder::FlightSlot;
 use crate::turn::layered::{LayeredModel, LayeredTools};
-use crate::turn::middleware::{MiddlewareStack, OperationHandler, TurnRun};
+use crate::turn::middleware::MiddlewareStack;
 use crate::turn::orchestrators::ModelChains;
 use crate::turn::progress::{ContextStep, StepBody, TurnProgress, UnreadableJournal};
 use crate::turn::traits::{Journal, TurnLead, TurnScope};
@@ -127,10 +126,9 @@ pub struct ConversationTurn<'a> {
     pub damaged: Option<UnreadableJournal>,
 }
 
-#[async_trait]
-impl OperationHandler<TurnRun> for ConversationTurn<'_> {
+impl<'a> ConversationTurn<'a> {
     /// Composes the context and runs the turn. `text` is the message as the model reads it.
-    async fn handle(&mut self, text: String) -> Result<ConversationOutcome, TurnError> {
+    pub async fn answer(mut self, text: String) -> Result<ConversationOutcome, TurnError> {
         if let Some(damaged) = self.damaged.take() {
             return Err(TurnError::new(ErrorCode::StateCorrupted, "journal").caused_by(damaged));
         }
@@ -205,9 +203,7 @@ impl OperationHandler<TurnRun> for ConversationTurn<'_> {
         };
         self.end_or_park(outcome?).await
     }
-}
 
-impl<'a> ConversationTurn<'a> {
     /// Returns the model `chain` with the middleware around it.
     pub(super) fn layered<'c>(&self, chain: &'c FallbackChain) -> LayeredModel<'c>
     where

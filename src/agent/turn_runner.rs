@@ -148,7 +148,7 @@ impl TurnRunner {
             }
             None => user_message::user_text(&started.rows, &self.timezone),
         });
-        let mut conversation = ConversationTurn {
+        let conversation = ConversationTurn {
             conversations: &self.conversations,
             started,
             taint: prompt.map(|prompt| prompt.taint).unwrap_or_default(),
@@ -159,7 +159,9 @@ impl TurnRunner {
             state,
             damaged,
         };
-        let run = self.conversations.middleware.turn.run(&scope, text, &mut conversation);
+        // Boxed, since otherwise the task of a turn would contain the whole conversation from its start.
+        let answer = |text| Box::pin(conversation.answer(text));
+        let run = self.conversations.middleware.turn.run(&scope, text, answer);
         tokio::select! {
             outcome = run => Ok(MessageOutcome::Turn(outcome?)),
             // Without this step the journal is incomplete, so the turn ends.

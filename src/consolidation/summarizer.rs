@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use daoyou_channels::SessionKey;
 use jiff::tz::TimeZone;
 use tokio::time::Instant;
@@ -21,7 +20,7 @@ use crate::session::retry_scheduler::RetryScheduler;
 use crate::store::usage::TokenCounts;
 use crate::store::{Connection, StoreError, messages};
 use crate::turn::error::{ErrorCode, TurnError};
-use crate::turn::middleware::{MiddlewareStack, ModelCall, ModelRequest, OperationHandler};
+use crate::turn::middleware::{MiddlewareStack, ModelRequest};
 use crate::turn::orchestrators::ModelChains;
 use crate::turn::spending;
 use crate::turn::token_budget::{TokenBudget, estimate_usage};
@@ -162,8 +161,15 @@ impl Summarizer {
             provider: chain.current().provider.name().to_owned(),
             chat: self.request(part, &chain, zone),
         };
-        let mut call = SummaryCall(&chain);
-        let mut response = self.middleware.model.run(&scope, request, &mut call).await?;
+        let asked = &chain;
+        let ask = |mut request: ModelRequest| async move {
+            let mut response = asked.chat(&mut request.chat, &NoDeltas).await?;
+            if response.usage == Usage::default() {
+                response.usage = estimate_usage(&request.chat, &response);
+            }
+            Ok(response)
+        };
+        let mut response = self.middleware.call_model(&scope, request, ask).await?;
         let answered = chain.current();
         if answered.provider.name() == OFFLINE {
             return Err(SummaryError::Nobody("the offline responder writes none".to_owned()));
@@ -263,19 +269,6 @@ fn used(response: &ChatResponse) -> SummaryUsage {
         model: response.answered_by.clone(),
         tokens: TokenCounts { turns: 1, input, output, cached },
         cost: response.cost.as_ref().map(|cost| (cost.currency.clone(), cost.micros)),
-    }
-}
-
-struct SummaryCall<'a>(&'a FallbackChain);
-
-#[async_trait]
-impl OperationHandler<ModelCall> for SummaryCall<'_> {
-    async fn handle(&mut self, mut request: ModelRequest) -> Result<ChatResponse, TurnError> {
-        let mut response = self.0.chat(&mut request.chat, &NoDeltas).await?;
-        if response.usage == Usage::default() {
-            response.usage = estimate_usage(&request.chat, &response);
-        }
-        Ok(response)
     }
 }
 

@@ -30,6 +30,8 @@ const OWN: [&str; 12] = [
     "token",
 ];
 const OWN_PREFIX: &str = "daoyou.";
+/// The ends of the names of secrets that `daoyou init` writes.
+const SECRET_SUFFIXES: [&str; 3] = [".key", ".password", ".secret"];
 
 /// An entry of the home that other users can access or own.
 #[derive(Debug)]
@@ -63,7 +65,7 @@ pub fn faults(home: &Home) -> Vec<ModeFault> {
             return found;
         }
     };
-    let is_own = |name: &str| OWN.contains(&name) || name.starts_with(OWN_PREFIX);
+    let is_own = |name: &str| OWN.contains(&name) || name.starts_with(OWN_PREFIX) || is_secret(name);
     let mut paths: Vec<_> = entries
         .flatten()
         .filter(|entry| entry.file_name().to_str().is_some_and(is_own))
@@ -72,6 +74,10 @@ pub fn faults(home: &Home) -> Vec<ModeFault> {
     paths.sort();
     found.extend(paths.iter().filter_map(|path| fault_of(path, OFlags::PATH | OFlags::NOFOLLOW)));
     found
+}
+
+fn is_secret(name: &str) -> bool {
+    SECRET_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
 }
 
 fn fault_of(path: &Path, flags: OFlags) -> Option<ModeFault> {
@@ -86,15 +92,16 @@ fn fault_of(path: &Path, flags: OFlags) -> Option<ModeFault> {
 
 fn kind_of(path: &Path, found: &Stat) -> Option<ModeFaultKind> {
     let kind = FileType::from_raw_mode(found.st_mode);
-    let is_config = path.file_name().is_some_and(|name| name == "config.toml");
+    // The configuration and its secrets may be managed elsewhere.
+    let is_managed =
+        path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name == "config.toml" || is_secret(name));
     if kind == FileType::Symlink {
-        // The configuration may be managed elsewhere; its contents are protected when they are read.
-        return (!is_config).then_some(ModeFaultKind::Link);
+        return (!is_managed).then_some(ModeFaultKind::Link);
     }
     let mode = found.st_mode & 0o7777;
     if found.st_uid != geteuid().as_raw() {
-        // An administrator may own the configuration and let the gateway's group read it.
-        let is_given = is_config && found.st_uid == 0 && mode & 0o027 == 0;
+        // An administrator may own such a file and let the gateway's group read it.
+        let is_given = is_managed && found.st_uid == 0 && mode & 0o027 == 0;
         return (!is_given).then_some(ModeFaultKind::Foreign { owner: found.st_uid });
     }
     let right = if kind == FileType::Directory { 0o700 } else { 0o600 };
@@ -176,6 +183,9 @@ mod tests {
             "daoyou.lock",
             "skills.json",
             "skills.json.lock",
+            "groq.key",
+            "mail.password",
+            "webhook-in.secret",
             "other",
         ];
         for name in folders {
@@ -186,10 +196,11 @@ mod tests {
         }
         let _socket = std::os::unix::net::UnixListener::bind(home.socket()).unwrap();
         std::os::unix::fs::symlink(temp.path().join("outside"), at("daoyou.flight")).unwrap();
+        std::os::unix::fs::symlink(temp.path().join("outside"), at("managed.key")).unwrap();
         for name in folders.iter().chain(&files).chain(&["daoyou.sock", ".", "../outside"]) {
             fs::set_permissions(at(name), Permissions::from_mode(0o777)).unwrap();
         }
-        assert_eq!(faults(&home).len(), 13);
+        assert_eq!(faults(&home).len(), 16);
         repair(&home);
         for (name, expected) in [
             (".", 0o700),
@@ -204,6 +215,9 @@ mod tests {
             ("daoyou.db-wal", 0o600),
             ("daoyou.lock", 0o600),
             ("daoyou.sock", 0o600),
+            ("groq.key", 0o600),
+            ("mail.password", 0o600),
+            ("webhook-in.secret", 0o600),
             // The gateway has not created this entry.
             ("other", 0o777),
             ("workspace", 0o777),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::error::TurnError;
-use super::middleware::{MiddlewareStack, ModelCall, ModelRequest, OperationHandler, SecretFilter, ToolRun};
+use super::middleware::{MiddlewareStack, ModelRequest, SecretFilter};
 use super::spending;
 use super::token_budget::{TokenBudget, estimate_usage};
 use super::traits::{Model, Tools, TurnScope};
@@ -42,8 +42,16 @@ impl Model for LayeredModel<'_> {
         let filter = self.middleware.secrets.as_ref().map(|secrets| SecretFilter::new(sink, secrets));
         let shown = filter.as_ref().map_or(sink, |filter| filter as &dyn DeltaSink);
         let request = ModelRequest { provider: self.chain.current().provider.name().to_owned(), chat };
-        let mut handler = ChainHandler { chain: self.chain, sink: shown, tokens: self.tokens };
-        let response = self.middleware.model.run(&self.scope, request, &mut handler).await;
+        let ask = |mut request: ModelRequest| async move {
+            let mut response = self.chain.chat(&mut request.chat, shown).await?;
+            if response.usage == Usage::default() {
+                response.usage = estimate_usage(&request.chat, &response);
+            } else {
+                self.tokens.learn(&self.chain.current().to_string(), &request.chat, response.usage);
+            }
+            Ok(response)
+        };
+        let response = self.middleware.call_model(&self.scope, request, ask).await;
         if let Some(filter) = &filter {
             filter.finish();
         }
@@ -97,8 +105,8 @@ impl Tools for LayeredTools<'_> {
     }
 
     async fn run(&self, call: &ToolCall, context: &ToolContext) -> ToolOutcome {
-        let mut handler = ExecutorHandler { executor: self.executor, context };
-        let outcome = self.middleware.tool.run(&self.scope, call.clone(), &mut handler).await;
+        let run = |call: ToolCall| async move { Ok(self.executor.run(&call, context).await) };
+        let outcome = self.middleware.tool.run(&self.scope, call.clone(), run).await;
         if self.access_of(&call.name) != Some(ToolAccess::Reads) {
             self.skills.expire();
         }
@@ -110,37 +118,6 @@ impl Tools for LayeredTools<'_> {
                 ToolResult::failed(error.user_text(self.scope.phrases)).into()
             }
         }
-    }
-}
-
-struct ChainHandler<'a> {
-    chain: &'a FallbackChain,
-    sink: &'a dyn DeltaSink,
-    tokens: &'a TokenBudget,
-}
-
-#[async_trait]
-impl OperationHandler<ModelCall> for ChainHandler<'_> {
-    async fn handle(&mut self, mut request: ModelRequest) -> Result<ChatResponse, TurnError> {
-        let mut response = self.chain.chat(&mut request.chat, self.sink).await?;
-        if response.usage == Usage::default() {
-            response.usage = estimate_usage(&request.chat, &response);
-        } else {
-            self.tokens.learn(&self.chain.current().to_string(), &request.chat, response.usage);
-        }
-        Ok(response)
-    }
-}
-
-struct ExecutorHandler<'a> {
-    executor: &'a ToolExecutor,
-    context: &'a ToolContext,
-}
-
-#[async_trait]
-impl OperationHandler<ToolRun> for ExecutorHandler<'_> {
-    async fn handle(&mut self, call: ToolCall) -> Result<ToolOutcome, TurnError> {
-        Ok(self.executor.run(&call, self.context).await)
     }
 }
 

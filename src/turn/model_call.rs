@@ -19,14 +19,6 @@ use crate::llm::{ChatRequest, ChatResponse, Delta, DeltaSink, Images, repair_mes
 use crate::tools::ToolContext;
 
 impl Turn<'_> {
-    /// Returns the next response.
-    pub(super) async fn ask(&self, progress: &TurnProgress) -> Result<ChatResponse, TurnError> {
-        match self.lead {
-            TurnLead::Model(model) => self.ask_model(model, progress).await,
-            TurnLead::Script(script) => self.ask_script(script, progress),
-        }
-    }
-
     fn ask_script(&self, script: &dyn Script, progress: &TurnProgress) -> Result<ChatResponse, TurnError> {
         let mut response = script.next(progress)?;
         CallIds::after(&[&self.conversation[..], &progress.messages[..]].concat()).settle(&mut response.tool_calls);
@@ -38,8 +30,12 @@ impl Turn<'_> {
         Ok(response)
     }
 
-    /// Makes one model call; the last allowed call offers no tools.
-    async fn ask_model(&self, model: &dyn Model, progress: &TurnProgress) -> Result<ChatResponse, TurnError> {
+    /// Returns the next response. The last allowed model call offers no tools.
+    pub(super) async fn ask(&self, progress: &TurnProgress) -> Result<ChatResponse, TurnError> {
+        let model = match self.lead {
+            TurnLead::Model(model) => model,
+            TurnLead::Script(script) => return self.ask_script(script, progress),
+        };
         let last_call = progress.tool_rounds >= self.limits.iterations;
         let tools: Arc<[ToolSpec]> = if last_call { Arc::default() } else { self.tools.specs(&progress.found_tools) };
         let mut messages = self.conversation.clone();

@@ -6,21 +6,27 @@ use jiff::tz::TimeZone;
 
 use super::budget::BudgetMiddleware;
 use super::cache::{CachedResponses, ResponseCache};
-use super::chain::{MiddlewareChain, ModelCall, ToolRun, TurnRun};
+use super::chain::{MiddlewareChain, ModelCall, ModelRequest, ToolRun, TurnRun};
 use super::config::{BudgetConfig, CacheConfig, MiddlewareName, RateLimitConfig};
-use super::logging::{LoggingMiddleware, TimingMiddleware};
+use super::logging::LoggingMiddleware;
 use super::rate_limit::{CallLimiter, RateLimitMiddleware};
 use super::redaction::RedactionMiddleware;
 use crate::guard::KnownSecrets;
+use crate::llm::ChatResponse;
 use crate::metrics::Metrics;
 use crate::store::Store;
+use crate::turn::error::TurnError;
+use crate::turn::traits::TurnScope;
 
 /// The middleware around turns, model calls and tool calls.
 #[derive(Default)]
 pub struct MiddlewareStack {
     pub turn: MiddlewareChain<TurnRun>,
-    pub model: MiddlewareChain<ModelCall>,
     pub tool: MiddlewareChain<ToolRun>,
+    model: MiddlewareChain<ModelCall>,
+    /// True if the durations of model calls are measured, for `/metrics`.
+    is_timed: bool,
+    responses: Option<ResponseCache>,
     /// The secrets that a streamed answer must not contain.
     pub secrets: Option<KnownSecrets>,
     state: MiddlewareState,
@@ -61,8 +67,8 @@ impl Default for MiddlewareState {
 }
 
 impl MiddlewareStack {
-    /// Builds the middleware of `agent.middleware`. Of the wrapping middleware, the first one is outermost, and the same applies to
-    /// the others; but every wrapping one lies inside all others, whatever the order of the names.
+    /// Builds the middleware of `agent.middleware`. The first one is outermost; but `timing` and `cache` lie inside all others,
+    /// whatever the order of the names.
     pub fn build(parts: &MiddlewareParts) -> Self {
         let mut state = parts.state.clone();
         if state.cached.capacity != parts.settings.cache.capacity {
@@ -80,6 +86,36 @@ impl MiddlewareStack {
         self.state.clone()
     }
 
+    /// Runs one model call within its middleware. Neither the wait of a rate limit nor a response from the cache counts as time of
+    /// the model.
+    ///
+    /// # Errors
+    /// The error of `call`, or of a middleware.
+    pub async fn call_model<F>(
+        &self,
+        scope: &TurnScope<'_>,
+        request: ModelRequest,
+        call: impl Fn(ModelRequest) -> F,
+    ) -> Result<ChatResponse, TurnError>
+    where
+        F: Future<Output = Result<ChatResponse, TurnError>>,
+    {
+        let measured = |request: ModelRequest| async move {
+            let timer = self.is_timed.then(|| scope.meter.ask_model(&request.provider));
+            let response = match &self.responses {
+                Some(cache) => cache.get_or(request, call).await,
+                None => call(request).await,
+            };
+            match (timer, &response) {
+                (None, _) => {}
+                (Some(timer), Ok(response)) if response.cached => timer.forget(),
+                (Some(timer), response) => timer.ended(response.is_ok()),
+            }
+            response
+        };
+        self.model.run(scope, request, measured).await
+    }
+
     fn add(&mut self, name: MiddlewareName, parts: &MiddlewareParts) {
         let config = &parts.settings;
         match name {
@@ -88,7 +124,7 @@ impl MiddlewareStack {
                 self.model.push(Arc::new(LoggingMiddleware));
                 self.tool.push(Arc::new(LoggingMiddleware));
             }
-            MiddlewareName::Timing => self.model.wrap(Arc::new(TimingMiddleware)),
+            MiddlewareName::Timing => self.is_timed = true,
             MiddlewareName::Redaction if parts.secrets.is_empty() => {}
             MiddlewareName::Redaction => {
                 let redaction = Arc::new(RedactionMiddleware(parts.secrets.clone()));
@@ -107,7 +143,7 @@ impl MiddlewareStack {
             // The tool executor caches tool results itself.
             MiddlewareName::Cache if config.cache.responses => {
                 let (cached, metrics) = (self.state.cached.clone(), parts.metrics.clone());
-                self.model.wrap(Arc::new(ResponseCache { cached, config: config.cache.clone(), metrics }));
+                self.responses = Some(ResponseCache { cached, config: config.cache.clone(), metrics });
             }
             MiddlewareName::Cache => {}
         }

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-
-use super::chain::{ModelCall, ModelRequest, NextLayer, WrappingMiddleware};
+use super::chain::ModelRequest;
 use super::config::CacheConfig;
 use crate::cache::{CacheLookup, Cacheability, ResultCache};
 use crate::chat::Usage;
@@ -12,7 +10,6 @@ use crate::llm::{ChatResponse, request_key};
 use crate::metrics::Metrics;
 use crate::turn::context::user_message::without_time;
 use crate::turn::error::TurnError;
-use crate::turn::traits::TurnScope;
 
 /// The largest response that is cached, in bytes.
 const LARGEST: usize = 256 * 1024;
@@ -36,20 +33,22 @@ pub struct ResponseCache {
     pub metrics: Arc<Metrics>,
 }
 
-#[async_trait]
-impl WrappingMiddleware<ModelCall> for ResponseCache {
-    async fn run(
+impl ResponseCache {
+    /// Returns the cached response to the request, or makes the call.
+    pub async fn get_or<F>(
         &self,
-        _: &TurnScope<'_>,
         request: ModelRequest,
-        inner: &mut NextLayer<'_, ModelCall>,
-    ) -> Result<ChatResponse, TurnError> {
+        call: impl Fn(ModelRequest) -> F,
+    ) -> Result<ChatResponse, TurnError>
+    where
+        F: Future<Output = Result<ChatResponse, TurnError>>,
+    {
         let fits = self.config.any_temperature || request.chat.temperature == Some(0.0);
         let key = if fits { request_key(&request.provider, &request.chat, without_time) } else { None };
-        let Some(key) = key else { return inner.run(request).await };
+        let Some(key) = key else { return call(request).await };
         let again = request.clone();
         let make = async {
-            let response = inner.run(request).await?;
+            let response = call(request).await?;
             let keep = if response.text.len() <= LARGEST { Cacheability::Store } else { Cacheability::Skip };
             Ok((response, keep))
         };
@@ -60,7 +59,7 @@ impl WrappingMiddleware<ModelCall> for ResponseCache {
             }
             CacheLookup::Computed(response) => Ok(response),
             CacheLookup::Failed(error) => Err(error),
-            CacheLookup::Uncached => inner.run(again).await,
+            CacheLookup::Uncached => call(again).await,
         }
     }
 }

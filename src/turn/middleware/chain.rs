@@ -82,50 +82,14 @@ pub trait Middleware<O: Operation>: Send + Sync {
     }
 }
 
-/// A middleware that wraps the operation inside all `before` and `after` stages. It decides whether the operation runs, or measures
-/// the operation alone.
-#[async_trait]
-pub trait WrappingMiddleware<O: Operation>: Send + Sync {
-    async fn run(
-        &self,
-        scope: &TurnScope<'_>,
-        request: O::Request,
-        inner: &mut NextLayer<'_, O>,
-    ) -> Result<O::Response, TurnError>;
-}
-
-/// The operation itself.
-#[async_trait]
-pub trait OperationHandler<O: Operation>: Send {
-    async fn handle(&mut self, request: O::Request) -> Result<O::Response, TurnError>;
-}
-
-/// What a wrapping middleware runs: the wrapping middleware inside it, and then the operation.
-pub struct NextLayer<'a, O: Operation> {
-    layers: &'a [Arc<dyn WrappingMiddleware<O>>],
-    scope: &'a TurnScope<'a>,
-    handler: &'a mut (dyn OperationHandler<O> + 'a),
-}
-
-impl<O: Operation> NextLayer<'_, O> {
-    pub async fn run(&mut self, request: O::Request) -> Result<O::Response, TurnError> {
-        let Some((first, layers)) = self.layers.split_first() else {
-            return self.handler.handle(request).await;
-        };
-        let mut inner = NextLayer { layers, scope: self.scope, handler: &mut *self.handler };
-        first.run(self.scope, request, &mut inner).await
-    }
-}
-
 /// All middleware around one kind of operation, in the order of registration.
 pub struct MiddlewareChain<O: Operation> {
     layers: Vec<Arc<dyn Middleware<O>>>,
-    wrappers: Vec<Arc<dyn WrappingMiddleware<O>>>,
 }
 
 impl<O: Operation> Default for MiddlewareChain<O> {
     fn default() -> Self {
-        Self { layers: Vec::new(), wrappers: Vec::new() }
+        Self { layers: Vec::new() }
     }
 }
 
@@ -135,24 +99,33 @@ impl<O: Operation> MiddlewareChain<O> {
         self.layers.push(layer);
     }
 
-    /// Adds a middleware that wraps the operation, inside of the earlier ones.
-    pub fn wrap(&mut self, wrapper: Arc<dyn WrappingMiddleware<O>>) {
-        self.wrappers.push(wrapper);
-    }
-
-    /// Runs `handler` within all middleware.
+    /// Runs `operation` within all middleware.
     ///
     /// # Errors
-    /// The error of the handler, or of a middleware before or after it. Each middleware that was entered receives the error
+    /// The error of the operation, or of a middleware before or after it. Each middleware that was entered receives the error
     /// once, in order, and may change it.
-    pub async fn run(
+    pub async fn run<F>(
         &self,
         scope: &TurnScope<'_>,
-        request: O::Request,
-        handler: &mut (dyn OperationHandler<O> + '_),
-    ) -> Result<O::Response, TurnError> {
+        mut request: O::Request,
+        operation: impl FnOnce(O::Request) -> F,
+    ) -> Result<O::Response, TurnError>
+    where
+        F: Future<Output = Result<O::Response, TurnError>>,
+    {
         let mut entered = 0;
-        let mut error = match self.pass(scope, request, handler, &mut entered).await {
+        let outcome = async {
+            for layer in &self.layers {
+                entered += 1;
+                request = layer.before(scope, request).await.inspect_err(|_| ended(layer))?;
+            }
+            let mut response = operation(request).await?;
+            for layer in self.layers.iter().rev() {
+                response = layer.after(scope, response).await.inspect_err(|_| ended(layer))?;
+            }
+            Ok(response)
+        };
+        let mut error = match outcome.await {
             Ok(response) => return Ok(response),
             Err(error) => error,
         };
@@ -160,25 +133,6 @@ impl<O: Operation> MiddlewareChain<O> {
             error = layer.on_error(scope, error).await;
         }
         Err(error)
-    }
-
-    /// Runs all stages; `entered` counts the middleware whose `before` was called.
-    async fn pass(
-        &self,
-        scope: &TurnScope<'_>,
-        mut request: O::Request,
-        handler: &mut (dyn OperationHandler<O> + '_),
-        entered: &mut usize,
-    ) -> Result<O::Response, TurnError> {
-        for layer in &self.layers {
-            *entered += 1;
-            request = layer.before(scope, request).await.inspect_err(|_| ended(layer))?;
-        }
-        let mut response = NextLayer { layers: &self.wrappers, scope, handler }.run(request).await?;
-        for layer in self.layers.iter().rev() {
-            response = layer.after(scope, response).await.inspect_err(|_| ended(layer))?;
-        }
-        Ok(response)
     }
 }
 

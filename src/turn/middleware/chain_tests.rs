@@ -7,7 +7,7 @@ use daoyou_channels::SessionKey;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::{Middleware, MiddlewareChain, NextLayer, OperationHandler, TurnRun, WrappingMiddleware};
+use super::{Middleware, MiddlewareChain, TurnRun};
 use crate::metrics::TurnMetrics;
 use crate::phrases::Phrases;
 use crate::text::Language;
@@ -24,8 +24,6 @@ enum Does {
     FailsBefore,
     FailsAfter,
     ChangesError,
-    /// Runs the inner part a second time.
-    TriesAgain,
 }
 
 struct Layer {
@@ -79,88 +77,46 @@ impl Middleware<TurnRun> for Layer {
     }
 }
 
-#[async_trait]
-impl WrappingMiddleware<TurnRun> for Layer {
-    async fn run(
-        &self,
-        _: &TurnScope<'_>,
-        request: String,
-        inner: &mut NextLayer<'_, TurnRun>,
-    ) -> Result<ConversationOutcome, TurnError> {
-        let first = inner.run(request.clone()).await;
-        if self.does == Does::TriesAgain && first.is_err() { inner.run(request).await } else { first }
-    }
-}
-
-struct Turn {
-    fails: u32,
-    seen: Seen,
-}
-
-#[async_trait]
-impl OperationHandler<TurnRun> for Turn {
-    async fn handle(&mut self, request: String) -> Result<ConversationOutcome, TurnError> {
-        self.seen.lock().unwrap().push("handle".to_owned());
-        if self.fails > 0 {
-            self.fails -= 1;
-            return Err(failed("handler"));
-        }
-        Ok(answered(format!("<{request}>")))
-    }
-}
-
 /// Returns the result, and the names of the called middleware in order.
-async fn run(layers: &[(&'static str, Does)], fails: u32) -> (Result<String, &'static str>, String) {
+async fn run(layers: &[(&'static str, Does)], fails: bool) -> (Result<String, &'static str>, String) {
     let seen = Seen::default();
     let mut chain = MiddlewareChain::default();
     for (name, does) in layers.iter().copied() {
-        let layer = Arc::new(Layer { name, does, seen: seen.clone() });
-        chain.push(layer.clone());
-        chain.wrap(layer);
+        chain.push(Arc::new(Layer { name, does, seen: seen.clone() }));
     }
     let (metrics, session) = (TurnMetrics::default(), SessionKey::from("cli:direct"));
     let meter = metrics.meter();
     let (deadline, phrases) = (Instant::now(), Phrases::of(Language::En));
     let context = TurnScope { session: &session, turn: Uuid::nil(), deadline, meter: &meter, phrases };
-    let mut turn = Turn { fails, seen: seen.clone() };
-    let answer = chain.run(&context, "t".to_owned(), &mut turn).await;
+    let operation = |request: String| {
+        seen.lock().unwrap().push("handle".to_owned());
+        std::future::ready(if fails { Err(failed("handler")) } else { Ok(answered(format!("<{request}>"))) })
+    };
+    let answer = chain.run(&context, "t".to_owned(), operation).await;
     let calls = seen.lock().unwrap().join(", ");
     (answer.map(reply).map_err(|error| error.operation), calls)
 }
 
 #[tokio::test]
 async fn middleware_runs_in_order_before_and_in_reverse_after() {
-    use Does::{ChangesError, FailsAfter, FailsBefore, Nothing, TriesAgain};
-    type Row = ([Does; 3], u32, Result<&'static str, &'static str>, &'static str);
-    let table: [Row; 8] = [
-        ([Nothing; 3], 0, Ok("<tabc>cba"), "before a, before b, before c, handle, after c, after b, after a"),
-        ([Nothing, FailsBefore, Nothing], 0, Err("before"), "before a, before b, error a, error b"),
-        ([FailsBefore, Nothing, Nothing], 0, Err("before"), "before a, error a"),
-        ([Nothing; 3], 1, Err("handler"), "before a, before b, before c, handle, error a, error b, error c"),
+    use Does::{ChangesError, FailsAfter, FailsBefore, Nothing};
+    type Row = ([Does; 3], bool, Result<&'static str, &'static str>, &'static str);
+    let table: [Row; 6] = [
+        ([Nothing; 3], false, Ok("<tabc>cba"), "before a, before b, before c, handle, after c, after b, after a"),
+        ([Nothing, FailsBefore, Nothing], false, Err("before"), "before a, before b, error a, error b"),
+        ([FailsBefore, Nothing, Nothing], false, Err("before"), "before a, error a"),
+        ([Nothing; 3], true, Err("handler"), "before a, before b, before c, handle, error a, error b, error c"),
         (
             [Nothing, FailsAfter, Nothing],
-            0,
+            false,
             Err("after"),
             "before a, before b, before c, handle, after c, after b, error a, error b, error c",
         ),
         (
             [Nothing, ChangesError, Nothing],
-            1,
+            true,
             Err("changed"),
             "before a, before b, before c, handle, error a, error b, error c",
-        ),
-        // A second try that succeeds reports no error to any middleware.
-        (
-            [Nothing, TriesAgain, Nothing],
-            1,
-            Ok("<tabc>cba"),
-            "before a, before b, before c, handle, handle, after c, after b, after a",
-        ),
-        (
-            [Nothing, TriesAgain, Nothing],
-            2,
-            Err("handler"),
-            "before a, before b, before c, handle, handle, error a, error b, error c",
         ),
     ];
     for (does, fails, expected, called) in table {
@@ -168,5 +124,5 @@ async fn middleware_runs_in_order_before_and_in_reverse_after() {
         let (answer, calls) = run(&layers, fails).await;
         assert_eq!((answer, calls.as_str()), (expected.map(str::to_owned), called), "{does:?}");
     }
-    assert_eq!(run(&[], 0).await, (Ok("<t>".to_owned()), "handle".to_owned()));
+    assert_eq!(run(&[], false).await, (Ok("<t>".to_owned()), "handle".to_owned()));
 }

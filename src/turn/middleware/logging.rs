@@ -1,9 +1,8 @@
-//! Observes calls without changing them: a debug line for each call, with sizes and ids but without contents, and the duration of
-//! model calls.
+//! Observes calls without changing them: a debug line for each call, with sizes and ids but without contents.
 
 use async_trait::async_trait;
 
-use super::chain::{Middleware, ModelCall, ModelRequest, NextLayer, Operation, ToolRun, TurnRun, WrappingMiddleware};
+use super::chain::{Middleware, ModelCall, ModelRequest, Operation, ToolRun, TurnRun};
 use crate::chat::ToolCall;
 use crate::llm::ChatResponse;
 use crate::tools::ToolOutcome;
@@ -98,26 +97,4 @@ impl Middleware<ToolRun> for LoggingMiddleware {
 
 fn log_error(at: &TurnScope<'_>, around: &str, error: &TurnError) {
     tracing::debug!(turn = %at.turn, session = %at.session, code = error.code.as_str(), around, "failed");
-}
-
-/// Measures model calls: their share of the turn's time, and each call by provider.
-pub struct TimingMiddleware;
-
-#[async_trait]
-impl WrappingMiddleware<ModelCall> for TimingMiddleware {
-    /// Measures the call without the wait of a rate limit, which comes before.
-    async fn run(
-        &self,
-        at: &TurnScope<'_>,
-        request: ModelRequest,
-        inner: &mut NextLayer<'_, ModelCall>,
-    ) -> Result<ChatResponse, TurnError> {
-        let asking = at.meter.ask_model(&request.provider);
-        let response = inner.run(request).await;
-        match &response {
-            Ok(response) if response.cached => asking.forget(),
-            response => asking.ended(response.is_ok()),
-        }
-        response
-    }
 }

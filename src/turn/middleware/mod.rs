@@ -16,6 +16,6 @@ mod redaction;
 mod secret_filter;
 
 pub use build::{MiddlewareParts, MiddlewareSettings, MiddlewareStack, MiddlewareState};
-pub use chain::{ModelCall, ModelRequest, OperationHandler, ToolRun, TurnRun};
+pub use chain::ModelRequest;
 pub use config::{BudgetConfig, CacheConfig, MiddlewareName, RateLimitConfig};
 pub use secret_filter::SecretFilter;
