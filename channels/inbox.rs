@@ -46,6 +46,15 @@ pub struct AcceptExtras {
     pub notice: Option<String>,
 }
 
+impl AcceptExtras {
+    /// Returns the part that is stored for a duplicate: the cursor, which passes it. The notes and the notice describe a
+    /// message that is not stored, and the first message has its own.
+    #[must_use]
+    pub fn of_duplicate(&self) -> Self {
+        Self { cursor: self.cursor.clone(), ..Self::default() }
+    }
+}
+
 impl From<Cursor> for AcceptExtras {
     fn from(cursor: Cursor) -> Self {
         Self { cursor: Some(cursor), ..Self::default() }
@@ -163,10 +172,11 @@ pub struct SentMessage {
 /// Accepts messages. `accept` returns only when the message is on disk (`synchronous = FULL`).
 #[async_trait]
 pub trait Inbox: Send + Sync {
-    /// Accepts `message`. The same commit stores `extras`, also for a duplicate.
+    /// Accepts `message`. The same commit stores `extras`; for a duplicate, only their cursor.
     async fn accept(&self, message: InboundMessage, extras: AcceptExtras) -> Result<Acceptance, Refusal>;
 
-    /// Accepts `message` and answers it without a turn or a model. One commit stores the message, its reply and `extras`.
+    /// Accepts `message` and answers it without a turn or a model. One commit stores the message, its reply and `extras`; for
+    /// a duplicate, only the cursor.
     async fn answer(&self, message: InboundMessage, reply: String, extras: AcceptExtras)
     -> Result<Acceptance, Refusal>;
 

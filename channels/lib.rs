@@ -17,6 +17,7 @@ pub mod backoff;
 pub mod body_budget;
 pub mod clean;
 pub mod client;
+mod headers;
 pub mod http_error;
 pub mod ids;
 pub mod jinja;

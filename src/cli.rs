@@ -34,6 +34,8 @@ pub use state::{DoctorArgs, LogsArgs, ShownLevel, StatusArgs};
 pub use tools::{ModelsArgs, PromptArgs, ToolRunArgs, ToolsCommand};
 pub use trash::TrashCommand;
 
+use sessions::session_key;
+
 use crate::logging::{LogConfig, LogFormat};
 
 /// A self-hosted AI-assistant gateway that never loses a message.
@@ -195,7 +197,7 @@ pub enum Command {
 
 /// `daoyou backup`.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "Examples:\n  daoyou backup ~/backups/daoyou.tar\n  \
+#[command(after_help = "Examples:\n  daoyou backup ~/daoyou.tar\n  \
         daoyou backup --force /mnt/nas/daoyou.tar     overwrite an existing file")]
 pub struct BackupArgs {
     /// The file to write
@@ -210,8 +212,8 @@ pub struct BackupArgs {
 
 /// `daoyou restore`.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "Examples:\n  daoyou restore ~/backups/daoyou.tar\n  \
-        daoyou restore --home /tmp/look ~/backups/daoyou.tar     restore it to another home")]
+#[command(after_help = "Examples:\n  daoyou restore ~/daoyou.tar\n  \
+        daoyou restore --home /tmp/look ~/daoyou.tar     restore it to another home")]
 pub struct RestoreArgs {
     /// The backup file
     #[arg(value_name = "FILE")]
@@ -235,7 +237,7 @@ pub struct GatewayArgs {
 #[derive(Clone, Debug, Args)]
 pub struct ChatArgs {
     /// The conversation [default: cli:direct]
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", value_parser = session_key)]
     pub session: Option<String>,
     /// The model, e.g. openai/gpt-4o [default: the conversation's]
     #[arg(long, value_name = "MODEL")]
@@ -252,7 +254,7 @@ pub struct AgentArgs {
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub message: String,
     /// The conversation of the message [default: cli:direct]
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", value_parser = session_key)]
     pub session: Option<String>,
     /// The model for this message, e.g. openai/gpt-4o [default: the conversation's]
     #[arg(long, value_name = "MODEL")]
@@ -385,7 +387,7 @@ pub struct ServiceScope {
 }
 
 fn log_level(text: &str) -> Result<String, String> {
-    LogConfig::filter(text).map(|_| text.to_owned())
+    LogConfig::filter(text).map(|_| text.to_owned()).map_err(|wrong| format!("{wrong}; allowed: {}", LogConfig::LEVELS))
 }
 
 fn log_format(text: &str) -> Result<LogFormat, String> {
@@ -398,13 +400,29 @@ fn log_format(text: &str) -> Result<LogFormat, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use clap::{CommandFactory, Parser};
 
     use super::*;
 
     #[test]
     fn the_command_line_is_valid() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn keys_ids_and_levels_are_checked() {
+        for (line, part) in [
+            (&["agent", "-m", "x", "--session", ""][..], "is empty"),
+            (&["chat", "--session", " a"], "spaces around it"),
+            (&["cron", "add", "x", "--every", "1h", "--session", ""], "is empty"),
+            (&["memory", "show", "abc"], "is a number"),
+            (&["memory", "forget", "a"], "is a number"),
+            (&["--log", "foo", "status"], "allowed: \"error\""),
+        ] {
+            let wrong = Cli::try_parse_from([&["daoyou"], line].concat()).err().map(|error| error.to_string());
+            assert!(wrong.as_ref().is_some_and(|wrong| wrong.contains(part)), "{line:?}: {wrong:?}");
+        }
+        assert!(Cli::try_parse_from(["daoyou", "chat", "--session", "webhook:in:a b"]).is_ok());
     }
 
     #[test]

@@ -178,7 +178,8 @@ const MAX_FOLLOW_UPS: u32 = 10;
 pub struct FollowUpCount(u32);
 
 impl FollowUpCount {
-    fn is_zero(&self) -> bool {
+    /// Returns true if the turn answers a person, a job or a task directly.
+    pub fn is_zero(&self) -> bool {
         self.0 == 0
     }
 

@@ -74,8 +74,35 @@ phrases! {
         "这一轮的记录已损坏，我没有继续处理。请重新发送消息。";
     poison:
         "This message stopped the gateway each time I worked on it, so I have set it aside. The owner can see it with `daoyou queue list`.",
-        "这条消息每次处理都会使网关停止，因此已被搁置。所有者可用 `daoyou queue list` 查看。";
+        "这条消息每次处理都会使网关停止，因此已被搁置。主人可用 `daoyou queue list` 查看。";
+    /// The model, and one of the reasons below.
     no_model: "The model {} cannot be used: {}", "无法使用模型 {}：{}";
+    /// The name, and the known providers; in the second text also those with similar names.
+    unknown_provider: "no provider is called {}; there are {}", "没有名为 {} 的服务商；现有：{}";
+    unknown_provider_near:
+        "no provider is called {}; near to it: {}; there are {}",
+        "没有名为 {} 的服务商；名称相近的有：{}；现有：{}";
+    /// The provider, and its variable.
+    provider_without_key:
+        "{0} has no key: set providers.{0}.api_key, or the environment variable {1}",
+        "{0} 没有密钥：请设置 providers.{0}.api_key，或环境变量 {1}";
+    model_of_several_providers:
+        "{} may be a model of several providers; write one of {}",
+        "{} 可能是多个服务商的模型；请写成其中之一：{}";
+    /// The name in quotes, and the name.
+    model_without_provider:
+        "{} needs its provider, as no single one is set up: write PROVIDER/{}",
+        "{} 未指明服务商，而当前没有唯一可用的服务商：请写成 服务商/{}";
+    /// The provider, and the command that installs a model.
+    no_models_installed: "{} has no models yet: get one with `{}`", "{} 还没有模型：可用 `{}` 获取";
+    unknown_model: "{} has no model {}", "{} 没有模型 {}";
+    unknown_model_near: "{} has no model {}; near to it: {}", "{} 没有模型 {}；名称相近的有：{}";
+    models_not_listed:
+        "{0} did not say which models it has; set providers.{0}.model",
+        "{0} 没有列出它的模型；请设置 providers.{0}.model";
+    provider_without_vectors:
+        "{} makes no vectors: take a provider of kind = \"openai\" that knows /embeddings",
+        "{} 不生成向量：请改用 kind = \"openai\" 且支持 /embeddings 的服务商";
     /// The fault of the chosen agent.
     no_agent:
         "{}\nChoose one with `/agent NAME`, or go back with `/agent default`.",
@@ -132,20 +159,27 @@ phrases! {
         - `/help` - 显示此帮助";
     help_strangers:
         "- `/stop` - stop what your message started\n- `/help` - this list",
-        "- `/stop` - 停止由您的消息启动的任务\n- `/help` - 显示此帮助";
+        "- `/stop` - 停止由你的消息启动的任务\n- `/help` - 显示此帮助";
     trusted_command:
         "That command is for the owner of this assistant and for trusted senders.",
         "该命令仅供此助手的主人和受信任的发送者使用。";
-    nothing_of_yours: "No message of yours is being answered here.", "这里没有正在处理的您的消息。";
+    nothing_of_yours: "No message of yours is being answered here.", "这里没有你的消息正在处理。";
     agent_is:
         "Agent: {}\nAvailable:\n{}\nChoose one with `/agent NAME`, go back with `/agent default`.",
         "智能体：{}\n可用：\n{}\n用 `/agent 名称` 选择，用 `/agent default` 恢复默认。";
     agent_by_route:
         "The agent `{}` answers here; the owner has set that.",
-        "此处由智能体 `{}` 回复，这是所有者设定的。";
-    agent_set: "This session is now answered by {}: {}", "本会话现在由 {} 回答：{}";
+        "此处由智能体 `{}` 回复，这是主人设定的。";
+    agent_set: "This session is now answered by {}.", "本会话现在由 {} 回答。";
+    /// The agent, and its description.
+    agent_set_described: "This session is now answered by {}: {}", "本会话现在由 {} 回答：{}";
+    /// The name as written, and the existing agents; in the second text also the most similar agent.
+    unknown_agent: "Agent '{}' not found. Agents: {}", "没有名为“{}”的智能体。现有：{}";
+    unknown_agent_near:
+        "Agent '{}' not found. Did you mean {}? Agents: {}",
+        "没有名为“{}”的智能体，是不是想用 {}？现有：{}";
     agent_reset: "This session is answered by its usual agent again.", "本会话恢复由默认智能体回答。";
-    model_by_owner: "The owner chooses the model here.", "此处的模型由所有者决定。";
+    model_by_owner: "The owner chooses the model here.", "此处的模型由主人决定。";
     model_is:
         "Model: {}\nAvailable: {}\nChoose one with `/model NAME`, go back with `/model auto`.",
         "模型：{}\n可用：{}\n用 `/model 名称` 选择，用 `/model auto` 恢复默认。";
@@ -270,7 +304,7 @@ phrases! {
         "这个聊天有多人参与，我不在这里显示关于你的记忆；请在只有你我的聊天中问我。";
     no_such_memory:
         "There is no memory {} of yours. `/memory` lists the newest.",
-        "没有编号为 {} 的你的记忆。用 `/memory` 查看最新的记忆。";
+        "你没有编号为 {} 的记忆。用 `/memory` 查看最新的记忆。";
     nothing_to_forget: "I remember nothing like that: {}", "我没有记住这样的内容：{}";
     forget_which: "Which one? `/forget ID` forgets it for good:", "哪一条？用 `/forget ID` 彻底忘记：";
     forgotten: "Memory {} is forgotten for good, also where it was said.", "记忆 {} 已彻底忘记，包括原话。";
@@ -280,18 +314,18 @@ phrases! {
     /// Asks the owner about a call: tools, code, arguments, session, sources, time of expiry.
     approval_ask:
         "**{}** needs your approval, `{}`.\n\n```\n{}\n```\n\nSession: {}. {}\n\n`/approve {}` runs exactly this once, `/approve {} session` also allows the tool for the rest of that conversation, `/deny {} [reason]` refuses it. Without an answer it is refused at {}.",
-        "**{}** 需要您的批准，编号 `{}`。\n\n```\n{}\n```\n\n会话：{}。{}\n\n`/approve {}` 按以上参数执行一次；`/approve {} session` 并在该对话余下部分允许此工具；`/deny {} [理由]` 拒绝。若无答复，将于 {} 自动拒绝。";
+        "**{}** 需要你的批准，编号 `{}`。\n\n```\n{}\n```\n\n会话：{}。{}\n\n`/approve {}` 按以上参数执行一次；`/approve {} session` 执行这一次，并在该会话余下部分允许此工具；`/deny {} [理由]` 拒绝。若无答复，将于 {} 自动拒绝。";
     /// The sources other than the owner that the turn has read.
-    approval_sources: "The turn has read content that is not yours: {}.", "本轮已读取并非来自您的内容：{}。";
+    approval_sources: "The turn has read content that is not yours: {}.", "本轮已读取并非来自你的内容：{}。";
     /// Tells the chat that asked: tools.
     approval_waiting:
         "{} needs the owner's approval; the owner has been asked, and the answer follows.",
-        "{} 需要所有者批准；已询问所有者，稍后答复。";
+        "{} 需要主人批准；已询问主人，稍后答复。";
     /// Answers to `/approve` and `/deny`: tools, code.
     approval_given: "Approved: {} ({}).", "已批准：{}（{}）。";
     approval_given_for_session:
         "Approved: {} ({}), also for the rest of that conversation.",
-        "已批准：{}（{}），该对话余下部分同样有效。";
+        "已批准：{}（{}），在该会话余下部分同样有效。";
     approval_denied: "Denied: {} ({}).", "已拒绝：{}（{}）。";
     /// The code.
     approval_unknown:
@@ -299,17 +333,17 @@ phrases! {
         "没有编号为 `{}` 的审批；`daoyou approvals list` 列出等待中的审批。";
     /// The code, and its state.
     approval_over: "`{}` is no longer open: {}.", "`{}` 已结束：{}。";
-    approval_owner_only: "Only the owner can answer approvals.", "只有所有者可以答复审批。";
+    approval_owner_only: "Only the owner can answer approvals.", "只有主人可以答复审批。";
     approval_elsewhere:
         "This conversation asked for it and has read content that is not yours, so it cannot answer. Answer in the chat where you were asked, or with `daoyou approvals`.",
-        "该请求来自本对话，而本对话读取过并非来自您的内容，因此不能在此答复。请在收到询问的聊天中答复，或使用 `daoyou approvals`。";
+        "该请求来自本对话，而本对话读取过并非来自你的内容，因此不能在此答复。请在收到询问的聊天中答复，或使用 `daoyou approvals`。";
     approval_usage:
         "`/approve ID`, `/approve ID session`, `/deny ID [reason]`. Waiting for your answer: {}",
         "`/approve 编号`、`/approve 编号 session`、`/deny 编号 [理由]`。等待答复：{}";
     /// The reason why a message waits: one of the `service_` phrases.
     waiting:
         "{}. Your message is kept and will be answered when it is back.",
-        "{}。您的消息已保存，服务恢复后会立即回答。";
+        "{}。你的消息已保存，服务恢复后会立即回答。";
     /// The faults of a model service; `{}` is its name.
     service_down: "The model service {} cannot be reached at the moment", "暂时无法连接模型服务 {}";
     service_key: "The model service {} refuses its API key at the moment", "模型服务 {} 暂时拒绝其 API 密钥";
@@ -330,7 +364,7 @@ phrases! {
         "请为账户充值；`daoyou queue retry --all` 可立即重试。";
     unavailable:
         "No model service could answer within {}, so I have set this message aside. The owner can have it answered after all with `daoyou queue retry {}`. ({})",
-        "{} 内一直没有可用的模型服务，这条消息已被搁置。所有者可用 `daoyou queue retry {}` 重新处理。（{}）";
+        "{} 内一直没有可用的模型服务，这条消息已被搁置。主人可用 `daoyou queue retry {}` 重新处理。（{}）";
     /// Name, failures, reason, id.
     job_paused:
         "The scheduled job **{}** is paused: {} runs in a row failed, the last one with: {}. `daoyou cron enable {}` runs it again.",
@@ -395,5 +429,14 @@ mod tests {
     fn both_languages_have_the_same_placeholders() {
         let placeholders = |phrases: &Phrases| format!("{phrases:?}").matches("{}").count();
         assert_eq!(placeholders(&EN), placeholders(&ZH));
+    }
+
+    /// The program says 你, and 主人 for the owner.
+    #[test]
+    fn one_form_of_address_serves_in_all_texts() {
+        let texts = format!("{ZH:?}");
+        for other in ["您", "所有者"] {
+            assert!(!texts.contains(other), "{other}");
+        }
     }
 }

@@ -359,3 +359,21 @@ async fn writes_to_the_scratch_folder_need_no_approval_and_stay_untrusted() {
     assert!(reply(&gateway, &id).await.contains("nothing"));
     assert!(gateway.workspace().join("all.txt").exists() && !gateway.workspace().join("read.txt").exists());
 }
+
+/// With network, the output of a command may be the page of somebody.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_output_of_a_command_with_network_is_untrusted() {
+    if bubblewrap_is_missing() {
+        return;
+    }
+    let model = Model::start().await;
+    let exec = |command: &str| Reply::tool("exec", &json!({ "command": command }));
+    model.on("fetch", [exec("echo page"), exec("touch ran"), Reply::text("done")]);
+    let gateway = Gateway::start(Setup::owned_by_boss(&model).set("tools.exec.network", true)).await;
+    let id = send(&gateway, "boss", "c", "fetch").await;
+    let waiting = gateway.wait_approval().await;
+    assert_eq!((&waiting["tool"], &waiting["taint"]), (&json!("exec"), &json!(["network"])));
+    assert_eq!(gateway.run(&["approvals", "deny", waiting["id"].as_str().unwrap()]).await.code, Some(0));
+    assert_eq!(reply(&gateway, &id).await, "done");
+    assert!(!gateway.workspace().join("ran").exists());
+}

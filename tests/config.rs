@@ -137,12 +137,48 @@ const WRONG: &[Row] = &[
         "C:2: agent.timezone: \"Mars/Olympus\" is no known time zone; give an IANA name",
     ),
     ("[owner]\nnotify = \"me\"", &[], "C:2: owner.notify: \"me\" names no channel and chat; allowed: \"CHANNEL:CHAT\""),
-    ("[owner]\nidentities = [\"ann\"]", &[], "C:2: owner.identities: entry 0 is \"ann\"; allowed: \"CHANNEL:SENDER\""),
+    ("[owner]\nidentities = [\"ann\"]", &[], "C:2: owner.identities: entry 1 is \"ann\"; allowed: \"CHANNEL:SENDER\""),
     (
         "[agent]\ntimezone = \"Europe/Berln\"",
         &[],
         "C:2: agent.timezone: \"Europe/Berln\" is no known time zone; did you mean \"Europe/Berlin\"?; allowed: ",
     ),
+    (
+        "[approval.tools]\nrun_comand = \"deny\"",
+        &[],
+        "C:2: approval.tools.run_comand: \"run_comand\" is no tool; the nearest is \"exec\"; allowed: read_file, ",
+    ),
+    (
+        "[approval.tools]\n\"gthub__*\" = \"deny\"",
+        &[],
+        "C:2: approval.tools.\"gthub__*\": no tool's name begins with \"gthub__\", and no server in [mcp] has such tools",
+    ),
+    (
+        "[approval.channels]\nemial = \"deny\"",
+        &[],
+        "C:2: approval.channels.emial: \"emial\" is no channel; allowed: cli, webhook, email, api, page, mcp, or webhook:NAME",
+    ),
+    (
+        "[tools]\nstrangers_read = [\"/etc\"]",
+        &[],
+        "C:2: tools.strangers_read: \"/etc\" is no path in the workspace; allowed: ",
+    ),
+    (
+        "[tools.exec]\nenv = [\"FOO=bar\"]",
+        &[],
+        "C:2: tools.exec.env: \"FOO=bar\" is no name of an environment variable; allowed: names such as",
+    ),
+    (
+        "[tools.postprocess.semantic]\nmodel = \"auto\"",
+        &[],
+        "C:2: tools.postprocess.semantic.model: \"auto\" makes no vectors; allowed: \"PROVIDER/MODEL\" such as",
+    ),
+    (
+        "[agent.budget]\nturn_cost = 0",
+        &[],
+        "C:2: agent.budget.turn_cost: the number is out of range; allowed: a number from 0.000001",
+    ),
+    ("[[routes]]\nchannel = \"webhook:*\"", &[], "C:2: routes[0].agent: it is not set; allowed: "),
     (
         "[tools]\ndisabled = [\"bash\", \"exce\"]",
         &[],

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::support::processes::{is_running, peak_bytes, unique_sleep};
 use crate::support::requirements::{bubblewrap_is_missing, sandbox_is_missing, skip_story};
-use crate::support::{PATIENCE, POLL, tool_context, until};
+use crate::support::{PATIENCE, POLL, tool_context, until, write_file};
 
 mod escape;
 
@@ -345,6 +345,50 @@ async fn the_owner_can_allow_further_readable_folders() {
     let path = outside.path().join("tool");
     assert_eq!(harness.run(&format!("cat {}", path.display())).await, "useful");
     assert!(harness.run(&format!("echo x > {}", path.display())).await.starts_with("Error: Exit code: "));
+}
+
+/// Waits in the sandbox until the story has written files into folders that did not exist when the command started.
+#[tokio::test]
+async fn folders_of_others_that_appear_while_a_command_runs_stay_hidden() {
+    if bubblewrap_is_missing() {
+        return;
+    }
+    let harness = Harness::new(ExecConfig::default());
+    let workspace = harness.workspace();
+    let write = async {
+        until("the start", async || workspace.join("started").exists().then_some(())).await;
+        for name in ["mail/of-others.txt", "scratch/of-others.txt", "go"] {
+            write_file(workspace.join(name), CANARY);
+        }
+    };
+    let command = "touch started; until [ -e go ]; do sleep 0.05; done; cat */* 2>/dev/null; echo end";
+    let (got, ()) = tokio::join!(harness.run(command), write);
+    assert_eq!(got, "end\n");
+    assert!(harness.run("cat mail/*").await.contains(CANARY));
+}
+
+#[tokio::test]
+async fn a_command_sees_of_a_folder_of_others_only_the_own_files_that_it_names() {
+    if bubblewrap_is_missing() {
+        return;
+    }
+    let harness = Harness::new(ExecConfig::default());
+    for (name, text) in [("ab/own.txt", "own\n"), ("ab/x.txt", "x\n"), ("cd/y.txt", "y\n")] {
+        write_file(harness.workspace().join("mail").join(name), text);
+    }
+    let files = ["mail/ab/own.txt".to_owned()].into();
+    let context = ToolContext { files, ..context(&CancellationToken::new()) };
+    for (command, expected, sources) in [
+        ("cat mail/ab/own.txt", "own\n", &[][..]),
+        ("cat $(dirname mail/ab/own.txt)/../*/*", "own\n", &[]),
+        ("cat mail/*/*", "own\nx\ny\n", &["file:mail"]),
+    ] {
+        let arguments = json!({ "command": command }).to_string();
+        let call = ToolCall { id: "call-1".to_owned(), name: "exec".to_owned(), arguments };
+        let result = harness.executor.run(&call, &context).await.result;
+        let found: Vec<&str> = result.taint.iter().map(String::as_str).collect();
+        assert_eq!((result.render().as_str(), &found[..]), (expected, sources), "{command}");
+    }
 }
 
 /// Runs in a process from which Landlock's system calls are hidden.

@@ -145,6 +145,23 @@ async fn a_diff_of_files_of_others_taints_the_conversation() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn files_of_others_are_committed_only_by_name() {
+    let Some(harness) = Harness::start().await else { return };
+    harness.exec(INIT).await;
+    for name in ["mail/ab/x.txt", "scratch/y.txt", "own.txt"] {
+        write_file(harness.gateway.workspace().join(name), "x\n");
+    }
+    let all = json!({"message": "all", "all_files": true});
+    let left_out = "[left out, as others may have written it: mail/, scratch/; to commit it, name it in files]";
+    let result = harness.check("git_commit", all, &["\nA own.txt", left_out]).await;
+    assert!(!result.contains("x.txt") && !result.contains("y.txt"), "{result}");
+    let tracked = harness.exec("git ls-files").await;
+    assert!(tracked.contains("own.txt") && !tracked.contains("x.txt") && !tracked.contains("y.txt"), "{tracked}");
+    let named = json!({"message": "named", "files": ["mail"]});
+    harness.check("git_commit", named, &["1 file changed\nA mail/ab/x.txt"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn branches_and_states_of_a_repository_are_reported() {
     let Some(harness) = Harness::start().await else { return };
     harness

@@ -74,6 +74,19 @@ async fn a_key_in_the_environment_needs_no_question() {
     assert!(missing.code == Some(78) && missing.stderr.contains("OPENAI_API_KEY is not set"), "{missing:?}");
 }
 
+/// `--locale` is the language of everything that this run writes.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_comment_has_the_language_of_the_option() {
+    let model = Model::start().await;
+    let gateway = Gateway::new(Setup::new());
+    let env = [("OPENAI_API_KEY", CANARY), ("OPENAI_BASE_URL", &model.base_url())];
+    let ran = run(&gateway, &["init", "--yes", "--timezone", "Asia/Shanghai", "--locale", "zh"], &env).await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let written = config(&gateway);
+    let comments: Vec<_> = written.lines().filter(|line| line.starts_with('#')).collect();
+    assert!(comments.len() > 2 && comments.iter().all(|comment| !comment.is_ascii()), "{written}");
+}
+
 /// If no model is found, the built-in responder stays, and the gateway says how to connect a model.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_model_the_gateway_says_how_to_connect_one() {

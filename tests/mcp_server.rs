@@ -299,12 +299,18 @@ async fn memory_jobs_channels_and_sessions_are_tools() {
     for (name, arguments, expected) in [
         ("remember", json!({"content": " "}), "text"),
         ("recall", json!({"question": "x"}), "unknown field `question`"),
+        ("recall", json!({"query": "x", "limit": 0}), "limit: 0 is not allowed; use 1 to 100"),
+        ("recall", json!({"query": "x", "limit": 4_294_967_295_u32}), "limit"),
+        ("list_sessions", json!({"limit": 0}), "limit: 0 is not allowed; use 1 to 100"),
+        ("list_sessions", json!({"limit": 101}), "limit"),
         ("schedule", json!({"message": "tea"}), "say when"),
         ("schedule", json!({"message": "tea", "prompt": "tea", "at": "in 1h"}), "one of"),
         ("send", json!({"channel": "nowhere", "chat_id": "c", "content": "x"}), "there is no channel"),
         ("send", json!({"channel": "cli", "chat_id": "", "content": "x"}), "chat_id"),
         ("ask", json!({"message": "  "}), "message is empty"),
         ("ask", json!({"message": "x", "session": ""}), "session"),
+        ("ask", json!({"message": "x", "session": ":"}), "session"),
+        ("ask", json!({"message": "x", "session": "cli:"}), "session"),
         ("ask", json!({}), "missing field `message`"),
     ] {
         let (text, is_error) = tool(name, arguments.clone()).await;
@@ -312,6 +318,52 @@ async fn memory_jobs_channels_and_sessions_are_tools() {
     }
     let unknown = client.request(&call(1, "nothing", &json!({}))).await;
     assert_eq!(unknown["error"]["code"], -32_602, "{unknown}");
+    let list = client.request(&call(2, "ask", &json!(["x"]))).await;
+    let text = list["error"]["message"].as_str().unwrap_or_default();
+    assert!(list["error"]["code"] == -32_602 && text.contains("params.arguments"), "{list}");
+}
+
+/// A message that can be read in two ways is refused, and so is a second request with the id of an open one.
+#[tokio::test(flavor = "multi_thread")]
+async fn ambiguous_messages_and_ids_are_refused_over_http() {
+    let (model, gate) = (Model::start().await, Gate::new());
+    model.on("slow", [Reply::text("slow done").held_by(&gate)]);
+    let gateway = Gateway::start(Setup::new().model(&model)).await;
+    let (session, other) = (begin(&gateway).await, begin(&gateway).await);
+    let refusal = async |request: RequestBuilder| {
+        let answer = request.send().await.unwrap();
+        assert_eq!(answer.status(), 400);
+        let body: Value = answer.json().await.unwrap();
+        assert_eq!((&body["error"]["code"], &body["id"]), (&json!(-32_600), &Value::Null), "{body}");
+        body["error"]["message"].as_str().unwrap().to_owned()
+    };
+    let twice = call(1, "ask", &json!({"message": "good"}));
+    let twice = twice.to_string().replace(r#""message":"good""#, r#""message":"good","message":"evil""#);
+    let refused = refusal(post(&gateway, &json!({})).body(twice).header("mcp-session-id", &session)).await;
+    assert!(
+        refused.contains(r#"the key "message" stands twice in the object at $["params"]["arguments"]"#),
+        "{refused}"
+    );
+    let ask = call(5, "ask", &json!({"message": "slow"}));
+    let first = tokio::spawn(messages(post(&gateway, &ask).header("mcp-session-id", &session)));
+    gate.wait_arrived(1).await;
+    let second = json!({"jsonrpc": "2.0", "id": 5, "method": "ping"});
+    let refused = refusal(post(&gateway, &second).header("mcp-session-id", &session)).await;
+    assert!(refused.contains("id 5 is still in use"), "{refused}");
+    // Another session, and a text with the same digits, are other requests.
+    for (session, id) in [(&other, json!(5)), (&session, json!("5"))] {
+        let ping = json!({"jsonrpc": "2.0", "id": id, "method": "ping"});
+        let answers = messages(post(&gateway, &ping).header("mcp-session-id", session)).await;
+        assert_eq!(answers.last().unwrap()["result"], json!({}), "{answers:?}");
+    }
+    gate.open();
+    let answers = deadline("the first answer", first).await.unwrap();
+    assert_eq!(tool_result(answers.last().unwrap()), fine("slow done"));
+    assert_eq!(model.count(), 1);
+    // A message above the limit.
+    let large = call(6, "ask", &json!({"message": "x".repeat(5_000_000)}));
+    let answer = post(&gateway, &large).header("mcp-session-id", &session).send().await.unwrap();
+    assert_eq!(answer.status(), 413);
 }
 
 /// An accepted message is answered after a crash, and the bridge continues with the next gateway.

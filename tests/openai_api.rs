@@ -2,6 +2,7 @@
 
 mod clients;
 
+use futures_util::future::join_all;
 use reqwest::{RequestBuilder, Response};
 use serde_json::{Value, json};
 use tokio::task::block_in_place;
@@ -237,6 +238,7 @@ async fn unsupported_requests_are_refused_in_openais_format() {
         body[key] = value;
         post(&gateway, &body)
     };
+    let twice = |name: &str| post(&gateway, &say("hi")).header(name, "a").header(name, "b");
     let to = |path: &str| http_client().post(gateway.url(path)).body(say("hi").to_string());
     let image = json!({"type": "image_url", "image_url": {"url": "https://example.test/a.png"}});
     for (request, status, code, kind) in [
@@ -265,6 +267,11 @@ async fn unsupported_requests_are_refused_in_openais_format() {
         (with("audio", json!({"voice": "a"})), 400, "unsupported", "invalid_request_error"),
         (with("messages", json!([{"role": "user", "content": [image]}])), 400, "bad_request", "invalid_request_error"),
         (with("messages", json!([])), 400, "bad_request", "invalid_request_error"),
+        (with("response_format", json!("json")), 400, "bad_request", "invalid_request_error"),
+        (with("modalities", json!("audio")), 400, "bad_request", "invalid_request_error"),
+        (with("stream_options", json!({"include_usage": "true"})), 400, "bad_request", "invalid_request_error"),
+        (twice("x-session-id"), 400, "bad_request", "invalid_request_error"),
+        (twice("idempotency-key"), 400, "bad_request", "invalid_request_error"),
         (post(&gateway, &say("hi")).header("x-session-id", " "), 400, "bad_request", "invalid_request_error"),
         (post(&gateway, &say("hi")).header("idempotency-key", ""), 400, "bad_request", "invalid_request_error"),
     ] {
@@ -342,6 +349,55 @@ async fn a_disconnected_client_loses_the_stream_and_a_repeated_request_is_one_me
     assert_eq!(count(&gateway), 4);
     wait_settled(&gateway.database()).await;
     block_in_place(|| check(&gateway.database(), &Witness::default()));
+}
+
+/// Of two requests with one key at the same time, one gets the key and the answer; the other is refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_requests_with_one_key_are_never_answered_with_each_others_answer() {
+    let model = Model::start().await;
+    let gateway = Gateway::start(Setup::new().model(&model)).await;
+    for round in 0..10 {
+        let asked = ["one", "two"].map(|name| format!("{name} {round}"));
+        let ask = |content: &str| {
+            let request = post(&gateway, &say(content)).header("x-session-id", "race");
+            answer(request.header("idempotency-key", format!("race-{round}")))
+        };
+        let answers = join_all(asked.iter().map(|content| ask(content))).await;
+        let taken: Vec<_> = (0..2).filter(|at| answers[*at].0 == 200).collect();
+        let [first] = taken[..] else { panic!("{answers:?}") };
+        for _ in 0..2 {
+            let (status, body) = ask(&asked[first]).await;
+            let reply = format!("echo: {}", asked[first]);
+            assert_eq!((status, &body["choices"][0]["message"]["content"]), (200, &json!(reply)), "{body}");
+            let (status, body) = ask(&asked[1 - first]).await;
+            assert_eq!((status, &body["error"]["code"]), (422, &json!("invalid")), "{body}");
+        }
+        assert_eq!(answers[1 - first].0, 422, "{answers:?}");
+    }
+    assert_eq!(model.count(), 10);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_stream_that_joins_a_running_turn_has_the_reply_once_and_whole() {
+    const REPLY: &str = "The first half of the reply, and then the second half of the reply.";
+    let model = Model::start().await;
+    let gate = Gate::new();
+    model.on("halves", [Reply::text(REPLY).stalls_after(3, &gate)]);
+    let gateway = Gateway::start(Setup::new().model(&model)).await;
+    let mut streamed = say("halves");
+    streamed["stream"] = json!(true);
+    let request = || post(&gateway, &streamed).header("x-session-id", "joined").header("idempotency-key", "j");
+    let first = tokio::spawn(events(request()));
+    gate.wait_arrived(1).await;
+    // The head of a streamed answer comes as soon as the request follows the turn.
+    let second = send(request()).await;
+    gate.open();
+    let body = deadline("the second stream", second.text()).await.unwrap();
+    let data = body.lines().filter_map(|line| line.strip_prefix("data: {"));
+    let second: Vec<_> = data.map(|event| serde_json::from_str(&format!("{{{event}")).unwrap()).collect();
+    assert_eq!(joined(&second, "content"), REPLY);
+    assert_eq!(joined(&deadline("the first stream", first).await.unwrap(), "content"), REPLY);
+    assert_eq!(model.count(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

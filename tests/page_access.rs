@@ -1,12 +1,14 @@
 //! Access to the page: logins, cookies, one-time codes, and tokens with a scope.
 
+use std::time::{Duration, Instant};
+
 use reqwest::{Method, redirect};
 use serde_json::{Value, json};
 
 use crate::support::gateway::http_client;
 use crate::support::invariants::wait_settled;
 use crate::support::page::PageClient;
-use crate::support::{Gateway, Model, Reply, Setup, until};
+use crate::support::{Gate, Gateway, Model, Reply, Setup, until};
 
 async fn code_of(answer: reqwest::Response) -> (u16, String) {
     let status = answer.status().as_u16();
@@ -226,6 +228,93 @@ async fn tokens_are_added_listed_and_revoked_with_and_without_a_gateway() {
     assert_eq!(mine.status(), 200);
     let shown = format!("{}{}", gateway.logs(), gateway.json(&["tokens", "list"]).await);
     assert!(!shown.contains(&other) && !shown.contains(&reader));
+}
+
+/// A holder of a token can fill the table of logins only with own ones.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_logins_of_a_token_end_no_login_of_the_owner() {
+    let gateway = Gateway::start(Setup::new()).await;
+    let bob = token(&gateway, "bob", "chat").await;
+    let owner = PageClient::login(&gateway, &gateway.token()).await;
+    let first = PageClient::login(&gateway, &bob).await;
+    for _ in 0..110 {
+        assert_eq!(first.post_login(&bob).await.status(), 204);
+    }
+    assert_eq!(owner.get("/api/me").await["name"], "owner");
+    let ended = first.request(Method::GET, "/api/me").send().await.unwrap();
+    assert_eq!(ended.status(), 401, "the oldest login of the same token");
+}
+
+/// Only one reading of a request is accepted: one token, and an object as the body.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_tokens_and_arrays_in_place_of_objects_are_refused() {
+    let gateway = Gateway::start(Setup::new()).await;
+    let owner = gateway.token();
+    let bob = token(&gateway, "bob", "chat").await;
+    for (first, second) in [(&owner, &bob), (&bob, &owner)] {
+        let request = http_client().get(gateway.url("/api/me")).bearer_auth(first).bearer_auth(second);
+        assert_eq!(code_of(request.send().await.unwrap()).await, (401, "unauthorized".to_owned()));
+    }
+    let sent = json!(["page:arr", "array content", [], null, null, null]);
+    for (method, path, body) in [
+        (Method::POST, "/api/chat", sent),
+        (Method::POST, "/api/login", json!([owner])),
+        (Method::POST, "/api/tokens", json!(["ann", "admin", false])),
+        (Method::PATCH, "/api/sessions/page:arr", json!(["title"])),
+        (Method::POST, "/api/memory", json!(["The cat is called Miso."])),
+        (Method::POST, "/api/memory/forget", json!([[1]])),
+        (Method::POST, "/api/cron", json!(["tea", "1h"])),
+        (Method::POST, "/api/cron/preview", json!(["every Monday at 9: tea"])),
+    ] {
+        let request = http_client().request(method, gateway.url(path)).bearer_auth(&owner).json(&body);
+        let answer = request.send().await.unwrap();
+        let status = answer.status().as_u16();
+        let text = answer.text().await.unwrap();
+        assert!(status == 400 && text.contains("not a JSON object"), "{path}: {status} {text}");
+    }
+    assert_eq!(gateway.json(&["tokens", "list"]).await.as_array().unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_events_of_a_revoked_token_end_at_once() {
+    let gateway = Gateway::start(Setup::new()).await;
+    let reader = token(&gateway, "reader", "read").await;
+    let page = PageClient::login(&gateway, &reader).await;
+    let mut events = page.events("", None).await;
+    assert_eq!(events.next().await.kind, "hello");
+    assert_eq!(gateway.run(&["tokens", "revoke", "reader"]).await.code, Some(0));
+    let revoked = Instant::now();
+    while events.try_next().await.is_some() {}
+    assert!(revoked.elapsed() < Duration::from_secs(10), "the stream ended after {:?}", revoked.elapsed());
+}
+
+/// An upload whose message was refused is deleted after a day like every other unused one.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_upload_of_a_refused_message_stays_unused() {
+    let (model, gate) = (Model::start().await, Gate::new());
+    model.on("hold", [Reply::text("held").held_by(&gate)]);
+    let gateway = Gateway::start(Setup::new().model(&model).set("gateway.session_capacity", 1)).await;
+    let page = PageClient::login(&gateway, &gateway.token()).await;
+    let file = page.request(Method::POST, "/api/files?name=a.txt").body("text").send().await.unwrap();
+    let file: Value = file.json().await.unwrap();
+    let store = rusqlite::Connection::open(gateway.database()).unwrap();
+    let is_used = || {
+        let sql = "SELECT used_at IS NOT NULL FROM page_files";
+        store.query_row(sql, [], |row| row.get::<_, bool>(0)).unwrap()
+    };
+    let session = page.say(None, "hold").await;
+    gate.wait_arrived(1).await;
+    let more = json!({"session": session, "content": "more", "files": [file["id"]]});
+    let refused = page.request(Method::POST, "/api/chat").json(&more).send().await.unwrap();
+    assert_eq!(code_of(refused).await, (429, "session_full".to_owned()));
+    assert!(!is_used(), "the message was refused");
+    let accepted = json!({"session": "page:other", "content": "more", "files": [file["id"]]});
+    assert_eq!(page.post("/api/chat", &accepted).await["status"], "accepted");
+    assert!(is_used());
+    let refused = page.request(Method::POST, "/api/chat").json(&more).send().await.unwrap();
+    assert_eq!(refused.status(), 429);
+    assert!(is_used(), "an accepted message still needs it");
+    gate.open();
 }
 
 /// Asserts that the client cannot choose an agent: a route may restrict a token's holder to one, and the owner pays for the model.

@@ -44,6 +44,8 @@ const ENGLISH: Table = &[
     ("/model nowhere/x", &["nowhere", "scripted", "offline"]),
     ("/agent", &["Agent: assistant", "`explorer`", "`translator`"]),
     ("/agent nobody", &["Agent 'nobody' not found", "explorer"]),
+    ("/agent plain", &["This session is now answered by plain."]),
+    ("/agent default", &["usual agent"]),
     ("/session", &["webhook:in:c", "Messages: 2"]),
     ("/cost", &["1 turn,", "100 tokens in", "7 tokens out"]),
     ("/tools", &["read_file", "exec", "message"]),
@@ -60,8 +62,11 @@ const CHINESE: Table = &[
     ("/help", COMMANDS),
     ("/status", &["已运行", "等待或处理中的消息：0"]),
     ("/model", &["模型：scripted/scripted"]),
-    ("/model nowhere/x", &["无法使用模型 nowhere/x"]),
+    ("/model nowhere/x", &["无法使用模型 nowhere/x：没有名为 \"nowhere\" 的服务商", "；现有：", "scripted"]),
     ("/agent", &["智能体：assistant"]),
+    ("/agent nobody", &["没有名为“nobody”的智能体", "现有：assistant, "]),
+    ("/agent plain", &["本会话现在由 plain 回答。"]),
+    ("/agent default", &["本会话恢复由默认智能体回答。"]),
     ("/session", &["会话：webhook:in:c", "消息数：2"]),
     ("/cost", &["本会话：1 轮", "输入 100 token"]),
     ("/tools", &["工具：", "read_file"]),
@@ -75,7 +80,8 @@ const CHINESE: Table = &[
 async fn answered_without_the_model(locale: &str, table: Table) {
     let model = Model::start().await;
     model.on("hello", [Reply::text("hello to you").usage(100, 7)]);
-    let gateway = Gateway::start(setup(&model).set("agent.locale", locale)).await;
+    let setup = setup(&model).set("agent.locale", locale).set("agents.plain.prompt", "You are plain.");
+    let gateway = Gateway::start(setup).await;
     gateway.ask("in", "c", "hello").await;
     for (command, words) in table {
         let answer = gateway.ask("in", "c", command).await;

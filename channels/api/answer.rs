@@ -149,6 +149,7 @@ mod tests {
                 id,
                 chat_id: "work".to_owned(),
                 wants_reasoning: false,
+                is_known: false,
                 events,
                 inbox: inbox.clone(),
                 gateway: Arc::new(ScriptedGateway(Vec::new())),

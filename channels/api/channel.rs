@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use axum::Router;
 
-use super::gateway::{ApiGateway, BODY_NOTE, NAME, REQUEST_NOTE};
+use super::gateway::{ApiGateway, NAME, REQUEST_NOTE};
 use super::routes;
 use crate::attachment_folder::AttachmentFolder;
 use crate::backoff::RetryTable;
@@ -66,7 +66,8 @@ impl Channel for ApiChannel {
 
     fn note_ages(&self) -> &[(&'static str, Duration)] {
         const AGE: Duration = Duration::from_secs(24 * 60 * 60);
-        &[(REQUEST_NOTE, AGE), (BODY_NOTE, AGE)]
+        // A `BODY_NOTE` lives as long as the message that its key identifies: for ever.
+        &[(REQUEST_NOTE, AGE)]
     }
 }
 
@@ -75,6 +76,15 @@ mod tests {
     use super::super::gateway::ScriptedGateway;
     use super::*;
     use crate::message::OutboundContext;
+
+    /// The hash of a body must live as long as its message, or another body gets the message's answer.
+    #[test]
+    fn only_the_notes_that_no_message_outlives_expire() {
+        let folder = tempfile::tempdir().unwrap();
+        let channel = ApiChannel::new(Arc::new(ScriptedGateway(Vec::new())), folder.path()).unwrap();
+        let kinds: Vec<_> = channel.note_ages().iter().map(|(kind, _)| *kind).collect();
+        assert_eq!(kinds, [REQUEST_NOTE]);
+    }
 
     #[tokio::test]
     async fn messages_without_a_waiting_request_do_not_count_as_delivered() {

@@ -13,8 +13,12 @@ const MAX_NAME: usize = 200;
 /// The maximum number of characters of a wrong value that an error repeats.
 const SHOWN: usize = 40;
 
-/// The fields of a request.
-pub(super) struct RequestFields<'a>(pub &'a Map<String, Value>);
+/// The fields of a request, or of an object in it.
+pub(super) struct RequestFields<'a> {
+    fields: &'a Map<String, Value>,
+    /// The path of the object, with a dot at its end; empty for the request itself.
+    path: String,
+}
 
 impl<'a> RequestFields<'a> {
     /// Returns the fields of a request body.
@@ -22,12 +26,42 @@ impl<'a> RequestFields<'a> {
     /// # Errors
     /// The body is not an object.
     pub fn of(body: &'a Value) -> Result<Self, HttpError> {
-        body.as_object().map(Self).ok_or_else(|| HttpError::bad_request("the body is not a JSON object"))
+        let fields = body.as_object().ok_or_else(|| HttpError::bad_request("the body is not a JSON object"))?;
+        Ok(Self { fields, path: String::new() })
     }
 
     /// Returns a field that is present and not null.
     pub fn get(&self, key: &str) -> Option<&'a Value> {
-        self.0.get(key).filter(|value| !value.is_null())
+        self.fields.get(key).filter(|value| !value.is_null())
+    }
+
+    /// Returns the error for a field of the wrong type.
+    fn wrong(&self, key: &str, fault: &str) -> HttpError {
+        HttpError::bad_request(format!("\"{}{key}\" {fault}", self.path))
+    }
+
+    /// Returns the fields of an object field; `None` if it is absent.
+    ///
+    /// # Errors
+    /// The field is not an object.
+    pub fn object(&self, key: &str) -> Result<Option<Self>, HttpError> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(Value::Object(fields)) => Ok(Some(Self { fields, path: format!("{}{key}.", self.path) })),
+            Some(_) => Err(self.wrong(key, "is not an object")),
+        }
+    }
+
+    /// Returns a list field; an empty list if it is absent.
+    ///
+    /// # Errors
+    /// The field is not a list.
+    pub fn list(&self, key: &str) -> Result<&'a [Value], HttpError> {
+        match self.get(key) {
+            None => Ok(&[]),
+            Some(Value::Array(items)) => Ok(items),
+            Some(_) => Err(self.wrong(key, "is not a list")),
+        }
     }
 
     /// Returns a string field without surrounding spaces; `None` if it is empty.
@@ -38,7 +72,7 @@ impl<'a> RequestFields<'a> {
         let text = match self.get(key) {
             None => return Ok(None),
             Some(Value::String(text)) => text.trim(),
-            Some(_) => return Err(HttpError::bad_request(format!("{key:?} is not a string"))),
+            Some(_) => return Err(self.wrong(key, "is not a string")),
         };
         Ok((!text.is_empty()).then(|| text.to_owned()))
     }
@@ -51,7 +85,7 @@ impl<'a> RequestFields<'a> {
         match self.get(key) {
             None => Ok(false),
             Some(Value::Bool(value)) => Ok(*value),
-            Some(_) => Err(HttpError::bad_request(format!("{key:?} is neither true nor false"))),
+            Some(_) => Err(self.wrong(key, "is neither true nor false")),
         }
     }
 
@@ -68,18 +102,17 @@ impl<'a> RequestFields<'a> {
         if is_set { Err(unsupported(why)) } else { Ok(()) }
     }
 
-    /// Rejects any answer format but text. `format` is the value of the field `key`.
+    /// Rejects any answer format but text in the field `key`.
     ///
     /// # Errors
-    /// 400 with code `unsupported`.
-    pub fn refuse_format(&self, key: &str, format: Option<&Value>) -> Result<(), HttpError> {
-        match format.map(|format| &format["type"]) {
-            None | Some(Value::Null) => Ok(()),
-            Some(kind) if kind == "text" => Ok(()),
-            Some(_) => Err(unsupported(format!(
-                "{key:?} has to be text: say in the message which form the answer should have"
-            ))),
+    /// 400, for another format with code `unsupported`.
+    pub fn refuse_format(&self, key: &str) -> Result<(), HttpError> {
+        let Some(format) = self.object(key)? else { return Ok(()) };
+        if format.get("type").is_none_or(|kind| kind == "text") {
+            return Ok(());
         }
+        let message = "has to be text: say in the message which form the answer should have";
+        Err(unsupported(format!("\"{}{key}\" {message}", self.path)))
     }
 }
 

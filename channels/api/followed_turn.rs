@@ -48,6 +48,9 @@ pub(super) struct FollowedTurnSetup {
     pub id: Uuid,
     pub chat_id: String,
     pub wants_reasoning: bool,
+    /// The request repeats a message, whose turn may run already. The answer's text then comes whole, since the events of its
+    /// beginning are gone.
+    pub is_known: bool,
     /// The events of the channel. The subscription begins before the message is accepted.
     pub events: Receiver<SessionEvent>,
     pub inbox: Arc<dyn Inbox>,
@@ -76,7 +79,7 @@ pub(super) struct FollowedTurn {
 impl FollowedTurn {
     pub fn new(setup: FollowedTurnSetup) -> Self {
         Self {
-            progress: AnswerProgress::new(setup.wants_reasoning),
+            progress: AnswerProgress::new(setup.wants_reasoning, setup.is_known),
             shown: 0,
             is_message_due: false,
             state_wait: wait_for_state(&setup.inbox, setup.id),
@@ -215,7 +218,7 @@ mod tests {
     use crate::message::{InboundMessage, Trust};
 
     /// Follows the turn of a held message.
-    async fn follow(sent: &[&str]) -> (Arc<ScriptedInbox>, Uuid, FollowedTurn, CancellationToken) {
+    async fn follow(sent: &[&str], is_known: bool) -> (Arc<ScriptedInbox>, Uuid, FollowedTurn, CancellationToken) {
         let inbox = ScriptedInbox::new(|_| ScriptedAnswer::Hold);
         let (events, shutdown) = (inbox.subscribe(NAME), CancellationToken::new());
         let message = InboundMessage::text(NAME, "work", "owner", Trust::Owner, "hi");
@@ -224,6 +227,7 @@ mod tests {
             id,
             chat_id: "work".to_owned(),
             wants_reasoning: false,
+            is_known,
             events,
             inbox: inbox.clone(),
             gateway: Arc::new(ScriptedGateway(sent.iter().map(|text| (*text).to_owned()).collect())),
@@ -243,7 +247,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_message_that_waits_for_its_model_for_long_ends_the_request() {
-        let (inbox, id, mut turn, _shutdown) = follow(&[]).await;
+        let (inbox, id, mut turn, _shutdown) = follow(&[], false).await;
         let began = Instant::now();
         inbox.park(id, "The service is away.");
         let error = failure(&mut turn).await;
@@ -254,36 +258,55 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_stopping_gateway_ends_requests_that_will_not_be_answered() {
-        let (inbox, id, mut turn, shutdown) = follow(&[]).await;
+        let (inbox, id, mut turn, shutdown) = follow(&[], false).await;
         inbox.park(id, "The service is away.");
         shutdown.cancel();
         assert_eq!(failure(&mut turn).await.code, "draining");
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn messages_come_before_what_follows_them_and_the_reply_is_whole() {
-        let (inbox, id, mut turn, _shutdown) = follow(&["soon"]).await;
-        let result = TurnEvent::ToolResult {
+    /// Emits the events of a turn that ends with `Finished.`, and returns the streamed texts and the text of the answer.
+    async fn texts(is_known: bool, events: Vec<TurnEvent>) -> (Vec<String>, String) {
+        let (inbox, id, mut turn, _shutdown) = follow(&["soon"], is_known).await;
+        for event in events {
+            inbox.emit(id, event);
+        }
+        inbox.finish(id, Reply { content: "Finished.".to_owned(), error: None });
+        let mut shown = Vec::new();
+        loop {
+            match turn.next().await {
+                TurnStep::Delta(ApiDelta::Text(text)) => shown.push(text),
+                TurnStep::Ended(answer) => return (shown, answer.text),
+                TurnStep::Delta(other) => panic!("{other:?}"),
+                TurnStep::Failed(failure) => panic!("{failure:?}"),
+            }
+        }
+    }
+
+    fn message_sent() -> TurnEvent {
+        TurnEvent::ToolResult {
             id: "a".to_owned(),
             name: MESSAGE_TOOL.to_owned(),
             content: String::new(),
             success: true,
             duration_ms: 1,
-        };
-        for event in [result, TurnEvent::Text { delta: "Fin".to_owned() }] {
-            inbox.emit(id, event);
         }
-        inbox.finish(id, Reply { content: "Finished.".to_owned(), error: None });
-        let mut shown = Vec::new();
-        let answer = loop {
-            match turn.next().await {
-                TurnStep::Delta(ApiDelta::Text(text)) => shown.push(text),
-                TurnStep::Ended(answer) => break answer,
-                TurnStep::Delta(other) => panic!("{other:?}"),
-                TurnStep::Failed(failure) => panic!("{failure:?}"),
-            }
-        };
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn messages_come_before_what_follows_them_and_the_reply_is_whole() {
+        let (shown, answer) = texts(false, vec![message_sent(), TurnEvent::Text { delta: "Fin".to_owned() }]).await;
         assert_eq!(shown, ["soon", "\n\nFin", "ished."]);
-        assert_eq!(answer.text, "soon\n\nFinished.");
+        assert_eq!(answer, "soon\n\nFinished.");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_repeated_request_streams_the_reply_whole_although_it_missed_the_beginning() {
+        let tail = || TurnEvent::Text { delta: "ished.".to_owned() };
+        let call = TurnEvent::Text { delta: "ok for it.".to_owned() };
+        for events in [vec![], vec![tail()], vec![call, message_sent(), tail()]] {
+            let (shown, answer) = texts(true, events).await;
+            assert_eq!(shown.concat(), "soon\n\nFinished.");
+            assert_eq!(answer, "soon\n\nFinished.");
+        }
     }
 }

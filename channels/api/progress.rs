@@ -24,16 +24,19 @@ pub(super) struct AnswerProgress {
     /// The ids of the calls that were shown. A turn that continues after a wait reports its open calls again.
     calls: HashSet<String>,
     wants_reasoning: bool,
+    ignores_text: bool,
 }
 
 impl AnswerProgress {
-    pub fn new(wants_reasoning: bool) -> Self {
-        Self { wants_reasoning, ..Self::default() }
+    /// Creates the empty progress. With `ignores_text`, the text comes with the reply alone.
+    pub fn new(wants_reasoning: bool, ignores_text: bool) -> Self {
+        Self { wants_reasoning, ignores_text, ..Self::default() }
     }
 
     /// Records an event of the turn and returns what it adds to the answer.
     pub fn apply(&mut self, event: &TurnEvent) -> Option<ApiDelta> {
         match event {
+            TurnEvent::Text { .. } if self.ignores_text => None,
             TurnEvent::Text { delta } => {
                 // Text after a tool call, or after a restart of the response, begins a new paragraph.
                 let is_first = self.response == self.text.len();
@@ -112,7 +115,7 @@ mod tests {
     }
 
     fn shown(events: &[TurnEvent], reply: &str) -> String {
-        let mut progress = AnswerProgress::new(false);
+        let mut progress = AnswerProgress::new(false, false);
         let mut deltas: Vec<_> = events.iter().filter_map(|event| progress.apply(event)).collect();
         deltas.extend(progress.complete(reply));
         let texts = deltas.into_iter().map(|delta| match delta {
@@ -157,18 +160,18 @@ mod tests {
             arguments: Some(json!({"command": "x".repeat(500)})),
             args_complete: true,
         };
-        let mut progress = AnswerProgress::new(true);
+        let mut progress = AnswerProgress::new(true, false);
         let Some(ApiDelta::Reasoning(shown)) = progress.apply(&call) else { panic!() };
         assert!(shown.starts_with("\n[exec {\"command\":\"xxx") && shown.len() < 250, "{shown}");
         assert_eq!(progress.apply(&call), None, "a call is shown once");
         let thinking = TurnEvent::Thinking { delta: "hm".into() };
         assert_eq!(progress.apply(&thinking), Some(ApiDelta::Reasoning("hm".into())));
-        assert_eq!(AnswerProgress::new(false).apply(&thinking), None);
+        assert_eq!(AnswerProgress::new(false, false).apply(&thinking), None);
     }
 
     #[test]
     fn messages_before_the_reply_are_paragraphs() {
-        let mut progress = AnswerProgress::new(false);
+        let mut progress = AnswerProgress::new(false, false);
         assert_eq!(progress.apply(&text("One.")), Some(ApiDelta::Text("One.".into())));
         assert_eq!(progress.paragraph("two\n"), ApiDelta::Text("\n\ntwo".into()));
         assert_eq!(progress.apply(&text("Three.")), Some(ApiDelta::Text("\n\nThree.".into())));

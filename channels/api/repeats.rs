@@ -10,6 +10,7 @@ use axum::http::HeaderMap;
 use serde_json::Value;
 
 use super::gateway::{BODY_NOTE, NAME, REQUEST_NOTE};
+use crate::headers::single_header;
 use crate::http_error::HttpError;
 use crate::ids::new_id;
 use crate::inbox::{AcceptExtras, Inbox, Note};
@@ -36,10 +37,11 @@ impl RequestIdentity {
     /// # Errors
     /// A header is malformed, or the store cannot be read.
     pub async fn of(inbox: &dyn Inbox, headers: &HeaderMap, session: &str, body: &str) -> Result<Self, HttpError> {
-        if let Some(key) = headers.get("idempotency-key") {
+        let key = single_header(headers, "idempotency-key").map_err(HttpError::bad_request)?;
+        if let Some(key) = key {
             let key = key.to_str().ok().map(str::trim).filter(|key| !key.is_empty() && key.len() <= MAX_KEY);
             let wrong = || HttpError::bad_request(format!("Idempotency-Key has to be a text of 1 to {MAX_KEY} bytes"));
-            return Self::of_key(inbox, key.ok_or_else(wrong)?, session, body).await;
+            return Ok(Self::of_key(key.ok_or_else(wrong)?, session, body));
         }
         let Some(count) = headers.get(RETRY_COUNT) else { return Ok(Self::default()) };
         let key = sha256_hex(&[session.as_bytes(), &[0], body.as_bytes()]);
@@ -51,7 +53,7 @@ impl RequestIdentity {
     }
 
     /// Returns the identity of a request with an `Idempotency-Key`. A key counts within one session only.
-    async fn of_key(inbox: &dyn Inbox, key: &str, session: &str, body: &str) -> Result<Self, HttpError> {
+    fn of_key(key: &str, session: &str, body: &str) -> Self {
         let mut asked: Value = serde_json::from_str(body).unwrap_or_default();
         if let Some(asked) = asked.as_object_mut() {
             // The format of the answer does not belong to the request's content.
@@ -59,12 +61,23 @@ impl RequestIdentity {
         }
         let id = format!("key-{}", sha256_hex(&[session.as_bytes(), &[0], key.as_bytes(), &[0]]));
         let body = sha256_hex(&[asked.to_string().as_bytes(), &[0]]);
-        if inbox.note(NAME, BODY_NOTE, &id).await?.is_some_and(|known| known.value != body) {
+        let body_note = Note { channel: NAME.to_owned(), kind: BODY_NOTE, key: id.clone(), value: body };
+        Self { external_id: Some(id), note: None, body_note: Some(body_note) }
+    }
+
+    /// Checks that a request with the key of a known message has the body of that message. The first request's note is in
+    /// the store as soon as its message is known; a message of an old store may have none.
+    ///
+    /// # Errors
+    /// 422 if the body is another one, or the store cannot be read.
+    pub async fn check_body(&self, inbox: &dyn Inbox) -> Result<(), HttpError> {
+        let Some(own) = &self.body_note else { return Ok(()) };
+        let first = inbox.note(&own.channel, own.kind, &own.key).await?;
+        if first.is_some_and(|first| first.value != own.value) {
             let message = "this Idempotency-Key came with another body before; a new request needs a new key";
             return Err(HttpError::unprocessable(message));
         }
-        let body_note = Note { channel: NAME.to_owned(), kind: BODY_NOTE, key: id.clone(), value: body };
-        Ok(Self { external_id: Some(id), note: None, body_note: Some(body_note) })
+        Ok(())
     }
 
     /// Returns the notes to store with the message.

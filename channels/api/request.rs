@@ -59,10 +59,11 @@ impl ApiRequest {
         let fields = RequestFields::of(body)?;
         check_supported(&fields)?;
         let effort = fields.text("reasoning_effort")?;
+        let options = fields.object("stream_options")?;
         let mut request = Self {
             model: fields.text("model")?.unwrap_or_default(),
             stream: fields.flag("stream")?,
-            wants_usage: fields.get("stream_options").is_some_and(|options| options["include_usage"] == true),
+            wants_usage: options.map_or(Ok(false), |options| options.flag("include_usage"))?,
             wants_reasoning: fields.flag("include_reasoning")? || effort.is_some_and(|effort| effort != "none"),
             session: fields.text("user")?.map(|user| session_name("\"user\"", &user)).transpose()?,
             ..Self::default()
@@ -83,7 +84,9 @@ impl ApiRequest {
         fields.refuse("tools", TOOLS)?;
         fields.refuse("background", "\"background\" is not supported; a turn goes on when its client leaves")?;
         fields.refuse("prompt", "stored prompts are not supported; send the text as \"instructions\"")?;
-        fields.refuse_format("text.format", fields.get("text").map(|text| &text["format"]))?;
+        if let Some(text) = fields.object("text")? {
+            text.refuse_format("format")?;
+        }
         let conversation = fields.get("conversation").map(|conversation| {
             let name = conversation.as_str().or_else(|| conversation["id"].as_str());
             session_name("\"conversation\"", name.unwrap_or_default())
@@ -232,11 +235,10 @@ fn check_supported(fields: &RequestFields<'_>) -> Result<(), HttpError> {
     if fields.get("n").is_some_and(|n| *n != 1) {
         return Err(unsupported("\"n\" has to be 1: a turn has one answer"));
     }
-    let modalities = fields.get("modalities").and_then(Value::as_array);
-    if modalities.is_some_and(|list| list.iter().any(|one| one != "text")) {
+    if fields.list("modalities")?.iter().any(|one| one != "text") {
         return Err(unsupported("answers are text: leave out other \"modalities\""));
     }
-    fields.refuse_format("response_format", fields.get("response_format"))
+    fields.refuse_format("response_format")
 }
 
 #[cfg(test)]
@@ -273,6 +275,11 @@ mod tests {
 
     #[test]
     fn unknown_fields_are_ignored_and_known_ones_are_read() {
+        for absent in [json!({"include_usage": null}), json!({}), json!(null)] {
+            let mut body = chat(&json!([{"role": "user", "content": "hi"}]));
+            (body["stream_options"], body["response_format"], body["modalities"]) = (absent, json!({}), json!(null));
+            assert!(!ApiRequest::parse_chat(&body).unwrap().wants_usage, "{body}");
+        }
         let mut body = chat(&json!([{"role": "user", "content": "hi"}]));
         for (key, value) in [
             ("stream", json!(true)),
@@ -326,7 +333,24 @@ mod tests {
             (with("audio", json!({})), "unsupported", "audio"),
             (with("modalities", json!(["text", "audio"])), "unsupported", "modalities"),
             (with("logprobs", json!(true)), "unsupported", "logprobs"),
-            (with("response_format", json!({"type": "json_schema"})), "unsupported", "response_format"),
+            (
+                with("response_format", json!({"type": "json_schema"})),
+                "unsupported",
+                "\"response_format\" has to be text",
+            ),
+            (with("response_format", json!({"type": ["text"]})), "unsupported", "\"response_format\""),
+            (with("response_format", json!("json")), "bad_request", "\"response_format\" is not an object"),
+            (with("response_format", json!(["json"])), "bad_request", "\"response_format\" is not an object"),
+            (with("modalities", json!("audio")), "bad_request", "\"modalities\" is not a list"),
+            (with("modalities", json!({"0": "audio"})), "bad_request", "\"modalities\" is not a list"),
+            (with("modalities", json!([1])), "unsupported", "modalities"),
+            (with("stream_options", json!("x")), "bad_request", "\"stream_options\" is not an object"),
+            (with("stream_options", json!([true])), "bad_request", "\"stream_options\" is not an object"),
+            (
+                with("stream_options", json!({"include_usage": "true"})),
+                "bad_request",
+                "\"stream_options.include_usage\" is neither true nor false",
+            ),
             (with("stream", json!("yes")), "bad_request", "\"stream\""),
             (with("model", json!(1)), "bad_request", "\"model\""),
             (with("user", json!("a\nb")), "bad_request", "\"user\""),
@@ -365,7 +389,10 @@ mod tests {
             ("tools", json!([{"type": "web_search"}]), "unsupported", "the agent runs its own tools"),
             ("background", json!(true), "unsupported", "background"),
             ("prompt", json!({"id": "p"}), "unsupported", "prompt"),
-            ("text", json!({"format": {"type": "json_schema"}}), "unsupported", "text.format"),
+            ("text", json!({"format": {"type": "json_schema"}}), "unsupported", "\"text.format\" has to be text"),
+            ("text", json!({"format": "json"}), "bad_request", "\"text.format\" is not an object"),
+            ("text", json!(["format"]), "bad_request", "\"text\" is not an object"),
+            ("text", json!("format"), "bad_request", "\"text\" is not an object"),
             ("conversation", json!(7), "bad_request", "conversation"),
             ("conversation", json!("work"), "bad_request", "exclude each other"),
             ("previous_response_id", json!("resp_x"), "previous_response_not_found", "resp_x"),

@@ -26,6 +26,7 @@ use crate::attachment_folder::{AttachmentFolder, IncomingFile};
 use crate::channel::ChannelContext;
 use crate::client::ClientSender;
 use crate::event::EventSource;
+use crate::headers::single_header;
 use crate::http_error::HttpError;
 use crate::ids::new_id;
 use crate::inbox::{AcceptExtras, Acceptance, Inbox, Refusal};
@@ -171,7 +172,7 @@ impl ApiState {
         request: &ApiRequest,
     ) -> Result<Option<String>, HttpError> {
         let prefix = chat_prefix(sender);
-        if let Some(value) = headers.get(&SESSION) {
+        if let Some(value) = single_header(headers, SESSION.as_str()).map_err(HttpError::bad_request)? {
             let text = std::str::from_utf8(value.as_bytes())
                 .map_err(|_| HttpError::bad_request("X-Session-Id is not text in UTF-8"))?;
             return Ok(Some(prefix + &session_name("X-Session-Id", text)?));
@@ -206,23 +207,29 @@ impl ApiState {
             Some(id) => self.inbox.state(NAME, id).await?,
             None => None,
         };
-        let (id, session) = match known {
-            Some(known) => (known.id, known.session),
+        let (id, session, is_known) = match known {
+            Some(known) => (known.id, known.session, true),
             None => {
                 let mut message = self.message(sender, request, settings, named).await?;
                 message.external_id.clone_from(&identity.external_id);
                 let extras = AcceptExtras { notes: identity.notes(), ..AcceptExtras::default() };
-                let (Acceptance::Accepted { id, session } | Acceptance::Duplicate { id, session, .. }) =
-                    self.inbox.accept(message, extras).await?;
-                (id, session)
+                match self.inbox.accept(message, extras).await? {
+                    Acceptance::Accepted { id, session } => (id, session, false),
+                    // A request at the same time was first.
+                    Acceptance::Duplicate { id, session, .. } => (id, session, true),
+                }
             }
         };
+        if is_known {
+            identity.check_body(&*self.inbox).await?;
+        }
         let chat_id = chat_of(&session);
         let session_name = chat_id.strip_prefix(&prefix).unwrap_or(&chat_id).to_owned();
         let turn = FollowedTurn::new(FollowedTurnSetup {
             id,
             chat_id,
             wants_reasoning,
+            is_known,
             events,
             inbox: self.inbox.clone(),
             gateway: self.gateway.clone(),
@@ -282,4 +289,61 @@ fn chat_prefix(sender: &ClientSender) -> String {
 fn chat_of(session: &SessionKey) -> String {
     let key = session.as_str();
     key.split_once(':').map_or(key, |(_, chat)| chat).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::gateway::{BODY_NOTE, ScriptedGateway};
+    use super::*;
+    use crate::conformance::{ScriptedAnswer, ScriptedInbox};
+    use crate::message::Trust;
+
+    /// Accepts a request with the text `content` in the session `work`.
+    async fn accept(inbox: &Arc<ScriptedInbox>, content: &str, headers: &[(&str, &str)]) -> Result<Uuid, HttpError> {
+        let folder = tempfile::tempdir().unwrap();
+        let state = ApiState {
+            gateway: Arc::new(ScriptedGateway(Vec::new())),
+            files: Arc::new(AttachmentFolder::open(folder.path(), "uploads").unwrap()),
+            inbox: inbox.clone(),
+            events: inbox.clone(),
+            shutdown: CancellationToken::new(),
+        };
+        let sender = ClientSender { id: "owner".to_owned(), trust: Trust::Owner, is_confined: false };
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
+        }
+        let body = json!({ "user": "work", "messages": [{ "role": "user", "content": content }] });
+        let request = ApiRequest::parse_chat(&body)?;
+        Ok(state.accept(&sender, request, &map, &body.to_string()).await?.id)
+    }
+
+    #[tokio::test]
+    async fn a_key_belongs_to_the_body_that_came_with_it_first() {
+        let inbox = ScriptedInbox::new(|_| ScriptedAnswer::Hold);
+        let key = [("idempotency-key", "k")];
+        let first = accept(&inbox, "one", &key).await;
+        for _ in 0..2 {
+            let error = accept(&inbox, "two", &key).await.unwrap_err();
+            assert!(error.status == 422 && error.message.contains("needs a new key"), "{error:?}");
+            assert_eq!(accept(&inbox, "one", &key).await, first, "the owner of the key may repeat the request");
+        }
+        assert_ne!(accept(&inbox, "two", &[("idempotency-key", "other")]).await, first);
+        // The message of an old store may have no hash.
+        inbox.forget_notes(&[BODY_NOTE]);
+        assert_eq!(accept(&inbox, "two", &key).await, first);
+        assert_eq!(inbox.accepted().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_header_that_stands_twice_is_refused() {
+        let inbox = ScriptedInbox::new(|_| ScriptedAnswer::Hold);
+        for name in ["idempotency-key", "x-session-id"] {
+            for other in ["a", "b"] {
+                let error = accept(&inbox, "hi", &[(name, "a"), (name, other)]).await.unwrap_err();
+                assert!(error.status == 400 && error.message.contains(name), "{error:?}");
+            }
+        }
+        assert!(inbox.accepted().is_empty());
+    }
 }

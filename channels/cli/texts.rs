@@ -124,7 +124,7 @@ static ZH: TerminalTexts = TerminalTexts {
     files: "文件：",
     is_waiting: "随下一条消息发送",
     is_sent: "已发送",
-    moved: "现在是 {}。用 /history 查看此前的内容。",
+    moved: "已切换到 {}。用 /history 查看此前的内容。",
     not_moved: "无法打开 {}：{}",
     wrong_key: "{} 不是会话名；应类似 cli:work，不含空格。",
     gateway_gone: "（网关已停止，正在等它恢复；已发送和正在输入的内容都不会丢失）",

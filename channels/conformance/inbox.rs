@@ -238,7 +238,7 @@ impl Inbox for ScriptedInbox {
                 && first.external_id == message.external_id
         });
         if let Some(MessageState { id, session, reply, .. }) = known {
-            self.records.lock().store_extras(extras);
+            self.records.lock().store_extras(extras.of_duplicate());
             self.record(InboxVerdict::Duplicate);
             return Ok(Acceptance::Duplicate { id, session, reply });
         }

@@ -69,11 +69,11 @@ impl NoticeTexts {
     };
 
     pub const CHINESE: Self = Self {
-        refused: "感谢来信。这个地址由助手回复，它只听主人指定的人；您不在其中，所以没有人读过您的邮件。如果您认为应该在内，请用其他方式联系主人。",
-        too_large: "您的邮件超过了我能接收的 {}，所以我没有读。请分成几封较小的邮件，或者去掉附件再发。",
-        too_many: "您在一小时内发来的邮件超过了我会回复的 {} 封，这一封我没有读，接下来一段时间也不会回复。请一小时后再来信。",
-        unsubscribed: "这个地址不会再回复您。想恢复回复，请发一封主题为“订阅”、没有正文的邮件。",
-        subscribed: "您的邮件会重新得到回复。",
+        refused: "感谢来信。这个地址由助手回复，它只听主人指定的人；你不在其中，所以没有人读过你的邮件。如果你认为应该在内，请用其他方式联系主人。",
+        too_large: "你的邮件超过了我能接收的 {}，所以我没有读。请分成几封较小的邮件，或者去掉附件再发。",
+        too_many: "你在一小时内发来的邮件超过了我会回复的 {} 封，这一封我没有读，接下来一段时间也不会回复。请一小时后再来信。",
+        unsubscribed: "这个地址不会再回复你。想恢复回复，请发一封主题为“订阅”、没有正文的邮件。",
+        subscribed: "你的邮件会重新得到回复。",
         too_many_notice: "{0} 或同一会话在一小时内来信超过 {1} 封。超出的邮件不会回复，仍以未读状态留在邮箱里。上限是 \
                           `channels.email.hourly_limit`。",
         too_large_notice: "来自 {} 的一封邮件被跳过：大小为 {}，上限是 {}（`channels.email.max_size`）。它仍以未读状态留在邮箱里。\
@@ -140,4 +140,14 @@ impl MailTexts {
         cut_text: "[正文过长，邮件到此为止。]",
         image: "图片",
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_form_of_address_is_that_of_all_other_texts() {
+        assert!(!format!("{:?}", NoticeTexts::CHINESE).contains('您'));
+    }
 }

@@ -238,8 +238,8 @@ impl SettingsValidator<'_> {
 
     fn list(&mut self, key: &'static str, list: &AllowList, allowed: &str, also: fn(&str) -> bool) {
         let good = |entry: &str| is_address(entry) || entry.strip_prefix('@').is_some_and(is_domain) || also(entry);
-        for (index, entry) in list.entries().enumerate().filter(|(_, entry)| !good(entry)) {
-            self.fault(key, &[], format!("entry {index} is {}", quote(entry)), allowed);
+        for (number, entry) in (1..).zip(list.entries()).filter(|(_, entry)| !good(entry)) {
+            self.fault(key, &[], format!("entry {number} is {}", quote(entry)), allowed);
         }
     }
 

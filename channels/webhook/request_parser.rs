@@ -14,6 +14,7 @@ use super::verify::{HEADER_ID, Verifier};
 use super::wire::{EXTERNAL_ID, parse_native};
 use crate::allow::AllowList;
 use crate::client::ClientAddr;
+use crate::headers::single_header;
 use crate::http_error::HttpError;
 use crate::message::{InboundMessage, SessionKey, Trust, TurnSettings};
 use crate::text::sha256_hex;
@@ -181,12 +182,15 @@ impl RequestParser {
             Some(SessionRule::Template(template)) => Some(template.as_ref()),
             _ => None,
         };
-        if [content, chat_id, sender, id].iter().all(|template| template.is_none()) && session.is_none() {
+        let has_names = [chat_id, sender, id].iter().any(|template| template.is_some()) || session.is_some();
+        if content.is_none() && !has_names {
             return Ok((draft, None, None));
         }
         let Query(query) = Query::<Vec<(String, String)>>::try_from_uri(uri)
             .map_err(|_| HttpError::bad_request("the query of the address cannot be read"))?;
         let request = template::request(body, headers, &query, &self.name);
+        let nudged = if has_names { template::with_other_fractions(body) } else { None };
+        let nudged = nudged.as_ref().map(|body| template::request(body, headers, &query, &self.name));
         if let Some(template) = content {
             let text = template.render(&request)?;
             if text.trim().is_empty() {
@@ -197,6 +201,13 @@ impl RequestParser {
         let name = |template: Option<&RequestTemplate>| -> Result<Option<String>, HttpError> {
             let Some(template) = template else { return Ok(None) };
             let text = template.render(&request)?;
+            if let Some(nudged) = &nudged
+                && template.render(nudged)? != text
+            {
+                let reason =
+                    "holds a number with a fraction or more than 64 bits, which is rounded; send it as a string";
+                return Err(HttpError::unprocessable(format!("what {} made {reason}", template.key())));
+            }
             let text = text.trim();
             // The text is empty if this event lacks the field of the template.
             if text.is_empty() {
@@ -297,7 +308,7 @@ impl RequestParser {
 
 /// Returns the id in a header; an empty one counts as absent.
 fn header_id(headers: &HeaderMap, name: &str) -> Result<Option<String>, HttpError> {
-    let Some(value) = headers.get(name) else { return Ok(None) };
+    let Some(value) = single_header(headers, name).map_err(HttpError::bad_request)? else { return Ok(None) };
     let text = value.to_str().map_err(|_| HttpError::unprocessable(format!("{name} is not plain text")))?.trim();
     if text.is_empty() {
         return Ok(None);

@@ -68,6 +68,58 @@ fn a_message_is_known_by_the_id_that_its_sender_vouches_for() {
     let long = "x".repeat(300);
     let error = read(&parser(bearer()), &[("webhook-id", &long)], &native).unwrap_err();
     assert_eq!(error.status, 422);
+    for name in ["webhook-id", "idempotency-key"] {
+        let error = read(&parser(bearer()), &[(name, "a"), (name, "b")], &native).unwrap_err();
+        assert!(error.status == 400 && error.message.contains(name), "{error:?}");
+    }
+}
+
+/// Numbers that JSON's reader rounds are no names, since different ones could become one.
+#[test]
+fn a_template_makes_no_name_of_a_rounded_number() {
+    let with = |id: &str| parser(WebhookConfig { id: some(id), content: some("{{ body.n }}"), ..bearer() });
+    let plain = "{{ body.n }}";
+    let body = |number: &str| format!(r#"{{"n":{number},"more":[0.1,1e300,-0.0]}}"#);
+    let id_of = |id: &str, number: &str| {
+        let uri = Uri::from_static("/webhook/n");
+        match with(id).read(&HeaderMap::new(), &uri, body(number).as_bytes()) {
+            Ok(ParsedRequest::Message(message)) => Ok(message.external_id.unwrap()),
+            Ok(ParsedRequest::Answer(answer)) => panic!("{answer}"),
+            Err(error) => Err(error),
+        }
+    };
+    for number in ["18446744073709551615", "-9223372036854775808", "9007199254740993", "0"] {
+        assert_eq!(id_of(plain, number), Ok(number.to_owned()));
+    }
+    let rounded = [
+        "18446744073709551616",
+        "18446744073709551617",
+        "-9223372036854775809",
+        "1.5",
+        "0.12345678901234567890",
+        "1e2",
+        "-0",
+        "1.7976931348623157e308",
+    ];
+    for number in rounded {
+        for source in [plain, "{{ 'order-' ~ body.n }}", "{{ [body.n] | join }}", "{{ body.n | tojson }}"] {
+            let error = id_of(source, number).unwrap_err();
+            let words = "channels.webhook.n.id made holds a number";
+            assert!(error.status == 422 && error.message.contains(words), "{number} {source}: {error:?}");
+        }
+        // A template that does not show the digits is allowed.
+        let compares = "{{ 'high' if body.n > 1 else 'low' }}";
+        assert!(id_of(compares, number).is_ok_and(|id| id == "high" || id == "low"), "{number}");
+    }
+    let other_names = [
+        WebhookConfig { chat_id: some(plain), ..bearer() },
+        WebhookConfig { sender: some(plain), ..bearer() },
+        WebhookConfig { session: some(plain), ..bearer() },
+    ];
+    for config in other_names {
+        let body = json!({"content": "x", "n": 1e20});
+        assert_eq!(read(&parser(config), &[], &body).unwrap_err().status, 422);
+    }
 }
 
 /// Without an id, the signed time and the body serve as the id: the same bytes are the same message.

@@ -7,20 +7,20 @@ use std::time::{Duration, Instant};
 
 use axum::body::{Body, BodyDataStream};
 use axum::extract::{ConnectInfo, Path, Query, Request, State};
-use axum::http::{Extensions, HeaderMap, HeaderValue, StatusCode, header, request};
+use axum::http::{Extensions, HeaderMap, HeaderValue, StatusCode, Uri, header, request};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use futures_util::StreamExt;
 use jiff::Timestamp;
 use memmap2::MmapMut;
-use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::names::check_name;
 use super::rate::{Rate, WebhookLimits};
 use super::request_parser::{ParsedRequest, RequestParser};
+use super::services::{EventService, canonical};
 use super::signing::SignatureCheck;
 use super::wire::{AcceptedBody, RepliedBody, StateBody};
 use crate::body_budget::BodyShare;
@@ -85,12 +85,6 @@ struct WebhookState {
 /// The time to wait for the reply, and the signature check that needs the body.
 type Admission = (Duration, Option<SignatureCheck>);
 
-#[derive(Deserialize)]
-struct WaitQuery {
-    /// The wait in seconds.
-    wait: Option<u64>,
-}
-
 async fn receive(State(webhook): State<Arc<WebhookState>>, request: Request) -> Result<Response, HttpError> {
     let (mut parts, body) = request.into_parts();
     let client = client_of(&parts.extensions);
@@ -128,7 +122,12 @@ async fn message_state(
     let proof = parser.verifier().without_body(request.headers(), client);
     proof.map_err(|reason| webhook.endpoint.failed(reason, client))?;
     check_name("the id", &id)?;
-    match webhook.inbox.state(parser.channel(), &id).await? {
+    let mut found = webhook.inbox.state(parser.channel(), &id).await?;
+    if found.is_none() && parser.verifier().service() == Some(EventService::Github) {
+        // A delivery's id is stored in its canonical form.
+        found = webhook.inbox.state(parser.channel(), &canonical(&id)).await?;
+    }
+    match found {
         Some(state) => Ok(Json(StateBody::from(&state)).into_response()),
         None => Err(HttpError::not_found("there is no such message on this webhook")),
     }
@@ -173,15 +172,14 @@ impl WebhookState {
             .verifier()
             .before_body(&parts.headers, client, now)
             .map_err(|reason| self.endpoint.failed(reason, client))?;
-        let Query(query) = Query::<WaitQuery>::try_from_uri(&parts.uri)
-            .map_err(|_| HttpError::unprocessable("\"wait\" is not a whole number of seconds"))?;
+        let wait = wait_of(&parts.uri)?;
         match &check {
             None => limits.take(),
             // The signature is not verified yet, so this does not count. A request counts once its signature is verified.
             Some(_) => limits.check(),
         }
         .map_err(|wait| self.endpoint.over_rate(wait))?;
-        Ok((Duration::from_secs(query.wait.unwrap_or(0)).min(MAX_WAIT), check))
+        Ok((wait, check))
     }
 
     /// Reads a body and checks its signature while it arrives.
@@ -297,6 +295,22 @@ fn client_of(extensions: &Extensions) -> Option<ClientAddr> {
     extensions.get::<ClientAddr>().copied().or_else(connection)
 }
 
+/// Returns the wait for the reply that an address asks for with `?wait=SECONDS`, at most [`MAX_WAIT`].
+fn wait_of(uri: &Uri) -> Result<Duration, HttpError> {
+    let Query(query) = Query::<Vec<(String, String)>>::try_from_uri(uri)
+        .map_err(|_| HttpError::bad_request("the query of the address cannot be read"))?;
+    let mut waits = query.iter().filter(|(name, _)| name == "wait").map(|(_, value)| value);
+    let Some(wait) = waits.next() else { return Ok(Duration::ZERO) };
+    if waits.next().is_some() {
+        return Err(HttpError::unprocessable("\"wait\" stands in the address more than once"));
+    }
+    if wait.is_empty() || !wait.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(HttpError::unprocessable("\"wait\" is not a whole number of seconds"));
+    }
+    // The only numbers that cannot be parsed are too large ones.
+    Ok(wait.parse().map_or(MAX_WAIT, Duration::from_secs).min(MAX_WAIT))
+}
+
 fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
@@ -390,6 +404,33 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn the_wait_is_one_whole_number_and_has_a_limit() {
+        for (query, expected) in [
+            ("", Ok(0)),
+            ("?page=2", Ok(0)),
+            ("?wait=0", Ok(0)),
+            ("?wait=30&page=2", Ok(30)),
+            ("?wait=301", Ok(300)),
+            ("?wait=18446744073709551615", Ok(300)),
+            ("?wait=18446744073709551616", Ok(300)),
+            ("?wait=", Err("not a whole number")),
+            ("?wait=soon", Err("not a whole number")),
+            ("?wait=1.5", Err("not a whole number")),
+            ("?wait=-1", Err("not a whole number")),
+            ("?wait=5&wait=6", Err("more than once")),
+        ] {
+            let found = wait_of(&format!("/webhook/n{query}").parse().unwrap());
+            match expected {
+                Ok(secs) => assert_eq!(found, Ok(Duration::from_secs(secs)), "{query}"),
+                Err(words) => {
+                    let error = found.unwrap_err();
+                    assert!(error.status == 422 && error.message.contains(words), "{query}: {error:?}");
+                }
+            }
+        }
+    }
 
     proptest! {
         #[test]

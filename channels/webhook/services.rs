@@ -112,7 +112,7 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 }
 
 /// Returns the canonical form of a UUID, and any other text unchanged.
-fn canonical(id: &str) -> String {
+pub fn canonical(id: &str) -> String {
     Uuid::try_parse(id).map_or_else(|_| id.to_owned(), |id| id.to_string())
 }
 

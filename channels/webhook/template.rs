@@ -126,6 +126,31 @@ pub fn request(body: &serde_json::Value, headers: &HeaderMap, query: &[(String, 
     context! { body => Value::from(minijinja::value::Serde(body)), headers, query, name }
 }
 
+/// Returns `body` with a neighbour in place of each number that is not a whole number of 64 bits; `None` if there is no such
+/// number. JSON's digits of such a number are rounded, so different numbers can become one. A template whose output depends
+/// on the digits shows itself by a different output for the returned body; comparisons and rounding do not.
+pub fn with_other_fractions(body: &serde_json::Value) -> Option<serde_json::Value> {
+    let mut other = body.clone();
+    nudge_fractions(&mut other).then_some(other)
+}
+
+/// Replaces the numbers; returns true if there was one.
+fn nudge_fractions(value: &mut serde_json::Value) -> bool {
+    match value {
+        serde_json::Value::Number(number) => {
+            let Some(float) = number.as_f64().filter(|_| number.is_f64()) else { return false };
+            // Towards zero, since the neighbour must be finite.
+            *value = serde_json::json!(if float > 0.0 { float.next_down() } else { float.next_up() });
+            true
+        }
+        serde_json::Value::Array(items) => items.iter_mut().fold(false, |found, item| nudge_fractions(item) | found),
+        serde_json::Value::Object(fields) => {
+            fields.values_mut().fold(false, |found, field| nudge_fractions(field) | found)
+        }
+        _ => false,
+    }
+}
+
 fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);

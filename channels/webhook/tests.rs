@@ -22,6 +22,8 @@ use crate::message::{ErrorInfo, OutboundMessage};
 use crate::settings::{ByteSize, Secret};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+/// The `X-Hub-Signature-256` of `{"content":"hi"}` with the secret `s3cret`.
+const GITHUB_SIGNATURE_OF_HI: &str = "sha256=2287e2ceadd6af6f21be2e35d89182b555a7dc0340a442880a4717a48111c893";
 
 fn client() -> Client {
     // A second call finds the provider that the first call installed.
@@ -210,6 +212,24 @@ async fn a_caller_waits_for_the_reply_or_comes_back_for_it() {
     assert_eq!((status, &body["error"]["code"]), (404, &json!("not_found")));
     let (status, _) = answer(post("?wait=soon", json!({"content": "hi"}))).await;
     assert_eq!((status, inbox.accepted().len()), (422, 3));
+}
+
+/// The id of a delivery is found in the form in which GitHub sent it, and in its canonical form.
+#[tokio::test]
+async fn a_github_delivery_is_found_by_the_id_that_was_sent() {
+    let inbox = ScriptedInbox::new(|_| ScriptedAnswer::Reply("ok".into()));
+    let (context, _) = conformance::started(&inbox);
+    let url = serve(&webhook(WebhookConfig { verify: Verify::Github, ..bearer() }), &context).await;
+    let http = client();
+    let sent = "72D3162E-CC78-11E3-81AB-4C9367DC0958";
+    let body = br#"{"content":"hi"}"#;
+    let signature = GITHUB_SIGNATURE_OF_HI;
+    let request = http.post(&url).header("x-github-delivery", sent).header("x-hub-signature-256", signature);
+    assert_eq!(answer(request.body(&body[..])).await.0, 202);
+    for (id, expected) in [(sent, 200), (&sent.to_lowercase(), 200), ("72D3162E-CC78-11E3-81AB-4C9367DC0959", 404)] {
+        let state = http.get(format!("{url}/messages/{id}")).bearer_auth("s3cret");
+        assert_eq!(answer(state).await.0, expected, "{id}");
+    }
 }
 
 #[tokio::test]

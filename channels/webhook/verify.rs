@@ -8,6 +8,7 @@ use super::services::EventService;
 use super::signing::{SignatureCheck, SigningKey, standard_signatures, unhex};
 use crate::allow::AllowList;
 use crate::client::ClientAddr;
+use crate::headers::single_header;
 use crate::settings::Secret;
 
 /// The accepted difference between this clock and the sender's, in seconds.
@@ -205,13 +206,9 @@ fn read_hex_signature(headers: &HeaderMap, name: &str, prefix: &str) -> Result<[
     value.ok_or_else(|| format!("{name} is not \"{prefix}\" and 64 hexadecimal digits"))
 }
 
-/// Returns the single value of a header. Several values are rejected, since a proxy and this program could use different ones.
+/// Returns the text of a header that must stand there once.
 fn single_value<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str, String> {
-    let mut values = headers.get_all(name).iter();
-    let value = values.next().ok_or_else(|| format!("the header {name} is missing"))?;
-    if values.next().is_some() {
-        return Err(format!("the header {name} stands there more than once"));
-    }
+    let value = single_header(headers, name)?.ok_or_else(|| format!("the header {name} is missing"))?;
     match value.to_str().map(str::trim) {
         Ok(text) if !text.is_empty() => Ok(text),
         _ => Err(format!("the header {name} is empty or not plain text")),

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use parking_lot::Mutex;
+use serde_json::Value;
 
 use crate::bus::{MessageBus, NoticeKind, OutboundBody, OutboundDraft, OutboxSlot};
 use crate::chat::ToolCall;
@@ -22,8 +23,10 @@ use crate::turn::traits::{ApprovalDecision, Approvals};
 
 /// The most calls that wait for the owner's approval at the same time.
 const MAX_PENDING: usize = 100;
-/// The most characters of the arguments, and of the sources, in a notice; `approvals list` shows all of them.
+/// The most characters of the arguments, of one text in longer arguments, and of the sources, in a notice; `approvals list` shows
+/// all of them.
 const SHOWN_ARGUMENTS: usize = 2_000;
+const SHOWN_TEXT: usize = 200;
 const SHOWN_SOURCES: usize = 500;
 
 /// Asks the owner to approve restricted calls.
@@ -85,6 +88,27 @@ impl Approvals for ApprovalGate {
     }
 }
 
+/// Returns the arguments for a notice. Of long arguments, each text is cut on its own, so that none hides the others.
+fn shown_arguments(arguments: &str) -> String {
+    if arguments.len() <= SHOWN_ARGUMENTS {
+        return arguments.to_owned();
+    }
+    let shown = serde_json::from_str(arguments).map(|mut arguments: Value| {
+        cut_texts(&mut arguments);
+        arguments.to_string()
+    });
+    truncate(shown.as_deref().unwrap_or(arguments), SHOWN_ARGUMENTS)
+}
+
+fn cut_texts(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = truncate(text, SHOWN_TEXT),
+        Value::Array(values) => values.iter_mut().for_each(cut_texts),
+        Value::Object(fields) => fields.values_mut().for_each(cut_texts),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
 /// Refuses the call, because the owner cannot be asked.
 fn refuse_unasked(tools: &str, error: &StoreError) -> ApprovalDecision {
     tracing::error!(%error, "the owner could not be asked about a call");
@@ -126,7 +150,7 @@ impl ApprovalGate {
         let sources = context.taint.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
         let read = if sources.is_empty() { String::new() } else { fill(self.phrases.approval_sources, &[&sources]) };
         let until = Timestamp::from_millisecond(expires_at).unwrap_or(Timestamp::MAX).to_zoned(self.timezone.clone());
-        let (code, arguments) = (approvals::code_of(id), truncate(&call.arguments, SHOWN_ARGUMENTS));
+        let (code, arguments) = (approvals::code_of(id), shown_arguments(&call.arguments));
         let notice = fill(
             self.phrases.approval_ask,
             &[
@@ -227,6 +251,17 @@ mod tests {
     use crate::bus::testing;
     use crate::store::inbox::NewInboxRow;
     use crate::store::{Durability, Store, outbox};
+
+    #[test]
+    fn a_long_argument_hides_no_other() {
+        let arguments = serde_json::json!({"calls": [
+            {"tool": "write_file", "arguments": {"path": "a", "content": "x".repeat(5_000)}},
+            {"tool": "message", "arguments": {"attachments": ["private.txt"]}},
+        ]});
+        let shown = shown_arguments(&arguments.to_string());
+        assert!(shown.contains("private.txt") && shown.len() < SHOWN_ARGUMENTS, "{shown}");
+        assert_eq!(shown_arguments("{\"a\":1}"), "{\"a\":1}");
+    }
 
     #[tokio::test]
     async fn a_stopped_turn_asks_for_no_approval() {

@@ -252,7 +252,7 @@ impl<'a> ConversationTurn<'a> {
             let (providers, failures) = (vec![outage.provider.clone()], vec![outage.clone()]);
             return self.park(ModelOutage { error: outage, failures, providers, answer_count }).await;
         }
-        let values = [wanted, error.to_public()];
+        let values = [wanted, error.to_public(self.conversations.parking.phrases)];
         Err(TurnError::new(ErrorCode::NoModel, "turn").with(values).caused_by(error))
     }
 

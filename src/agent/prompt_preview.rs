@@ -93,7 +93,7 @@ impl TurnRunner {
         let wanted = wanted_model(&row, context.head.model.as_deref(), configured);
         let orchestrator = agent.profile.orchestrator.of_model();
         let chain = chains.open(orchestrator, &wanted, "", |_| {}).await.map_err(|error| {
-            let values = [wanted.clone(), error.to_public()];
+            let values = [wanted.clone(), error.to_public(self.phrases)];
             TurnError::new(ErrorCode::NoModel, "prompt").with(values).caused_by(error)
         })?;
         let (last, rows) = (row.clone(), vec![row]);

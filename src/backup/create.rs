@@ -47,6 +47,9 @@ pub fn create(home: &Home, file: &Path, overwrite: bool) -> anyhow::Result<Backu
     if fs::symlink_metadata(&file).is_ok() && !overwrite {
         bail!("{} already exists: choose another name, or overwrite it with --force", file.display());
     }
+    if let Some(folder) = file.parent().filter(|folder| !folder.is_dir()) {
+        bail!("there is no folder {0}: make it with `mkdir -p {0}`", folder.display());
+    }
     let beside = |end: &str| {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         TemporaryFile(file.with_file_name(format!(".{name}.{}.{end}", std::process::id())))

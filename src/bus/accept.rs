@@ -146,7 +146,10 @@ impl MessageBus {
                 let inserted = insert_message(connection, row.clone(), may_answer, has_capacity)?;
                 let notified = match inserted {
                     InsertedMessage::NoCapacity => None,
-                    _ => write_extras(connection, &extras, notices.as_ref())?,
+                    InsertedMessage::Known => write_extras(connection, &extras.of_duplicate(), notices.as_ref())?,
+                    InsertedMessage::Queued | InsertedMessage::Answer(_) => {
+                        write_extras(connection, &extras, notices.as_ref())?
+                    }
                 };
                 crash::point("accept_before_commit", &row.content);
                 Ok((inserted, notified))
@@ -210,10 +213,10 @@ impl MessageBus {
         let (id, session, row) = (draft.id, message.session_key(), draft.row(InboxState::Done)?);
         let (commands, notices) = (settings.commands.clone(), self.notice_settings_in(settings));
         let answer = move |connection: &Connection| {
-            let notified = write_extras(connection, &extras, notices.as_ref())?;
             if !inbox::insert(connection, &row)? {
-                return Ok((notified, None));
+                return Ok((write_extras(connection, &extras.of_duplicate(), notices.as_ref())?, None));
             }
+            let notified = write_extras(connection, &extras, notices.as_ref())?;
             let mut error = None;
             let (cancelled, content) = match with {
                 ImmediateAnswer::Stop { unread } => {
@@ -440,7 +443,10 @@ mod tests {
 
     use proptest::prelude::*;
 
+    use daoyou_channels::{Cursor, Inbox, Note};
+
     use super::*;
+    use crate::bus::BusInbox;
     use crate::bus::testing::bus;
     use crate::store::Store;
 
@@ -470,6 +476,39 @@ mod tests {
             });
             prop_assert_eq!((first, ids), (distinct.len(), distinct.len()));
         }
+    }
+
+    /// The notes of a duplicate describe another request. Only its cursor counts, so that it is not read again.
+    #[tokio::test]
+    async fn the_notes_of_a_message_are_those_of_its_first_copy() {
+        let folder = tempfile::tempdir().unwrap();
+        let inbox = BusInbox(bus(Store::open(&folder.path().join("daoyou.db")).unwrap(), 100));
+        for is_answered in [false, true] {
+            let id = format!("id-{is_answered}");
+            let copies = (0..8).map(|copy| {
+                let (inbox, id) = (inbox.clone(), id.clone());
+                async move {
+                    let mut message = InboundMessage::text("c", "chat", "ann", Trust::Known, copy.to_string());
+                    message.external_id = Some(id.clone());
+                    let note = Note { channel: "c".to_owned(), kind: "body", key: id.clone(), value: copy.to_string() };
+                    let cursor = Cursor { channel: "c".to_owned(), source: format!("{id}-{copy}"), position: id };
+                    let extras = AcceptExtras { cursor: Some(cursor), notes: vec![note], notice: None };
+                    match is_answered {
+                        true => inbox.answer(message, "ok".to_owned(), extras).await,
+                        false => inbox.accept(message, extras).await,
+                    }
+                }
+            });
+            let answers = futures_util::future::join_all(copies).await;
+            let is_first = |answer: &Result<Acceptance, Refusal>| matches!(answer, Ok(Acceptance::Accepted { .. }));
+            let first: Vec<_> = (0..8).filter(|copy| is_first(&answers[*copy])).map(|copy| copy.to_string()).collect();
+            let noted = inbox.note("c", "body", &id).await.unwrap().unwrap().value;
+            assert_eq!(first, [noted], "{answers:?}");
+            for copy in 0..8 {
+                assert!(inbox.cursor("c", &format!("{id}-{copy}")).await.unwrap().is_some(), "{copy}");
+            }
+        }
+        inbox.0.store().close().await;
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::output::Output;
+use super::sessions::session_key;
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum CronCommand {
@@ -110,7 +111,7 @@ pub struct CronAdd {
     #[arg(long, value_name = "ID")]
     pub chat: Option<String>,
     /// The conversation of the prompt [default: the job's own, which begins anew with each run]
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", value_parser = session_key)]
     pub session: Option<String>,
     /// The model, e.g. openai/gpt-4o [default: agent.model]
     #[arg(long, value_name = "MODEL")]

@@ -13,7 +13,7 @@ pub enum MemoryCommand {
                             daoyou memory show --kind preference --owner ann --json")]
     Show {
         /// The id of one memory
-        #[arg(conflicts_with_all = ["owner", "kind", "limit"])]
+        #[arg(conflicts_with_all = ["owner", "kind", "limit"], value_parser = memory_id)]
         id: Option<i64>,
         #[command(flatten)]
         whose: MemoryOwner,
@@ -65,7 +65,7 @@ pub enum MemoryCommand {
     #[command(after_help = "Example:\n  daoyou memory forget 17 23")]
     Forget {
         /// The ids of the memories
-        #[arg(required = true, value_name = "ID")]
+        #[arg(required = true, value_name = "ID", value_parser = memory_id)]
         ids: Vec<i64>,
         #[command(flatten)]
         output: Output,
@@ -108,4 +108,9 @@ pub struct MemoryOwner {
     /// Only memories of this kind: fact, preference, case, task or summary
     #[arg(long, value_parser = ["fact", "preference", "case", "task", "summary"], hide_possible_values = true)]
     pub kind: Option<String>,
+}
+
+/// Parses the id of a memory.
+fn memory_id(text: &str) -> Result<i64, String> {
+    text.parse().map_err(|_| "the id of a memory is a number; `daoyou memory show` lists them".to_owned())
 }

@@ -90,3 +90,14 @@ pub enum ExportFormat {
     /// Markdown to read.
     Md,
 }
+
+/// Parses the key of a session.
+pub(super) fn session_key(text: &str) -> Result<String, String> {
+    match text {
+        "" => Err("the key of a session is empty; leave the option out, or name one such as cli:work".to_owned()),
+        text if text.trim() != text || text.chars().any(char::is_control) => {
+            Err("the key of a session has spaces around it or control characters; a key is such as cli:work".to_owned())
+        }
+        text => Ok(text.to_owned()),
+    }
+}

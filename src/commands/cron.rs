@@ -3,12 +3,14 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
 use super::access::{change_jobs, read_jobs};
 use super::environment::CommandEnvironment;
 use super::files::read_text;
-use super::output::print;
+use super::output::{print, tr};
 use super::{CommandExit, output, render};
 use crate::cli::{CronAdd, CronCommand, CronJob, Output};
 use crate::query::{JobChange, JobQuery};
@@ -72,13 +74,15 @@ async fn add(args: &CronAdd, environment: &CommandEnvironment) -> anyhow::Result
     let (job, is_running) = change_jobs(JobChange::Add(job_fields(args)), environment).await?;
     // Standard output contains only the id.
     let (when, next) = (render::text(&job["when"]), render::text(&job["next"]));
-    output::print_note(format_args!("{when}; next: {next}{}", no_gateway_note(is_running)));
+    let before = tr("; next: ", "；下次：");
+    output::print_note(format_args!("{when}{before}{next}{}", no_gateway_note(is_running)));
     print(&job, args.output, |out| writeln!(out, "{}", render::text(&job["id"])))
 }
 
 /// Returns a note if no gateway is running, since the job needs one.
 fn no_gateway_note(is_running: bool) -> &'static str {
-    if is_running { "" } else { " (no gateway runs at the moment: jobs run when one does)" }
+    let note = tr(" (no gateway runs at the moment: jobs run when one does)", "（网关未运行：任务会在网关运行时执行）");
+    if is_running { "" } else { note }
 }
 
 fn job_fields(args: &CronAdd) -> Value {
@@ -117,8 +121,13 @@ async fn changed(what: JobChange, output: Output, environment: &CommandEnvironme
     }
     let note = if done == "enabled" { no_gateway_note(is_running) } else { "" };
     print(&job, output, |out| {
-        let next = job["next"].as_str().map(|next| format!("; next: {next}")).unwrap_or_default();
-        writeln!(out, "{done}: {} {}{next}{note}", render::text(&job["id"]), render::text(&job["name"]))
+        let next = job["next"].as_str().map(|next| format!("{}{next}", tr("; next: ", "；下次："))).unwrap_or_default();
+        let done = match done {
+            "removed" => tr("removed: ", "已删除："),
+            "enabled" => tr("enabled: ", "已启用："),
+            _ => tr("disabled: ", "已停用："),
+        };
+        writeln!(out, "{done}{} {}{next}{note}", render::text(&job["id"]), render::text(&job["name"]))
     })
 }
 
@@ -165,12 +174,19 @@ fn print_jobs(jobs: &Value, mut out: impl Write) -> io::Result<()> {
 }
 
 fn print_job(job: &Value, mut out: impl Write) -> io::Result<()> {
+    let zone = job["schedule"]["tz"].as_str().and_then(|name| TimeZone::get(name).ok());
+    let in_zone = |at: &Value| {
+        let at: Timestamp = at.as_str()?.parse().ok()?;
+        Some(at.to_zoned(zone.clone()?).strftime("%Y-%m-%d %H:%M").to_string())
+    };
     for (key, value) in job.as_object().into_iter().flatten() {
         match value {
             Value::Null => {}
             Value::Array(_) if key == "runs" => {}
+            // `next` and `upcoming` are in the job's own time zone, which `when` names.
+            _ if key == "next_at" => {}
             Value::Array(times) => {
-                let times: Vec<_> = times.iter().map(render::text).collect();
+                let times: Vec<_> = times.iter().map(|at| in_zone(at).unwrap_or_else(|| render::text(at))).collect();
                 writeln!(out, "{key}: {}", times.join(", "))?;
             }
             _ => writeln!(out, "{key}: {}", render::text(value))?,

@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use clap::CommandFactory;
 use clap_complete::Shell;
 use clap_mangen::Man;
@@ -136,6 +137,9 @@ async fn run_in_environment(cli: &Cli, environment: CommandEnvironment) -> anyho
 /// Asks the running gateway whether it accepts messages.
 async fn ready(globals: &Globals) -> anyhow::Result<CommandExit> {
     let home = Home::locate(globals.home.clone())?;
+    if UnixStream::connect(home.socket()).is_err() {
+        bail!("no gateway runs: start it with `daoyou gateway`");
+    }
     ControlClient::new(&home.socket())?.get("/readyz").await?;
     Ok(CommandExit::Ok)
 }

@@ -6,6 +6,8 @@ use crate::config::ConfigFault;
 
 /// The sentences, one `English => Chinese` a line.
 const SENTENCES: &str = include_str!("chinese.txt");
+/// The separator between the parts of a finding.
+const BETWEEN_PARTS: &str = "; ";
 /// The deepest nesting of sentences within the values of other sentences.
 const MAX_DEPTH: usize = 3;
 
@@ -42,7 +44,25 @@ pub fn translate_fault(fault: &ConfigFault) -> String {
     line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
+/// Translates a text of one or more parts with `; ` between them. A part without a translation stays English if another part
+/// has one.
 fn translated(english: &str, depth: usize) -> Option<String> {
+    let parts: Vec<&str> = english.split(BETWEEN_PARTS).collect();
+    let translated: Vec<_> = parts.iter().map(|part| translated_whole(part, depth)).collect();
+    let joined = || {
+        let parts = parts.iter().zip(&translated);
+        parts.map(|(part, chinese)| chinese.as_deref().unwrap_or(part)).collect::<Vec<_>>().join("；")
+    };
+    match &translated[..] {
+        all if all.iter().all(Option::is_some) => Some(joined()),
+        [_] => None,
+        // Some templates have several parts themselves.
+        some => translated_whole(english, depth).or_else(|| some.iter().any(Option::is_some).then(joined)),
+    }
+}
+
+/// Translates a text by the first template that matches all of it.
+fn translated_whole(english: &str, depth: usize) -> Option<String> {
     let mut pairs = SENTENCES.lines().filter_map(|line| line.split_once(" => "));
     pairs.find_map(|(template, chinese)| {
         let values = values_of(template, english)?;
@@ -73,7 +93,15 @@ fn values_of<'a>(template: &str, text: &'a str) -> Option<Vec<&'a str>> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::path::Path;
+
+    use daoyou_channels::text::Language;
+
     use super::*;
+    use crate::config::{self, ConfigSource};
+    use crate::llm::ModelError;
+    use crate::phrases::Phrases;
 
     #[test]
     fn sentences_are_recognized_by_their_words() {
@@ -85,6 +113,34 @@ mod tests {
             ("the value is a text", Some("这里是文本")),
             ("it answers, but not now: it cannot be reached: x", Some("有响应，但暂时不可用：无法连接：x")),
             ("unknown key; the nearest known key is model", Some("没有这个键；最接近的是 model")),
+            (
+                "no gateway runs; /webhook/demo: not tried, as no gateway serves it; no callback_url: replies are picked up",
+                Some("网关未运行；/webhook/demo：没有网关提供服务，未尝试；未设置 callback_url：回答由对方来取"),
+            ),
+            (
+                "running; /webhook/demo answers at 127.0.0.1:1 (OPTIONS: 405 Method Not Allowed); no callback_url: replies \
+                 are picked up",
+                Some(
+                    "运行中；/webhook/demo 在 127.0.0.1:1 响应（OPTIONS：405 Method Not Allowed）；未设置 callback_url：回答由对方来取",
+                ),
+            ),
+            ("a can be reached (1); b can be reached (2)", Some("可以连接 a（1）；可以连接 b（2）")),
+            ("running; \"x\" is odd", Some("运行中；\"x\" is odd")),
+            (
+                "namespaces; Landlock: ABI 7, system call filter: yes; not tried, as there is no workspace yet",
+                Some("命名空间；Landlock：ABI 7，系统调用过滤：有；尚无工作区，未试运行"),
+            ),
+            (
+                "the newest message is 2 h ahead of this machine's clock: it went back",
+                Some("最新消息的时间比本机时钟快 2 h：时钟被回拨过"),
+            ),
+            ("p/x, which is none of the 3 models that p lists", Some("p/x，不在 p 列出的 3 个模型之中")),
+            (
+                "/h/config.toml: it holds a secret, and every user of this machine can read it: chmod 600 /h/config.toml",
+                Some("/h/config.toml：其中有密钥，而本机所有用户都能读取它：chmod 600 /h/config.toml"),
+            ),
+            ("no provider is called \"foo\"; there are a, b", Some("没有名为 \"foo\" 的服务商；现有：a, b")),
+            ("something else; and more", None),
             ("something else", None),
             ("", None),
         ] {
@@ -93,12 +149,70 @@ mod tests {
     }
 
     #[test]
+    fn names_of_findings_are_translated() {
+        for name in ["agents", "route", "callback", "channel webhook:demo", "mailbox", "certificate"] {
+            assert_ne!(translated(name, MAX_DEPTH).unwrap_or_else(|| name.to_owned()), name);
+        }
+    }
+
+    /// Faults that a beginner makes are wholly Chinese, with what is allowed instead.
+    #[test]
+    fn common_faults_of_the_configuration_are_translated() {
+        for (text, wrong, allowed) in [
+            (
+                "[memory]\nkeep = 50",
+                "50 条消息中保留 50 条，没有剩下可总结的",
+                "memory.keep 小于 memory.consolidate_at",
+            ),
+            ("[gateway]\ntrusted_proxies = [\"x\"]", "第 1 项是 \"x\"", "IP 地址或网段，例如 \"10.0.0.0/8\""),
+            (
+                "[gateway]\nhosts = [\"a\", \"http://b\"]",
+                "第 2 项是 \"http://b\"",
+                "主机名或 IP 地址，不含协议、端口和路径，例如 \"chat.example.org\"",
+            ),
+            ("[owner]\nidentities = [\"ann\"]", "第 1 项是 \"ann\"", "\"渠道:发送者\"，例如 \"webhook:phone:ann\""),
+            (
+                "[channels.webhook.in]\nverify = \"bearer\"",
+                "未设置，但 verify = \"bearer\" 需要它",
+                "\"env:名称\"、\"file:路径\"、\"cred:名称\"，或密钥本身",
+            ),
+            (
+                "[channels.webhook.in]\nverify = \"bearer\"\nsecret = \"\"",
+                "密钥为空",
+                "\"env:名称\"、\"file:路径\"、\"cred:名称\"，或加引号的密钥本身",
+            ),
+        ] {
+            let source = ConfigSource::Draft { path: Path::new("config.toml"), text };
+            let faults = config::read(source, &BTreeMap::new()).complete().expect_err(text);
+            let [fault] = &faults[..] else { panic!("{text}: {faults:?}") };
+            assert_eq!(translated(&fault.wrong, MAX_DEPTH).as_deref(), Some(wrong), "{fault}");
+            assert_eq!(translated(&fault.allowed, MAX_DEPTH).as_deref(), Some(allowed), "{fault}");
+        }
+    }
+
+    /// The gateway writes these into answers, and the configuration check into faults.
+    #[test]
+    fn each_reason_without_a_model_is_translated_alike() {
+        let (provider, name) = ("openai".to_owned(), "foo".to_owned());
+        for error in [
+            ModelError::UnknownProvider { name: name.clone(), nearest: Vec::new(), known: "a, b".to_owned() },
+            ModelError::UnknownProvider { name: name.clone(), nearest: vec!["fop".to_owned()], known: "a".to_owned() },
+            ModelError::NoKey { provider: provider.clone(), variable: "OPENAI_API_KEY" },
+            ModelError::Ambiguous { name: name.clone(), choices: "a/foo, b/foo".to_owned() },
+            ModelError::NoProvider { name },
+            ModelError::NoVectors { provider },
+        ] {
+            let chinese = error.to_public(Phrases::of(Language::Zh));
+            assert_eq!(translated(&error.to_string(), MAX_DEPTH), Some(chinese), "{error}");
+        }
+    }
+
+    #[test]
     fn each_translation_has_the_placeholders_of_its_original() {
         for line in SENTENCES.lines().filter(|line| line.contains(" => ")) {
             let (english, chinese) = line.split_once(" => ").unwrap();
-            let placeholders = chinese.matches("{}").count()
-                + usize::from(chinese.contains("{0}"))
-                + usize::from(chinese.contains("{1}"));
+            let numbered = |number: &usize| chinese.contains(&format!("{{{number}}}"));
+            let placeholders = chinese.matches("{}").count() + (0..10).filter(numbered).count();
             assert_eq!(english.matches("{}").count(), placeholders, "{line}");
         }
     }

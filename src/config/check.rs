@@ -1,6 +1,7 @@
 //! Checks that the types of the values cannot express: names, addresses, and contradictory settings.
 
 use std::collections::BTreeMap;
+use std::path::{Component, Path};
 use std::time::Duration;
 
 use daoyou_channels::settings::{Secret, Span};
@@ -22,6 +23,9 @@ const MAX_NAME: usize = 64;
 
 /// The required form of a model name.
 const ONE_MODEL: &str = "\"PROVIDER/MODEL\" such as \"openai/gpt-5\"";
+
+/// The channels whose turns `[approval.channels]` can name.
+const CHANNELS: [&str; 6] = ["cli", "webhook", "email", "api", "page", "mcp"];
 
 /// Returns every fault of `config` that does not follow from a `known` fault.
 pub(super) fn check(
@@ -49,6 +53,7 @@ pub(super) fn check(
     }
     checks.owner(config);
     checks.identities(config);
+    checks.approval_channels(config);
     checks.optional_model("heartbeat.model", &config.heartbeat.model);
     checks.vectors(config);
     checks.postprocess(config);
@@ -75,7 +80,8 @@ impl ConfigChecker<'_> {
         if !agent.timezone.is_empty() && jiff::tz::TimeZone::get(&agent.timezone).is_err() {
             let name = quoted(&agent.timezone);
             let wrong = match time_zone(&agent.timezone) {
-                Err(wrong) => wrong.to_string(),
+                // The rest of the message names forms that only jobs accept.
+                Err(wrong) => wrong.to_string().split("; give ").next().unwrap_or_default().to_owned(),
                 Ok(zone) if zone.iana_name().is_some() => format!("{name} has spaces around it"),
                 Ok(_) => format!("{name} is an offset, which knows no daylight saving time"),
             };
@@ -96,6 +102,17 @@ impl ConfigChecker<'_> {
             self.fault(&["agent.middleware"], wrong, "each name once, in the order from outside to inside");
         }
         self.not_zero("tools.exec.timeout", config.tools.exec.timeout);
+        for path in &config.tools.strangers_read {
+            let leads_out = |part| !matches!(part, Component::Normal(_) | Component::CurDir);
+            if path.trim().is_empty() || Path::new(path).components().any(leads_out) {
+                let wrong = format!("{} is no path in the workspace", quoted(path));
+                self.fault(&["tools.strangers_read"], wrong, "paths relative to the workspace, such as \"public\"");
+            }
+        }
+        for name in config.tools.exec.env.iter().filter(|name| name.is_empty() || name.contains('=')) {
+            let wrong = format!("{} is no name of an environment variable", quoted(name));
+            self.fault(&["tools.exec.env"], wrong, "names such as \"RUST_LOG\"; the values are those of the gateway");
+        }
         let memory = &config.memory;
         self.not_zero("memory.timeout", memory.timeout);
         self.optional_model("memory.model", &memory.model);
@@ -201,12 +218,12 @@ impl ConfigChecker<'_> {
     fn owner(&mut self, config: &Config) {
         let pair =
             |text: &str| text.split_once(':').is_some_and(|(channel, rest)| !channel.is_empty() && !rest.is_empty());
-        for (index, identity) in config.owner.identities.iter().enumerate() {
+        for (number, identity) in (1..).zip(&config.owner.identities) {
             if !pair(identity) {
-                let wrong = format!("entry {index} is {}", quoted(identity));
+                let wrong = format!("entry {number} is {}", quoted(identity));
                 self.fault(&["owner.identities"], wrong, "\"CHANNEL:SENDER\" such as \"webhook:phone:ann\"");
             } else if let Some(of_hook) = identity.strip_prefix("webhook:") {
-                self.owner_of_hook(config, index, of_hook);
+                self.owner_of_hook(config, number, of_hook);
             }
         }
         if !config.owner.notify.is_empty()
@@ -217,20 +234,21 @@ impl ConfigChecker<'_> {
         }
     }
 
-    /// Checks entry `index` of `owner.identities`, which is `webhook:` and `identity`: the webhook must prove who its senders are.
-    fn owner_of_hook(&mut self, config: &Config, index: usize, identity: &str) {
+    /// Checks entry `number` of `owner.identities`, counted from 1. The entry is `webhook:` and `identity`; the webhook must prove
+    /// who its senders are.
+    fn owner_of_hook(&mut self, config: &Config, number: usize, identity: &str) {
         const ALLOWED: &str = "\"webhook:NAME:SENDER\" of a webhook with verify = \"standard\" or \"bearer\" without the \
                                templates content and sender, or \"github\" or \"slack\" without the template sender";
         let hook = identity.split_once(':').filter(|(_, sender)| !sender.is_empty());
         let hook = hook.and_then(|(name, _)| Some((name, config.channels.webhook.get(name)?)));
         let Some((name, hook)) = hook else {
             let wrong =
-                format!("entry {index} is {}, and there is no such webhook", quoted(&format!("webhook:{identity}")));
+                format!("entry {number} is {}, and there is no such webhook", quoted(&format!("webhook:{identity}")));
             return self.fault(&["owner.identities", "channels.webhook"], wrong, ALLOWED);
         };
         if let Err(why) = hook.author() {
             let wrong =
-                format!("entry {index} is a sender of [channels.webhook.{name}], which proves no sender: {why}");
+                format!("entry {number} is a sender of [channels.webhook.{name}], which proves no sender: {why}");
             let keys = ["owner.identities".to_owned(), format!("channels.webhook.{name}.verify")];
             self.fault(&keys.each_ref().map(String::as_str), wrong, ALLOWED);
         }
@@ -263,6 +281,20 @@ impl ConfigChecker<'_> {
         }
     }
 
+    /// Checks that the channels that `[approval.channels]` names exist.
+    fn approval_channels(&mut self, config: &Config) {
+        for name in config.approval.channels.keys() {
+            let is_known = match name.strip_prefix("webhook:") {
+                Some(webhook) => config.channels.webhook.contains_key(webhook),
+                None => CHANNELS.contains(&name.as_str()),
+            };
+            if !is_known {
+                let allowed = format!("{}, or webhook:NAME of a [channels.webhook.NAME]", CHANNELS.join(", "));
+                self.fault(&[&join("approval.channels", name)], format!("{} is no channel", quoted(name)), &allowed);
+            }
+        }
+    }
+
     /// Checks the name of a model; an empty name is an unset one.
     fn optional_model(&mut self, key: &str, text: &str) {
         if !text.is_empty() {
@@ -271,33 +303,31 @@ impl ConfigChecker<'_> {
     }
 
     fn model(&mut self, key: &str, text: &str) {
-        let is_model = text.split_once('/').is_some_and(|(provider, model)| {
-            !model.trim().is_empty() && is_valid_name(provider) && text.trim() == text
-        });
-        if !matches!(text, "auto" | "offline") && !is_model {
+        if !matches!(text, "auto" | "offline") && !is_model(text) {
             let wrong = format!("{} names no provider and model", quoted(text));
             self.fault(&[key], wrong, "\"auto\", or \"PROVIDER/MODEL\" such as \"openai/gpt-5\"");
         }
     }
 
+    /// Checks the name of a model that makes vectors; an empty name is an unset one.
+    fn vector_model(&mut self, key: &str, text: &str) {
+        const ALLOWED: &str = "\"PROVIDER/MODEL\" such as \"openai/text-embedding-3-small\", or \"\"";
+        if matches!(text, "auto" | "offline") {
+            self.fault(&[key], format!("{} makes no vectors", quoted(text)), ALLOWED);
+        } else if !text.is_empty() && !is_model(text) {
+            self.fault(&[key], format!("{} names no provider and model", quoted(text)), ALLOWED);
+        }
+    }
+
     fn vectors(&mut self, config: &Config) {
         let settings = &config.memory.embeddings;
-        if matches!(settings.model.as_str(), "auto" | "offline") {
-            let wrong = format!("{} makes no vectors", quoted(&settings.model));
-            self.fault(
-                &["memory.embeddings.model"],
-                wrong,
-                "\"PROVIDER/MODEL\" such as \"openai/text-embedding-3-small\", or \"\"",
-            );
-        } else {
-            self.optional_model("memory.embeddings.model", &settings.model);
-        }
+        self.vector_model("memory.embeddings.model", &settings.model);
         self.not_zero("memory.embeddings.timeout", settings.timeout);
     }
 
     fn postprocess(&mut self, config: &Config) {
         let settings = &config.tools.postprocess;
-        self.optional_model("tools.postprocess.semantic.model", &settings.semantic.model);
+        self.vector_model("tools.postprocess.semantic.model", &settings.semantic.model);
         self.optional_model("tools.postprocess.llm.model", &settings.llm.model);
         let has_vectors = !settings.semantic.model.is_empty() || !config.memory.embeddings.model.is_empty();
         let lacking = match settings.mode {
@@ -393,6 +423,12 @@ fn notify(config: &Config) -> Result<(), String> {
         return Err(format!("{} is no channel", quoted(channel)));
     }
     Ok(())
+}
+
+/// Returns true for the form `PROVIDER/MODEL`.
+fn is_model(text: &str) -> bool {
+    text.split_once('/')
+        .is_some_and(|(provider, model)| !model.trim().is_empty() && is_valid_name(provider) && text.trim() == text)
 }
 
 /// Returns true for a valid name. Names are part of URLs, session keys and `PROVIDER/MODEL`, so they contain no separators.

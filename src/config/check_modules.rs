@@ -75,13 +75,13 @@ fn gateway(gateway: &GatewayConfig) -> Vec<SettingFault> {
         let wrong = format!("{} is less than two bodies of the API", gateway.body_budget);
         found.push(SettingFault::new(&["gateway.body_budget"], wrong, "4200KB or more"));
     }
-    for (index, name) in gateway.hosts.iter().enumerate().filter(|(_, name)| !AllowedHosts::is_valid(name)) {
-        let wrong = format!("entry {index} is {}", quoted(name));
+    for (number, name) in (1..).zip(&gateway.hosts).filter(|(_, name)| !AllowedHosts::is_valid(name)) {
+        let wrong = format!("entry {number} is {}", quoted(name));
         let allowed = "a name or an IP address without scheme, port and path, such as \"chat.example.org\"";
         found.push(SettingFault::new(&["gateway.hosts"], wrong, allowed));
     }
-    for (index, proxy) in gateway.trusted_proxies.iter().enumerate().filter(|(_, text)| parse_network(text).is_err()) {
-        let wrong = format!("entry {index} is {}", quoted(proxy));
+    for (number, proxy) in (1..).zip(&gateway.trusted_proxies).filter(|(_, text)| parse_network(text).is_err()) {
+        let wrong = format!("entry {number} is {}", quoted(proxy));
         let allowed = "an IP address or a range such as \"10.0.0.0/8\"";
         found.push(SettingFault::new(&["gateway.trusted_proxies"], wrong, allowed));
     }
@@ -166,18 +166,18 @@ fn email(config: &Config) -> Vec<SettingFault> {
         wrong: fault.wrong,
         allowed: fault.allowed,
     });
-    let owners = email_owners(config).filter(|(_, owner)| !is_address(owner)).map(|(index, owner)| SettingFault {
+    let owners = email_owners(config).filter(|(_, owner)| !is_address(owner)).map(|(number, owner)| SettingFault {
         keys: vec!["owner.identities".to_owned()],
-        wrong: format!("entry {index} is \"email:\" and {}, which is no address", quoted(owner)),
+        wrong: format!("entry {number} is \"email:\" and {}, which is no address", quoted(owner)),
         allowed: "\"email:\" and an address, such as \"email:me@example.org\"".to_owned(),
     });
     own.chain(owners).chain(email_notify(config)).collect()
 }
 
-/// Returns the owner's addresses with their indexes in `owner.identities`.
+/// Returns the owner's addresses with their numbers in `owner.identities`, from 1.
 fn email_owners(config: &Config) -> impl Iterator<Item = (usize, &str)> {
-    let identities = config.owner.identities.iter().enumerate();
-    identities.filter_map(|(index, identity)| Some((index, identity.strip_prefix("email:")?)))
+    let identities = (1..).zip(&config.owner.identities);
+    identities.filter_map(|(number, identity)| Some((number, identity.strip_prefix("email:")?)))
 }
 
 /// Checks `owner.notify`: it may be an address, or the Message-ID of a thread's first mail.

@@ -65,6 +65,7 @@ impl SettingShape {
             Self::Bool => "true, false".to_owned(),
             Self::Int { min, max } => format!("a whole number from {min} to {max}"),
             Self::Float { min, max } if min.is_finite() && max.is_finite() => format!("a number from {min} to {max}"),
+            Self::Float { min, .. } if min.is_finite() => format!("a number from {min}"),
             Self::Float { .. } => "a number".to_owned(),
             Self::Duration => "a duration such as \"90s\", \"10m\" or \"1h 30m\"".to_owned(),
             Self::Size => "a size such as \"25MB\", \"64KB\" or \"1GiB\"".to_owned(),

@@ -46,17 +46,29 @@ pub(super) fn check_tools(loaded: &LoadedConfig) -> Result<(), ConfigFaults> {
     let limited = tools.output.keys().map(|name| (format!("tools.output.{name}"), name));
     let filtered = tools.postprocess.tools.keys().map(|name| (format!("tools.postprocess.tools.{name}"), name));
     let summarised = tools.postprocess.llm.tools.iter().map(|name| ("tools.postprocess.llm.tools".to_owned(), name));
+    let approved = loaded.config.approval.tools.keys().map(|name| (join("approval.tools", name), name));
     // The tools of MCP servers are known only to the servers.
     let is_of_server =
         |name: &str| name.split_once("__").is_some_and(|(server, _)| loaded.config.mcp.contains_key(server));
-    let is_known = |name: &str| is_tool(name) || is_of_server(name);
-    all(disabled.chain(limited).chain(filtered).chain(summarised).filter(|(_, name)| !is_known(name)).map(
-        |(key, name)| {
-            let near = nearest_tool(name).map_or_else(String::new, |near| format!("; the nearest is {near:?}"));
-            let names = TOOL_NAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-            loaded.fault(&key, format!("{name:?} is no tool{near}"), names)
-        },
-    ))
+    // Only `approval.tools` knows beginnings of names.
+    let is_beginning = |key: &str, name: &str| {
+        let is_of_tool = |start: &str| {
+            let is_of_server = |server: &String| start.starts_with(&format!("{server}__"));
+            TOOL_NAMES.iter().any(|(tool, _)| tool.starts_with(start)) || loaded.config.mcp.keys().any(is_of_server)
+        };
+        key.starts_with("approval.tools.") && name.to_lowercase().strip_suffix('*').is_some_and(is_of_tool)
+    };
+    let named = disabled.chain(limited).chain(filtered).chain(summarised).chain(approved);
+    let unknown = named.filter(|(key, name)| !is_tool(name) && !is_of_server(name) && !is_beginning(key, name));
+    all(unknown.map(|(key, name)| {
+        let near = nearest_tool(name).map_or_else(String::new, |near| format!("; the nearest is {near:?}"));
+        let wrong = match name.strip_suffix('*').filter(|_| key.starts_with("approval.")) {
+            Some(start) => format!("no tool's name begins with {start:?}, and no server in [mcp] has such tools"),
+            None => format!("{name:?} is no tool{near}"),
+        };
+        let names = TOOL_NAMES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+        loaded.fault(&key, wrong, names)
+    }))
 }
 
 /// Builds the providers of the configuration.

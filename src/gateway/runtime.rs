@@ -33,7 +33,7 @@ use crate::query::ModelSelection;
 use crate::session::commands::{CommandContext, CommandHandler};
 use crate::session::lanes::ConcurrencyLimits;
 use crate::skills::{BUILT_IN_SKILLS, LOAD_SKILL, SkillCatalog, SkillHost, SkillPins, SkillSource, SkillTool};
-use crate::tools::{self, Processes, Tool, ToolDeps, ToolExecutor, ToolResultCache, ToolsConfig};
+use crate::tools::{self, Processes, Tool, ToolDeps, ToolExecutor, ToolResultCache, ToolsConfig, canonical_name};
 use crate::turn::context::conversation_context::{ContextBuilder, ContextSettings};
 use crate::turn::context::images::ImageLoader;
 use crate::turn::context::system_prompt::{PromptSkills, SystemPrompt};
@@ -248,7 +248,7 @@ impl Runtime {
             middleware: Arc::new(middleware),
             approvals: ApprovalGate {
                 bus: bus.clone(),
-                config: self.config.approval.clone(),
+                config: self.config.approval.with_own_names(canonical_name),
                 phrases: commands.context.phrases,
                 timezone: commands.context.timezone.clone(),
             },

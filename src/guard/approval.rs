@@ -77,6 +77,17 @@ impl ApprovalConfig {
         tools.into_iter().map(of_tool).max().or(of_channel).unwrap_or(self.default)
     }
 
+    /// Returns the settings with the tools' own names, which `own_name` returns for a name or alias. Of two entries for one tool
+    /// the stricter one holds.
+    pub fn with_own_names(&self, own_name: impl Fn(&str) -> Option<&'static str>) -> Self {
+        let mut tools = BTreeMap::new();
+        for (name, policy) in &self.tools {
+            let strictest = tools.entry(own_name(name).unwrap_or(name).to_owned()).or_insert(*policy);
+            *strictest = (*strictest).max(*policy);
+        }
+        Self { tools, ..self.clone() }
+    }
+
     /// Returns the policy of the entry that names the tool, otherwise of the entry with the longest matching prefix.
     fn of_tool(&self, tool: &str) -> Option<ApprovalPolicy> {
         let beginnings = self.tools.iter().filter(|(word, _)| word.ends_with('*') && means_tool(word, tool));
@@ -102,6 +113,16 @@ pub fn runs_project_code(tool: &str) -> bool {
 mod tests {
     use super::ApprovalPolicy::{Always, Deny, Never, Tainted};
     use super::*;
+
+    #[test]
+    fn an_alias_stands_for_its_tool() {
+        let tools = [("bash", Always), ("exec", Never), ("github__x", Deny)];
+        let tools = tools.map(|(name, policy)| (name.to_owned(), policy)).into();
+        let config = ApprovalConfig { tools, ..ApprovalConfig::default() };
+        let config = config.with_own_names(|name| matches!(name, "bash" | "exec").then_some("exec"));
+        assert_eq!(config.policy(["exec"], "cli", false), Always);
+        assert_eq!(config.policy(["github__x"], "cli", false), Deny);
+    }
 
     #[test]
     fn the_stricter_of_two_entries_holds() {

@@ -131,6 +131,16 @@ impl Connection {
         self.unanswered.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).ok();
     }
 
+    /// Returns true while a request has no complete response.
+    pub fn has_unanswered(&self) -> bool {
+        self.unanswered.load(Ordering::Relaxed) > 0
+    }
+
+    /// Returns true while a request that hyper has parsed has no complete response.
+    pub fn is_answering(&self) -> bool {
+        self.unanswered.load(Ordering::Relaxed) > self.heads.load(Ordering::Relaxed)
+    }
+
     /// Records that hyper receives a valid head.
     pub fn pass_head(&self) {
         self.unanswered.fetch_add(1, Ordering::Relaxed);

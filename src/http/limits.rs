@@ -34,6 +34,8 @@ pub struct ServerLimits {
     pub idle: Duration,
     /// The time for a client that has stopped reading its response to continue.
     pub write: Duration,
+    /// The time for which a complete request is still answered after its client has closed its half of the connection.
+    pub half_close: Duration,
     /// The time for the TLS handshake.
     pub handshake: Duration,
     /// The time, and the number of bytes, for which the rest of a request is read and discarded after an early refusal. A client
@@ -55,6 +57,7 @@ impl Default for ServerLimits {
             body: Duration::from_secs(30),
             idle: Duration::from_secs(75),
             write: Duration::from_secs(30),
+            half_close: Duration::from_secs(5),
             handshake: Duration::from_secs(10),
             linger: Duration::from_secs(5),
             linger_bytes: 64 << 20,

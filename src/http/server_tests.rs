@@ -44,6 +44,13 @@ async fn start(limits: ServerLimits, connections: usize) -> Running {
         .route("/panic", get(async || -> &'static str { panic!("canary") }))
         .route("/take", post(async |body: Bytes| body.len().to_string()))
         .route("/ignore", post(async || "ignored"))
+        .route(
+            "/slow",
+            get(async || {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                "late"
+            }),
+        )
         .route("/never", get(future::pending::<&'static str>))
         .route("/endless", get(async || Bytes::from(vec![b'x'; 64 << 20])))
         .route("/stream", get(async || Sse::new(stream::pending::<Result<Event, Infallible>>().boxed())));
@@ -146,6 +153,38 @@ async fn a_client_that_stops_reading_is_closed_and_an_idle_stream_is_not() {
     // The stream is still open long after all deadlines.
     let more = tokio::time::timeout(Duration::from_millis(300), waiting.read_u8()).await;
     assert!(more.is_err(), "{more:?}");
+}
+
+#[tokio::test]
+async fn a_client_that_only_stops_sending_gets_its_answer() {
+    let half_closed = async |limits: ServerLimits, text: &str| {
+        let server = start(limits, 100).await;
+        let mut stream = server.open(text).await;
+        stream.shutdown().await.unwrap();
+        let got = rest(&mut stream).await;
+        server.wait_count(0).await;
+        got
+    };
+    let slow = "GET /slow HTTP/1.1\nHost: localhost\n\n";
+    let take = "POST /take HTTP/1.1\nHost: localhost\nContent-Length: 5\n\nabcde";
+    // Longer than the patience of this test, so that only the end of the response ends the connection.
+    let patient = ServerLimits { half_close: PATIENCE * 2, ..long() };
+    for (text, ends) in [(slow.to_owned(), "late"), (take.to_owned(), "5"), (format!("{slow}{take}{slow}"), "late")] {
+        let got = half_closed(patient, &text).await;
+        assert_eq!(got.matches("HTTP/1.1 200").count(), text.matches("HTTP/1.1").count(), "{text:?}: {got}");
+        assert!(got.ends_with(ends), "{got}");
+    }
+    let large = half_closed(patient, "GET /endless HTTP/1.1\nHost: localhost\n\n").await;
+    assert!(large.len() > 64 << 20, "{} bytes", large.len());
+    // The end of a stream's client counts at once, and that of every other client after a while.
+    let streamed = half_closed(patient, "GET /stream HTTP/1.1\nHost: localhost\n\n").await;
+    assert!(streamed.starts_with("HTTP/1.1 200"), "{streamed}");
+    let brief = ServerLimits { half_close: Duration::from_millis(100), ..long() };
+    assert_eq!(half_closed(brief, "GET /never HTTP/1.1\nHost: localhost\n\n").await, "");
+    for incomplete in ["GET /slow HTT", "POST /take HTTP/1.1\nHost: localhost\nContent-Length: 9\n\nhalf"] {
+        let got = half_closed(patient, incomplete).await;
+        assert!(!got.contains(" 200"), "{incomplete:?}: {got}");
+    }
 }
 
 #[tokio::test]

@@ -5,6 +5,11 @@
 //! holds each head back until it is complete and valid. For an invalid or late head, hyper receives [`PLACEHOLDER_REQUEST`], which
 //! the service answers with the error. The stream also follows each body to its end, so that it finds every head, however the
 //! requests are split into packets.
+//!
+//! Some clients close their half of the connection after a complete request (`nc -N`). A stream cannot distinguish them from clients
+//! that leave, and hyper drops the request of either. So this stream hides the end from hyper until the response is written or has
+//! begun to stream, for [`ServerLimits::half_close`] at most. hyper's `half_close(true)` does not serve: it would never notice a client
+//! that leaves.
 
 use std::io;
 use std::pin::Pin;
@@ -42,6 +47,9 @@ pub struct ValidatedStream<Io> {
     /// The first byte of the next head has arrived.
     is_in_head: bool,
     state: ReadState,
+    /// The client has closed its half of the connection after a complete request; the timer limits the time for the response.
+    half_close: Option<Pin<Box<Sleep>>>,
+    response: ResponseState,
     /// The time when the first byte of the head arrived; for the first head, when the connection began.
     head_since: Instant,
     has_served: bool,
@@ -59,6 +67,18 @@ enum ReadState {
     Message { head: usize, body: BodyFraming },
     /// Nothing more is read.
     Ended,
+}
+
+/// The response to the last complete request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ResponseState {
+    Pending,
+    /// Bytes were written and not yet flushed.
+    Writing,
+    /// Its first part was sent, and the rest does not exist yet.
+    Streaming,
+    /// It was written to its end.
+    Complete,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -89,6 +109,8 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> ValidatedStream<Io> {
             scanned: 0,
             is_in_head: false,
             state: ReadState::Head,
+            half_close: None,
+            response: ResponseState::Complete,
             head_since: now,
             has_served: false,
             timer: Box::pin(tokio::time::sleep_until(now + limits.header)),
@@ -116,12 +138,19 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> ValidatedStream<Io> {
             if self.take_head() {
                 return Poll::Ready(Ok(true));
             }
+            if self.half_close.is_some() {
+                ready!(self.poll_half_close(context));
+                return Poll::Ready(Ok(false));
+            }
             if self.start > 0 {
                 self.buffer.drain(..self.start);
                 self.start = 0;
             }
             self.buffer.reserve(READ_SIZE);
             match poll_read_buf(Pin::new(&mut self.io), context, &mut self.buffer) {
+                Poll::Ready(Ok(0)) if self.is_between() && self.response != ResponseState::Complete => {
+                    self.half_close = Some(Box::pin(tokio::time::sleep(self.limits.half_close)));
+                }
                 Poll::Ready(Ok(0)) => return Poll::Ready(Ok(false)),
                 Poll::Ready(Ok(_)) => self.skip_empty_lines(),
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
@@ -135,6 +164,33 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> ValidatedStream<Io> {
                     return Poll::Ready(Ok(true));
                 }
             }
+        }
+    }
+
+    /// Completes when hyper may see the end of a connection whose client has closed its half.
+    fn poll_half_close(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if matches!(self.response, ResponseState::Streaming | ResponseState::Complete) {
+            return Poll::Ready(());
+        }
+        if !self.connection.has_unanswered() {
+            // hyper has the whole response. `flushed` wakes this task, and `poll_stall` limits the time.
+            return Poll::Pending;
+        }
+        self.half_close.as_mut().map_or(Poll::Ready(()), |timer| timer.as_mut().poll(context))
+    }
+
+    /// Records that all bytes which hyper has written are sent. hyper flushes only after it has written all that it has.
+    fn flushed(&mut self, context: &Context<'_>) {
+        let before = self.response;
+        if !self.connection.has_unanswered() {
+            self.response = ResponseState::Complete;
+        } else if self.response == ResponseState::Writing {
+            let is_streaming = self.connection.is_answering();
+            self.response = if is_streaming { ResponseState::Streaming } else { ResponseState::Pending };
+        }
+        if self.half_close.is_some() && self.response != before {
+            // hyper reads the end only when it is polled again.
+            context.waker().wake_by_ref();
         }
     }
 
@@ -230,6 +286,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> ValidatedStream<Io> {
             _ => return,
         }
         self.connection.received();
+        self.response = ResponseState::Pending;
         self.state = if self.refused.is_some() { ReadState::Ended } else { ReadState::Head };
         self.skip_empty_lines();
     }
@@ -301,6 +358,13 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> ValidatedStream<Io> {
         Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, "the client does not read its answer"))
     }
 
+    fn check_write(&mut self, context: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if matches!(written, Poll::Ready(Ok(1..))) && self.response == ResponseState::Pending {
+            self.response = ResponseState::Writing;
+        }
+        self.check_stall(context, written)
+    }
+
     fn check_stall<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         match written {
             Poll::Pending => self.poll_stall(context).map(Err),
@@ -360,7 +424,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncRead for ValidatedStream<Io> {
 impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ValidatedStream<Io> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write(context, bytes);
-        self.check_stall(context, written)
+        self.check_write(context, written)
     }
 
     fn poll_write_vectored(
@@ -369,7 +433,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ValidatedStream<Io> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write_vectored(context, slices);
-        self.check_stall(context, written)
+        self.check_write(context, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -378,6 +442,9 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ValidatedStream<Io> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.io).poll_flush(context);
+        if matches!(flushed, Poll::Ready(Ok(()))) {
+            self.flushed(context);
+        }
         self.check_stall(context, flushed)
     }
 

@@ -159,13 +159,12 @@ pub(super) fn tool_result(language: Language, call: &ToolCall, result: &str, is_
     }
     let result = if result == NO_OUTPUT { "" } else { result };
     let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
-    let argument = |name: &str| arguments.get(name).and_then(Value::as_str).unwrap_or_default();
-    let path = match argument("path") {
-        "." | "" => say!(language, "the workspace", "工作区"),
-        path => path.to_owned(),
-    };
+    let path = arguments.get("path").and_then(Value::as_str).unwrap_or_default();
     let shown = shorten(language, result);
     let text = match tool.as_str() {
+        "list_dir" if matches!(path, "." | "") => {
+            say!(language, "Files in the workspace:\n\n{shown}", "工作区里的文件：\n\n{shown}")
+        }
         "list_dir" => say!(language, "Files in {path}:\n\n{shown}", "{path} 里的文件：\n\n{shown}"),
         "read_file" if result.trim().is_empty() => say!(language, "{path} is empty.", "{path} 是空的。"),
         "read_file" => {

@@ -429,7 +429,8 @@ fn answer_after_call(text: &str, result: &str) -> String {
 fn results_are_reported_in_the_users_language() {
     let cases = [
         ("list files", "a.txt", "Files in the workspace:\n\na.txt"),
-        ("列出文件", "a.txt", "工作区 里的文件：\n\na.txt"),
+        ("列出文件", "a.txt", "工作区里的文件：\n\na.txt"),
+        ("列出 notes 里的文件", "a.txt", "notes 里的文件：\n\na.txt"),
         ("read a.txt", "(done, no output)", "a.txt is empty."),
         ("read a.txt", "Error: no such file", "That did not work. `read_file` says: no such file"),
         ("读 a.txt", "Error: no such file", "没有成功。`read_file` 报错：no such file"),

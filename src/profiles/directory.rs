@@ -11,7 +11,9 @@ use super::profile::{AgentProfile, DEFAULT_AGENT};
 use super::resolve::{FoundProfile, ProfileFiles, agent_of, override_by, profiles_of, replacement_of};
 use super::routes::{AgentRoute, RouteConfig};
 use super::team::complete;
+use crate::phrases::{Phrases, fill};
 use crate::skills::{SkillProblem, SkillSource};
+use crate::text::Language;
 use crate::text::nearest::{BY_EDITS, nearest};
 
 /// The source of an agent that is defined only in the configuration.
@@ -185,7 +187,11 @@ impl AgentDirectory {
             let Some(agent) = self.find(&route.agent).cloned() else {
                 // The faults of a defined agent are reported already.
                 if !sources.definitions.contains_key(&route.agent) {
-                    fault("agent", format!("Agent '{}' not found", shown(&route.agent)), self.names().join(", "));
+                    let wrong = match route.agent.as_str() {
+                        "" => "it is not set".to_owned(),
+                        name => format!("Agent '{}' not found", shown(name)),
+                    };
+                    fault("agent", wrong, self.names().join(", "));
                 }
                 continue;
             };
@@ -243,11 +249,19 @@ impl AgentDirectory {
         self.agents.keys().map(String::as_str).collect()
     }
 
-    /// Returns the error for an unknown agent name.
+    /// Returns the error for an unknown agent name, in English.
     pub fn unknown(&self, name: &str) -> String {
+        self.unknown_in(name, Phrases::of(Language::En))
+    }
+
+    /// Returns the error for an unknown agent name, in the language of `phrases`.
+    pub fn unknown_in(&self, name: &str, phrases: &Phrases) -> String {
         let near = nearest(&name.to_lowercase(), self.names().into_iter().map(|name| (name, name)), BY_EDITS, 0.6);
-        let near = near.map_or_else(String::new, |near| format!(" Did you mean {near}?"));
-        format!("Agent '{}' not found.{near} Agents: {}", shown(name), self.names().join(", "))
+        let (name, names) = (shown(name), self.names().join(", "));
+        match near {
+            Some(near) => fill(phrases.unknown_agent_near, &[&name, near, &names]),
+            None => fill(phrases.unknown_agent, &[&name, &names]),
+        }
     }
 }
 
@@ -385,6 +399,8 @@ mod tests {
         assert!(
             directory.unknown("codr").contains("Agent 'codr' not found. Did you mean coder? Agents: assistant, coder,")
         );
+        let unknown = directory.unknown_in("codr", Phrases::of(Language::Zh));
+        assert!(unknown.starts_with("没有名为“codr”的智能体，是不是想用 coder？现有：assistant, coder,"), "{unknown}");
     }
 
     #[test]

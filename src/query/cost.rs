@@ -24,6 +24,8 @@ pub struct CostRange {
     from: Date,
     to: Date,
     zone: TimeZone,
+    /// The start and the end of the range, in UTC milliseconds.
+    bounds: (i64, i64),
 }
 
 #[derive(Default)]
@@ -43,7 +45,7 @@ impl CostRange {
     /// Parses days as `YYYY-MM-DD`. By default the range ends today and has 30 days.
     ///
     /// # Errors
-    /// A text is not a day, or the range is empty or too long.
+    /// A text is not a day, the range is empty or too long, or its days are beyond the calendar of timestamps.
     pub fn parse(from: Option<&str>, to: Option<&str>, zone: &TimeZone, now: Timestamp) -> Result<Self, String> {
         let read = |name: &str, text: &str| {
             text.parse::<Date>()
@@ -57,13 +59,10 @@ impl CostRange {
         if !(1..=MAX_DAYS).contains(&days) {
             return Err(format!("from {from} to {to}: 1 to {MAX_DAYS} days are allowed"));
         }
-        Ok(Self { from, to, zone: zone.clone() })
-    }
-
-    /// Returns the start and the end of the range, in UTC milliseconds.
-    fn bounds(&self) -> (i64, i64) {
-        let begin = |day: Date| day.to_zoned(self.zone.clone()).map_or(0, |at| at.timestamp().as_millisecond());
-        (begin(self.from), self.to.tomorrow().map_or(i64::MAX, begin))
+        let begin = |day: Date| day.to_zoned(zone.clone()).map(|at| at.timestamp().as_millisecond());
+        let bounds = begin(from).and_then(|start| Ok((start, to.tomorrow().and_then(begin)?)));
+        let bounds = bounds.map_err(|_| format!("from {from} to {to}: days of the years -9998 to 9998 are allowed"))?;
+        Ok(Self { from, to, zone: zone.clone(), bounds })
     }
 }
 
@@ -74,7 +73,7 @@ impl CostRange {
 pub fn read(connection: &Connection, range: &CostRange) -> Result<Value, StoreError> {
     let mut days: BTreeMap<Date, BTreeMap<(String, Option<String>), UsageSum>> = BTreeMap::new();
     let mut sessions: BTreeMap<String, SessionSum> = BTreeMap::new();
-    usage::visit_between(connection, range.bounds(), |row| {
+    usage::visit_between(connection, range.bounds, |row| {
         let at = Timestamp::from_millisecond(row.at).unwrap_or_default();
         let day = at.to_zoned(range.zone.clone()).date();
         let currency = row.cost.as_ref().map(|(_, currency)| currency.clone());
@@ -173,6 +172,9 @@ mod tests {
             (Some("yesterday"), None),
             (Some("2020-01-01"), None),
             (None, Some("2026-13-01")),
+            // Days that exist in the calendar, and not as a timestamp.
+            (Some("9999-12-31"), Some("9999-12-31")),
+            (Some("-009999-01-01"), Some("-009999-01-01")),
         ] {
             assert!(range(from, to).is_err(), "{from:?} {to:?}");
         }

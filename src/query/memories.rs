@@ -152,11 +152,12 @@ fn answer(
                 since: parse_since(since.as_deref())?,
                 until: None,
                 least: LEAST_SIMILARITY,
-                limit: count(*limit),
+                limit: hit_count(*limit)?,
             }));
         }
         MemoryQuery::SearchMessages { text, session, since, limit } => {
-            sessions::search(connection, text, session.as_deref(), parse_since(since.as_deref())?, count(*limit))?
+            let since = parse_since(since.as_deref())?;
+            sessions::search(connection, text, session.as_deref(), since, hit_count(*limit)?)?
         }
         MemoryQuery::Export(selection) => export(connection, selection, settings)?,
         MemoryQuery::Stats => stats(connection, settings, now)?,
@@ -248,8 +249,13 @@ fn show(connection: &Connection, id: i64) -> Result<Value, MemoryError> {
     Ok(shown)
 }
 
-fn count(limit: Option<u32>) -> usize {
-    usize::try_from(limit.unwrap_or(HITS_DEFAULT).clamp(1, HITS_LIMIT)).unwrap_or(1)
+/// Returns the most hits of a search.
+fn hit_count(limit: Option<u32>) -> Result<usize, MemoryError> {
+    let limit = limit.unwrap_or(HITS_DEFAULT);
+    if !(1..=HITS_LIMIT).contains(&limit) {
+        return Err(MemoryError::Wrong(format!("limit: {limit} is not allowed; use 1 to {HITS_LIMIT}")));
+    }
+    Ok(limit as usize)
 }
 
 fn hit(hit: &RecallHit) -> Value {

@@ -8,8 +8,10 @@ use super::{StoreError, now_ms};
 
 /// The most named tokens.
 pub const MAX_TOKENS: usize = 200;
-/// The most logins; a new login beyond this number ends the least recently used one.
-pub const MAX_LOGINS: u32 = 100;
+/// The most logins with the token of the gateway, and with each named token. A new login beyond this number ends the least recently
+/// used login of the same token, so that the holder of one token cannot end the logins of others.
+const MAX_LOGINS: u32 = 100;
+const MAX_NAMED_LOGINS: u32 = 20;
 /// The time without use after which a login ends, in milliseconds.
 pub const LOGIN_IDLE_MS: i64 = 30 * 24 * 60 * 60 * 1_000;
 /// The least size for which an upload counts, in bytes.
@@ -95,7 +97,7 @@ pub fn touch_token(connection: &Connection, name: &str) -> Result<(), StoreError
     execute(connection, "UPDATE access_tokens SET used_at = ? WHERE name = ?", params![now_ms(), name]).map(drop)
 }
 
-/// Adds a login, and removes logins that have ended or exceed the limit. The `token_binding` of a login with a named token is that token's
+/// Adds a login, and removes logins that have ended or exceed the limit of their token. The `token_binding` of a login with a named token is that token's
 /// hash, so that another token of the same name does not revive the login.
 pub fn add_login(
     connection: &Connection,
@@ -105,9 +107,10 @@ pub fn add_login(
 ) -> Result<(), StoreError> {
     let now = now_ms();
     execute(connection, "DELETE FROM page_logins WHERE used_at < ?", [now - LOGIN_IDLE_MS])?;
-    let sql =
-        "DELETE FROM page_logins WHERE hash IN (SELECT hash FROM page_logins ORDER BY used_at DESC LIMIT -1 OFFSET ?)";
-    execute(connection, sql, [MAX_LOGINS - 1])?;
+    let limit = if token.is_some() { MAX_NAMED_LOGINS } else { MAX_LOGINS };
+    let sql = "DELETE FROM page_logins WHERE hash IN
+               (SELECT hash FROM page_logins WHERE token IS ? ORDER BY used_at DESC LIMIT -1 OFFSET ?)";
+    execute(connection, sql, params![token, limit - 1])?;
     let sql = "INSERT INTO page_logins (hash, token, token_binding, created_at, used_at) VALUES (?1, ?2, ?3, ?4, ?4)";
     execute(connection, sql, params![hash, token, token_binding, now]).map(drop)
 }
@@ -167,11 +170,30 @@ pub fn add_file(
     Ok(execute(connection, sql, params![id, uploader, attachment, now_ms(), limit, MIN_FILE_BYTES])? == 1)
 }
 
-/// Marks a file as named by a message. If `uploader` is given, the file must belong to it.
-pub fn use_file(connection: &Connection, id: &str, uploader: Option<&str>) -> Result<(), StoreError> {
-    let sql =
-        "UPDATE page_files SET used_at = ?1 WHERE id = ?2 AND used_at IS NULL AND uploader = ifnull(?3, uploader)";
-    execute(connection, sql, params![now_ms(), id, uploader]).map(drop)
+/// The mark of a file that a message names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileUse {
+    id: String,
+    /// The mark, which is later than every earlier one of the file.
+    used_at: i64,
+    before: Option<i64>,
+}
+
+/// Marks a file as named by a message.
+///
+/// # Errors
+/// There is no such file, or the store cannot be written.
+pub fn use_file(connection: &Connection, id: &str) -> Result<FileUse, StoreError> {
+    let before: Option<i64> = select_value(connection, "SELECT used_at FROM page_files WHERE id = ?", [id])?;
+    let used_at = now_ms().max(before.map_or(0, |at| at + 1));
+    execute(connection, "UPDATE page_files SET used_at = ? WHERE id = ?", params![used_at, id])?;
+    Ok(FileUse { id: id.to_owned(), used_at, before })
+}
+
+/// Restores the mark before a use whose message was refused, unless another message has named the file since.
+pub fn undo_use(connection: &Connection, FileUse { id, used_at, before }: &FileUse) -> Result<(), StoreError> {
+    let sql = "UPDATE page_files SET used_at = ? WHERE id = ? AND used_at = ?";
+    execute(connection, sql, params![before, id, used_at]).map(drop)
 }
 
 /// Returns all uploaded files.
@@ -226,9 +248,7 @@ mod tests {
             ] {
                 assert_eq!(add_file(connection, id, uploader, attachment, limit)?, expected, "{id}");
             }
-            use_file(connection, "1", Some("tablet"))?;
-            assert!(!files(connection)?[0].is_used, "of another");
-            use_file(connection, "1", Some("phone"))?;
+            use_file(connection, "1")?;
             let rows = files(connection)?;
             assert_eq!(
                 rows.iter().map(|row| row.is_used).collect::<Vec<_>>(),
@@ -237,6 +257,35 @@ mod tests {
             assert!(!remove_file(connection, &PageFileRow { is_used: false, ..rows[0].clone() })?, "used meanwhile");
             assert!(remove_file(connection, &rows[0])?);
             assert!(add_file(connection, "9", "phone", large, limit)?, "there is room again");
+            Ok(())
+        };
+        store.write(Durability::Logged, work).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_refused_message_leaves_a_file_as_it_was() {
+        let (_folder, store) = Store::temporary();
+        let work = |connection: &Connection| {
+            add_file(connection, "1", "phone", "{}", None)?;
+            let is_used = || Ok::<_, StoreError>(files(connection)?[0].is_used);
+            let refused = use_file(connection, "1")?;
+            assert!(is_used()?);
+            undo_use(connection, &refused)?;
+            assert!(!is_used()?, "nothing needs it");
+            // The same file twice in one refused message.
+            let uses = [use_file(connection, "1")?, use_file(connection, "1")?];
+            for one in uses.iter().rev() {
+                undo_use(connection, one)?;
+            }
+            assert!(!is_used()?);
+            // Two messages at once, of which one is refused, in either order.
+            let (refused, _accepted) = (use_file(connection, "1")?, use_file(connection, "1")?);
+            undo_use(connection, &refused)?;
+            assert!(is_used()?, "named by a later message");
+            let refused = use_file(connection, "1")?;
+            undo_use(connection, &refused)?;
+            assert!(is_used()?, "named by an earlier message");
+            assert!(use_file(connection, "2").is_err(), "there is no such file");
             Ok(())
         };
         store.write(Durability::Logged, work).await.unwrap();
@@ -275,6 +324,30 @@ mod tests {
             }
             let left: u32 = select_value(connection, "SELECT count(*) FROM page_logins", [])?;
             assert_eq!((left, name(find_login(connection, &[0; 32])?)), (MAX_LOGINS, None), "the oldest went");
+            Ok(())
+        };
+        store.write(Durability::Logged, work).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn logins_of_one_token_end_no_login_of_another() {
+        let (_folder, store) = Store::temporary();
+        let work = |connection: &Connection| {
+            for (token, hash) in [("phone", [1; 32]), ("tablet", [2; 32])] {
+                add_token(connection, token, &hash, "chat")?;
+            }
+            add_login(connection, &[200; 32], None, &[0; 32])?;
+            add_login(connection, &[201; 32], Some("tablet"), &[2; 32])?;
+            // Both are older than all logins of the other token.
+            connection.execute("UPDATE page_logins SET used_at = used_at - 60000", [])?;
+            for number in 0..150 {
+                add_login(connection, &[number; 32], Some("phone"), &[1; 32])?;
+            }
+            let count = "SELECT count(*) FROM page_logins WHERE token IS ?";
+            for (token, expected) in [(None, 1), (Some("tablet"), 1), (Some("phone"), MAX_NAMED_LOGINS)] {
+                assert_eq!(select_value::<u32>(connection, count, [token])?, expected, "{token:?}");
+            }
+            assert!(find_login(connection, &[200; 32])?.is_some(), "the owner stays logged in");
             Ok(())
         };
         store.write(Durability::Logged, work).await.unwrap();

@@ -188,6 +188,13 @@ pub fn taint_of_epoch(connection: &Connection, session: &str, epoch: i64) -> Res
     select(connection, sql, params![session, epoch], |row| row.get(0))
 }
 
+/// Returns the sources of the conversation of a message that are not the owner's.
+pub fn taint_of_message(connection: &Connection, session: &str, seq: i64) -> Result<BTreeSet<String>, StoreError> {
+    let sql = "SELECT t.source FROM messages m JOIN session_taints t ON t.session = m.session AND t.epoch = m.epoch
+               WHERE m.session = ? AND m.seq = ?";
+    select(connection, sql, params![session, seq], |row| row.get(0))
+}
+
 /// Adds sources to the current conversation of a session. Beyond [`MAX_SOURCES`], further sources are ignored: the conversation
 /// stays tainted.
 pub fn add_taint(connection: &Connection, session: &str, sources: &BTreeSet<String>) -> Result<(), StoreError> {

@@ -67,11 +67,14 @@ pub fn insert(connection: &Connection, new: &NewOutbound) -> Result<Uuid, StoreE
     let turn = new.turn.to_string();
     let sql = "SELECT attempt FROM outbox WHERE turn = ? AND slot = ?";
     let before: Option<i64> = select_optional(connection, sql, params![turn, new.slot], |row| row.get(0))?;
-    let attempt = before.map_or(0, |attempt| attempt + 1);
-    let id = id_of(new.turn, attempt, &new.slot);
     if before.is_some() {
         execute(connection, "DELETE FROM outbox WHERE turn = ? AND slot = ?", params![turn, new.slot])?;
     }
+    insert_attempt(connection, new, before.map_or(0, |attempt| attempt + 1))
+}
+
+fn insert_attempt(connection: &Connection, new: &NewOutbound, attempt: i64) -> Result<Uuid, StoreError> {
+    let (id, turn) = (id_of(new.turn, attempt, &new.slot), new.turn.to_string());
     let sql = "INSERT INTO outbox (id, turn, slot, attempt, channel, chat_id, body, state, created_at)
              VALUES (?, ?, ?, ?, ?, ?, ?, 'pending', ?)";
     execute(
@@ -268,7 +271,8 @@ pub fn count_stuck(connection: &Connection) -> Result<usize, StoreError> {
     select_value(connection, sql, [])
 }
 
-/// Queues a dead or unknown row as its next attempt under a new id; returns the new row, or `None` if the row is in another state.
+/// Queues a dead or unknown row again under the same id, by which a receiver knows what it has already; returns the new row, or
+/// `None` if the row is in another state.
 pub fn retry(connection: &Connection, id: Uuid) -> Result<Option<OutboxRow>, StoreError> {
     let Some(row) = find(connection, id)?.filter(|row| matches!(row.state.as_str(), "dead" | "unknown")) else {
         return Ok(None);
@@ -281,8 +285,9 @@ pub fn retry(connection: &Connection, id: Uuid) -> Result<Option<OutboxRow>, Sto
         chat_id: row.chat_id,
         body: row.body,
     };
-    let new_id = insert(connection, &new)?;
-    find(connection, new_id)
+    execute(connection, "DELETE FROM outbox WHERE id = ?", [id.to_string()])?;
+    insert_attempt(connection, &new, row.attempt)?;
+    find(connection, id)
 }
 
 /// Returns the ids of rows in `state`, which is `dead` or `unknown`, the oldest first.
@@ -416,12 +421,8 @@ mod tests {
             let again = retry(&connection, id).unwrap();
             assert_eq!(again.is_some(), *is_retried, "{word}");
             if let Some(row) = again {
-                assert_eq!(
-                    (row.id, row.attempt, row.tries, row.next_at),
-                    (id_of(row.turn, 1, "reply"), 1, 0, 0),
-                    "{word}"
-                );
-                assert!(row.state == "pending" && row.last_error.is_none() && row.id != id, "{row:?}");
+                assert_eq!((row.id, row.attempt, row.tries, row.next_at), (id, 0, 0, 0), "{word}");
+                assert!(row.state == "pending" && row.last_error.is_none(), "{row:?}");
                 let newer = add(&connection, "x");
                 assert!(find(&connection, newer).unwrap().unwrap().seq > row.seq, "places are never given twice");
             }

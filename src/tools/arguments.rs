@@ -2,6 +2,7 @@
 
 use std::future::Future;
 
+use daoyou_channels::json;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -180,12 +181,16 @@ fn parse_object(text: &str) -> Result<Map<String, Value>, String> {
     if text.trim().is_empty() {
         return Ok(Map::new());
     }
-    let mut value: Value = serde_json::from_str(text).map_err(|error| format!("not valid JSON: {error}"))?;
+    // A repeated key is refused: another program could take the other value.
+    let mut value: Value = json::from_str(text)
+        .map_err(|error| if error.is_data() { error.to_string() } else { format!("not valid JSON: {error}") })?;
     // Some models encode the object as a string a second time.
-    if let Value::String(inner) = &value
-        && let Ok(inner) = serde_json::from_str(inner)
-    {
-        value = inner;
+    if let Value::String(inner) = &value {
+        match json::from_str(inner) {
+            Ok(inner) => value = inner,
+            Err(error) if error.is_data() => return Err(error.to_string()),
+            Err(_) => {}
+        }
     }
     match value {
         Value::Object(arguments) => Ok(arguments),
@@ -311,8 +316,8 @@ fn coerce(value: &mut Value, wanted: &str) {
             [Value::String(only)] => Some(Value::String(only.clone())),
             _ => None,
         },
-        ("array", Value::String(text)) => serde_json::from_str(text).ok().filter(Value::is_array),
-        ("object", Value::String(text)) => serde_json::from_str(text).ok().filter(Value::is_object),
+        ("array", Value::String(text)) => json::from_str(text).ok().filter(Value::is_array),
+        ("object", Value::String(text)) => json::from_str(text).ok().filter(Value::is_object),
         _ => None,
     };
     if let Some(converted) = converted {
@@ -390,6 +395,12 @@ mod tests {
             (r#"{"path":"p","file_path":"q"}"#, "unknown: file_path (known: all, mode, offset, path, tags)"),
             (r#"[1]"#, "expected a JSON object, got array"),
             (r#"{"path":"#, "not valid JSON: EOF while parsing a value at line 1 column 8"),
+            (r#"{"path":"a","path":"b"}"#, r#"the key "path" stands twice in the object at $ at line 1 column 18"#),
+            (
+                r#""{\"path\":\"a\",\"path\":\"b\"}""#,
+                r#"the key "path" stands twice in the object at $ at line 1 column 18"#,
+            ),
+            (r#"{"path":"p","tags":"[{\"a\":1,\"a\":2}]"}"#, "tags: expected array, got string"),
         ] {
             let error = parse_arguments(&spec(), text).unwrap_err();
             assert_eq!(error, format!("Invalid params for tool \"x\": {expected}"), "{text}");

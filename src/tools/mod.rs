@@ -65,4 +65,4 @@ pub use tool::{
 pub use tool_result::{PlannedCallReport, PlannedCallState, ToolResult};
 pub use trash::{Trash, TrashRecord};
 pub use truncation::truncate_middle;
-pub use web::WebConfig;
+pub use web::{WebConfig, is_known_address};

@@ -40,13 +40,13 @@ static CHANGE_LOCK: Mutex<()> = Mutex::new(());
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FolderVisibility {
     pub hidden: Vec<PathBuf>,
-    /// Parts of the hidden folders that the turn may see.
+    /// Parts of the hidden folders that the turn may see: folders or files.
     pub shown: Vec<PathBuf>,
 }
 
 impl FolderVisibility {
     /// Returns the same folders as absolute paths, for a command in `workspace`. A missing folder to hide is created. If such a
-    /// folder is a link, its target inside the workspace is hidden. Every shown folder exists and is not a link.
+    /// folder is a link, its target inside the workspace is hidden. Every shown folder or file exists and is not a link.
     ///
     /// # Errors
     /// A folder to hide can be neither created nor read.
@@ -59,7 +59,7 @@ impl FolderVisibility {
         let hidden =
             self.hidden.iter().filter(is_used).filter_map(|folder| folder_to_hide(workspace, &dir, folder).transpose());
         let hidden = hidden.collect::<io::Result<_>>()?;
-        let exists = |folder: &&PathBuf| open_folder(&dir, folder).is_ok();
+        let exists = |path: &&PathBuf| open_folder(&dir, path).is_ok() || open_plain_file(&dir, path).is_ok();
         let shown = self.shown.iter().filter(exists).map(|folder| workspace.join(folder)).collect();
         Ok(Self { hidden, shown })
     }

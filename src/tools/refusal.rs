@@ -54,8 +54,8 @@ pub(super) fn refusal(registry: &ToolRegistry, call: &ToolCall, context: &ToolCo
 pub struct Restriction {
     /// The tools that do more than read, by their own names: a single tool, or those of a plan.
     pub tools: Vec<String>,
-    /// The tools that request an address, each with the address. An address that the conversation contains literally needs no
-    /// approval.
+    /// The tools that request an address, each with the address. A known address needs no approval
+    /// ([`is_known_address`](super::is_known_address)).
     pub urls: Vec<(String, String)>,
     /// True if a plan reads foreign content that its later calls may depend on.
     pub reads_others: bool,
@@ -66,8 +66,14 @@ impl Restriction {
         let name = &tool.spec().name;
         self.reads_others |= tool.may_taint(arguments, context);
         self.urls.extend(tool.asked_url(arguments).map(|url| (name.clone(), url)));
-        if tool.is_restricted(arguments, context) && !self.tools.contains(name) {
-            self.tools.push(name.clone());
+        if tool.is_restricted(arguments, context) {
+            self.add_tool(name);
+        }
+    }
+
+    pub(super) fn add_tool(&mut self, name: &str) {
+        if !self.tools.iter().any(|known| known == name) {
+            self.tools.push(name.to_owned());
         }
     }
 }
@@ -77,6 +83,7 @@ mod tests {
     use daoyou_channels::Trust;
     use serde_json::{Value, json};
 
+    use crate::chat::ToolCall;
     use crate::tools::testing::{ToolFixture, context, message_content};
     use crate::tools::{ToolContext, ToolOutcome, ToolsConfig};
 
@@ -139,6 +146,27 @@ mod tests {
             let known = run(&fixture, Trust::Known, name, &arguments).await.result.render();
             assert!(!known.contains(REFUSED), "{name} {arguments}: {known}");
         }
+    }
+
+    #[test]
+    fn the_owner_is_asked_about_each_call_that_an_approval_opens() {
+        let fixture = ToolFixture::new(&ToolsConfig::default());
+        let (write, read) = (json!({"path": "b.txt", "content": "x"}), json!({"path": "own.txt"}));
+        let plan = |calls: &[(&str, &Value)]| {
+            let calls: Vec<_> =
+                calls.iter().map(|(tool, arguments)| json!({"tool": tool, "arguments": arguments})).collect();
+            let arguments = json!({ "calls": calls }).to_string();
+            ToolCall { id: "c".to_owned(), name: "parallel".to_owned(), arguments }
+        };
+        let both = plan(&[("write_file", &write), ("read_file", &read)]);
+        let asked = |call: &ToolCall, trust| {
+            let context = ToolContext { trust, ..context() };
+            fixture.executor.restriction(call, &context).map(|restriction| restriction.tools)
+        };
+        assert_eq!(asked(&both, Trust::Untrusted).unwrap(), ["write_file", "read_file"]);
+        assert_eq!(asked(&both, Trust::Known).unwrap(), ["write_file"]);
+        // Calls that need no approval are refused one by one.
+        assert_eq!(asked(&plan(&[("read_file", &read)]), Trust::Untrusted), None);
     }
 
     #[tokio::test]

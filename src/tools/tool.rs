@@ -319,8 +319,8 @@ pub trait Tool: Send + Sync {
         self.definition().access == ToolAccess::Changes
     }
 
-    /// Returns the address that this call requests. A turn that has read foreign content may request only an address that the
-    /// conversation contains literally: a composed address could carry data away.
+    /// Returns the address that this call requests. A turn that has read foreign content may request only a known address
+    /// ([`is_known_address`](super::is_known_address)) without approval: a composed address could carry data away.
     fn asked_url(&self, _arguments: &Value) -> Option<String> {
         None
     }

@@ -19,6 +19,7 @@ use crate::guard::Taint;
 use crate::postprocess::Question;
 use crate::tools::{
     PlannedCallState, ReplayPolicy, Restriction, ToolAccess, ToolAllowList, ToolContext, ToolOutcome, ToolResult,
+    is_known_address,
 };
 
 /// The progress of a turn, shared by its parallel calls.
@@ -57,12 +58,6 @@ impl SharedProgress<'_> {
         written.unwrap_or_default()
     }
 
-    /// Returns true if the turn's messages contain this text literally.
-    fn holds(&self, text: &str) -> bool {
-        let progress = self.progress.lock();
-        progress.messages.iter().any(|message| holds_literally(message, text))
-    }
-
     fn apply(&self, step: StepBody) {
         self.progress.lock().apply(step);
     }
@@ -72,14 +67,6 @@ impl SharedProgress<'_> {
         awaited.calls.insert(call);
         awaited.turns.extend(outcome.awaited());
         awaited.is_person_asked |= outcome.awaits_person();
-    }
-}
-
-/// Returns true if this message contains the text literally and the model did not write the message.
-fn holds_literally(message: &ChatMessage, text: &str) -> bool {
-    match message {
-        ChatMessage::User { content, .. } | ChatMessage::Tool { content, .. } => content.contains(text),
-        ChatMessage::Assistant { .. } => false,
     }
 }
 
@@ -198,8 +185,8 @@ impl Turn<'_> {
         self.tools.run(call, &context).await
     }
 
-    /// Returns the restriction that the owner may have to approve. An address that the conversation contains literally needs no
-    /// approval. No address needs approval while the turn has read nothing from others.
+    /// Returns the restriction that the owner may have to approve. A known address needs no approval, and no address needs one
+    /// while the turn has read nothing from others.
     fn restriction(
         &self,
         call: &ToolCall,
@@ -207,11 +194,13 @@ impl Turn<'_> {
         progress: &SharedProgress<'_>,
     ) -> Option<Restriction> {
         let mut restriction = self.tools.restriction(call, context)?;
-        let is_free = |url: &str| {
-            let is_known = |message: &ChatMessage| holds_literally(message, url);
-            context.taint.is_empty() || self.conversation.iter().any(is_known) || progress.holds(url)
-        };
-        restriction.urls.retain(|(_, url)| !is_free(url));
+        if context.taint.is_empty() {
+            restriction.urls.clear();
+        } else {
+            let progress = progress.progress.lock();
+            let messages = self.conversation.iter().chain(&progress.messages);
+            restriction.urls.retain(|(_, url)| !is_known_address(url, context, messages.clone()));
+        }
         let named = restriction.urls.iter().map(|(tool, _)| tool.clone());
         restriction.tools.extend(named);
         (!restriction.tools.is_empty()).then_some(restriction)

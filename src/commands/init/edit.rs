@@ -47,6 +47,8 @@ pub struct ConfigEdit {
     path: PathBuf,
     /// The text of the file; `None` if the file does not exist.
     before: Option<String>,
+    /// The comments before the first table.
+    header: String,
     document: DocumentMut,
     /// The secret files to write: the key path, the file's name, and the secret.
     files: Vec<(Vec<String>, String, Secret)>,
@@ -62,9 +64,18 @@ impl ConfigEdit {
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let before = read(&path).with_context(|| path.display().to_string())?;
-        let document = before.as_deref().unwrap_or_default().parse();
-        let document = document.with_context(|| format!("{} is not TOML", path.display()))?;
-        Ok(Self { path, before, document, files: Vec::new(), variables: Vec::new() })
+        let document: Result<DocumentMut, _> = before.as_deref().unwrap_or_default().parse();
+        let mut document = document.with_context(|| format!("{} is not TOML", path.display()))?;
+        let header = match &before {
+            None => header().to_owned(),
+            // A file without tables is one comment, which would otherwise follow the new tables.
+            Some(text) if document.is_empty() => {
+                document = DocumentMut::new();
+                text.clone()
+            }
+            Some(_) => String::new(),
+        };
+        Ok(Self { path, before, header, document, files: Vec::new(), variables: Vec::new() })
     }
 
     pub fn path(&self) -> &Path {
@@ -137,8 +148,8 @@ impl ConfigEdit {
 
     /// Returns the whole text of the file.
     fn text(&self) -> String {
-        let header = if self.before.is_none() { header() } else { "" };
-        format!("{header}{}", self.document)
+        let is_glued = !self.header.is_empty() && !self.header.ends_with('\n') && !self.document.is_empty();
+        format!("{}{}{}", self.header, if is_glued { "\n" } else { "" }, self.document)
     }
 
     /// Returns the text for a test, with the values of secrets whose files are not written yet.
@@ -291,6 +302,17 @@ mod tests {
         edit.add_to_list(&["owner", "identities"], "email:me@example.org", "");
         let expected = "# mine\n[gateway]\nlisten = \"127.0.0.1:1\" # why\n\n[agent]\n# the model\nmodel = \"c/d\" # good\n# the language\nlocale = \"zh\"\n\n[providers.a]\nbase_url = \"http://x\"\n\n[providers.c]\n# its address\nbase_url = \"http://y\"\n\n[owner]\nidentities = [\"email:me@example.org\"]\n";
         assert_eq!(edit.document.to_string(), expected);
+    }
+
+    #[test]
+    fn the_comment_of_a_file_without_tables_stays_first() {
+        for before in ["# mine\n\n", "# mine"] {
+            let (_folder, mut edit) = edit(before);
+            assert!(edit.is_unchanged());
+            edit.set(&["agent", "model"], "a/b", "");
+            let text = edit.text();
+            assert!(text.starts_with("# mine\n") && text.ends_with("[agent]\nmodel = \"a/b\"\n"), "{text:?}");
+        }
     }
 
     #[test]

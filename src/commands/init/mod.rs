@@ -120,10 +120,14 @@ impl Setup<'_> {
 
     /// Uses the options, and chooses everything else from what the machine offers.
     async fn apply_options(mut self) -> anyhow::Result<CommandExit> {
-        if let Some(locale) = &self.args.locale {
-            self.edit.set(&["agent", "locale"], locale.as_str(), LOCALE.text());
+        // The comments that `edit` writes have the language of the output, so the language comes first.
+        match &self.args.locale {
+            Some(locale) => {
+                self.set_language(locale);
+                self.edit.set(&["agent", "locale"], locale.as_str(), LOCALE.text());
+            }
+            None => output::set_locale(&self.loaded.config),
         }
-        output::set_locale(&self.candidate().map(|loaded| loaded.config).unwrap_or_default());
         if let Some(zone) = &self.args.timezone {
             self.edit.set(&["agent", "timezone"], zone.as_str(), TIMEZONE.text());
         }
@@ -164,7 +168,15 @@ impl Setup<'_> {
                 ["en", "zh"][prompts.select(question, &languages, first)?].to_owned()
             }
         };
-        let setting = match chosen.as_str() {
+        if self.set_language(&chosen) != before {
+            self.edit.set(&["agent", "locale"], chosen, LOCALE.text());
+        }
+        Ok(())
+    }
+
+    /// Switches the output to the language `locale`, and returns its setting.
+    fn set_language(&self, locale: &str) -> LocaleSetting {
+        let setting = match locale {
             "en" => LocaleSetting::En,
             "zh" => LocaleSetting::Zh,
             _ => LocaleSetting::Auto,
@@ -172,10 +184,7 @@ impl Setup<'_> {
         let mut shown = self.loaded.config.clone();
         shown.agent.locale = setting;
         output::set_locale(&shown);
-        if setting != before {
-            self.edit.set(&["agent", "locale"], chosen, LOCALE.text());
-        }
-        Ok(())
+        setting
     }
 
     fn ask_timezone(&mut self, prompts: &Prompts) -> anyhow::Result<()> {

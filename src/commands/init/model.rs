@@ -303,6 +303,11 @@ impl Setup<'_> {
                     format!("{} lists no models: name one with --model", answer.name),
                     format!("{} 没有列出模型：请用 --model 指定", answer.name)
                 )),
+                Err(_) if self.args.no_test && !answer.model.is_empty() => {}
+                Err(_) if self.args.no_test => bail!(tr(
+                    format!("{} cannot be asked for its models: name one with --model", answer.name),
+                    format!("无法向 {} 查询模型：请用 --model 指定", answer.name)
+                )),
                 Err(finding) => return failed(&finding, inspector.asked_address(&answer.name)),
             }
         }

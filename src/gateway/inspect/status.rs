@@ -23,12 +23,22 @@ use crate::turn::middleware::MiddlewareName;
 const TURNS: u32 = 5;
 
 impl Inspector {
+    /// Returns true if the provider of `agent.model` is configured, and secrets of the configuration are missing.
+    fn has_faulty_provider(&self) -> bool {
+        let provider = self.config.agent.model.split('/').next().unwrap_or_default();
+        !self.missing.is_empty() && self.config.providers.contains_key(provider)
+    }
+
     /// Returns the status. The keys are the same for a running gateway and offline.
     pub(super) async fn status(&self) -> Result<Value, InspectError> {
         let overview = self.overview(self.midnight(), TURNS).await?;
         let outbound: usize = overview.outbound.iter().map(|(_, messages)| messages).sum();
         let model = match self.models.resolve(&self.config.agent.model).await {
             Ok(choice) => choice.to_string(),
+            // A faulty provider was left out, and its fault is shown above.
+            Err(_) if self.has_faulty_provider() => {
+                format!("none: {} cannot be asked (see above)", self.config.agent.model)
+            }
             Err(error) => format!("none: {error}"),
         };
         let uptime =

@@ -18,7 +18,9 @@ use crate::query::{InspectError, ManualToolRun};
 use crate::skills::{Skill, SkillList, problems_of_all, render_skill};
 use crate::store::inbox::{self, InboxRow, InboxState};
 use crate::store::now_ms;
-use crate::tools::{OutputRule, ReplayPolicy, Tool, ToolContext, ToolDefinition, ToolExecutor, ToolResult};
+use crate::tools::{
+    OutputRule, ReplayPolicy, Tool, ToolContext, ToolDefinition, ToolExecutor, ToolResult, canonical_name,
+};
 
 /// The channel, the chat and the sender of the terminal.
 const CHANNEL: &str = "cli";
@@ -117,7 +119,8 @@ impl Inspector {
         let OutputRule { limit, strategy } = tools.output_rule(tool);
         let timeout = timeout.unwrap_or(tools.limits().timeout);
         // The decision for a turn that has read content from others.
-        let approval = self.config.approval.policy([spec.name.as_str()], CHANNEL, true);
+        let approval = self.config.approval.with_own_names(canonical_name);
+        let approval = approval.policy([spec.name.as_str()], CHANNEL, true);
         let lines = (limit.lines != usize::MAX).then_some(limit.lines);
         json!({
             "name": spec.name,

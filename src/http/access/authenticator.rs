@@ -9,6 +9,7 @@ use daoyou_channels::settings::Secret;
 use daoyou_channels::{ClientAddr, HttpError};
 use parking_lot::Mutex;
 use subtle::ConstantTimeEq;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::principal::{ClientCredential, Principal};
@@ -33,6 +34,8 @@ pub struct Authenticator {
     attempts: LoginAttempts,
     store: Store,
     codes: Mutex<HashMap<SecretHash, Instant>>,
+    /// Notifies open streams that a token or a login has ended.
+    ended: watch::Sender<()>,
     /// The name of the cookie. It contains the port, because all ports of a host share their cookies.
     cookie: String,
 }
@@ -52,6 +55,7 @@ impl Authenticator {
             attempts: LoginAttempts::default(),
             store,
             codes: Mutex::default(),
+            ended: watch::Sender::new(()),
             cookie: format!("daoyou_{port}"),
         })
     }
@@ -59,8 +63,12 @@ impl Authenticator {
     /// Authenticates a request by its `Authorization` header, or else by its cookie.
     ///
     /// # Errors
-    /// 401 without a token or a login, or with a wrong one; 429 after too many wrong tokens of `client`.
+    /// 401 without a token or a login, with a wrong one, or with several; 429 after too many wrong tokens of `client`.
     pub async fn authenticate(&self, client: ClientAddr, headers: &HeaderMap) -> Result<Principal, HttpError> {
+        // Another program in front of the gateway might take another one of several.
+        if headers.get_all(header::AUTHORIZATION).iter().nth(1).is_some() {
+            return Err(HttpError::unauthorized("there is more than one Authorization header; send exactly one"));
+        }
         // Another scheme is for a proxy in front of the gateway.
         if let Some(token) = headers.get(header::AUTHORIZATION).and_then(|value| bearer(value.as_bytes())) {
             return match self.find_token(token).await? {
@@ -93,6 +101,11 @@ impl Authenticator {
             },
         };
         found.map_or(true, |found| found.as_ref() == Some(principal))
+    }
+
+    /// Makes open streams check at once whether their token or login is still valid, after a token was revoked.
+    pub fn recheck_streams(&self) {
+        self.ended.send_replace(());
     }
 
     /// Creates a login with a token.
@@ -149,6 +162,7 @@ impl Authenticator {
         if let ClientCredential::Login(id) = principal.credential {
             let end = move |connection: &Connection| access::remove_login(connection, &secret_hash(&id));
             self.store.write(Durability::Synced, end).await?;
+            self.recheck_streams();
         }
         Ok(())
     }
@@ -250,7 +264,7 @@ impl Authenticator {
     }
 }
 
-/// The interval at which an open stream checks whether its token or login is still valid.
+/// The interval at which an open stream checks whether its token or login is still valid, besides the checks after revocations.
 const RECHECK: Duration = Duration::from_secs(15);
 
 /// The access of a stream's client. It may end before the stream does.
@@ -258,28 +272,35 @@ pub struct StreamAccess {
     auth: Arc<Authenticator>,
     principal: Principal,
     checked: Instant,
+    ended: watch::Receiver<()>,
 }
 
 impl StreamAccess {
     /// Creates the access of a client that was just admitted.
     pub fn new(auth: Arc<Authenticator>, principal: Principal) -> Self {
-        Self { auth, principal, checked: Instant::now() }
+        // Marked as changed: the token may have been revoked after the check of the request.
+        let mut ended = auth.ended.subscribe();
+        ended.mark_changed();
+        Self { auth, principal, checked: Instant::now(), ended }
     }
 
     pub fn principal(&self) -> &Principal {
         &self.principal
     }
 
-    /// Returns the time of the next check.
-    pub fn due(&self) -> Instant {
-        self.checked + RECHECK
+    /// Waits until the next check is due. It may be cancelled.
+    pub async fn due(&mut self) {
+        // The authenticator owns the sender, so a closed channel is impossible; it would only add a check.
+        drop(tokio::time::timeout_at(self.checked + RECHECK, self.ended.changed()).await);
+        self.ended.mark_changed();
     }
 
     /// Returns true if the access is still valid; checks it if a check is due.
     pub async fn is_still_valid(&mut self) -> bool {
-        if Instant::now() < self.due() {
+        if Instant::now() < self.checked + RECHECK && !self.ended.has_changed().unwrap_or(true) {
             return true;
         }
+        self.ended.mark_unchanged();
         self.checked = Instant::now();
         self.auth.is_valid(&self.principal).await
     }
@@ -348,6 +369,15 @@ mod tests {
             ("Basic right", 401),
         ] {
             assert_eq!(setup.status(header::AUTHORIZATION, value).await, expected, "{value:?}");
+        }
+        for second in ["Bearer right", "Bearer wrong", "Basic x"] {
+            let mut headers = HeaderMap::new();
+            for value in ["Bearer right", second] {
+                headers.append(header::AUTHORIZATION, value.parse().unwrap());
+            }
+            let error = setup.auth.authenticate(client(), &headers).await.unwrap_err();
+            assert_eq!(error.status, 401, "{second}");
+            assert!(error.message.contains("more than one Authorization"), "{}", error.message);
         }
         assert!(setup.auth.authenticate(client(), &HeaderMap::new()).await.is_err());
     }
@@ -418,5 +448,32 @@ mod tests {
         assert_eq!(setup.status(header::COOKIE, &cookie).await, 401);
         assert!(setup.auth.authenticate(client(), &headers).await.is_err());
         assert!(!setup.auth.is_valid(&principal).await);
+    }
+
+    #[tokio::test]
+    async fn an_open_stream_ends_at_once_when_its_token_is_revoked() {
+        let setup = AuthSetup::open(Some("right"));
+        let mut streams = Vec::new();
+        for name in ["phone", "tablet"] {
+            let add = TokenChange::Add { name: name.to_owned(), scope: "read".to_owned(), reuse: false };
+            let made = change_tokens(&setup.auth.store, add).await.unwrap();
+            let bearer = format!("Bearer {}", made["token"].as_str().unwrap());
+            let headers = HeaderMap::from_iter([(header::AUTHORIZATION, bearer.parse().unwrap())]);
+            let principal = setup.auth.authenticate(client(), &headers).await.unwrap();
+            let mut stream = StreamAccess::new(setup.auth.clone(), principal);
+            assert!(stream.is_still_valid().await);
+            streams.push(stream);
+        }
+        let [phone, tablet] = &mut streams[..] else { panic!("two streams") };
+        let brief = Duration::from_millis(50);
+        assert!(tokio::time::timeout(brief, phone.due()).await.is_err(), "no check is due");
+        let began = Instant::now();
+        change_tokens(&setup.auth.store, TokenChange::Revoke("phone".to_owned())).await.unwrap();
+        setup.auth.recheck_streams();
+        phone.due().await;
+        tablet.due().await;
+        assert_eq!((phone.is_still_valid().await, tablet.is_still_valid().await), (false, true));
+        assert!(began.elapsed() < RECHECK, "it did not wait for the next check");
+        assert!(tokio::time::timeout(brief, tablet.due()).await.is_err(), "checked once");
     }
 }

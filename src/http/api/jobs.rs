@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::response::{ApiResult, run_detached};
+use super::response::{ApiResult, check_object, run_detached};
 use crate::cron::{JobContext, JobError, JobService};
 use crate::http::limits::IMPORT_BODY_LIMIT;
 use crate::http::state::{AppState, SharedState};
@@ -142,6 +142,7 @@ async fn add(state: SharedState, text: String) -> ApiResult {
 }
 
 fn parse(text: &str) -> Result<Value, HttpError> {
+    check_object(text)?;
     json::from_str(text).map_err(|error| HttpError::bad_request(format!("the body is not JSON: {error}")))
 }
 

@@ -195,6 +195,11 @@ async fn add_token(state: SharedState, text: String) -> Result<(StatusCode, Json
 }
 
 async fn change_tokens(state: &AppState, change: TokenChange) -> Result<Value, HttpError> {
-    let store = state.bus.store().clone();
-    run_detached(async move { Ok(access::apply(&store, change).await?) }).await
+    let (store, auth) = (state.bus.store().clone(), state.auth.clone());
+    run_detached(async move {
+        let answer = access::apply(&store, change).await?;
+        auth.recheck_streams();
+        Ok(answer)
+    })
+    .await
 }

@@ -10,11 +10,23 @@ use crate::http::error::internal;
 /// The result of an API handler.
 pub type ApiResult = Result<Json<Value>, HttpError>;
 
-/// Reads a JSON body.
+/// Rejects a JSON text that is not an object. serde would read an array as the fields of a struct in their order.
 ///
 /// # Errors
-/// 400 if the text is not JSON, does not match `T`, or has an object with a duplicate key.
+/// 400 if the text does not begin as an object.
+pub fn check_object(text: &str) -> Result<(), HttpError> {
+    if text.trim_start().starts_with('{') {
+        return Ok(());
+    }
+    Err(HttpError::bad_request("the body is not a JSON object: it has to begin with {"))
+}
+
+/// Reads a JSON body, which must be an object.
+///
+/// # Errors
+/// 400 if the text is not a JSON object, does not match `T`, or has an object with a duplicate key.
 pub fn parse_body<T: DeserializeOwned>(text: &str) -> Result<T, HttpError> {
+    check_object(text)?;
     json::from_str(text).map_err(|error| HttpError::bad_request(format!("the body is not valid: {error}")))
 }
 
@@ -36,6 +48,20 @@ mod tests {
 
     use super::*;
     use crate::store::StoreError;
+
+    #[test]
+    fn a_body_is_an_object() {
+        #[derive(Debug, PartialEq, serde::Deserialize)]
+        struct Body {
+            name: String,
+        }
+        assert_eq!(parse_body::<Body>(" \n{\"name\":\"phone\"}").unwrap(), Body { name: "phone".to_owned() });
+        for text in ["[\"phone\"]", "\"phone\"", "null", "1", ""] {
+            let error = parse_body::<Body>(text).unwrap_err();
+            assert_eq!(error.status, StatusCode::BAD_REQUEST, "{text}");
+            assert!(error.message.contains("not a JSON object"), "{text}: {}", error.message);
+        }
+    }
 
     /// A panic is a fault of the gateway and not of the store, wherever it happens.
     #[tokio::test]

@@ -19,7 +19,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::response::{ApiResult, run_detached};
+use super::response::{ApiResult, check_object, run_detached};
 use crate::bus::InboundSignal;
 use crate::http::access::Principal;
 use crate::http::error;
@@ -221,7 +221,7 @@ async fn fork(state: SharedState, Path(turn): Path<String>, Query(params): Query
     apply(&state, StoreChange::Fork { turn, session: params.session }).await
 }
 
-/// A JSON body without duplicate keys: two programs could read an object with duplicate keys differently.
+/// A JSON body: an object without duplicate keys. Two programs could read an object with duplicate keys differently.
 pub struct UniqueJson<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for UniqueJson<T> {
@@ -237,9 +237,10 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for UniqueJson<T> {
 /// Parses a body.
 ///
 /// # Errors
-/// 400 if the text is not JSON or an object has a duplicate key, 422 if it does not match `T`.
+/// 400 if the text is not a JSON object or an object has a duplicate key, 422 if it does not match `T`.
 fn parse<T: DeserializeOwned>(text: &str) -> Result<T, HttpError> {
     strict_json::check_keys(text).map_err(|error| HttpError::bad_request(format!("the body is not JSON: {error}")))?;
+    check_object(text)?;
     serde_json::from_str(text).map_err(|error| HttpError::unprocessable(format!("the body does not fit: {error}")))
 }
 
@@ -264,4 +265,27 @@ async fn message(
 ) -> Result<Json<MessageState>, HttpError> {
     let limit = Duration::from_secs(params.wait).min(WAIT_LIMIT);
     state.inbox.wait(id, limit).await?.map(Json).ok_or_else(|| not_found("such message"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_array_is_not_read_as_the_fields_of_a_body() {
+        #[derive(Deserialize)]
+        struct Body {
+            token: String,
+        }
+        let outcome = |text: &str| match parse::<Body>(text) {
+            Ok(body) => (200, body.token),
+            Err(error) => (error.status.as_u16(), String::new()),
+        };
+        for (text, expected) in
+            [(r#"{"token":"a"}"#, 200), (r#"["a"]"#, 400), ("[]", 400), ("1", 400), (r#"{"token":1}"#, 422)]
+        {
+            let token = if expected == 200 { "a" } else { "" };
+            assert_eq!(outcome(text), (expected, token.to_owned()), "{text}");
+        }
+    }
 }

@@ -84,7 +84,7 @@ impl AttachedTerminal {
             tokio::select! {
                 biased;
                 () = self.shutdown.cancelled() => return None,
-                () = tokio::time::sleep_until(self.access.due()) => {}
+                () = self.access.due() => {}
                 // Events come first, so that the streamed part of a reply precedes the reply.
                 event = self.events.recv() => match event {
                     Ok(event) if self.attachment.follows(&event) => return Some(TerminalFrame::Event(event)),

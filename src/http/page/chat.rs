@@ -8,13 +8,13 @@ use axum::routing::{get, patch, post};
 use axum::{Json, Router};
 use daoyou_channels::cli::{NameDirectory, TerminalConversation};
 use daoyou_channels::text::Language;
-use daoyou_channels::{AcceptExtras, Acceptance, HttpError, InboundMessage, Inbox, SessionKey};
+use daoyou_channels::{AcceptExtras, Acceptance, HttpError, InboundMessage, Inbox, Refusal, SessionKey};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::channel::PAGE_CHANNEL;
-use super::files::attachments_of;
+use super::files::uploads_of;
 use crate::http::access::Principal;
 use crate::http::api::UniqueJson;
 use crate::http::error::{FOREIGN_CHAT, out_of_scope};
@@ -120,8 +120,18 @@ async fn chat(
         let model = model.map_err(|reason| HttpError::unprocessable(format!("model: {reason}")))?;
         message.settings.requested_model = Some(model);
     }
-    message.attachments = attachments_of(&state, &principal, &body.files).await?;
-    let accepted = state.inbox.accept(message, AcceptExtras::default()).await?;
+    let uploads = uploads_of(&state, &principal, &body.files).await?;
+    message.attachments.clone_from(&uploads.attachments);
+    let accepted = match state.inbox.accept(message, AcceptExtras::default()).await {
+        Ok(accepted) => accepted,
+        Err(refusal) => {
+            // After an error of the store, the message may have been written.
+            if !matches!(refusal, Refusal::Store { .. }) {
+                uploads.release(state.bus.store()).await;
+            }
+            return Err(refusal.into());
+        }
+    };
     let (session, status) = match &accepted {
         Acceptance::Accepted { session, .. } => (session, "accepted"),
         Acceptance::Duplicate { session, .. } => (session, "duplicate"),

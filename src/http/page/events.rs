@@ -105,7 +105,7 @@ impl PageStream {
             tokio::select! {
                 () = self.state.shutdown.cancelled() => return None,
                 () = self.reader.more() => {}
-                () = tokio::time::sleep_until(self.access.due()) => {}
+                () = self.access.due() => {}
             }
         }
     }

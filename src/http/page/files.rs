@@ -30,7 +30,7 @@ use crate::http::api::response::run_detached;
 use crate::http::error::internal;
 use crate::http::limits::UPLOAD_LIMIT;
 use crate::http::state::{AppState, FileFolders, SharedState};
-use crate::store::access::{self, PageFileRow};
+use crate::store::access::{self, FileUse, PageFileRow};
 use crate::store::{Connection, Durability, Store, StoreError, inbox, now_ms, outbox};
 
 /// The most bytes of all files that a `chat` token may upload.
@@ -181,17 +181,36 @@ fn path_of(row: &PageFileRow) -> Option<String> {
     serde_json::from_str::<Attachment>(&row.attachment).ok().map(|attachment| attachment.path)
 }
 
-/// Returns the attachments for a message with these uploads, which are then kept.
+/// The uploads of a message. They are marked as used before the message is accepted: after a crash between both, a file of an
+/// accepted message must not count as unused.
+#[derive(Default)]
+pub struct MessageUploads {
+    pub attachments: Vec<Attachment>,
+    uses: Vec<FileUse>,
+}
+
+impl MessageUploads {
+    /// Marks the uploads of a message that was refused as unused again, so that they are deleted in time.
+    pub async fn release(self, store: &Store) {
+        if self.uses.is_empty() {
+            return;
+        }
+        // The latest mark first, because a message may name a file twice.
+        let undo =
+            move |connection: &Connection| self.uses.iter().rev().try_for_each(|one| access::undo_use(connection, one));
+        if let Err(error) = store.write(Durability::Logged, undo).await {
+            tracing::warn!(%error, "the uploads of a refused message stay marked as used");
+        }
+    }
+}
+
+/// Returns the uploads for a message, which are then kept.
 ///
 /// # Errors
 /// 404 if the client has no such upload.
-pub async fn attachments_of(
-    state: &AppState,
-    principal: &Principal,
-    ids: &[Uuid],
-) -> Result<Vec<Attachment>, HttpError> {
+pub async fn uploads_of(state: &AppState, principal: &Principal, ids: &[Uuid]) -> Result<MessageUploads, HttpError> {
     if ids.is_empty() {
-        return Ok(Vec::new());
+        return Ok(MessageUploads::default());
     }
     let (principal, ids) = (principal.clone(), ids.to_vec());
     let find = move |connection: &Connection| use_uploads(connection, &principal, &ids);
@@ -199,24 +218,24 @@ pub async fn attachments_of(
     found.map_err(|id| HttpError::not_found(format!("there is no file {id}")))
 }
 
-/// Returns the attachments of these uploads and marks all of them as used. If the client does not have one of them, marks none, so
+/// Returns these uploads and marks all of them as used. If the client does not have one of them, marks none, so
 /// that the others are deleted in time; the error is its id.
 fn use_uploads(
     connection: &Connection,
     principal: &Principal,
     ids: &[Uuid],
-) -> Result<Result<Vec<Attachment>, Uuid>, StoreError> {
-    let mut attachments = Vec::new();
+) -> Result<Result<MessageUploads, Uuid>, StoreError> {
+    let mut uploads = MessageUploads::default();
     for id in ids {
         match find_upload(connection, principal, *id)? {
-            Some(attachment) => attachments.push(attachment),
+            Some(attachment) => uploads.attachments.push(attachment),
             None => return Ok(Err(*id)),
         }
     }
     for id in ids {
-        access::use_file(connection, &id.to_string(), None)?;
+        uploads.uses.push(access::use_file(connection, &id.to_string())?);
     }
-    Ok(Ok(attachments))
+    Ok(Ok(uploads))
 }
 
 /// Finds an upload that the client may use.
@@ -359,7 +378,7 @@ mod tests {
             access::add_file(connection, &other.to_string(), "tablet", &stored, None)?;
             let mut outcomes = Vec::new();
             for ids in [&[own, unknown][..], &[own, other], &[own]] {
-                let found = use_uploads(connection, &principal, ids)?.map(|files| files.len());
+                let found = use_uploads(connection, &principal, ids)?.map(|uploads| uploads.attachments.len());
                 let used = access::files(connection)?.into_iter().filter(|row| row.is_used).count();
                 outcomes.push((found, used));
             }
@@ -385,7 +404,7 @@ mod tests {
             let write = move |connection: &Connection| {
                 access::add_file(connection, name, "phone", &stored, None)?;
                 if matches!(name, "used" | "deleted") {
-                    access::use_file(connection, name, None)?;
+                    access::use_file(connection, name)?;
                 }
                 let age = if name == "new" { 0 } else { 2 * 86_400_000 };
                 connection.execute("UPDATE page_files SET at = at - ? WHERE id = ?", (age, name))?;

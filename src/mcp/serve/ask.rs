@@ -61,11 +61,12 @@ impl AskSession {
         if name.is_empty() || name.chars().count() > MAX_SESSION || name.chars().any(char::is_control) {
             return Err(format!("session: one line of 1 to {MAX_SESSION} characters"));
         }
+        if name.split_once(':').is_some_and(|(channel, chat)| channel.is_empty() || chat.is_empty()) {
+            return Err("session: a name, or a key such as cli:direct, with a channel and a chat".to_owned());
+        }
         Ok(match name.split_once(':') {
             None => Self { key: SessionKey::of_chat(MCP_CHANNEL, name), chat_id: name.to_owned() },
-            Some((MCP_CHANNEL, chat)) if !chat.is_empty() => {
-                Self { key: SessionKey::from(name), chat_id: chat.to_owned() }
-            }
+            Some((MCP_CHANNEL, chat)) => Self { key: SessionKey::from(name), chat_id: chat.to_owned() },
             // A conversation of another channel. The reply still goes to this client.
             Some(_) => Self { key: SessionKey::from(name), chat_id: name.to_owned() },
         })
@@ -251,7 +252,10 @@ mod tests {
             (" work ", Some(("mcp:work", "work"))),
             ("mcp:work", Some(("mcp:work", "work"))),
             ("cli:direct", Some(("cli:direct", "cli:direct"))),
-            ("mcp:", Some(("mcp:", "mcp:"))),
+            ("mcp:", None),
+            ("cli:", None),
+            (":", None),
+            (":direct", None),
             ("", None),
             ("a\nb", None),
             (&"x".repeat(201), None),

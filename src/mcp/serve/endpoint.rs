@@ -1,18 +1,24 @@
 //! The transports of daoyou's MCP server: streamable HTTP, and lines on a stream.
 
+use std::collections::HashSet;
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::body::Body;
-use axum::http::{Method, Request, StatusCode, header};
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderMap, Method, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use daoyou_channels::HttpError;
+use daoyou_channels::{HttpError, json as strict_json};
+use http_body_util::{BodyExt, LengthLimitError};
+use parking_lot::Mutex;
 use rmcp::ServiceExt;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, SessionConfig};
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
-use serde_json::json;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -20,6 +26,7 @@ use uuid::Uuid;
 
 use super::AgentAccess;
 use super::handler::{McpHandler, ServedTransport};
+use crate::text::truncate;
 
 /// The maximum number of sessions of HTTP clients, and of streams.
 const MAX_SESSIONS: usize = 1_000;
@@ -30,8 +37,14 @@ const MAX_STREAMS: usize = 100;
 const SESSION_IDLE: Duration = Duration::from_secs(2 * 60 * 60);
 /// The maximum size of a client's message, in bytes. It must hold the longest text of `ask`, in which JSON may escape bytes.
 const MAX_MESSAGE: usize = 4 * 1024 * 1024;
+/// The header with the id of a session.
+const SESSION_HEADER: &str = "mcp-session-id";
 /// The media type of messages.
 const JSON: &[u8] = b"application/json";
+/// The error for a body that is not a message of the protocol.
+const NO_MESSAGE: &str = "the body is no JSON-RPC message: one JSON object with jsonrpc, method, and id for a request";
+/// The longest id that an error shows, in characters.
+const MAX_SHOWN_ID: usize = 80;
 /// The JSON-RPC error code for an invalid request.
 const INVALID_REQUEST: i32 = -32_600;
 /// How long clients of a full server should wait.
@@ -43,7 +56,31 @@ pub struct McpEndpoint {
     stopping: CancellationToken,
     sessions: Arc<LocalSessionManager>,
     http: StreamableHttpService<McpHandler, LocalSessionManager>,
+    active: Arc<ActiveRequests>,
     streams: Semaphore,
+}
+
+/// The sessions and ids of the HTTP requests that have no complete response. rmcp finds the stream of a response by the session and
+/// the id alone, so it would never answer the first of two such requests.
+type ActiveRequests = Mutex<HashSet<(String, String)>>;
+
+/// A request in the list of active requests, until it is dropped.
+struct ActiveRequest {
+    active: Arc<ActiveRequests>,
+    key: (String, String),
+}
+
+impl Drop for ActiveRequest {
+    fn drop(&mut self) {
+        self.active.lock().remove(&self.key);
+    }
+}
+
+/// The fields of a client's message that this file needs.
+#[derive(Deserialize)]
+struct MessageEnvelope {
+    id: Option<Value>,
+    method: Option<IgnoredAny>,
 }
 
 impl McpEndpoint {
@@ -69,7 +106,7 @@ impl McpEndpoint {
             }
         };
         let http = StreamableHttpService::new(handler, sessions.clone(), config);
-        Self { agent, stopping, sessions, http, streams: Semaphore::new(MAX_STREAMS) }
+        Self { agent, stopping, sessions, http, active: Arc::default(), streams: Semaphore::new(MAX_STREAMS) }
     }
 
     /// Answers a request of streamable HTTP.
@@ -77,18 +114,48 @@ impl McpEndpoint {
         // A request without a session may start one. The protocol since 2026-07-28 has none.
         let version = request.headers().get("mcp-protocol-version").and_then(|version| version.to_str().ok());
         let begins = request.method() == Method::POST
-            && !request.headers().contains_key("mcp-session-id")
+            && !request.headers().contains_key(SESSION_HEADER)
             && version.is_none_or(|version| version < WITHOUT_SESSIONS);
         if begins && self.sessions.sessions.read().await.len() >= MAX_SESSIONS {
             return full(&format!("{MAX_SESSIONS} MCP sessions are open; end one, or try again later"));
         }
         let is_json = request.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(JSON));
-        let response = self.http.handle(request).await;
-        // rmcp reports a wrong media type for a body that it cannot parse.
-        if is_json && response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
-            return no_message();
+        if request.method() != Method::POST || !is_json {
+            return self.http.handle(request).await.map(Body::new);
         }
-        response.map(Body::new)
+        let (parts, body) = request.into_parts();
+        let body = match to_bytes(body, MAX_MESSAGE).await {
+            Ok(body) => body,
+            Err(error) => return unreadable(&error),
+        };
+        let active = match read_envelope(&body).and_then(|message| self.activate(&parts.headers, message)) {
+            Ok(active) => active,
+            Err(refusal) => return refused(&refusal),
+        };
+        let response = self.http.handle(Request::from_parts(parts, Body::from(body))).await;
+        // rmcp reports a wrong media type for a body that it cannot parse.
+        if response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+            return refused(NO_MESSAGE);
+        }
+        // The closure keeps the request active as long as the body.
+        response.map(|body| Body::new(body.inspect_err(move |_| _ = &active)))
+    }
+
+    /// Adds a request of a session to the list of active ones; `None` for other messages.
+    ///
+    /// # Errors
+    /// The session has an active request with this id.
+    fn activate(&self, headers: &HeaderMap, message: MessageEnvelope) -> Result<Option<ActiveRequest>, String> {
+        let MessageEnvelope { id: Some(id), method: Some(_) } = message else { return Ok(None) };
+        let Some(session) = headers.get(SESSION_HEADER).and_then(|session| session.to_str().ok()) else {
+            return Ok(None);
+        };
+        let key = (session.to_owned(), id.to_string());
+        if !self.active.lock().insert(key.clone()) {
+            let id = truncate(&key.1, MAX_SHOWN_ID);
+            return Err(format!("id {id} is still in use: each request of a session needs an id of its own"));
+        }
+        Ok(Some(ActiveRequest { active: self.active.clone(), key }))
     }
 
     /// Serves a client on a stream, one message per line, until either side ends it. `connection` names its session.
@@ -111,9 +178,30 @@ impl McpEndpoint {
     }
 }
 
-/// Returns 400 for a body that is not a message of the protocol.
-fn no_message() -> Response {
-    let message = "the body is no JSON-RPC message: one JSON object with jsonrpc, method, and id for a request";
+/// Reads the envelope of a message.
+///
+/// # Errors
+/// The body is not one JSON object, or an object in it has a duplicate key, of which another program might read the other value.
+fn read_envelope(body: &[u8]) -> Result<MessageEnvelope, String> {
+    let text = std::str::from_utf8(body).map_err(|_| NO_MESSAGE.to_owned())?;
+    if !text.trim_start().starts_with('{') {
+        return Err(NO_MESSAGE.to_owned());
+    }
+    strict_json::from_str(text).map_err(|error| format!("the body is no JSON-RPC message: {error}"))
+}
+
+/// Returns the response to a body that did not arrive or is too large.
+fn unreadable(error: &axum::Error) -> Response {
+    if error.source().is_some_and(|source| source.is::<LengthLimitError>()) {
+        let message = format!("the body has more than {MAX_MESSAGE} bytes");
+        return HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message).into_response();
+    }
+    HttpError::bad_request(format!("the body could not be read: {error}")).into_response()
+}
+
+/// Returns 400 for a body that is no request which can be answered. Its id is null, so that no answer to another request with the
+/// same id is meant.
+fn refused(message: &str) -> Response {
     let error = json!({ "jsonrpc": "2.0", "id": null, "error": { "code": INVALID_REQUEST, "message": message } });
     (StatusCode::BAD_REQUEST, Json(error)).into_response()
 }
@@ -124,4 +212,33 @@ fn full(message: &str) -> Response {
     let mut response = error.into_response();
     response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER.as_secs().into());
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_is_one_object_without_duplicate_keys() {
+        for (body, expected) in [
+            (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, None),
+            (r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, None),
+            ("[]", Some(NO_MESSAGE)),
+            (r#"["2.0",1,"ping"]"#, Some(NO_MESSAGE)),
+            ("1", Some(NO_MESSAGE)),
+            ("", Some(NO_MESSAGE)),
+            (r#"{"id":"#, Some("EOF")),
+            (r#"{"id":1,"id":2}"#, Some(r#"the key "id" stands twice in the object at $"#)),
+            (
+                r#"{"params":{"arguments":{"message":"a","\u006dessage":"b"}}}"#,
+                Some(r#"the key "message" stands twice in the object at $["params"]["arguments"]"#),
+            ),
+        ] {
+            let error = read_envelope(body.as_bytes()).err();
+            assert_eq!(error.is_some(), expected.is_some(), "{body}: {error:?}");
+            let error = error.unwrap_or_default();
+            assert!(error.contains(expected.unwrap_or_default()), "{body}: {error}");
+        }
+        assert!(read_envelope(b"{\"a\":\"\xff\"}").is_err());
+    }
 }

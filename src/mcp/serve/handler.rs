@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotificationParam, ContentBlock, ErrorData,
-    Implementation, ListToolsResult, PaginatedRequestParams, ProtocolVersion, RequestId, ServerCapabilities,
-    ServerConfig, Tool,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotificationParam, ContentBlock, CustomRequest,
+    CustomResult, ErrorCode, ErrorData, Implementation, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
+    RequestId, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{RoleServer, ServerHandler};
@@ -27,6 +27,8 @@ const MAX_SEND: usize = 100_000;
 /// The maximum number of sessions in a list, and the number without a limit.
 const MAX_LISTED: usize = 100;
 const DEFAULT_LISTED: usize = 20;
+/// The method that calls a tool.
+const CALL_TOOL: &str = "tools/call";
 /// The maximum length of a JSON text in a result, in characters.
 const MAX_JSON: usize = 200_000;
 
@@ -90,7 +92,10 @@ impl McpHandler {
             ServerTool::Send => self.send(parse(arguments)?).await,
             ServerTool::ListSessions => {
                 let ListSessionsArgs { limit } = parse(arguments)?;
-                let limit = limit.unwrap_or(DEFAULT_LISTED).clamp(1, MAX_LISTED);
+                let limit = limit.unwrap_or(DEFAULT_LISTED);
+                if !(1..=MAX_LISTED).contains(&limit) {
+                    return Err(format!("limit: {limit} is not allowed; use 1 to {MAX_LISTED}"));
+                }
                 let sessions = self.agent.sessions().await?;
                 Ok(as_json(&sessions.into_iter().take(limit).collect()))
             }
@@ -174,6 +179,20 @@ impl ServerHandler for McpHandler {
         Ok(result.unwrap_or_else(|error| CallToolResult::error(vec![ContentBlock::text(error)])).into())
     }
 
+    /// Answers requests of unknown methods, and requests whose params do not fit their method.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        if request.method == CALL_TOOL {
+            return Err(ErrorData::invalid_params(call_fault(request.params.as_ref()), None));
+        }
+        let method = truncate(&one_line(&request.method), 80);
+        let text = format!("there is no method {method:?} here, or its params do not fit it");
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, text, None))
+    }
+
     async fn on_cancelled(&self, cancelled: CancelledNotificationParam, _: NotificationContext<RoleServer>) {
         let Some(id) = cancelled.request_id else { return };
         if let Some(call) = self.running.lock().get(&id) {
@@ -203,6 +222,22 @@ impl Drop for RunningCall<'_> {
     }
 }
 
+/// Returns what is wrong in the params of a call of a tool.
+fn call_fault(params: Option<&Value>) -> String {
+    let Some(params) = params.and_then(Value::as_object) else {
+        return "params: a JSON object with name and arguments is needed".to_owned();
+    };
+    if !params.get("name").is_some_and(Value::is_string) {
+        return "params.name: the name of a tool is needed, as a string".to_owned();
+    }
+    match params.get("arguments") {
+        Some(Value::Object(_) | Value::Null) | None => {
+            "params: a field besides name and arguments does not fit".to_owned()
+        }
+        Some(_) => "params.arguments: a JSON object is needed, such as {\"message\": \"hello\"}".to_owned(),
+    }
+}
+
 /// Returns a result whose text is JSON.
 fn as_json(value: &Value) -> CallToolResult {
     let text = value.to_string();
@@ -211,4 +246,26 @@ fn as_json(value: &Value) -> CallToolResult {
         return CallToolResult::error(vec![ContentBlock::text(error)]);
     }
     CallToolResult::success(vec![ContentBlock::text(text)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fault_of_a_call_is_named() {
+        for (params, expected) in [
+            (json!(null), "params: a JSON object"),
+            (json!(["ask"]), "params: a JSON object"),
+            (json!({"arguments": {}}), "params.name"),
+            (json!({"name": 1}), "params.name"),
+            (json!({"name": "ask", "arguments": ["x"]}), "params.arguments: a JSON object"),
+            (json!({"name": "ask", "arguments": "{}"}), "params.arguments: a JSON object"),
+            (json!({"name": "ask", "_meta": 1}), "a field besides"),
+        ] {
+            let fault = call_fault(Some(&params));
+            assert!(fault.starts_with(expected) || fault.contains(expected), "{params}: {fault}");
+        }
+        assert!(call_fault(None).starts_with("params: a JSON object"));
+    }
 }

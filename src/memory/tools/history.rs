@@ -9,7 +9,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::caller::{MemoryCallError, hit_limit, is_shared, owner};
-use crate::memory::{HitLocation, MemoryService, RecallHit, RecallQuery, parse_since, search_messages};
+use crate::guard::Taint;
+use crate::memory::{HistoryHit, HitLocation, MemoryService, RecallHit, RecallQuery, parse_since, search_messages};
+use crate::store::{Connection, approvals};
 use crate::text::{one_line, truncate};
 use crate::tools::{ToolContext, ToolDefinition, ToolResult};
 
@@ -61,17 +63,16 @@ pub async fn search(
     let text = args.query.trim().to_owned();
     // Messages of other conversations are private to the caller, or were written for agents whose memory is separate.
     let is_shared = is_shared(&service, context).await?;
-    let lines: Vec<String> = if is_shared || context.agent.has_own_memory {
+    let (lines, places): (Vec<String>, Vec<(String, i64)>) = if is_shared || context.agent.has_own_memory {
         if session.is_some_and(|session| session != here) {
             let reason = if is_shared { SHARED_ERROR } else { OWN_MEMORY_ERROR };
             return Err(MemoryCallError::Wrong(reason.to_owned()));
         }
         let found =
             service.store.read(move |connection| search_messages(connection, &text, Some(&here), since, limit)).await?;
-        found
-            .iter()
-            .map(|line| format_hit((&line.session, line.seq), line.at, line.similarity, &line.excerpt, &zone))
-            .collect()
+        let line =
+            |line: &HistoryHit| format_hit((&line.session, line.seq), line.at, line.similarity, &line.excerpt, &zone);
+        found.iter().map(|hit| (line(hit), (hit.session.clone(), hit.seq))).unzip()
     } else {
         let owners = vec![owner];
         let query = RecallQuery { text, owners, messages: true, session, since, limit, ..RecallQuery::default() };
@@ -79,16 +80,26 @@ pub async fn search(
         let message = |hit: &RecallHit| match &hit.found {
             HitLocation::Message { session, seq } => {
                 let text = truncate(&one_line(&hit.text), SHOWN_CHARS);
-                Some(format_hit((session, *seq), hit.at, hit.similarity, &text, &zone))
+                let line = format_hit((session, *seq), hit.at, hit.similarity, &text, &zone);
+                Some((line, (session.clone(), *seq)))
             }
             HitLocation::Memory(_) => None,
         };
-        hits.iter().filter_map(message).collect()
+        hits.iter().filter_map(message).unzip()
     };
-    Ok(ToolResult::ok(match lines.is_empty() {
+    let mut result = ToolResult::ok(match lines.is_empty() {
         true => format!("Nothing was found about {:?}.", args.query.trim()),
         false => format!("{HEADING}\n{}", lines.join("\n")),
-    }))
+    });
+    // What was said may repeat what the conversation had read of others.
+    let taint = move |connection: &Connection| {
+        places.iter().try_fold(Taint::new(), |mut taint, (session, seq)| {
+            taint.extend(approvals::taint_of_message(connection, session, *seq)?);
+            Ok(taint)
+        })
+    };
+    result.add_sources(service.store.read(taint).await?);
+    Ok(result)
 }
 
 /// Parses the start of the searched period, in UTC milliseconds.

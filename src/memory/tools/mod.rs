@@ -48,6 +48,10 @@ impl Tool for MemoryTool {
         if self.task == MemoryTask::SearchHistory { history::validate(arguments) } else { Ok(()) }
     }
 
+    fn may_taint(&self, _: &Value, _: &ToolContext) -> bool {
+        matches!(self.task, MemoryTask::Recall | MemoryTask::SearchHistory)
+    }
+
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
         let Some(service) = self.service.clone() else { return ToolResult::failed("no gateway runs here").into() };
         match self.task {

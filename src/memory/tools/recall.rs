@@ -6,8 +6,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::caller::{MemoryCallError, entry_line, hit_limit, is_shared, owner};
-use crate::memory::{HitLocation, MemoryEntry, MemoryKind, MemoryService, Owner, RecallQuery, list};
-use crate::store::{Connection, Durability, StoreError, memories};
+use crate::guard::Taint;
+use crate::memory::{HitLocation, MemoryEntry, MemoryKind, MemoryService, MemorySource, Owner, RecallQuery, list};
+use crate::store::{Connection, Durability, StoreError, approvals, memories};
 use crate::text::truncate;
 use crate::tools::{ToolContext, ToolDefinition, ToolResult};
 
@@ -73,8 +74,9 @@ pub async fn search(
     );
     let query = args.query.trim().trim_matches('*').to_owned();
     service.import_by_hand().await;
-    let found = if query.is_empty() {
-        service.store.read(move |connection| newest(connection, &owners, &kinds, limit)).await?
+    let (found, taint) = if query.is_empty() {
+        let found = move |connection: &Connection| with_taint(connection, newest(connection, &owners, &kinds, limit)?);
+        service.store.read(found).await?
     } else {
         let (text, owners_of_query) = (query.clone(), owners.clone());
         let query = RecallQuery { text, owners: owners_of_query, kinds, limit, ..RecallQuery::default() };
@@ -87,7 +89,7 @@ pub async fn search(
                 let entry = MemoryEntry::find(connection, id)?.filter(|entry| owners.contains(&entry.owner));
                 found.extend(entry.map(|entry| (entry, Some(hit.similarity))));
             }
-            Ok(found)
+            with_taint(connection, found)
         };
         service.store.read(found).await?
     };
@@ -103,7 +105,24 @@ pub async fn search(
     count_use(&service, found.iter().map(|(entry, _)| entry.id).collect()).await;
     let zone = &service.settings.zone;
     let lines: Vec<_> = found.iter().map(|(entry, fits)| format_entry(entry, *fits, zone)).collect();
-    Ok(ToolResult::ok(format!("{HEADING}\n{}", lines.join("\n"))))
+    let mut result = ToolResult::ok(format!("{HEADING}\n{}", lines.join("\n")));
+    result.add_sources(taint);
+    Ok(result)
+}
+
+/// Returns the entries with the sources of those that a model wrote about a conversation: it may have repeated what the
+/// conversation had read of others.
+fn with_taint(connection: &Connection, found: Vec<RecalledEntry>) -> Result<(Vec<RecalledEntry>, Taint), StoreError> {
+    let mut taint = Taint::new();
+    for (entry, _) in &found {
+        let is_written_by_model = matches!(entry.kind, MemoryKind::Summary | MemoryKind::Case);
+        if let Some(MemorySource { session, seq: Some(seq), .. }) =
+            entry.source.as_ref().filter(|_| is_written_by_model)
+        {
+            taint.extend(approvals::taint_of_message(connection, session, *seq)?);
+        }
+    }
+    Ok((found, taint))
 }
 
 fn newest(

@@ -10,11 +10,12 @@ use uuid::Uuid;
 use crate::guard::KnownSecrets;
 use crate::memory::testing::settings;
 use crate::memory::{
-    Identities, MemoryConfig, MemoryKind, MemoryService, MemorySettings, Owner, list, rebuild_index, tools,
+    Identities, MemoryConfig, MemoryKind, MemoryOrigin, MemoryService, MemorySettings, MemorySource, NewMemoryEntry,
+    Owner, list, rebuild_index, remember, tools,
 };
 use crate::store::Store;
 use crate::store::ownership::{self, Ownership};
-use crate::store::{Connection, Durability, memories, messages};
+use crate::store::{Connection, Durability, approvals, memories, messages};
 use crate::tools::testing::context;
 use crate::tools::{AgentScope, ToolContext, ToolDeps, ToolEffect, ToolExecutor, ToolsConfig, build};
 
@@ -215,6 +216,40 @@ async fn shared_conversations_reveal_no_private_memory() {
     }
     let found = world.call_as(&among, "search_history", json!({"query": "boiler"})).await;
     assert!(found.contains("group's") && !found.contains("at home"), "{found}");
+}
+
+/// The words of a conversation may repeat what it had read of others, and so may a summary of it.
+#[tokio::test]
+async fn what_a_tainted_conversation_said_taints() {
+    let world = World::new(MemoryConfig::default());
+    let write = |connection: &Connection| {
+        for (session, text) in [("cli:read", "the page says zebra"), ("cli:own", "my own zebra")] {
+            let body = json!({"role": "assistant", "content": text}).to_string();
+            messages::append(connection, session, Uuid::now_v7(), [("assistant", body)].into_iter())?;
+            let owner = Some(Owner::gateway().as_str().to_owned());
+            ownership::set(connection, session, &Ownership { owner, is_shared: false })?;
+            let source = MemorySource { session: session.to_owned(), seq: Some(0), turn: None };
+            let (kind, name, text) = (MemoryKind::Summary, session.to_owned(), format!("{text} lion"));
+            let new = NewMemoryEntry::new(Owner::gateway(), kind, text, MemoryOrigin::Noticed);
+            let new = NewMemoryEntry { name, source: Some(source), ..new };
+            remember(connection, &new, &MemoryConfig::default())?;
+        }
+        approvals::add_taint(connection, "cli:read", &["web:https://a.example/".to_owned()].into())?;
+        rebuild_index(connection, &Identities::default())
+    };
+    world.service.store.write(Durability::Logged, write).await.unwrap();
+    let tools = tools(Some(&world.service));
+    for (name, query, expected) in [
+        ("search_history", "page says zebra", &["web:https://a.example/"][..]),
+        ("search_history", "my own zebra", &[]),
+        ("recall", "page says zebra lion", &["web:https://a.example/"]),
+    ] {
+        let tool = tools.iter().find(|tool| tool.spec().name == name).unwrap();
+        let arguments = json!({"query": query, "limit": 1});
+        assert!(tool.may_taint(&arguments, &context()));
+        let result = tool.call(arguments, &context()).await.result;
+        assert_eq!(result.taint, expected.iter().map(ToString::to_string).collect(), "{name}: {}", result.render());
+    }
 }
 
 #[tokio::test]

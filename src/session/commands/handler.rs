@@ -147,7 +147,7 @@ impl CommandHandler {
             let current = wanted_model(row, head.model.as_deref(), &self.configured);
             let current = match self.models.resolve(&current).await {
                 Ok(choice) => format!("{}/{}", choice.provider.name(), choice.model),
-                Err(error) => format!("{current} ({})", error.to_public()),
+                Err(error) => format!("{current} ({})", error.to_public(self.context.phrases)),
             };
             let models = self.models.list().await;
             let name = |(provider, model): &(String, String)| {
@@ -167,7 +167,7 @@ impl CommandHandler {
                 CommandReply::changing(reply, SessionChange::Model(Some(name)))
             }
             Err(error) => {
-                let reply = fill(self.context.phrases.no_model, &[wanted, &error.to_public()]);
+                let reply = fill(self.context.phrases.no_model, &[wanted, &error.to_public(self.context.phrases)]);
                 CommandReply::failed(reply, ErrorCode::NoModel.as_str())
             }
         })
@@ -180,7 +180,11 @@ impl CommandHandler {
             let chosen = self.context.store.read(move |connection| messages::session(connection, &key)).await?.agent;
             let usual = || self.agents.route(&row.channel, &row.chat_id, &sender_of(row)).name.clone();
             let line = |agent: &Arc<AgentProfile>| {
-                format!("- `{}` - {}", agent.name, history::shorten(&agent.description, MAX_DESCRIPTION))
+                let name = format!("- `{}`", agent.name);
+                match history::shorten(&agent.description, MAX_DESCRIPTION) {
+                    description if description.is_empty() => name,
+                    description => format!("{name} - {description}"),
+                }
             };
             let all = self.agents.all().map(line).collect::<Vec<_>>().join("\n");
             return Ok(fill(self.context.phrases.agent_is, &[&chosen.unwrap_or_else(usual), &all]).into());
@@ -199,11 +203,17 @@ impl CommandHandler {
         }
         Ok(match self.agents.find(wanted) {
             Some(agent) => {
-                let description = history::shorten(&agent.description, MAX_DESCRIPTION);
-                let reply = fill(self.context.phrases.agent_set, &[&agent.name, &description]);
+                let phrases = self.context.phrases;
+                let reply = match history::shorten(&agent.description, MAX_DESCRIPTION) {
+                    description if description.is_empty() => fill(phrases.agent_set, &[&agent.name]),
+                    description => fill(phrases.agent_set_described, &[&agent.name, &description]),
+                };
                 CommandReply::changing(reply, SessionChange::Agent(Some(agent.name.clone())))
             }
-            None => CommandReply::failed(self.agents.unknown(wanted), ErrorCode::NoAgent.as_str()),
+            None => {
+                let reply = self.agents.unknown_in(wanted, self.context.phrases);
+                CommandReply::failed(reply, ErrorCode::NoAgent.as_str())
+            }
         })
     }
 

@@ -1,6 +1,6 @@
 //! The tool `repo_structure`: the tree of folders and files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,8 +12,10 @@ use serde::Deserialize;
 use crate::guard::{
     EntryKind, Jail, StopSignal, Walk, WalkSelection, WalkStop, WalkVisitor, WalkedEntry, quote_controls,
 };
-use crate::tools::files::{ReadContext, ReadScope, ReadTool, files_word, skip_note};
-use crate::tools::{OutputLimit, Tool, ToolDefinition};
+use crate::tools::files::{
+    ForeignFiles, ReadContext, ReadScope, ReadTool, files_word, foreign_folder_of, real_workspace_path, skip_note,
+};
+use crate::tools::{OutputLimit, Tool, ToolDefinition, ToolResult};
 
 const DEFAULT_DEPTH: usize = 3;
 /// The maximum number of lines of a tree, and of entries of one folder in it.
@@ -36,9 +38,10 @@ pub fn repo_structure(scope: ReadScope, timeout: Duration) -> Arc<dyn Tool> {
         output_limit: OutputLimit { chars: 16_000, lines: MAX_LINES + 10 },
         ..ToolDefinition::reading::<RepoStructureArgs>("repo_structure", "Show the tree of folders and files.")
     };
-    Arc::new(ReadTool::new(definition, scope, timeout, |jail, args: RepoStructureArgs, context| {
+    let tool = ReadTool::new(definition, scope, timeout, |jail, args: RepoStructureArgs, context| {
         structure(jail, &args, context)
-    }))
+    });
+    Arc::new(tool.showing_entries())
 }
 
 /// The content of a folder.
@@ -57,30 +60,47 @@ struct EntryCounts {
 
 /// A visitor that collects the paths of a walk on one thread.
 struct PathCollector<'a> {
-    paths: &'a Mutex<Vec<(PathBuf, EntryKind)>>,
+    paths: &'a Mutex<Vec<CollectedPath>>,
     stop: &'a StopSignal,
+    foreign: &'a ForeignFiles,
+}
+
+/// A path of a walk, relative to the first folder.
+struct CollectedPath {
+    path: PathBuf,
+    kind: EntryKind,
+    /// The folder of the workspace with foreign content that holds the path, unless it is the sender's own file.
+    foreign_in: Option<&'static str>,
 }
 
 impl WalkVisitor for PathCollector<'_> {
     fn visit(&mut self, entry: &WalkedEntry<'_>) {
+        let inside = entry.workspace_path().filter(|path| self.foreign.name_source(path).is_some());
+        let foreign_in = inside.and_then(|path| foreign_folder_of(&path));
         let mut paths = self.paths.lock();
         if paths.len() >= MAX_ENTRIES {
             return self.stop.stop(WalkStop::TooMany);
         }
-        paths.push((entry.path(), entry.kind));
+        paths.push(CollectedPath { path: entry.path(), kind: entry.kind, foreign_in });
     }
 }
 
-fn structure(jail: &Jail, args: &RepoStructureArgs, context: &ReadContext) -> Result<String, String> {
-    let stop = &context.stop;
+/// Draws the tree. What others wrote into `mail/` and `scratch/` is left out, unless the call names a folder in them.
+fn structure(jail: &Jail, args: &RepoStructureArgs, context: &ReadContext) -> Result<ToolResult, String> {
+    let ReadContext { stop, foreign, .. } = context;
     let path = args.path.as_deref().unwrap_or(".");
     let wanted = args.max_depth.map_or(DEFAULT_DEPTH, |depth| depth as usize);
     let paths = Mutex::default();
     let walk = Walk::new(jail, path, stop).map_err(|error| error.to_string())?;
-    walk.run(&|_, _| WalkSelection::Usual, || PathCollector { paths: &paths, stop });
+    walk.run(&|_, _| WalkSelection::Usual, || PathCollector { paths: &paths, stop, foreign });
     let mut tree = FolderTree::default();
-    for (path, kind) in paths.into_inner() {
-        tree.add(&path, kind);
+    let is_named = real_workspace_path(jail, path).is_some_and(|path| foreign_folder_of(&path).is_some());
+    let mut foreign_folders = BTreeSet::new();
+    for CollectedPath { path, kind, foreign_in } in paths.into_inner() {
+        foreign_folders.extend(foreign_in);
+        if is_named || foreign_in.is_none() {
+            tree.add(&path, kind);
+        }
     }
     tree.sort();
     let (lines, depth) = draw_within(&tree, wanted, MAX_LINES);
@@ -96,7 +116,17 @@ fn structure(jail: &Jail, args: &RepoStructureArgs, context: &ReadContext) -> Re
         text = format!("{text}\n{note}");
     }
     let skipped = skip_note(&walk.skipped.list());
-    Ok(format!("{text}\n[{}{skipped}]", all.describe()))
+    text = format!("{text}\n[{}{skipped}]", all.describe());
+    if is_named {
+        let mut result = ToolResult::ok(text);
+        result.add_sources(foreign_folders.into_iter().map(|folder| format!("file:{folder}")).collect());
+        return Ok(result);
+    }
+    if !foreign_folders.is_empty() {
+        let folders: Vec<_> = foreign_folders.into_iter().map(|folder| format!("{folder}/")).collect();
+        text = format!("{text}\n[not shown: what is in {}; name the folder]", folders.join(", "));
+    }
+    Ok(ToolResult::ok(text))
 }
 
 /// Draws a tree to the greatest depth, up to `wanted`, at which it has at most `most` lines. Returns the lines and that depth.

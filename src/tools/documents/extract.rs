@@ -1,4 +1,4 @@
-//! The process that extracts the text of one document. It reads the file from its standard input and writes the text to its
+//! The process that extracts the text of one document or web page. It reads the file from its standard input and writes the text to its
 //! standard output.
 
 use std::io::{self, Read, Write};
@@ -8,17 +8,20 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 
 use super::archive::DocumentArchive;
 use super::text_sink::TextSink;
-use super::{epub, office, pdf, sheets};
+use super::{article, epub, office, pdf, sheets};
 use crate::guard::give_up_access;
 
 /// The argument that starts this program as an extractor.
 pub const EXTRACT_COMMAND: &str = "__extract";
+/// The second argument if the input is a web page: a line with its address, followed by its HTML in UTF-8.
+pub(super) const PAGE_INPUT: &str = "page";
 /// The largest document, in bytes.
 pub(super) const MAX_DOCUMENT: u64 = 100_000_000;
 /// The memory limit of the process, in bytes.
 pub(super) const MAX_MEMORY: u64 = 768_000_000;
-/// The processor time limit of the process, in seconds.
+/// The processor time limits of the process, in seconds.
 const MAX_PROCESSOR_TIME: u64 = 60;
+const MAX_PAGE_PROCESSOR_TIME: u64 = 20;
 /// The exit code for a refusal; the reason is on the output.
 pub(super) const REFUSED: u8 = 3;
 /// The maximum offset of the marker of a PDF in a file, in bytes.
@@ -41,15 +44,19 @@ fn is_pdf(start: &[u8]) -> bool {
 pub fn extract_main() -> ExitCode {
     // If the machine runs out of memory, this process is killed first.
     drop(std::fs::write("/proc/self/oom_score_adj", "1000"));
+    let is_page = std::env::args_os().nth(2).is_some_and(|input| input == PAGE_INPUT);
+    let time = if is_page { MAX_PAGE_PROCESSOR_TIME } else { MAX_PROCESSOR_TIME };
+    // At the hard limit of time, the kernel sends SIGKILL instead of SIGXCPU, which names the reason.
     let limits = [
-        (Resource::Core, 0),
-        (Resource::Data, MAX_MEMORY),
-        (Resource::Cpu, MAX_PROCESSOR_TIME),
-        (Resource::Fsize, MAX_DOCUMENT),
+        (Resource::Core, 0, 0),
+        (Resource::Data, MAX_MEMORY, MAX_MEMORY),
+        (Resource::Cpu, time, time + 1),
+        (Resource::Fsize, MAX_DOCUMENT, MAX_DOCUMENT),
     ];
-    for (resource, most) in limits {
-        let hard = rustix::process::getrlimit(resource).maximum.map_or(most, |hard| hard.min(most));
-        if setrlimit(resource, Rlimit { current: Some(hard), maximum: Some(hard) }).is_err() {
+    for (resource, current, maximum) in limits {
+        let inherited = rustix::process::getrlimit(resource).maximum.unwrap_or(u64::MAX);
+        let limit = Rlimit { current: Some(current.min(inherited)), maximum: Some(maximum.min(inherited)) };
+        if setrlimit(resource, limit).is_err() {
             return ExitCode::FAILURE;
         }
     }
@@ -58,12 +65,21 @@ pub fn extract_main() -> ExitCode {
     if io::stdin().lock().take(MAX_DOCUMENT + 1).read_to_end(&mut bytes).is_err() {
         return ExitCode::FAILURE;
     }
-    let (code, output) = match extract(&bytes) {
+    let extracted = if is_page { extract_page(&bytes) } else { extract(&bytes) };
+    let (code, output) = match extracted {
         Ok(output) => (ExitCode::SUCCESS, output),
         Err(reason) => (ExitCode::from(REFUSED), reason),
     };
     let written = io::stdout().lock().write_all(output.as_bytes());
     if written.is_ok() { code } else { ExitCode::FAILURE }
+}
+
+/// Returns a line with the title of a web page, followed by its text.
+fn extract_page(bytes: &[u8]) -> Result<String, String> {
+    let input = String::from_utf8_lossy(bytes);
+    let (url, html) = input.split_once('\n').unwrap_or_default();
+    let article = article::read(html, url)?;
+    Ok(format!("{}\n{}", article.title, article.text))
 }
 
 /// Returns a line that describes the document, followed by its text.
@@ -152,6 +168,8 @@ mod tests {
             let error = extract(&bytes).unwrap_err();
             assert!(error.contains(expected), "{error}");
         }
+        let page = extract_page(b"https://example.org/a/\n<title> T\n u </title><p>See <a href=b>b</a>.").unwrap();
+        assert!(page.starts_with("T u\nSee [b]("), "{page}");
         for other in [&b"plain"[..], b"", b"see %PDF-1.7", b"\x89PNG\r\n\x1a\n\0"] {
             assert!(!is_document(other), "{other:?}");
         }

@@ -1,12 +1,13 @@
-//! The text of documents: PDF, DOCX, PPTX, ODT, ODP, EPUB, XLSX, XLSB, XLS and ODS.
+//! The text of documents: PDF, DOCX, PPTX, ODT, ODP, EPUB, XLSX, XLSB, XLS, ODS, and web pages in HTML.
 //!
 //! A document can make the parsing libraries panic, recurse and allocate, and documents come from strangers. A separate process
 //! therefore reads each document, with limits on memory and time: a malicious file ends that process, not the gateway.
 
 mod archive;
+mod article;
 mod epub;
 mod extract;
-pub(super) mod html;
+mod html;
 mod office;
 mod pdf;
 mod reader;

@@ -13,8 +13,9 @@ use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
+use url::Url;
 
-use super::extract::{EXTRACT_COMMAND, MAX_MEMORY, REFUSED};
+use super::extract::{EXTRACT_COMMAND, MAX_MEMORY, PAGE_INPUT, REFUSED};
 use super::text_sink::MAX_TEXT;
 
 /// The maximum number of documents that are read at the same time.
@@ -27,7 +28,7 @@ const MAX_SUMMARY: usize = 4_096;
 /// The text of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DocumentText {
-    /// The description of the document, such as `PDF, 3 pages`.
+    /// The description of the document, such as `PDF, 3 pages`; for a web page, its title.
     pub summary: String,
     pub text: String,
 }
@@ -50,14 +51,16 @@ impl DocumentReader {
     /// # Errors
     /// As [`DocumentReader::read`].
     pub(crate) async fn read_bytes(&self, bytes: Vec<u8>) -> Result<DocumentText, String> {
-        let file = tokio::task::spawn_blocking(move || {
-            let mut file = File::from(memfd_create("document", MemfdFlags::CLOEXEC)?);
-            file.write_all(&bytes)?;
-            file.seek(SeekFrom::Start(0))?;
-            Ok::<_, io::Error>(file)
-        });
-        let file = file.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
-        self.read(file).await
+        self.read(memory_file(bytes).await?).await
+    }
+
+    /// Reads the HTML of a web page. Relative links begin at `url`.
+    ///
+    /// # Errors
+    /// As [`DocumentReader::read`].
+    pub(crate) async fn read_page(&self, html: &str, url: &Url) -> Result<DocumentText, String> {
+        let file = memory_file(format!("{url}\n{html}").into_bytes()).await?;
+        self.extract(file, &[EXTRACT_COMMAND, PAGE_INPUT]).await
     }
 
     /// Reads a document from the start of `file`.
@@ -65,8 +68,12 @@ impl DocumentReader {
     /// # Errors
     /// Describes the document, and why it cannot be read.
     pub(crate) async fn read(&self, file: File) -> Result<DocumentText, String> {
+        self.extract(file, &[EXTRACT_COMMAND]).await
+    }
+
+    async fn extract(&self, file: File, arguments: &[&str]) -> Result<DocumentText, String> {
         let _place = self.places.acquire().await.map_err(|error| error.to_string())?;
-        let (status, output) = timeout(MAX_TIME, self.run(file))
+        let (status, output) = timeout(MAX_TIME, self.run(file, arguments))
             .await
             .map_err(|_| format!("reading the document took more than {} seconds", MAX_TIME.as_secs()))?
             .map_err(|error| format!("the reader of documents could not be started: {error}"))?;
@@ -81,9 +88,9 @@ impl DocumentReader {
         }
     }
 
-    async fn run(&self, file: File) -> io::Result<(ExitStatus, Vec<u8>)> {
+    async fn run(&self, file: File, arguments: &[&str]) -> io::Result<(ExitStatus, Vec<u8>)> {
         let mut extractor = Command::new(&self.exe)
-            .arg(EXTRACT_COMMAND)
+            .args(arguments)
             .env_clear()
             .stdin(Stdio::from(file))
             .stdout(Stdio::piped())
@@ -96,6 +103,17 @@ impl DocumentReader {
         }
         Ok((extractor.wait().await?, output))
     }
+}
+
+/// Returns a file in memory with this content, at its start.
+async fn memory_file(content: Vec<u8>) -> Result<File, String> {
+    let file = tokio::task::spawn_blocking(move || {
+        let mut file = File::from(memfd_create("document", MemfdFlags::CLOEXEC)?);
+        file.write_all(&content)?;
+        file.seek(SeekFrom::Start(0))?;
+        Ok::<_, io::Error>(file)
+    });
+    file.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
 }
 
 /// Returns why an extractor ended without stating a reason.

@@ -7,6 +7,7 @@ mod runner;
 mod server_process;
 mod tool;
 
+pub(in crate::tools) use foreign::visibility as foreign_visibility;
 pub(in crate::tools) use runner::{COMMAND_BYTES, CollectedOutput, END_MARGIN, ShellCommand};
 pub use runner::{CommandRunner, RunnerDeps, sandbox_of};
 pub use server_process::{ServerCommand, ServerProcess, ServerSocket, ServerStartError};

@@ -13,7 +13,7 @@ use super::foreign;
 use super::run::{CommandOutcome, OutputSink, run};
 use super::server_process::{ServerCommand, ServerProcess, ServerSocket, ServerStartError};
 use crate::guard::{
-    self, CommandLimits, ExecRequest, NAMESPACE_HELP, NamespaceSupport, Sandbox, SandboxMode, SandboxPolicy,
+    self, CommandLimits, ExecRequest, NAMESPACE_HELP, NamespaceSupport, Sandbox, SandboxMode, SandboxPolicy, Taint,
     create_dir_beneath,
 };
 use crate::text::shell_quote;
@@ -26,6 +26,8 @@ pub(in crate::tools) const END_MARGIN: Duration = Duration::from_secs(15);
 pub(in crate::tools) const COMMAND_BYTES: usize = 100_000;
 /// The size of the start, and of the end, of an output that [`CommandRunner::collect`] keeps, in bytes.
 const COLLECTED_BYTES: usize = 2_000_000;
+/// The source of an output that may come from the network.
+const NETWORK_SOURCE: &str = "network";
 /// The variables of the gateway's environment that commands see, in addition to `LC_*` and the configured ones.
 const PASSED_VARIABLES: [&str; 5] = ["PATH", "LANG", "TERM", "TZ", "USER"];
 /// The folders and files of the workspace that become part of the system prompt or of the agent's tasks.
@@ -60,9 +62,8 @@ pub(in crate::tools) struct ShellCommand {
     pub command: String,
     pub environment: Vec<(String, String)>,
     pub limit: Duration,
-    /// Further folders that appear empty to the command, in addition to the private ones. The paths are relative to the
-    /// workspace.
-    pub hidden: Vec<PathBuf>,
+    /// What the command sees of further folders, in addition to the private ones. The paths are relative to the workspace.
+    pub further: FolderVisibility,
 }
 
 /// How a command ended, and its output.
@@ -101,8 +102,8 @@ impl CommandRunner {
         context: &ToolContext,
         sink: &mut OutputSink<'_>,
     ) -> Result<CommandOutcome, String> {
-        let ShellCommand { command, environment, limit, hidden } = command;
-        let request = self.request(command, hidden, context).await?;
+        let ShellCommand { command, environment, limit, further } = command;
+        let request = self.request(command, further, context).await?;
         let ended = run(&self.deps.exe, &environment, &request, limit, &context.cancel, sink).await;
         ended.map_err(|error| format!("The command could not be run to its end: {error}"))
     }
@@ -134,20 +135,23 @@ impl CommandRunner {
         Ok(CollectedOutput { outcome, bytes: front, is_whole })
     }
 
-    /// Returns the folders with foreign content that appear empty to a command.
-    pub(in crate::tools) fn foreign_folders(&self, command: &str, context: &ToolContext) -> Vec<PathBuf> {
-        foreign::hidden_folders(&self.deps.workspace, command, context)
+    /// Returns the sources of the output of a command: the folders with foreign content that it names, the sources of the turn, and
+    /// the network if the configuration opens it.
+    pub(in crate::tools) fn output_sources(&self, command: &str, context: &ToolContext) -> Taint {
+        let network = self.config.network.then(|| NETWORK_SOURCE.to_owned());
+        foreign::sources(command, context).into_iter().chain(network).collect()
     }
 
-    /// Builds the request for a command, with the sandbox of this machine. `further` are the [`ShellCommand::hidden`] folders.
+    /// Builds the request for a command, with the sandbox of this machine. `further` are the [`ShellCommand::further`] folders.
     pub(in crate::tools) async fn request(
         &self,
         command: String,
-        further: Vec<PathBuf>,
+        further: FolderVisibility,
         context: &ToolContext,
     ) -> Result<ExecRequest, String> {
         let mut visibility = self.deps.private.visibility_for(context);
-        visibility.hidden.extend(further);
+        visibility.hidden.extend(further.hidden);
+        visibility.shown.extend(further.shown);
         self.request_seeing(command, visibility, context.trust).await
     }
 

@@ -86,9 +86,9 @@ impl ExecTool {
         let label = args.label.map(|label| label.trim().to_owned()).filter(|label| !label.is_empty());
         let output_bytes = self.runner.config().background_output.0;
         let grace_ms = u64::try_from(GRACE.as_millis()).unwrap_or(u64::MAX);
-        let sources = foreign::sources(&args.command, context);
-        let hidden = self.runner.foreign_folders(&args.command, context);
-        let mut request = self.runner.request(args.command, hidden, context).await?;
+        let sources = self.runner.output_sources(&args.command, context);
+        let further = foreign::visibility(&args.command, context);
+        let mut request = self.runner.request(args.command, further, context).await?;
         request.background = Some(BackgroundOptions { output_bytes, grace_ms, detached });
         let launch = LaunchRequest {
             exe: self.runner.exe().to_owned(),
@@ -123,10 +123,10 @@ impl ExecTool {
         let limit = args.timeout.map_or(self.runner.config().timeout.0, |secs| {
             Duration::from_secs(secs).min(self.runner.config().timeout.0)
         });
-        let sources = foreign::sources(&args.command, context);
-        let hidden = self.runner.foreign_folders(&args.command, context);
+        let sources = self.runner.output_sources(&args.command, context);
+        let further = foreign::visibility(&args.command, context);
         let environment = self.runner.environment();
-        let command = ShellCommand { command: args.command, environment, limit, hidden };
+        let command = ShellCommand { command: args.command, environment, limit, further };
         let mut capture = OutputCapture::new(Arc::clone(&self.spill), context, !sources.is_empty());
         let ended = self.runner.run(command, context, &mut |bytes| capture.push(bytes)).await?;
         let whole = self.definition.output_limit;
@@ -163,7 +163,8 @@ impl Tool for ExecTool {
     }
 
     fn may_taint(&self, arguments: &Value, context: &ToolContext) -> bool {
-        !foreign::sources(arguments["command"].as_str().unwrap_or_default(), context).is_empty()
+        let command = arguments["command"].as_str().unwrap_or_default();
+        !self.runner.output_sources(command, context).is_empty()
     }
 
     fn validate(&self, arguments: &Value, context: &ToolContext) -> Result<(), String> {
@@ -210,22 +211,32 @@ mod tests {
     use crate::tools::{ToolDeps, ToolsConfig};
 
     #[tokio::test]
-    async fn the_output_of_a_background_command_counts_as_foreign_like_the_folders_that_it_names() {
+    async fn the_output_of_a_background_command_counts_as_foreign_by_the_folders_that_it_names_and_by_the_network() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let processes = Some(Arc::new(Processes::open(store.clone(), folder.path()).unwrap()));
-        let exec = ExecConfig { sandbox: SandboxMode::Off, ..ExecConfig::default() };
-        let config = ToolsConfig { exec, ..ToolsConfig::default() };
-        let fixture = ToolFixture::with_deps(&config, ToolDeps { processes, ..ToolDeps::default() });
-        // The test program is no supervisor, so the command does not run. It is recorded before that.
-        let arguments = json!({"command": "cat mail/x", "background": true});
-        fixture.run("exec", &arguments, &context()).await;
-        let rows = store.read(|connection| crate::store::processes::newest(connection, 9)).await.unwrap();
-        let expected = ["file:mail".to_owned()].into();
-        assert_eq!(TurnOrigin::parse(&rows[0].origin).taint, expected);
-        let arguments = json!({"action": "output", "id": rows[0].id});
-        let result = fixture.run("process", &arguments, &context()).await.result;
-        assert_eq!((result.success, result.taint), (true, expected));
+        let off = ExecConfig { sandbox: SandboxMode::Off, ..ExecConfig::default() };
+        for (command, network, source) in
+            [("cat mail/x", false, Some("file:mail")), ("true", false, None), ("true", true, Some("network"))]
+        {
+            let config = ToolsConfig { exec: ExecConfig { network, ..off.clone() }, ..ToolsConfig::default() };
+            let deps = ToolDeps { processes: processes.clone(), ..ToolDeps::default() };
+            let fixture = ToolFixture::with_deps(&config, deps);
+            // The test program is no supervisor, so the command does not run. It is recorded before that.
+            let arguments = json!({"command": command, "background": true});
+            fixture.run("exec", &arguments, &context()).await;
+            let rows = store.read(|connection| crate::store::processes::newest(connection, 9)).await.unwrap();
+            let expected: crate::guard::Taint = source.map(str::to_owned).into_iter().collect();
+            assert_eq!(TurnOrigin::parse(&rows[0].origin).taint, expected);
+            let arguments = json!({"action": "output", "id": rows[0].id});
+            let result = fixture.run("process", &arguments, &context()).await.result;
+            assert_eq!((result.success, result.taint), (true, expected));
+            let may_taint = |tool: &str| {
+                let tool = fixture.executor.registry().get(tool).unwrap();
+                tool.may_taint(&json!({ "command": command }), &context())
+            };
+            assert_eq!((may_taint("exec"), may_taint("run_test")), (source.is_some(), network));
+        }
     }
 
     #[tokio::test]

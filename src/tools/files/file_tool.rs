@@ -53,12 +53,22 @@ impl ReadContext {
 /// The function that does the work of a tool, with the jail of the turn.
 type Work<Args, Context> = dyn Fn(&Jail, Args, &Context) -> ToolOutcome + Send + Sync;
 
+/// Where the names or the content of files lie that a result shows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ShownFiles {
+    Nowhere,
+    /// Only in the folder that the call names; a result for a folder above `mail/` and `scratch/` shows nothing in these.
+    InFolder,
+    /// Anywhere below the folder that the call names.
+    Below,
+}
+
 /// A tool that reads files.
 pub(in crate::tools) struct ReadTool<Args> {
     definition: ToolDefinition,
     scope: ReadScope,
     limit: Duration,
-    shows_content: bool,
+    shows: ShownFiles,
     /// Permits for calls that run at the same time; `None` for any number.
     places: Option<Arc<Semaphore>>,
     work: Arc<Work<Args, ReadContext>>,
@@ -73,12 +83,18 @@ impl<Args> ReadTool<Args> {
         work: impl Fn(&Jail, Args, &ReadContext) -> Done + Send + Sync + 'static,
     ) -> Self {
         let work = Arc::new(move |jail: &Jail, args, context: &ReadContext| work(jail, args, context).into());
-        Self { definition, scope, limit: search_limit(timeout), shows_content: false, places: None, work }
+        Self { definition, scope, limit: search_limit(timeout), shows: ShownFiles::Nowhere, places: None, work }
     }
 
-    /// Returns the same tool, with results that show file content.
+    /// Returns the same tool, with results that show the content or the names of files anywhere below the folder of a call.
     pub(in crate::tools) fn showing_content(self) -> Self {
-        Self { shows_content: true, ..self }
+        Self { shows: ShownFiles::Below, ..self }
+    }
+
+    /// Returns the same tool, with results that show the entries of the folder of a call, but not those of `mail/` and `scratch/`
+    /// if the folder lies above them.
+    pub(in crate::tools) fn showing_entries(self) -> Self {
+        Self { shows: ShownFiles::InFolder, ..self }
     }
 
     /// Returns the same tool, with at most `number` calls running at the same time.
@@ -99,7 +115,11 @@ impl<Args: DeserializeOwned + Send + 'static> Tool for ReadTool<Args> {
     }
 
     fn may_taint(&self, arguments: &Value, context: &ToolContext) -> bool {
-        self.shows_content && self.scope.may_hold_foreign(arguments, context)
+        match self.shows {
+            ShownFiles::Nowhere => false,
+            ShownFiles::InFolder => !self.scope.sources(arguments, context).is_empty(),
+            ShownFiles::Below => self.scope.may_hold_foreign(arguments, context),
+        }
     }
 
     async fn cache_stamp(&self, arguments: &Value, context: &ToolContext) -> Option<String> {

@@ -11,11 +11,11 @@ use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::file_tool::ReadTool;
-use super::scope::ReadScope;
-use crate::guard::{EntryKind, Jail, JailError, StopSignal, Walk, WalkSelection, WalkStop, WalkVisitor, WalkedEntry};
+use super::file_tool::{ReadContext, ReadTool};
+use super::scope::{ForeignFiles, ReadScope};
+use crate::guard::{EntryKind, Jail, JailError, Taint, Walk, WalkSelection, WalkStop, WalkVisitor, WalkedEntry};
 use crate::text::one_line;
-use crate::tools::{OutputLimit, Tool, ToolDefinition};
+use crate::tools::{OutputLimit, Tool, ToolDefinition, ToolResult};
 
 /// The maximum number of paths that are shown.
 const MAX_SHOWN: usize = 200;
@@ -35,9 +35,8 @@ pub fn glob(scope: ReadScope, timeout: Duration) -> Arc<dyn Tool> {
         output_limit: OutputLimit { chars: 16_000, lines: MAX_SHOWN + 2 },
         ..ToolDefinition::reading::<GlobArgs>("glob", "Find files by name, newest first.")
     };
-    Arc::new(ReadTool::new(definition, scope, timeout, |jail, args: GlobArgs, context| {
-        find(jail, &args, &context.stop)
-    }))
+    let tool = ReadTool::new(definition, scope, timeout, |jail, args: GlobArgs, context| find(jail, &args, context));
+    Arc::new(tool.showing_content())
 }
 
 /// A pattern, split into a leading folder without wildcards and the rest.
@@ -123,22 +122,24 @@ fn compile(pattern: &str) -> Result<GlobMatcher, String> {
 #[derive(Default)]
 struct NewestPaths {
     total: usize,
-    /// The newest paths, with the oldest of them on top of the heap.
-    newest: BinaryHeap<Reverse<(SystemTime, Reverse<String>)>>,
+    /// The newest paths, each with the source of its name, with the oldest of them on top of the heap.
+    newest: BinaryHeap<Reverse<(SystemTime, Reverse<String>, Option<String>)>>,
 }
 
 impl NewestPaths {
-    fn add(&mut self, modified: SystemTime, shown: String) {
+    fn add(&mut self, modified: SystemTime, shown: String, source: Option<String>) {
         self.total += 1;
-        self.newest.push(Reverse((modified, Reverse(shown))));
+        self.newest.push(Reverse((modified, Reverse(shown), source)));
         if self.newest.len() > MAX_SHOWN {
             self.newest.pop();
         }
     }
 
-    /// Returns the paths, the newest first.
-    fn into_lines(self) -> Vec<String> {
-        self.newest.into_sorted_vec().into_iter().map(|Reverse((_, Reverse(shown)))| shown).collect()
+    /// Returns the paths, the newest first, and the sources of their names.
+    fn into_lines(self) -> (Vec<String>, Taint) {
+        let paths = self.newest.into_sorted_vec().into_iter();
+        let (lines, sources): (_, Vec<_>) = paths.map(|Reverse((_, Reverse(shown), source))| (shown, source)).unzip();
+        (lines, sources.into_iter().flatten().collect())
     }
 }
 
@@ -154,6 +155,7 @@ struct GlobMatches {
 struct Collector<'a> {
     pattern: &'a PathPattern,
     found: &'a Mutex<GlobMatches>,
+    foreign: &'a ForeignFiles,
 }
 
 impl WalkVisitor for Collector<'_> {
@@ -165,17 +167,18 @@ impl WalkVisitor for Collector<'_> {
             return;
         }
         let modified = entry.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-        let shown = entry.shown();
+        let (shown, source) = (entry.shown(), entry.workspace_path().and_then(|path| self.foreign.name_source(&path)));
         let mut found = self.found.lock();
         match (is_file, is_direct) {
-            (true, true) => found.files.add(modified, shown),
-            (true, false) => found.deeper.add(modified, shown),
-            (false, _) => found.folders.add(modified, format!("{shown}/")),
+            (true, true) => found.files.add(modified, shown, source),
+            (true, false) => found.deeper.add(modified, shown, source),
+            (false, _) => found.folders.add(modified, format!("{shown}/"), source),
         }
     }
 }
 
-fn find(jail: &Jail, args: &GlobArgs, stop: &StopSignal) -> Result<String, String> {
+fn find(jail: &Jail, args: &GlobArgs, context: &ReadContext) -> Result<ToolResult, String> {
+    let ReadContext { stop, foreign, .. } = context;
     let path = args.path.as_deref().unwrap_or(".");
     // Models may prefix the pattern with the whole path of the workspace.
     let root = format!("{}/", jail.root().display());
@@ -192,7 +195,7 @@ fn find(jail: &Jail, args: &GlobArgs, stop: &StopSignal) -> Result<String, Strin
     match walk {
         Ok(walk) => {
             let select = |path: &Path, kind| pattern.selection(path, kind);
-            walk.run(&select, || Collector { pattern: &pattern, found: &found });
+            walk.run(&select, || Collector { pattern: &pattern, found: &found, foreign });
             left_out.extend(walk.skipped.list().into_iter().filter(|(_, what)| *what != "special"));
         }
         Err(JailError::Missing(_) | JailError::NotFolder(_)) => {}
@@ -209,7 +212,7 @@ fn find(jail: &Jail, args: &GlobArgs, stop: &StopSignal) -> Result<String, Strin
         deeper
     };
     let more = shown.total.saturating_sub(MAX_SHOWN);
-    let mut lines = shown.into_lines();
+    let (mut lines, sources) = shown.into_lines();
     if lines.is_empty() {
         lines.push("No file matches.".to_owned());
     }
@@ -227,7 +230,9 @@ fn find(jail: &Jail, args: &GlobArgs, stop: &StopSignal) -> Result<String, Strin
     if !left_out.is_empty() {
         lines.push(format!("[skipped: {}]", left_out.join(", ")));
     }
-    Ok(lines.join("\n"))
+    let mut result = ToolResult::ok(lines.join("\n"));
+    result.add_sources(sources);
+    Ok(result)
 }
 
 #[cfg(test)]

@@ -8,9 +8,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::file_tool::ReadTool;
-use super::scope::ReadScope;
+use super::scope::{ForeignFiles, ReadScope, real_workspace_path};
 use crate::guard::{Jail, quote_controls};
-use crate::tools::{OutputLimit, Tool, ToolDefinition};
+use crate::tools::{OutputLimit, Tool, ToolDefinition, ToolResult};
 
 /// The maximum number of entries that are shown, and of those that are read for sorting.
 const MAX_SHOWN: usize = 500;
@@ -29,12 +29,13 @@ pub fn list_dir(scope: ReadScope, timeout: Duration) -> Arc<dyn Tool> {
         output_limit: OutputLimit { chars: 16_000, lines: MAX_SHOWN + 2 },
         ..ToolDefinition::reading::<ListDirArgs>("list_dir", description)
     };
-    Arc::new(ReadTool::new(definition, scope, timeout, |jail, args: ListDirArgs, _| {
-        list(jail, args.path.as_deref().unwrap_or("."))
-    }))
+    let tool = ReadTool::new(definition, scope, timeout, |jail, args: ListDirArgs, context| {
+        list(jail, args.path.as_deref().unwrap_or("."), &context.foreign)
+    });
+    Arc::new(tool.showing_entries())
 }
 
-fn list(jail: &Jail, path: &str) -> Result<String, String> {
+fn list(jail: &Jail, path: &str, foreign: &ForeignFiles) -> Result<ToolResult, String> {
     let (folder, shown) = jail.folder(path).map_err(|error| error.to_string())?;
     let failed = |error: std::io::Error| format!("{shown}: {error}");
     let mut entries: Vec<(String, DirEntry)> = Vec::new();
@@ -48,7 +49,7 @@ fn list(jail: &Jail, path: &str) -> Result<String, String> {
         }
     }
     if entries.is_empty() {
-        return Ok("(the folder is empty)".to_owned());
+        return Ok(ToolResult::ok("(the folder is empty)"));
     }
     entries.sort_by(|one, other| one.0.cmp(&other.0));
     hidden += entries.len().saturating_sub(MAX_SHOWN);
@@ -57,7 +58,12 @@ fn list(jail: &Jail, path: &str) -> Result<String, String> {
     if hidden > 0 {
         lines.push(format!("[{hidden} more entries, not shown]"));
     }
-    Ok(lines.join("\n"))
+    let mut result = ToolResult::ok(lines.join("\n"));
+    if let Some(folder) = real_workspace_path(jail, path) {
+        let shown = entries.iter().take(MAX_SHOWN);
+        result.add_sources(shown.filter_map(|(name, _)| foreign.name_source(&folder.join(name))).collect());
+    }
+    Ok(result)
 }
 
 fn format_entry(name: &str, entry: &DirEntry) -> String {
@@ -81,5 +87,55 @@ fn format_size(bytes: u64) -> String {
         0..10_000 => format!("{bytes} B"),
         10_000..10_000_000 => format!("{} KB", bytes / 1_000),
         _ => format!("{} MB", bytes / 1_000_000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::tools::testing::{ToolFixture, context};
+    use crate::tools::{ToolContext, ToolsConfig};
+
+    #[tokio::test]
+    async fn names_that_others_chose_count_as_their_content() {
+        let fixture = ToolFixture::new(&ToolsConfig::default());
+        fixture.write(&[
+            ("own.txt", ""),
+            ("src/a.rs", ""),
+            ("scratch/run rm.txt", ""),
+            ("mail/ab/c/run it.pdf", ""),
+            ("mail/ab/d/own.pdf", ""),
+        ]);
+        std::os::unix::fs::symlink("scratch", fixture.path("link")).unwrap();
+        let context = ToolContext { files: ["mail/ab/d/own.pdf".to_owned()].into(), ..context() };
+        for (tool, arguments, expected, source) in [
+            ("list_dir", json!({}), "scratch/", None),
+            ("list_dir", json!({"path": "src"}), "a.rs", None),
+            ("list_dir", json!({"path": "scratch"}), "run rm.txt", Some("file:scratch")),
+            ("list_dir", json!({"path": "link"}), "run rm.txt", Some("file:scratch")),
+            ("list_dir", json!({"path": "src/../scratch/."}), "run rm.txt", Some("file:scratch")),
+            ("list_dir", json!({"path": "mail/ab/c"}), "run it.pdf", Some("file:mail")),
+            ("list_dir", json!({"path": "mail/ab/d"}), "own.pdf", None),
+            ("glob", json!({"pattern": "**/*.rs"}), "src/a.rs", None),
+            ("glob", json!({"pattern": "*.txt"}), "own.txt", None),
+            ("glob", json!({"pattern": "**/*.txt"}), "scratch/run rm.txt", Some("file:scratch")),
+            ("glob", json!({"pattern": "*.txt", "path": "link"}), "run rm.txt", Some("file:scratch")),
+            ("glob", json!({"pattern": "scratch/*"}), "run rm.txt", Some("file:scratch")),
+            ("glob", json!({"pattern": "mail/*/"}), "mail/ab/", Some("file:mail")),
+            ("glob", json!({"pattern": "**/own.pdf"}), "own.pdf", None),
+            ("repo_structure", json!({}), "not shown: what is in mail/, scratch/", None),
+            ("repo_structure", json!({"path": "src"}), "a.rs", None),
+            ("repo_structure", json!({"path": "scratch"}), "run rm.txt", Some("file:scratch")),
+            ("repo_structure", json!({"path": "mail/ab"}), "run it.pdf", Some("file:mail")),
+        ] {
+            let result = fixture.run(tool, &arguments, &context).await.result;
+            assert!(result.success && result.content.contains(expected), "{tool} {arguments}: {}", result.content);
+            let sources: Vec<&str> = result.taint.iter().map(String::as_str).collect();
+            assert_eq!(sources, Vec::from_iter(source), "{tool} {arguments}: {}", result.content);
+            assert!(source.is_some() || !result.content.contains("run "), "{tool} {arguments}: {}", result.content);
+            let found = fixture.executor.registry().get(tool).unwrap();
+            assert!(source.is_none() || found.may_taint(&arguments, &context), "{tool} {arguments}");
+        }
     }
 }

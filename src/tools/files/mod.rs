@@ -36,6 +36,6 @@ pub use list::list_dir;
 pub(super) use patch_plan::{PatchPlan, PlannedFile};
 pub use read::ReadFile;
 pub use scope::{FOREIGN_FOLDERS, ReadScope, WorkspaceJail, WriteScope};
-pub(super) use scope::{ForeignFiles, run_on_jail};
+pub(super) use scope::{ForeignFiles, foreign_folder_of, real_workspace_path, run_on_jail};
 pub(super) use text_file::TextFile;
 pub use write::{create_dir, write_file};

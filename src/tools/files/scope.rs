@@ -159,9 +159,7 @@ impl ReadScope {
 
     /// Returns the paths below the workspace that a path may refer to: as written, and with links and `..` resolved.
     fn meant_paths(&self, path: &str) -> Vec<PathBuf> {
-        let root = self.workspace.jail.root();
-        let real = std::fs::canonicalize(root.join(path)).ok();
-        let real = real.and_then(|real| Some(real.strip_prefix(root).ok()?.to_owned()));
+        let real = real_workspace_path(&self.workspace.jail, path);
         relative_path(&self.workspace.jail, path).into_iter().chain(real).collect()
     }
 
@@ -169,7 +167,12 @@ impl ReadScope {
     pub fn may_hold_foreign(&self, arguments: &Value, context: &ToolContext) -> bool {
         let path = relative_path(&self.workspace.jail, arguments["path"].as_str().unwrap_or("."));
         if path.as_ref().is_none_or(|path| FOREIGN_FOLDERS.iter().any(|foreign| Path::new(foreign).starts_with(path))) {
-            return FOREIGN_FOLDERS.iter().any(|foreign| self.workspace.jail.root().join(foreign).exists());
+            // Commands create both folders, so empty ones are usual.
+            let has_entries = |foreign| match std::fs::read_dir(self.workspace.jail.root().join(foreign)) {
+                Ok(mut entries) => entries.next().is_some(),
+                Err(error) => error.kind() != std::io::ErrorKind::NotFound,
+            };
+            return FOREIGN_FOLDERS.iter().any(has_entries);
         }
         !self.sources(arguments, context).is_empty()
     }
@@ -194,6 +197,24 @@ impl ForeignFiles {
             || path.starts_with(GATEWAY_FOLDER) && is_foreign(path);
         (is_of_others && !is_own()).then(|| format!("file:{}", path.display()))
     }
+
+    /// Returns the source of an entry's name if others may have chosen the name: the folder with foreign content that holds the
+    /// entry. `path` is relative to the workspace. The sender's own files are excepted as in [`ForeignFiles::source`].
+    pub(in crate::tools) fn name_source(&self, path: &Path) -> Option<String> {
+        let folder = foreign_folder_of(path).filter(|folder| path != Path::new(folder))?;
+        self.source(path).map(|_| format!("file:{folder}"))
+    }
+}
+
+/// Returns the folder with foreign content that holds `path`, or is `path`. The path is relative to the workspace.
+pub(in crate::tools) fn foreign_folder_of(path: &Path) -> Option<&'static str> {
+    FOREIGN_FOLDERS.into_iter().find(|folder| path.starts_with(folder))
+}
+
+/// Returns the path relative to the workspace, with links and `..` resolved. Returns `None` if it lies elsewhere or does not exist.
+pub(in crate::tools) fn real_workspace_path(jail: &Jail, path: &str) -> Option<PathBuf> {
+    let real = std::fs::canonicalize(jail.root().join(path)).ok()?;
+    Some(real.strip_prefix(jail.root()).ok()?.to_owned())
 }
 
 /// Parses the arguments and does the work on a thread that may block. Once started, the work completes even if the caller no

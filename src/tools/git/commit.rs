@@ -1,5 +1,7 @@
 //! The tool `git_commit`.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -43,6 +45,15 @@ enum CommitContent {
     Files(CommitFiles),
 }
 
+/// What a call asks for. Paths are relative to the work tree.
+#[derive(Default)]
+struct CommitRequest {
+    files: Option<Vec<String>>,
+    all: bool,
+    /// The folders with foreign content. A file in them is committed only if `files` names it, or a folder in them.
+    foreign: Vec<String>,
+}
+
 /// The files of a commit, as paths relative to the work tree.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct CommitFiles {
@@ -69,25 +80,60 @@ impl GitCommit {
         let files = args.files.filter(|files| !files.is_empty()).map(|files| {
             files.iter().map(|file| session.repository.relative(&session.jail, file)).collect::<Result<Vec<_>, _>>()
         });
-        let (files, all) = (files.transpose()?, args.all_files == Some(true));
-        let status = read_status(&session, files.as_deref(), all).await?;
-        let content = content_of(&status, files.as_deref(), all)?;
+        let all = args.all_files == Some(true);
+        let request = CommitRequest { files: files.transpose()?, all, foreign: session.foreign_folders() };
+        let status = read_status(&session, &request).await?;
+        let content = content_of(&status, &request)?;
+        let mut left_out = None;
         if let CommitContent::Files(files) = &content {
+            left_out = request.left_out_note(&status);
             if files.all.is_empty() {
-                return Err("nothing to commit: the new folders are git repositories of their own".to_owned());
+                return Err(left_out.map_or_else(
+                    || "nothing to commit: the new folders are git repositories of their own".to_owned(),
+                    |note| format!("nothing to commit: {note}"),
+                ));
             }
             refuse_filtered(&session, &files.all).await?;
         }
         session.run(&commit_script(&content, &args.message), GitAccess::Writes).await?.success()?;
-        describe_commit(&session, status.branch.as_deref()).await
+        let mut result = describe_commit(&session, status.branch.as_deref()).await?;
+        if let Some(note) = left_out {
+            result.content += &format!("\n[{note}]");
+        }
+        Ok(result)
     }
 }
 
-async fn read_status(session: &GitSession<'_>, files: Option<&[String]>, all: bool) -> Result<WorkTreeStatus, String> {
+impl CommitRequest {
+    /// Returns the folder with foreign content because of which the commit leaves out an entry.
+    fn leaves_out(&self, entry: &StatusEntry) -> Option<&str> {
+        let folder = self.foreign.iter().find(|folder| is_below(&entry.path, folder))?;
+        let names = |file: &String| is_below(file, folder) && is_below(&entry.path, file);
+        let is_named = self.files.as_ref().is_some_and(|files| files.iter().any(names));
+        (!is_named).then_some(folder)
+    }
+
+    /// Returns the note about the folders that the commit leaves out.
+    fn left_out_note(&self, status: &WorkTreeStatus) -> Option<String> {
+        let folders: BTreeSet<_> = status.entries.iter().filter_map(|entry| self.leaves_out(entry)).collect();
+        let folders: Vec<_> = folders.into_iter().map(|folder| format!("{folder}/")).collect();
+        (!folders.is_empty()).then(|| {
+            format!("left out, as others may have written it: {}; to commit it, name it in files", folders.join(", "))
+        })
+    }
+}
+
+/// Returns true if `path` is the file or folder `above`, or lies in it.
+fn is_below(path: &str, above: &str) -> bool {
+    above == "." || path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+async fn read_status(session: &GitSession<'_>, request: &CommitRequest) -> Result<WorkTreeStatus, String> {
+    let CommitRequest { files, all, .. } = request;
     // Without `all`, git lists a folder of untracked files as one entry. Every file is needed if `files` are searched for, or if
     // `all` commits the new ones. Otherwise the folder is enough for the hint in an error.
-    let untracked = if all || files.is_some() { "all" } else { "normal" };
-    let paths: Vec<String> = files.unwrap_or_default().iter().map(|path| shell_quote(path)).collect();
+    let untracked = if *all || files.is_some() { "all" } else { "normal" };
+    let paths: Vec<String> = files.iter().flatten().map(|path| shell_quote(path)).collect();
     let script = format!(
         "git --no-optional-locks status --porcelain=v2 --branch -z --no-renames --ignore-submodules=all \
          --untracked-files={untracked} -- {}",
@@ -101,41 +147,38 @@ async fn read_status(session: &GitSession<'_>, files: Option<&[String]>, all: bo
 }
 
 /// Returns the content of the commit.
-fn content_of(status: &WorkTreeStatus, files: Option<&[String]>, all: bool) -> Result<CommitContent, String> {
+fn content_of(status: &WorkTreeStatus, request: &CommitRequest) -> Result<CommitContent, String> {
     let entries = &status.entries;
-    if let Some(files) = files {
-        let is_in = |entry: &StatusEntry, file: &str| {
-            let below = entry.path.strip_prefix(file).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-            file == "." || below
-        };
+    let taken = || entries.iter().filter(|entry| request.leaves_out(entry).is_none());
+    if let Some(files) = &request.files {
         for file in files {
-            if !entries.iter().any(|entry| is_in(entry, file)) {
+            if !entries.iter().any(|entry| is_below(&entry.path, file)) {
                 return Err(format!(
                     "{}: nothing to commit: it is unchanged, ignored, or does not exist",
                     quote_controls(file)
                 ));
             }
         }
-        return Ok(CommitContent::Files(CommitFiles::of(entries.iter())));
+        return Ok(CommitContent::Files(CommitFiles::of(taken())));
     }
     if let Some(conflict) = entries.iter().find(|entry| entry.is_conflict()) {
         return Err(format!("{}: has a conflict; resolve it and stage it first", quote_controls(&conflict.path)));
     }
-    if all && !entries.is_empty() {
-        return Ok(CommitContent::Files(CommitFiles::of(entries.iter())));
+    if request.all && !entries.is_empty() {
+        return Ok(CommitContent::Files(CommitFiles::of(taken())));
     }
     if entries.iter().any(StatusEntry::is_staged) {
         return Ok(CommitContent::Index);
     }
-    let changed = CommitFiles::of(entries.iter().filter(|entry| !entry.is_untracked()));
+    let changed = CommitFiles::of(taken().filter(|entry| !entry.is_untracked()));
     if !changed.all.is_empty() {
         return Ok(CommitContent::Files(changed));
     }
-    let new: Vec<_> = entries.iter().take(MAX_NAMED).map(|entry| quote_controls(&entry.path)).collect();
-    Err(if new.is_empty() {
-        "nothing to commit: no file is changed".to_owned()
-    } else {
-        format!("nothing to commit but new files; name them in files: {}", new.join(", "))
+    let new: Vec<_> = taken().take(MAX_NAMED).map(|entry| quote_controls(&entry.path)).collect();
+    Err(match (new.is_empty(), request.left_out_note(status)) {
+        (true, None) => "nothing to commit: no file is changed".to_owned(),
+        (true, Some(note)) => format!("nothing to commit: {note}"),
+        (false, _) => format!("nothing to commit but new files; name them in files: {}", new.join(", ")),
     })
 }
 
@@ -212,6 +255,7 @@ async fn describe_commit(session: &GitSession<'_>, branch: Option<&str>) -> Resu
         text += &format!("\n[{} more files, not shown]", changed.len() - MAX_NAMED);
     }
     let mut result = ToolResult::ok(text);
+    result.add_sources(session.name_sources(changed.iter().map(|(_, path)| *path)));
     let paths: Vec<&str> = changed.iter().take(MAX_NAMED).map(|(_, path)| *path).collect();
     result.metadata = object(json!({ "hash": hash, "files_changed": changed.len(), "files": paths }));
     Ok(result)
@@ -276,11 +320,37 @@ mod tests {
             ),
         ] {
             let asked = asked.map(|path: &str| vec![path.to_owned()]);
-            let got = content_of(&status(entries), asked.as_deref(), all);
+            let got = content_of(&status(entries), &CommitRequest { files: asked, all, foreign: Vec::new() });
             match expected {
                 Ok(expected) => assert_eq!(got, Ok(expected)),
                 Err(words) => assert!(got.as_ref().is_err_and(|error| error.contains(words)), "{words}: {got:?}"),
             }
         }
+    }
+
+    #[test]
+    fn what_others_may_have_written_is_committed_only_by_name() {
+        let entries =
+            status(&[("??", "mail/a"), (" M", "mail/b"), ("??", "scratch/c"), (" M", "own"), (" M", "mails")]);
+        let both = "as others may have written it: mail/, scratch/;";
+        for (asked, all, expected, note) in [
+            (None, true, &["own", "mails"][..], both),
+            (None, false, &["own", "mails"], both),
+            (Some("."), false, &["own", "mails"], both),
+            (Some("mail"), false, &["mail/a", "mail/b"], "written it: scratch/;"),
+            (Some("mail/b"), false, &["mail/b"], both),
+        ] {
+            let files = asked.map(|path: &str| vec![path.to_owned()]);
+            let request = CommitRequest { files, all, foreign: vec!["mail".to_owned(), "scratch".to_owned()] };
+            let Ok(CommitContent::Files(files)) = content_of(&entries, &request) else { panic!("{asked:?}") };
+            let named = |path: &String| asked.is_none_or(|file| is_below(path, file));
+            let got: Vec<String> = files.all.into_iter().filter(named).collect();
+            assert_eq!(got, expected, "{asked:?} {all}");
+            let got = request.left_out_note(&entries).unwrap();
+            assert!(got.contains(note), "{asked:?} {all}: {got}");
+        }
+        let only = status(&[(" M", "mail/b")]);
+        let request = CommitRequest { foreign: vec!["mail".to_owned()], ..CommitRequest::default() };
+        assert!(content_of(&only, &request).is_err_and(|error| error.contains("written it: mail/; to commit it")));
     }
 }

@@ -96,6 +96,9 @@ impl GitReader {
         }
         let mut result = ToolResult::ok(lines.join("\n"));
         result.add_sources(session.sources([]));
+        let shown = status.entries.iter().take(MAX_FILES);
+        let shown = shown.flat_map(|entry| [Some(entry.path.as_str()), entry.origin.as_deref()].into_iter().flatten());
+        result.add_sources(session.name_sources(shown));
         let (ahead, behind) = status.ahead_behind.unzip();
         result.metadata = object(json!({
             "branch": status.branch, "upstream": status.upstream, "ahead": ahead, "behind": behind,

@@ -17,7 +17,8 @@ use crate::guard::{Jail, Taint};
 use crate::text::{shell_quote, truncate};
 use crate::tools::ToolContext;
 use crate::tools::exec::{COMMAND_BYTES, CommandRunner, END_MARGIN, ShellCommand};
-use crate::tools::files::{ForeignFiles, WorkspaceJail};
+use crate::tools::files::{FOREIGN_FOLDERS, ForeignFiles, WorkspaceJail};
+use crate::tools::private_folders::FolderVisibility;
 
 /// The parts of a repository that git reads in addition to HEAD and the index.
 const LINKED: &str = "objects refs logs packed-refs reftable shallow";
@@ -168,6 +169,21 @@ impl GitSession<'_> {
         [root.to_owned()].into_iter().chain(shown).filter_map(|path| foreign.source(&path)).collect()
     }
 
+    /// Returns the sources of a result that shows only the names of these files, which are relative to the work tree.
+    pub(super) fn name_sources<'p>(&self, shown: impl IntoIterator<Item = &'p str>) -> Taint {
+        let root = self.repository.work_tree.strip_prefix(self.jail.root()).unwrap_or(Path::new(""));
+        let foreign = ForeignFiles::of(self.context);
+        shown.into_iter().filter_map(|path| foreign.name_source(&root.join(path))).collect()
+    }
+
+    /// Returns the folders with foreign content in the work tree, relative to it.
+    pub(super) fn foreign_folders(&self) -> Vec<String> {
+        let folders = FOREIGN_FOLDERS.iter().map(|folder| self.jail.root().join(folder));
+        let inside = folders
+            .filter_map(|folder| folder.strip_prefix(&self.repository.work_tree).ok()?.to_str().map(str::to_owned));
+        inside.filter(|name| !name.is_empty()).collect()
+    }
+
     /// Reads the repository's own configuration, without its includes, and composes git's configuration from it.
     async fn read_settings(&self) -> Result<String, String> {
         let config = self.repository.common_dir.join("config");
@@ -198,8 +214,8 @@ impl GitSession<'_> {
             return Err("too much for one call: name fewer files, or folders".to_owned());
         }
         let limit = self.deadline.saturating_duration_since(Instant::now());
-        let ended =
-            self.runner.collect(ShellCommand { command, environment, limit, hidden: Vec::new() }, self.context).await?;
+        let command = ShellCommand { command, environment, limit, further: FolderVisibility::default() };
+        let ended = self.runner.collect(command, self.context).await?;
         let code = ended.outcome.exit_code(self.runner.config().timeout.0)?;
         let text = String::from_utf8_lossy(&ended.bytes).into_owned();
         if code == NOT_FOUND && text.contains("git") && text.contains("not found") {

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::project::{MISSING, TestFramework, TestProject};
 use super::report::{TestReport, clean};
 use super::{cargo, go, maven, node, pytest};
-use crate::tools::exec::{CollectedOutput, CommandRunner, END_MARGIN, ShellCommand};
+use crate::tools::exec::{CollectedOutput, CommandRunner, END_MARGIN, ShellCommand, foreign_visibility};
 use crate::tools::files::WorkspaceJail;
 use crate::tools::private_folders::ConversationFolder;
 use crate::tools::{
@@ -65,8 +65,9 @@ impl RunTest {
         let limit = args.timeout.map_or(longest, |secs| Duration::from_secs(secs).min(longest));
         let command = project.script(self.runner.config().network);
         let begun = Instant::now();
-        let (environment, hidden) = (self.runner.environment(), self.runner.foreign_folders("", context));
-        let command = ShellCommand { command, environment, limit, hidden };
+        // In a turn that has read foreign content, the tests see the folders with such content.
+        let (further, sources) = (foreign_visibility("", context), self.runner.output_sources("", context));
+        let command = ShellCommand { command, environment: self.runner.environment(), limit, further };
         let output = self.runner.collect(command, context).await?;
         let text = clean(&String::from_utf8_lossy(&output.bytes));
         if is_missing(&output, &text, limit) {
@@ -84,22 +85,21 @@ impl RunTest {
             *file = shown_file(self.runner.workspace(), &project.root, file);
         }
         let run = TestRun { project, report, text, limit, took: begun.elapsed() };
-        let spill = self.save(&run.text, context).await;
+        let spill = self.save(&run.text, !sources.is_empty(), context).await;
         let mut result = run.result(&output);
         result.spill = spill;
-        // In such a turn, the tests see the folders with foreign content.
-        result.add_sources(context.taint.as_ref().clone());
+        result.add_sources(sources);
         Ok(result)
     }
 
     /// Stores the whole output in a spill file. Returns `None` if the output is empty, or the disk refuses it.
-    async fn save(&self, text: &str, context: &ToolContext) -> Option<String> {
+    async fn save(&self, text: &str, is_foreign: bool, context: &ToolContext) -> Option<String> {
         if text.trim().is_empty() {
             return None;
         }
         let (spill, text, turn, call) =
             (Arc::clone(&self.spill), text.to_owned(), context.turn, context.call_id.clone());
-        let (folder, is_foreign) = (ConversationFolder::of(context), !context.taint.is_empty());
+        let folder = ConversationFolder::of(context);
         let saved = tokio::task::spawn_blocking(move || spill.save(&folder, turn, &call, &text, is_foreign)).await;
         saved
             .map_err(std::io::Error::other)
@@ -205,6 +205,10 @@ fn tail(text: &str) -> String {
 impl Tool for RunTest {
     fn definition(&self) -> &ToolDefinition {
         &self.definition
+    }
+
+    fn may_taint(&self, _: &Value, context: &ToolContext) -> bool {
+        !self.runner.output_sources("", context).is_empty()
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {

@@ -2,6 +2,7 @@
 
 mod config;
 mod fetch;
+mod known_address;
 mod page;
 mod search;
 mod services;
@@ -15,6 +16,7 @@ use crate::tools::ToolResult;
 
 pub use config::WebConfig;
 pub use fetch::WebFetch;
+pub use known_address::is_known_address;
 pub use search::WebSearch;
 
 /// Returns the failure for a response without success. A temporary failure (RFC 9110, section 15.6; RFC 6585, section 4) is
