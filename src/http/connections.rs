@@ -58,6 +58,8 @@ pub struct Connection {
     /// The error of the last of these heads, which is a placeholder for an invalid head in that case.
     head_error: Mutex<Option<HttpError>>,
     body_error: Mutex<Option<HttpError>>,
+    /// The current request is answered even if the client has closed its half of the connection.
+    allows_half_close: AtomicBool,
 }
 
 impl Connection {
@@ -73,6 +75,7 @@ impl Connection {
             heads: AtomicU32::new(0),
             head_error: Mutex::default(),
             body_error: Mutex::default(),
+            allows_half_close: AtomicBool::new(true),
         };
         connection.touch();
         connection
@@ -129,6 +132,15 @@ impl Connection {
         // A head that hyper and the stream parse differently gets a response without having been counted; that response closes the
         // connection.
         self.unanswered.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).ok();
+    }
+
+    /// Records whether the current request is answered even if the client has closed its half of the connection.
+    pub fn set_half_close(&self, is_allowed: bool) {
+        self.allows_half_close.store(is_allowed, Ordering::Relaxed);
+    }
+
+    pub fn allows_half_close(&self) -> bool {
+        self.allows_half_close.load(Ordering::Relaxed)
     }
 
     /// Returns true while a request has no complete response.

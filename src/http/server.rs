@@ -216,6 +216,7 @@ where
     let service = service_fn(|request: axum::http::Request<Incoming>| {
         // Taken before the future runs: the stream may validate the next head before the future is polled.
         let head = connection.next_head();
+        connection.set_half_close(HttpService::allows_half_close(&request));
         async move { Ok::<_, Infallible>(shared.service.answer(head, request, connection, addrs).await) }
     });
     let mut builder = http1::Builder::new();

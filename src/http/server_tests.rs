@@ -52,6 +52,7 @@ async fn start(limits: ServerLimits, connections: usize) -> Running {
             }),
         )
         .route("/never", get(future::pending::<&'static str>))
+        .route("/v1/never", get(future::pending::<&'static str>))
         .route("/endless", get(async || Bytes::from(vec![b'x'; 64 << 20])))
         .route("/stream", get(async || Sse::new(stream::pending::<Result<Event, Infallible>>().boxed())));
     let settings = ServerSettings {
@@ -181,6 +182,7 @@ async fn a_client_that_only_stops_sending_gets_its_answer() {
     assert!(streamed.starts_with("HTTP/1.1 200"), "{streamed}");
     let brief = ServerLimits { half_close: Duration::from_millis(100), ..long() };
     assert_eq!(half_closed(brief, "GET /never HTTP/1.1\nHost: localhost\n\n").await, "");
+    assert_eq!(half_closed(patient, "GET /v1/never HTTP/1.1\nHost: localhost\n\n").await, "", "it left");
     for incomplete in ["GET /slow HTT", "POST /take HTTP/1.1\nHost: localhost\nContent-Length: 9\n\nhalf"] {
         let got = half_closed(patient, incomplete).await;
         assert!(!got.contains(" 200"), "{incomplete:?}: {got}");

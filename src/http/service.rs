@@ -101,6 +101,12 @@ impl HttpService {
         response.map(|body| Body::new(body.inspect_err(move |_| _ = &guard)))
     }
 
+    /// Returns true if a request is answered even if its client has closed its half of the connection. `/v1` recognizes a repeated
+    /// request until the first one is answered, so it must not answer clients that have left.
+    pub fn allows_half_close(request: &Request<Incoming>) -> bool {
+        !request.uri().path().starts_with(OPENAI_PATH)
+    }
+
     fn admit(&self, request: &Request<Incoming>, addrs: ConnectionAddrs) -> Result<(), HttpError> {
         self.hosts.admit(request.uri(), request.headers(), addrs.local)?;
         match request.body().size_hint().exact() {

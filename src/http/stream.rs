@@ -172,6 +172,9 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> ValidatedStream<Io> {
         if matches!(self.response, ResponseState::Streaming | ResponseState::Complete) {
             return Poll::Ready(());
         }
+        if !self.connection.allows_half_close() && self.connection.is_answering() {
+            return Poll::Ready(());
+        }
         if !self.connection.has_unanswered() {
             // hyper has the whole response. `flushed` wakes this task, and `poll_stall` limits the time.
             return Poll::Pending;
