@@ -162,12 +162,14 @@ impl Summarizer {
             chat: self.request(part, &chain, zone),
         };
         let asked = &chain;
-        let ask = |mut request: ModelRequest| async move {
-            let mut response = asked.chat(&mut request.chat, &NoDeltas).await?;
-            if response.usage == Usage::default() {
-                response.usage = estimate_usage(&request.chat, &response);
-            }
-            Ok(response)
+        let ask = |mut request: ModelRequest| {
+            Box::pin(async move {
+                let mut response = asked.chat(&mut request.chat, &NoDeltas).await?;
+                if response.usage == Usage::default() {
+                    response.usage = estimate_usage(&request.chat, &response);
+                }
+                Ok(response)
+            })
         };
         let mut response = self.middleware.call_model(&scope, request, ask).await?;
         let answered = chain.current();

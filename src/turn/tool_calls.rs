@@ -198,8 +198,8 @@ impl Turn<'_> {
             restriction.urls.clear();
         } else {
             let progress = progress.progress.lock();
-            let messages = self.conversation.iter().chain(&progress.messages);
-            restriction.urls.retain(|(_, url)| !is_known_address(url, context, messages.clone()));
+            let messages = [&self.conversation[..], &progress.messages[..]];
+            restriction.urls.retain(|(_, url)| !is_known_address(url, context, messages));
         }
         let named = restriction.urls.iter().map(|(tool, _)| tool.clone());
         restriction.tools.extend(named);

@@ -192,7 +192,7 @@ fn read_envelope(body: &[u8]) -> Result<MessageEnvelope, String> {
 
 /// Returns the response to a body that did not arrive or is too large.
 fn unreadable(error: &axum::Error) -> Response {
-    if error.source().is_some_and(|source| source.is::<LengthLimitError>()) {
+    if error.source().is_some_and(<dyn Error>::is::<LengthLimitError>) {
         let message = format!("the body has more than {MAX_MESSAGE} bytes");
         return HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message).into_response();
     }

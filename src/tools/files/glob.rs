@@ -118,12 +118,15 @@ fn compile(pattern: &str) -> Result<GlobMatcher, String> {
     glob.map(|glob| glob.compile_matcher()).map_err(|error| one_line(&error.to_string()))
 }
 
+/// A path with the time of its last change, and the source of its name if others may have chosen the name.
+type DatedPath = (SystemTime, Reverse<String>, Option<String>);
+
 /// The newest matching paths, and the total number of matches.
 #[derive(Default)]
 struct NewestPaths {
     total: usize,
-    /// The newest paths, each with the source of its name, with the oldest of them on top of the heap.
-    newest: BinaryHeap<Reverse<(SystemTime, Reverse<String>, Option<String>)>>,
+    /// The newest paths, with the oldest of them on top of the heap.
+    newest: BinaryHeap<Reverse<DatedPath>>,
 }
 
 impl NewestPaths {

@@ -9,13 +9,12 @@ use super::fetch::{PAGE_NOTE, parse_url};
 use crate::chat::{ChatMessage, ToolCall};
 use crate::tools::ToolContext;
 
+/// The most characters of punctuation that may follow an address.
+const MAX_PUNCTUATION: usize = 8;
+
 /// Returns true if `url` is known: the person whose message the turn answers has written it, a page was read from it before, it is
-/// a hit of `web_search`, or a page that was read links to it on its own host. `messages` are those of the conversation.
-pub fn is_known_address<'m>(
-    url: &str,
-    context: &ToolContext,
-    messages: impl Iterator<Item = &'m ChatMessage> + Clone,
-) -> bool {
+/// a hit of `web_search`, or a page that was read links to it on its own host. `messages` are those of the conversation and of the turn.
+pub fn is_known_address(url: &str, context: &ToolContext, messages: [&[ChatMessage]; 2]) -> bool {
     let Ok(url) = parse_url(url) else { return false };
     let is_by_person =
         context.trust != Trust::Untrusted && context.origin.taint.is_empty() && context.origin.follow_ups.is_zero();
@@ -23,11 +22,12 @@ pub fn is_known_address<'m>(
         let text = &context.question.text;
         is_token(text, &url, char::is_whitespace, true) || is_token(text, &url, |c| !c.is_ascii_graphic(), true)
     };
-    (is_by_person && is_written()) || messages.clone().any(|message| is_in_result(message, &url, messages.clone()))
+    (is_by_person && is_written())
+        || messages.into_iter().flatten().any(|message| is_in_result(message, &url, messages))
 }
 
 /// Returns true if this message is a result of a web tool that makes the address known.
-fn is_in_result<'m>(message: &ChatMessage, url: &Url, mut messages: impl Iterator<Item = &'m ChatMessage>) -> bool {
+fn is_in_result(message: &ChatMessage, url: &Url, messages: [&[ChatMessage]; 2]) -> bool {
     let ChatMessage::Tool { call_id, name, content, .. } = message else { return false };
     match name.as_str() {
         // Titles and snippets are on other lines.
@@ -38,7 +38,7 @@ fn is_in_result<'m>(message: &ChatMessage, url: &Url, mut messages: impl Iterato
             let page = content.strip_prefix('[').and_then(|rest| rest.split_once(PAGE_NOTE));
             let Some((Ok(page), text)) = page.map(|(page, text)| (Url::parse(page), text)) else { return false };
             let is_of_host = page.host_str() == url.host_str() && page.port() == url.port();
-            let mut calls = messages.by_ref().flat_map(calls_of);
+            let mut calls = messages.into_iter().flatten().flat_map(calls_of);
             calls.any(|call| call.id == *call_id && address_of(call).as_ref() == Some(url))
                 || (is_of_host && is_token(text, url, char::is_whitespace, false))
         }
@@ -69,7 +69,7 @@ fn is_token(text: &str, url: &Url, ends: impl Fn(char) -> bool, is_of_person: bo
             None if is_of_person => token.trim_start_matches(|c: char| !c.is_alphanumeric()),
             None => return false,
         };
-        loop {
+        for _ in 0..=MAX_PUNCTUATION {
             if !address.is_empty() && parse_url(address).is_ok_and(|found| found == *url) {
                 return true;
             }
@@ -79,6 +79,7 @@ fn is_token(text: &str, url: &Url, ends: impl Fn(char) -> bool, is_of_person: bo
                 _ => return false,
             }
         }
+        false
     })
 }
 
@@ -130,14 +131,14 @@ mod tests {
             let mut messages = [result("web_fetch", page), result("web_search", hits), file].concat();
             messages.push(ChatMessage::user("https://task.example/"));
             let context = ToolContext { question: Arc::new(Question::new(user)), ..context() };
-            assert_eq!(is_known_address(url, &context, messages.iter()), is_known, "{url}");
+            assert_eq!(is_known_address(url, &context, [&messages, &[]]), is_known, "{url}");
         }
     }
 
     #[test]
     fn messages_that_daoyou_or_a_stranger_wrote_make_no_address_known() {
         let asked = ToolContext { question: Arc::new(Question::new("https://a.example/")), ..context() };
-        let is_known = |context: &ToolContext| is_known_address("https://a.example/", context, [].iter());
+        let is_known = |context: &ToolContext| is_known_address("https://a.example/", context, [&[], &[]]);
         assert!(is_known(&asked));
         let mut report = (*asked.origin).clone();
         report.follow_ups = report.follow_ups.next();
@@ -151,6 +152,6 @@ mod tests {
     #[test]
     fn a_failed_call_makes_its_address_not_known() {
         let messages = result("web_fetch", "Error: The owner denied web_fetch.");
-        assert!(!is_known_address("https://asked.example/once", &context(), messages.iter()));
+        assert!(!is_known_address("https://asked.example/once", &context(), [&messages, &[]]));
     }
 }
