@@ -12,7 +12,7 @@ pub(crate) fn single_header<'a>(headers: &'a HeaderMap, name: &str) -> Result<Op
     let value = values.next();
     match values.next() {
         None => Ok(value),
-        Some(_) => Err(format!("the header {name} stands there more than once")),
+        Some(_) => Err(format!("the header {name} occurs more than once")),
     }
 }
 

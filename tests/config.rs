@@ -159,9 +159,9 @@ const WRONG: &[Row] = &[
         "C:2: approval.channels.emial: \"emial\" is no channel; allowed: cli, webhook, email, api, page, mcp, or webhook:NAME",
     ),
     (
-        "[tools]\nstrangers_read = [\"/etc\"]",
+        "[tools]\nstrangers_read = [\"../..\"]",
         &[],
-        "C:2: tools.strangers_read: \"/etc\" is no path in the workspace; allowed: ",
+        "C:2: tools.strangers_read: \"../..\" is no path in the workspace; allowed: ",
     ),
     (
         "[tools.exec]\nenv = [\"FOO=bar\"]",

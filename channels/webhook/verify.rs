@@ -206,7 +206,7 @@ fn read_hex_signature(headers: &HeaderMap, name: &str, prefix: &str) -> Result<[
     value.ok_or_else(|| format!("{name} is not \"{prefix}\" and 64 hexadecimal digits"))
 }
 
-/// Returns the text of a header that must stand there once.
+/// Returns the text of a header that must occur once.
 fn single_value<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str, String> {
     let value = single_header(headers, name)?.ok_or_else(|| format!("the header {name} is missing"))?;
     match value.to_str().map(str::trim) {

@@ -23,10 +23,10 @@ use crate::turn::traits::{ApprovalDecision, Approvals};
 
 /// The most calls that wait for the owner's approval at the same time.
 const MAX_PENDING: usize = 100;
-/// The most characters of the arguments, of one text in longer arguments, and of the sources, in a notice; `approvals list` shows
-/// all of them.
+/// The most characters of the arguments, and of the sources, in a notice; `approvals list` shows all of them.
 const SHOWN_ARGUMENTS: usize = 2_000;
-const SHOWN_TEXT: usize = 200;
+/// The characters that at least remain of a text in long arguments.
+const SHORTEST_TEXT: usize = 20;
 const SHOWN_SOURCES: usize = 500;
 
 /// Asks the owner to approve restricted calls.
@@ -88,23 +88,31 @@ impl Approvals for ApprovalGate {
     }
 }
 
-/// Returns the arguments for a notice. Of long arguments, each text is cut on its own, so that none hides the others.
+/// Returns the arguments for a notice. In long arguments, each text is cut to its share, so that none hides the others. A note says
+/// if the end is missing nevertheless.
 fn shown_arguments(arguments: &str) -> String {
     if arguments.len() <= SHOWN_ARGUMENTS {
         return arguments.to_owned();
     }
     let shown = serde_json::from_str(arguments).map(|mut arguments: Value| {
-        cut_texts(&mut arguments);
+        let mut texts = Vec::new();
+        collect_texts(&mut arguments, &mut texts);
+        let share = (SHOWN_ARGUMENTS / 2 / texts.len().max(1)).max(SHORTEST_TEXT);
+        texts.into_iter().for_each(|text| *text = truncate(text, share));
         arguments.to_string()
     });
-    truncate(shown.as_deref().unwrap_or(arguments), SHOWN_ARGUMENTS)
+    let shown = shown.unwrap_or_else(|_| arguments.to_owned());
+    if shown.len() <= SHOWN_ARGUMENTS {
+        return shown;
+    }
+    format!("{}\n[the end is not shown: see `daoyou approvals list`]", truncate(&shown, SHOWN_ARGUMENTS))
 }
 
-fn cut_texts(value: &mut Value) {
+fn collect_texts<'a>(value: &'a mut Value, texts: &mut Vec<&'a mut String>) {
     match value {
-        Value::String(text) => *text = truncate(text, SHOWN_TEXT),
-        Value::Array(values) => values.iter_mut().for_each(cut_texts),
-        Value::Object(fields) => fields.values_mut().for_each(cut_texts),
+        Value::String(text) => texts.push(text),
+        Value::Array(values) => values.iter_mut().for_each(|value| collect_texts(value, texts)),
+        Value::Object(fields) => fields.values_mut().for_each(|value| collect_texts(value, texts)),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
@@ -260,6 +268,13 @@ mod tests {
         ]});
         let shown = shown_arguments(&arguments.to_string());
         assert!(shown.contains("private.txt") && shown.len() < SHOWN_ARGUMENTS, "{shown}");
+        let read = serde_json::json!({"tool": "read_file", "arguments": {"path": "p".repeat(200)}});
+        let mut calls = vec![read; 12];
+        calls.push(arguments["calls"][1].clone());
+        let shown = shown_arguments(&serde_json::json!({ "calls": calls }).to_string());
+        assert!(shown.contains("private.txt"), "{shown}");
+        let shown = shown_arguments(&serde_json::json!({ "calls": vec![calls[0].clone(); 64] }).to_string());
+        assert!(shown.ends_with("the end is not shown: see `daoyou approvals list`]"), "{shown}");
         assert_eq!(shown_arguments("{\"a\":1}"), "{\"a\":1}");
     }
 

@@ -103,8 +103,9 @@ impl ConfigChecker<'_> {
         }
         self.not_zero("tools.exec.timeout", config.tools.exec.timeout);
         for path in &config.tools.strangers_read {
-            let leads_out = |part| !matches!(part, Component::Normal(_) | Component::CurDir);
-            if path.trim().is_empty() || Path::new(path).components().any(leads_out) {
+            // An absolute path may lie in the workspace.
+            let leads_out = Path::new(path).components().any(|part| part == Component::ParentDir);
+            if path.trim().is_empty() || leads_out {
                 let wrong = format!("{} is no path in the workspace", quoted(path));
                 self.fault(&["tools.strangers_read"], wrong, "paths relative to the workspace, such as \"public\"");
             }

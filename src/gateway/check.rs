@@ -53,7 +53,10 @@ pub(super) fn check_tools(loaded: &LoadedConfig) -> Result<(), ConfigFaults> {
     // Only `approval.tools` knows beginnings of names.
     let is_beginning = |key: &str, name: &str| {
         let is_of_tool = |start: &str| {
-            let is_of_server = |server: &String| start.starts_with(&format!("{server}__"));
+            let is_of_server = |server: &String| {
+                let of_server = format!("{}__", server.to_lowercase());
+                start.starts_with(&of_server) || of_server.starts_with(start)
+            };
             TOOL_NAMES.iter().any(|(tool, _)| tool.starts_with(start)) || loaded.config.mcp.keys().any(is_of_server)
         };
         key.starts_with("approval.tools.") && name.to_lowercase().strip_suffix('*').is_some_and(is_of_tool)

@@ -182,7 +182,8 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> ValidatedStream<Io> {
         self.half_close.as_mut().map_or(Poll::Ready(()), |timer| timer.as_mut().poll(context))
     }
 
-    /// Records that all bytes which hyper has written are sent. hyper flushes only after it has written all that it has.
+    /// Records that all bytes which hyper has written are sent. hyper flushes a body of one piece, as all JSON is, only after it has
+    /// written the whole response. A body of several pieces counts as a stream from its first flush on.
     fn flushed(&mut self, context: &Context<'_>) {
         let before = self.response;
         if !self.connection.has_unanswered() {

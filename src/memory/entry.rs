@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 
 use super::Owner;
+use crate::guard::Taint;
 use crate::store::memories::{self, MemoryRow};
-use crate::store::{Connection, StoreError};
+use crate::store::{Connection, StoreError, approvals};
 
 /// The kind of a memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -142,6 +143,19 @@ impl MemoryEntry {
     /// The store cannot be read.
     pub fn find(connection: &Connection, id: i64) -> Result<Option<Self>, StoreError> {
         Ok(memories::find(connection, id)?.and_then(Self::from_row))
+    }
+
+    /// Returns the sources of the entry that are not the owner's. A summary, a case or a task may repeat what its conversation had
+    /// read of others.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn taint(&self, connection: &Connection) -> Result<Taint, StoreError> {
+        let may_repeat = matches!(self.kind, MemoryKind::Summary | MemoryKind::Case | MemoryKind::Task);
+        match self.source.as_ref().filter(|_| may_repeat) {
+            Some(source) => approvals::taint_of_message(connection, &source.session, source.seq),
+            None => Ok(Taint::new()),
+        }
     }
 
     /// Converts a row; `None` if its kind or origin is unknown, or its detail is no JSON.

@@ -188,10 +188,15 @@ pub fn taint_of_epoch(connection: &Connection, session: &str, epoch: i64) -> Res
     select(connection, sql, params![session, epoch], |row| row.get(0))
 }
 
-/// Returns the sources of the conversation of a message that are not the owner's.
-pub fn taint_of_message(connection: &Connection, session: &str, seq: i64) -> Result<BTreeSet<String>, StoreError> {
-    let sql = "SELECT t.source FROM messages m JOIN session_taints t ON t.session = m.session AND t.epoch = m.epoch
-               WHERE m.session = ? AND m.seq = ?";
+/// Returns the sources of the conversation of a message that are not the owner's; those of all conversations of the session if the
+/// message is not known, or no longer.
+pub fn taint_of_message(
+    connection: &Connection,
+    session: &str,
+    seq: Option<i64>,
+) -> Result<BTreeSet<String>, StoreError> {
+    let sql = "SELECT source FROM session_taints WHERE session = ?1
+               AND epoch = ifnull((SELECT epoch FROM messages WHERE session = ?1 AND seq = ?2), epoch)";
     select(connection, sql, params![session, seq], |row| row.get(0))
 }
 

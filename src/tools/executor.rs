@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use daoyou_channels::Trust;
 use daoyou_channels::backoff::{Backoff, jittered};
 use futures_util::FutureExt;
 use serde_json::{Value, json};
@@ -151,7 +150,6 @@ impl ToolExecutor {
         // The content that a call reads can affect only later calls. Only a plan has later calls, so the flag is reset for the
         // outer call.
         restriction.reads_others = false;
-        let mut refused = Vec::new();
         for (name, arguments) in tool.nested_calls(&arguments) {
             let Some(nested) = self.registry.get(&name) else { continue };
             // Invalid arguments make the nested call fail later, unless the result of another call completes them. They are
@@ -159,15 +157,6 @@ impl ToolExecutor {
             let parsed = parse_arguments(nested.spec(), &arguments.to_string()).unwrap_or(arguments);
             if !is_forbidden(nested.as_ref(), &parsed) {
                 restriction.add(nested.as_ref(), &parsed, context);
-                if context.trust == Trust::Untrusted && !nested.allows_untrusted(&parsed, context) {
-                    refused.push(nested.spec().name.clone());
-                }
-            }
-        }
-        // An approval also opens the calls that an untrusted sender may not make, so the owner is asked about them as well.
-        if !restriction.tools.is_empty() {
-            for name in refused {
-                restriction.add_tool(&name);
             }
         }
         (!restriction.tools.is_empty() || !restriction.urls.is_empty()).then_some(restriction)

@@ -76,7 +76,7 @@ fn folder_to_hide(workspace: &Path, dir: &Dir, folder: &Path) -> io::Result<Opti
     if !is_replaced(&error) {
         return Err(error);
     }
-    tracing::error!(path = %path.display(), "a private folder is a link, a mount or a file, and is not used");
+    tracing::warn!(path = %path.display(), "a folder that commands must not see is a link, a mount or a file");
     let Ok(real) = std::fs::canonicalize(&path) else { return Ok(None) };
     Ok((real != workspace && real.starts_with(workspace) && real.is_dir()).then_some(real))
 }

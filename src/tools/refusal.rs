@@ -57,6 +57,8 @@ pub struct Restriction {
     /// The tools that request an address, each with the address. A known address needs no approval
     /// ([`is_known_address`](super::is_known_address)).
     pub urls: Vec<(String, String)>,
+    /// The tools that an untrusted sender may not use. An approval opens them too, so the owner is asked about them as well.
+    pub refused: Vec<String>,
     /// True if a plan reads foreign content that its later calls may depend on.
     pub reads_others: bool,
 }
@@ -66,15 +68,26 @@ impl Restriction {
         let name = &tool.spec().name;
         self.reads_others |= tool.may_taint(arguments, context);
         self.urls.extend(tool.asked_url(arguments).map(|url| (name.clone(), url)));
-        if tool.is_restricted(arguments, context) {
-            self.add_tool(name);
+        if tool.is_restricted(arguments, context) && !self.tools.contains(name) {
+            self.tools.push(name.clone());
+        }
+        if context.trust == Trust::Untrusted && !tool.allows_untrusted(arguments, context) {
+            self.refused.push(name.clone());
         }
     }
 
-    pub(super) fn add_tool(&mut self, name: &str) {
-        if !self.tools.iter().any(|known| known == name) {
-            self.tools.push(name.to_owned());
+    /// Returns the names of all tools that an approval opens, without the `urls` that need none; `None` if there is nothing to
+    /// approve.
+    pub fn with_known_urls(mut self, is_known: impl Fn(&str) -> bool) -> Option<Self> {
+        self.urls.retain(|(_, url)| !is_known(url));
+        let needs_approval = !self.tools.is_empty() || !self.urls.is_empty();
+        let opened = self.urls.iter().map(|(tool, _)| tool).chain(&self.refused);
+        for tool in opened {
+            if !self.tools.contains(tool) {
+                self.tools.push(tool.clone());
+            }
         }
+        needs_approval.then_some(self)
     }
 }
 
@@ -161,10 +174,15 @@ mod tests {
         let both = plan(&[("write_file", &write), ("read_file", &read)]);
         let asked = |call: &ToolCall, trust| {
             let context = ToolContext { trust, ..context() };
-            fixture.executor.restriction(call, &context).map(|restriction| restriction.tools)
+            let restriction = fixture.executor.restriction(call, &context)?.with_known_urls(|_| false)?;
+            Some(restriction.tools)
         };
         assert_eq!(asked(&both, Trust::Untrusted).unwrap(), ["write_file", "read_file"]);
         assert_eq!(asked(&both, Trust::Known).unwrap(), ["write_file"]);
+        let fetch = json!({"url": "https://a.example/"});
+        let plan_of_page = plan(&[("web_fetch", &fetch), ("read_file", &read)]);
+        assert_eq!(asked(&plan_of_page, Trust::Untrusted).unwrap(), ["web_fetch", "read_file"]);
+        assert_eq!(asked(&plan_of_page, Trust::Known).unwrap(), ["web_fetch"]);
         // Calls that need no approval are refused one by one.
         assert_eq!(asked(&plan(&[("read_file", &read)]), Trust::Untrusted), None);
     }

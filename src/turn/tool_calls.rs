@@ -193,16 +193,11 @@ impl Turn<'_> {
         context: &ToolContext,
         progress: &SharedProgress<'_>,
     ) -> Option<Restriction> {
-        let mut restriction = self.tools.restriction(call, context)?;
-        if context.taint.is_empty() {
-            restriction.urls.clear();
-        } else {
+        let restriction = self.tools.restriction(call, context)?;
+        restriction.with_known_urls(|url| {
             let progress = progress.progress.lock();
             let messages = [&self.conversation[..], &progress.messages[..]];
-            restriction.urls.retain(|(_, url)| !is_known_address(url, context, messages));
-        }
-        let named = restriction.urls.iter().map(|(tool, _)| tool.clone());
-        restriction.tools.extend(named);
-        (!restriction.tools.is_empty()).then_some(restriction)
+            context.taint.is_empty() || is_known_address(url, context, messages)
+        })
     }
 }

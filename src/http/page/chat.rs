@@ -123,7 +123,13 @@ async fn chat(
     let uploads = uploads_of(&state, &principal, &body.files).await?;
     message.attachments.clone_from(&uploads.attachments);
     let accepted = match state.inbox.accept(message, AcceptExtras::default()).await {
-        Ok(accepted) => accepted,
+        Ok(accepted) => {
+            // The message that is known already has its own files.
+            if matches!(accepted, Acceptance::Duplicate { .. }) {
+                uploads.release(state.bus.store()).await;
+            }
+            accepted
+        }
         Err(refusal) => {
             // After an error of the store, the message may have been written.
             if !matches!(refusal, Refusal::Store { .. }) {

@@ -94,7 +94,7 @@ pub async fn search(
     // What was said may repeat what the conversation had read of others.
     let taint = move |connection: &Connection| {
         places.iter().try_fold(Taint::new(), |mut taint, (session, seq)| {
-            taint.extend(approvals::taint_of_message(connection, session, *seq)?);
+            taint.extend(approvals::taint_of_message(connection, session, Some(*seq))?);
             Ok(taint)
         })
     };

@@ -7,8 +7,8 @@ use serde::Deserialize;
 
 use super::caller::{MemoryCallError, entry_line, hit_limit, is_shared, owner};
 use crate::guard::Taint;
-use crate::memory::{HitLocation, MemoryEntry, MemoryKind, MemoryService, MemorySource, Owner, RecallQuery, list};
-use crate::store::{Connection, Durability, StoreError, approvals, memories};
+use crate::memory::{HitLocation, MemoryEntry, MemoryKind, MemoryService, Owner, RecallQuery, list};
+use crate::store::{Connection, Durability, StoreError, memories};
 use crate::text::truncate;
 use crate::tools::{ToolContext, ToolDefinition, ToolResult};
 
@@ -110,17 +110,11 @@ pub async fn search(
     Ok(result)
 }
 
-/// Returns the entries with the sources of those that a model wrote about a conversation: it may have repeated what the
-/// conversation had read of others.
+/// Returns the entries with their sources that are not the owner's.
 fn with_taint(connection: &Connection, found: Vec<RecalledEntry>) -> Result<(Vec<RecalledEntry>, Taint), StoreError> {
     let mut taint = Taint::new();
     for (entry, _) in &found {
-        let is_written_by_model = matches!(entry.kind, MemoryKind::Summary | MemoryKind::Case);
-        if let Some(MemorySource { session, seq: Some(seq), .. }) =
-            entry.source.as_ref().filter(|_| is_written_by_model)
-        {
-            taint.extend(approvals::taint_of_message(connection, session, *seq)?);
-        }
+        taint.extend(entry.taint(connection)?);
     }
     Ok((found, taint))
 }

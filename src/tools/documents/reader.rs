@@ -18,7 +18,7 @@ use url::Url;
 use super::extract::{EXTRACT_COMMAND, MAX_MEMORY, PAGE_INPUT, REFUSED};
 use super::text_sink::MAX_TEXT;
 
-/// The maximum number of documents that are read at the same time.
+/// The maximum number of documents, and that of pages, that are read at the same time.
 const AT_ONCE: usize = 2;
 /// The time limit for one document.
 const MAX_TIME: Duration = Duration::from_secs(60);
@@ -37,13 +37,15 @@ pub(crate) struct DocumentText {
 #[derive(Clone, Debug)]
 pub(crate) struct DocumentReader {
     exe: PathBuf,
-    places: Arc<Semaphore>,
+    documents: Arc<Semaphore>,
+    pages: Arc<Semaphore>,
 }
 
 impl DocumentReader {
     /// Creates a reader. `exe` is the path of this program.
     pub(crate) fn new(exe: PathBuf) -> Self {
-        Self { exe, places: Arc::new(Semaphore::new(AT_ONCE)) }
+        let places = || Arc::new(Semaphore::new(AT_ONCE));
+        Self { exe, documents: places(), pages: places() }
     }
 
     /// Reads a document that is in memory.
@@ -60,7 +62,7 @@ impl DocumentReader {
     /// As [`DocumentReader::read`].
     pub(crate) async fn read_page(&self, html: &str, url: &Url) -> Result<DocumentText, String> {
         let file = memory_file(format!("{url}\n{html}").into_bytes()).await?;
-        self.extract(file, &[EXTRACT_COMMAND, PAGE_INPUT]).await
+        self.extract(&self.pages, file, &[EXTRACT_COMMAND, PAGE_INPUT]).await
     }
 
     /// Reads a document from the start of `file`.
@@ -68,11 +70,11 @@ impl DocumentReader {
     /// # Errors
     /// Describes the document, and why it cannot be read.
     pub(crate) async fn read(&self, file: File) -> Result<DocumentText, String> {
-        self.extract(file, &[EXTRACT_COMMAND]).await
+        self.extract(&self.documents, file, &[EXTRACT_COMMAND]).await
     }
 
-    async fn extract(&self, file: File, arguments: &[&str]) -> Result<DocumentText, String> {
-        let _place = self.places.acquire().await.map_err(|error| error.to_string())?;
+    async fn extract(&self, places: &Semaphore, file: File, arguments: &[&str]) -> Result<DocumentText, String> {
+        let _place = places.acquire().await.map_err(|error| error.to_string())?;
         let (status, output) = timeout(MAX_TIME, self.run(file, arguments))
             .await
             .map_err(|_| format!("reading the document took more than {} seconds", MAX_TIME.as_secs()))?

@@ -30,6 +30,15 @@ pub struct WorkspaceJail {
 }
 
 impl WorkspaceJail {
+    /// Returns true if a folder with foreign content has entries. Commands create these folders, so empty ones are usual.
+    pub(in crate::tools) fn has_foreign_content(&self) -> bool {
+        let has_entries = |foreign| match std::fs::read_dir(self.jail.root().join(foreign)) {
+            Ok(mut entries) => entries.next().is_some(),
+            Err(error) => error.kind() != std::io::ErrorKind::NotFound,
+        };
+        FOREIGN_FOLDERS.iter().any(has_entries)
+    }
+
     /// Creates the jail. `private` are the folders of the workspace that only some turns may use.
     pub fn new(jail: Jail, private: PrivateFolders) -> Self {
         Self { jail: Arc::new(jail), private }
@@ -167,12 +176,7 @@ impl ReadScope {
     pub fn may_hold_foreign(&self, arguments: &Value, context: &ToolContext) -> bool {
         let path = relative_path(&self.workspace.jail, arguments["path"].as_str().unwrap_or("."));
         if path.as_ref().is_none_or(|path| FOREIGN_FOLDERS.iter().any(|foreign| Path::new(foreign).starts_with(path))) {
-            // Commands create both folders, so empty ones are usual.
-            let has_entries = |foreign| match std::fs::read_dir(self.workspace.jail.root().join(foreign)) {
-                Ok(mut entries) => entries.next().is_some(),
-                Err(error) => error.kind() != std::io::ErrorKind::NotFound,
-            };
-            return FOREIGN_FOLDERS.iter().any(has_entries);
+            return self.workspace.has_foreign_content();
         }
         !self.sources(arguments, context).is_empty()
     }

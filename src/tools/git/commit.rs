@@ -115,7 +115,10 @@ impl CommitRequest {
 
     /// Returns the note about the folders that the commit leaves out.
     fn left_out_note(&self, status: &WorkTreeStatus) -> Option<String> {
-        let folders: BTreeSet<_> = status.entries.iter().filter_map(|entry| self.leaves_out(entry)).collect();
+        // Without `all` and `files`, no new file is committed.
+        let takes_new = self.all || self.files.is_some();
+        let changed = status.entries.iter().filter(|entry| takes_new || !entry.is_untracked());
+        let folders: BTreeSet<_> = changed.filter_map(|entry| self.leaves_out(entry)).collect();
         let folders: Vec<_> = folders.into_iter().map(|folder| format!("{folder}/")).collect();
         (!folders.is_empty()).then(|| {
             format!("left out, as others may have written it: {}; to commit it, name it in files", folders.join(", "))
@@ -166,6 +169,12 @@ fn content_of(status: &WorkTreeStatus, request: &CommitRequest) -> Result<Commit
     }
     if request.all && !entries.is_empty() {
         return Ok(CommitContent::Files(CommitFiles::of(taken())));
+    }
+    if let Some(entry) = entries.iter().find(|entry| entry.is_staged() && request.leaves_out(entry).is_some()) {
+        return Err(format!(
+            "{}: is staged, and others may have written it; name it in files, or unstage it",
+            quote_controls(&entry.path)
+        ));
     }
     if entries.iter().any(StatusEntry::is_staged) {
         return Ok(CommitContent::Index);
@@ -330,25 +339,28 @@ mod tests {
 
     #[test]
     fn what_others_may_have_written_is_committed_only_by_name() {
-        let entries =
-            status(&[("??", "mail/a"), (" M", "mail/b"), ("??", "scratch/c"), (" M", "own"), (" M", "mails")]);
+        let entries = &[("??", "mail/a"), (" M", "mail/b"), ("??", "scratch/c"), (" M", "own"), (" M", "mails")];
         let both = "as others may have written it: mail/, scratch/;";
         for (asked, all, expected, note) in [
             (None, true, &["own", "mails"][..], both),
-            (None, false, &["own", "mails"], both),
+            (None, false, &["own", "mails"], "as others may have written it: mail/;"),
             (Some("."), false, &["own", "mails"], both),
-            (Some("mail"), false, &["mail/a", "mail/b"], "written it: scratch/;"),
-            (Some("mail/b"), false, &["mail/b"], both),
+            (Some("mail"), false, &["mail/a", "mail/b"], ""),
+            (Some("mail/b"), false, &["mail/b"], ""),
         ] {
             let files = asked.map(|path: &str| vec![path.to_owned()]);
             let request = CommitRequest { files, all, foreign: vec!["mail".to_owned(), "scratch".to_owned()] };
+            // git lists only what is asked for.
+            let mut entries = status(entries);
+            entries.entries.retain(|entry| asked.is_none_or(|file| is_below(&entry.path, file)));
             let Ok(CommitContent::Files(files)) = content_of(&entries, &request) else { panic!("{asked:?}") };
-            let named = |path: &String| asked.is_none_or(|file| is_below(path, file));
-            let got: Vec<String> = files.all.into_iter().filter(named).collect();
-            assert_eq!(got, expected, "{asked:?} {all}");
-            let got = request.left_out_note(&entries).unwrap();
+            assert_eq!(files.all, expected, "{asked:?} {all}");
+            let got = request.left_out_note(&entries).unwrap_or_default();
             assert!(got.contains(note), "{asked:?} {all}: {got}");
         }
+        let staged = status(&[("M ", "mail/b"), ("M ", "own")]);
+        let request = CommitRequest { foreign: vec!["mail".to_owned()], ..CommitRequest::default() };
+        assert!(content_of(&staged, &request).is_err_and(|error| error.starts_with("mail/b: is staged")));
         let only = status(&[(" M", "mail/b")]);
         let request = CommitRequest { foreign: vec!["mail".to_owned()], ..CommitRequest::default() };
         assert!(content_of(&only, &request).is_err_and(|error| error.contains("written it: mail/; to commit it")));

@@ -172,6 +172,10 @@ impl Tool for GitReader {
         &self.definition
     }
 
+    fn may_taint(&self, _: &Value, _: &ToolContext) -> bool {
+        self.git.may_show_foreign()
+    }
+
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
         match self.view {
             GitView::Status => with_arguments(arguments, |args| self.status(args, context)).await,

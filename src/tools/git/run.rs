@@ -95,6 +95,11 @@ pub(super) struct GitSession<'a> {
 }
 
 impl GitRunner {
+    /// Returns true if a call may show foreign content.
+    pub(super) fn may_show_foreign(&self) -> bool {
+        self.files.has_foreign_content()
+    }
+
     pub fn new(runner: Arc<CommandRunner>, files: WorkspaceJail) -> Self {
         Self { runner, files }
     }

@@ -7,7 +7,7 @@ use url::Url;
 
 use super::fetch::{PAGE_NOTE, parse_url};
 use crate::chat::{ChatMessage, ToolCall};
-use crate::tools::ToolContext;
+use crate::tools::{ToolContext, canonical_name};
 
 /// The most characters of punctuation that may follow an address.
 const MAX_PUNCTUATION: usize = 8;
@@ -29,15 +29,19 @@ pub fn is_known_address(url: &str, context: &ToolContext, messages: [&[ChatMessa
 /// Returns true if this message is a result of a web tool that makes the address known.
 fn is_in_result(message: &ChatMessage, url: &Url, messages: [&[ChatMessage]; 2]) -> bool {
     let ChatMessage::Tool { call_id, name, content, .. } = message else { return false };
-    match name.as_str() {
-        // Titles and snippets are on other lines.
+    match canonical_name(name).unwrap_or(name) {
+        // The line after each title.
         "web_search" => {
-            content.lines().any(|line| line.starts_with(' ') && parse_url(line).is_ok_and(|hit| hit == *url))
+            let lines: Vec<&str> = content.lines().collect();
+            let is_hit = |pair: &[&str]| {
+                !pair[0].starts_with(' ') && pair[1].starts_with(' ') && parse_url(pair[1]).is_ok_and(|hit| hit == *url)
+            };
+            lines.windows(2).any(is_hit)
         }
         "web_fetch" => {
             let page = content.strip_prefix('[').and_then(|rest| rest.split_once(PAGE_NOTE));
             let Some((Ok(page), text)) = page.map(|(page, text)| (Url::parse(page), text)) else { return false };
-            let is_of_host = page.host_str() == url.host_str() && page.port() == url.port();
+            let is_of_host = page.origin() == url.origin();
             let mut calls = messages.into_iter().flatten().flat_map(calls_of);
             calls.any(|call| call.id == *call_id && address_of(call).as_ref() == Some(url))
                 || (is_of_host && is_token(text, url, char::is_whitespace, false))
@@ -105,8 +109,7 @@ mod tests {
     fn an_address_is_known_only_as_a_whole_and_from_others_than_the_model() {
         let page = "[https://page.example/a: content of others, which gives no orders]\n\
                     [next](https://page.example/b?x=1), [other](https://evil.example/b) https://page.example/c?d={{a}}";
-        let hits =
-            "1. Look at https://evil.example/title\n   https://hit.example/x\n   more: https://evil.example/snippet";
+        let hits = "1. Look at https://evil.example/title\n   https://hit.example/x\n   https://evil.example/snippet";
         let user = "Read https://user.example/a?b=c, and user.example/two. 看https://user.example/zh吧";
         for (url, is_known) in [
             ("https://user.example/a?b=c", true),
@@ -118,6 +121,7 @@ mod tests {
             ("https://user.example/other", false),
             ("https://page.example/b?x=1", true),
             ("https://page.example/b?x=", false),
+            ("http://page.example/b?x=1", false),
             ("https://page.example/c?d=secret", false),
             ("https://evil.example/b", false),
             ("https://hit.example/x", true),
@@ -147,6 +151,13 @@ mod tests {
         task.taint.insert("web:x".to_owned());
         assert!(!is_known(&ToolContext { origin: Arc::new(task), ..asked.clone() }));
         assert!(!is_known(&ToolContext { trust: Trust::Untrusted, ..asked }));
+    }
+
+    #[test]
+    fn endless_punctuation_is_no_part_of_an_address() {
+        let text = format!("https://a.example/{}", "!".repeat(1_000_000));
+        let context = ToolContext { question: Arc::new(Question::new(text)), ..context() };
+        assert!(!is_known_address("https://a.example/", &context, [&[], &[]]));
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! The memories that match a message best; the prompt adds them to the message.
 
+use std::collections::HashSet;
+
 use super::conversation_context::ConversationContext;
 use crate::llm::estimate_tokens;
-use crate::memory::{HitLocation, MemoryService, RECALLED, RecallHit, RelevanceQuery};
+use crate::memory::{HitLocation, MemoryEntry, MemoryService, RECALLED, RecallHit, RelevanceQuery};
 use crate::origin::TurnOrigin;
 use crate::store::inbox::InboxRow;
 use crate::store::{Connection, Durability, Store, StoreError, memories};
@@ -42,7 +44,10 @@ async fn look_up(
     let fitting = RelevanceQuery { text, owners: context.owners.clone(), limit: limit.saturating_add(SPARE) };
     let hits = memory.relevant(fitting).await?;
     let tokens = usize::try_from(settings.config.hit_tokens).unwrap_or(usize::MAX);
-    let chosen = choose(hits, context, (limit, tokens));
+    let mut chosen = choose(hits, context, (limit, tokens));
+    // Nobody asks for these memories, so those that may repeat content of others are left out; `recall` finds them.
+    let tainted = memory.store.read_here(|connection| tainted_of(connection, &chosen))?;
+    chosen.retain(|(id, _)| !tainted.contains(id));
     let ids: Vec<i64> = chosen.iter().map(|(id, _)| *id).collect();
     if ids.is_empty() {
         return Ok(String::new());
@@ -50,6 +55,19 @@ async fn look_up(
     note_use(memory.store.clone(), ids);
     let lines: String = chosen.iter().map(|(_, line)| format!("\n{line}")).collect();
     Ok(format!("{RECALLED}{HEAD}{lines}"))
+}
+
+/// Returns the ids of the memories that may repeat content of others.
+fn tainted_of(connection: &Connection, chosen: &[(i64, String)]) -> Result<HashSet<i64>, StoreError> {
+    let mut tainted = HashSet::new();
+    for (id, _) in chosen {
+        if let Some(entry) = MemoryEntry::find(connection, *id)?
+            && !entry.taint(connection)?.is_empty()
+        {
+            tainted.insert(*id);
+        }
+    }
+    Ok(tainted)
 }
 
 /// Counts the use of these memories in the background.
