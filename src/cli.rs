@@ -414,7 +414,7 @@ mod tests {
         for (line, part) in [
             (&["agent", "-m", "x", "--session", ""][..], "is empty"),
             (&["chat", "--session", " a"], "spaces around it"),
-            (&["cron", "add", "x", "--every", "1h", "--session", ""], "is empty"),
+            (&["cron", "add", "--prompt", "x", "--every", "1h", "--session", ""], "is empty"),
             (&["memory", "show", "abc"], "is a number"),
             (&["memory", "forget", "a"], "is a number"),
             (&["--log", "foo", "status"], "allowed: \"error\""),

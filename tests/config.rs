@@ -134,7 +134,7 @@ const WRONG: &[Row] = &[
     (
         "[agent]\ntimezone = \"Mars/Olympus\"",
         &[],
-        "C:2: agent.timezone: \"Mars/Olympus\" is no known time zone; give an IANA name",
+        "C:2: agent.timezone: \"Mars/Olympus\" is no known time zone; allowed: an IANA name",
     ),
     ("[owner]\nnotify = \"me\"", &[], "C:2: owner.notify: \"me\" names no channel and chat; allowed: \"CHANNEL:CHAT\""),
     ("[owner]\nidentities = [\"ann\"]", &[], "C:2: owner.identities: entry 1 is \"ann\"; allowed: \"CHANNEL:SENDER\""),

@@ -57,7 +57,8 @@ async fn untranslated_texts(gateway: &Gateway, checks: &[Value]) -> Vec<String> 
     let texts = texts.chain(joined.flat_map(|text| text.split("; ")));
     let is_english = |text: &&str| ENGLISH.iter().any(|word| format!(" {text} ").contains(word));
     let texts = texts.filter(is_english).filter(|text| printed.contains(&plain(text)));
-    let names = checks.iter().filter_map(|check| check["name"].as_str());
+    // Keys of the configuration are the same in every language.
+    let names = checks.iter().filter_map(|check| check["name"].as_str()).filter(|name| !name.contains('.'));
     let names = names.filter(|name| printed.contains(&format!("  {} ", plain(name))));
     texts.chain(names).map(str::to_owned).collect()
 }

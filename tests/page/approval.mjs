@@ -19,7 +19,7 @@ await story(async ({ page }) => {
   await card.getByRole("button", { name: "Deny" }).click();
   await waitIdle(page);
   await page.locator(".tool-state.bad").waitFor();
-  assert.equal(await card.count(), 0);
+  await card.waitFor({ state: "detached" });
 
   await say(page, "run a command");
   await card.getByRole("button", { name: "Allow once" }).click();

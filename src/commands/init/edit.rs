@@ -47,7 +47,7 @@ pub struct ConfigEdit {
     path: PathBuf,
     /// The text of the file; `None` if the file does not exist.
     before: Option<String>,
-    /// The comments before the first table.
+    /// The text of a file without tables.
     header: String,
     document: DocumentMut,
     /// The secret files to write: the key path, the file's name, and the secret.
@@ -67,13 +67,12 @@ impl ConfigEdit {
         let document: Result<DocumentMut, _> = before.as_deref().unwrap_or_default().parse();
         let mut document = document.with_context(|| format!("{} is not TOML", path.display()))?;
         let header = match &before {
-            None => header().to_owned(),
             // A file without tables is one comment, which would otherwise follow the new tables.
             Some(text) if document.is_empty() => {
                 document = DocumentMut::new();
                 text.clone()
             }
-            Some(_) => String::new(),
+            Some(_) | None => String::new(),
         };
         Ok(Self { path, before, header, document, files: Vec::new(), variables: Vec::new() })
     }
@@ -148,8 +147,10 @@ impl ConfigEdit {
 
     /// Returns the whole text of the file.
     fn text(&self) -> String {
-        let is_glued = !self.header.is_empty() && !self.header.ends_with('\n') && !self.document.is_empty();
-        format!("{}{}{}", self.header, if is_glued { "\n" } else { "" }, self.document)
+        // The language of a new header may have changed since the start.
+        let header = if self.before.is_none() { header() } else { &self.header };
+        let is_glued = !header.is_empty() && !header.ends_with('\n') && !self.document.is_empty();
+        format!("{header}{}{}", if is_glued { "\n" } else { "" }, self.document)
     }
 
     /// Returns the text for a test, with the values of secrets whose files are not written yet.
