@@ -238,10 +238,9 @@ async fn a_refused_connection_is_retried() {
         let starts = async {
             let is_retried = |line: &str| line.contains("a tool call is retried") && line.contains(tool);
             until("a retry", async || gateway.logs().lines().any(is_retried).then_some(())).await;
-            let web = Web::at(&format!("127.0.0.1:{port}")).await;
-            web.put("/page", Page::html("<p>about oolong</p>"));
-            web.put("/search", Page::new("application/json", r#"{"results":[]}"#));
-            web
+            let search = Page::new("application/json", r#"{"results":[]}"#);
+            let pages = [("/page", Page::html("<p>about oolong</p>")), ("/search", search)];
+            Web::with(&format!("127.0.0.1:{port}"), pages).await
         };
         let (read, web) = tokio::join!(gateway.run_tool(tool, &arguments), starts);
         assert!(read["success"] == true && read["metadata"]["retries"].is_u64(), "{tool}: {read}");

@@ -73,9 +73,15 @@ impl Web {
 
     /// Starts the server on another address of loopback.
     pub async fn at(address: &str) -> Self {
+        Self::with(address, []).await
+    }
+
+    /// Starts the server with these pages, so that none is missing in its first answer.
+    pub async fn with<const N: usize>(address: &str, pages: [(&str, Page); N]) -> Self {
         let listener = tokio::net::TcpListener::bind(address).await.expect("a free port on loopback");
         let port = listener.local_addr().expect("a bound socket has an address").port();
-        let shared = Arc::new(Shared::default());
+        let pages = pages.map(|(path, page)| (path.to_owned(), vec![page]));
+        let shared = Arc::new(Shared { pages: Mutex::new(HashMap::from(pages)), ..Shared::default() });
         let router = Router::new().fallback(answer).with_state(Arc::clone(&shared));
         let server = tokio::spawn(async move { axum::serve(listener, router).await });
         Self { shared, port, server }

@@ -115,13 +115,34 @@ fn choose(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::MemoryKind;
+    use crate::memory::{MemoryConfig, MemoryKind, MemoryOrigin, MemorySource, NewMemoryEntry, Owner, remember};
+    use crate::store::approvals;
     use crate::store::messages::SessionHead;
     use crate::turn::context::conversation_context::{MemorySnapshot, PromptMemory};
 
     fn hit(id: i64, text: &str) -> RecallHit {
         let (found, text) = (HitLocation::Memory(id), text.to_owned());
         RecallHit { found, kind: Some(MemoryKind::Fact), text, at: 0, similarity: 1.0, score: 1.0 }
+    }
+
+    #[tokio::test]
+    async fn summaries_of_tainted_conversations_are_not_attached() {
+        let (_folder, store) = Store::temporary();
+        let work = |connection: &Connection| {
+            let mut entries = Vec::new();
+            let kinds = [("read", MemoryKind::Summary), ("own", MemoryKind::Summary), ("read", MemoryKind::Fact)];
+            for (session, kind) in kinds {
+                let source = Some(MemorySource { session: session.to_owned(), seq: None, turn: None });
+                let new =
+                    NewMemoryEntry::new(Owner::gateway(), kind, format!("what {session} says"), MemoryOrigin::Noticed);
+                let new = NewMemoryEntry { name: session.to_owned(), source, ..new };
+                entries.push((remember(connection, &new, &MemoryConfig::default())?.id(), String::new()));
+            }
+            approvals::add_taint(connection, "read", &["web:https://a.example/".to_owned()].into())?;
+            let tainted = tainted_of(connection, &entries)?;
+            Ok(entries.iter().map(|(id, _)| tainted.contains(id)).collect::<Vec<_>>())
+        };
+        assert_eq!(store.write(Durability::Logged, work).await.unwrap(), [true, false, false]);
     }
 
     #[test]
