@@ -158,7 +158,9 @@ async fn a_turn_goes_on_with_the_other_server_when_one_dies() {
     let is_result = |message: &&Value| message["role"] == "tool";
     let results: Vec<_> = last.as_array().unwrap().iter().filter(is_result).map(|one| one["content"].clone()).collect();
     let [lost, result, gone] = results.as_slice() else { panic!("{results:?}") };
-    assert!(lost.as_str().unwrap().starts_with("Error: the connection to all has ended"), "{lost}");
+    // The connection may end before the server has begun its response.
+    let losses = ["Error: the connection to all has ended", "Error: all: client error"];
+    assert!(losses.iter().any(|start| lost.as_str().unwrap().starts_with(start)), "{lost}");
     assert!(result.as_str().unwrap().contains("+08:00"), "{result}");
     assert!(gone.as_str().unwrap().contains("cannot be reached"), "{gone}");
 }
