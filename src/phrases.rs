@@ -316,6 +316,7 @@ phrases! {
         "**{}** needs your approval, `{}`.\n\n```\n{}\n```\n\nSession: {}. {}\n\n`/approve {}` runs exactly this once, `/approve {} session` also allows the tool for the rest of that conversation, `/deny {} [reason]` refuses it. Without an answer it is refused at {}.",
         "**{}** 需要你的批准，编号 `{}`。\n\n```\n{}\n```\n\n会话：{}。{}\n\n`/approve {}` 按以上参数执行一次；`/approve {} session` 执行这一次，并在该会话余下部分允许此工具；`/deny {} [理由]` 拒绝。若无答复，将于 {} 自动拒绝。";
     /// The sources other than the owner that the turn has read.
+    approval_arguments_cut: "the end is not shown: see `daoyou approvals list`", "未显示完：见 `daoyou approvals list`";
     approval_sources: "The turn has read content that is not yours: {}.", "本轮已读取并非来自你的内容：{}。";
     /// Tells the chat that asked: tools.
     approval_waiting:

@@ -25,9 +25,9 @@ use crate::turn::traits::{ApprovalDecision, Approvals};
 const MAX_PENDING: usize = 100;
 /// The most characters of the arguments, and of the sources, in a notice; `approvals list` shows all of them.
 const SHOWN_ARGUMENTS: usize = 2_000;
+const SHOWN_SOURCES: usize = 500;
 /// The characters that at least remain of a text in long arguments.
 const SHORTEST_TEXT: usize = 20;
-const SHOWN_SOURCES: usize = 500;
 
 /// Asks the owner to approve restricted calls.
 pub struct ApprovalGate {
@@ -90,7 +90,7 @@ impl Approvals for ApprovalGate {
 
 /// Returns the arguments for a notice. In long arguments, each text is cut to its share, so that none hides the others. A note says
 /// if the end is missing nevertheless.
-fn shown_arguments(arguments: &str) -> String {
+fn shown_arguments(arguments: &str, phrases: &Phrases) -> String {
     if arguments.len() <= SHOWN_ARGUMENTS {
         return arguments.to_owned();
     }
@@ -105,7 +105,7 @@ fn shown_arguments(arguments: &str) -> String {
     if shown.len() <= SHOWN_ARGUMENTS {
         return shown;
     }
-    format!("{}\n[the end is not shown: see `daoyou approvals list`]", truncate(&shown, SHOWN_ARGUMENTS))
+    format!("{}\n[{}]", truncate(&shown, SHOWN_ARGUMENTS), phrases.approval_arguments_cut)
 }
 
 fn collect_texts<'a>(value: &'a mut Value, texts: &mut Vec<&'a mut String>) {
@@ -158,7 +158,7 @@ impl ApprovalGate {
         let sources = context.taint.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
         let read = if sources.is_empty() { String::new() } else { fill(self.phrases.approval_sources, &[&sources]) };
         let until = Timestamp::from_millisecond(expires_at).unwrap_or(Timestamp::MAX).to_zoned(self.timezone.clone());
-        let (code, arguments) = (approvals::code_of(id), shown_arguments(&call.arguments));
+        let (code, arguments) = (approvals::code_of(id), shown_arguments(&call.arguments, self.phrases));
         let notice = fill(
             self.phrases.approval_ask,
             &[
@@ -259,6 +259,7 @@ mod tests {
     use crate::bus::testing;
     use crate::store::inbox::NewInboxRow;
     use crate::store::{Durability, Store, outbox};
+    use crate::text::Language;
 
     #[test]
     fn a_long_argument_hides_no_other() {
@@ -266,6 +267,7 @@ mod tests {
             {"tool": "write_file", "arguments": {"path": "a", "content": "x".repeat(5_000)}},
             {"tool": "message", "arguments": {"attachments": ["private.txt"]}},
         ]});
+        let shown_arguments = |arguments: &str| shown_arguments(arguments, Phrases::of(Language::En));
         let shown = shown_arguments(&arguments.to_string());
         assert!(shown.contains("private.txt") && shown.len() < SHOWN_ARGUMENTS, "{shown}");
         let read = serde_json::json!({"tool": "read_file", "arguments": {"path": "p".repeat(200)}});

@@ -13,7 +13,7 @@ use super::check_modules::{self, SettingFault};
 use super::fault::{ConfigFault, SettingOrigin, inside, join, nearest_origin, quoted};
 use super::settings::Config;
 use super::shape::SettingShape;
-use crate::cron::time_zone;
+use crate::cron::{similar_time_zone, time_zone};
 use crate::llm::ProviderConfig;
 use crate::logging::LogConfig;
 use crate::postprocess::PostprocessMode;
@@ -80,8 +80,11 @@ impl ConfigChecker<'_> {
         if !agent.timezone.is_empty() && jiff::tz::TimeZone::get(&agent.timezone).is_err() {
             let name = quoted(&agent.timezone);
             let wrong = match time_zone(&agent.timezone) {
-                // The rest of the message names forms that only jobs accept.
-                Err(wrong) => wrong.to_string().split("; give ").next().unwrap_or_default().to_owned(),
+                // Not the error itself, which names forms that only jobs accept.
+                Err(_) => match similar_time_zone(&agent.timezone) {
+                    Some(meant) => format!("{name} is no known time zone; did you mean {meant:?}?"),
+                    None => format!("{name} is no known time zone"),
+                },
                 Ok(zone) if zone.iana_name().is_some() => format!("{name} has spaces around it"),
                 Ok(_) => format!("{name} is an offset, which knows no daylight saving time"),
             };

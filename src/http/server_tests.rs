@@ -7,6 +7,7 @@ use axum::response::sse::{Event, Sse};
 use axum::routing::{get, post};
 use futures_util::{StreamExt, stream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use super::*;
@@ -38,6 +39,9 @@ fn long() -> ServerLimits {
     ServerLimits { header: long, body: long, idle: long, write: long, handshake: long, ..ServerLimits::default() }
 }
 
+/// The number of answers of `/slow` that may be sent.
+static RELEASED: Semaphore = Semaphore::const_new(0);
+
 async fn start(limits: ServerLimits, connections: usize) -> Running {
     let routes = Router::new()
         .route("/", get(async || "hello"))
@@ -47,7 +51,7 @@ async fn start(limits: ServerLimits, connections: usize) -> Running {
         .route(
             "/slow",
             get(async || {
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                RELEASED.acquire().await.expect("never closed").forget();
                 "late"
             }),
         )
@@ -162,6 +166,7 @@ async fn a_client_that_only_stops_sending_gets_its_answer() {
         let server = start(limits, 100).await;
         let mut stream = server.open(text).await;
         stream.shutdown().await.unwrap();
+        RELEASED.add_permits(text.matches("/slow HTTP").count());
         let got = rest(&mut stream).await;
         server.wait_count(0).await;
         got

@@ -97,8 +97,8 @@ pub fn touch_token(connection: &Connection, name: &str) -> Result<(), StoreError
     execute(connection, "UPDATE access_tokens SET used_at = ? WHERE name = ?", params![now_ms(), name]).map(drop)
 }
 
-/// Adds a login, and removes logins that have ended or exceed the limit of their token. The `token_binding` of a login with a named token is that token's
-/// hash, so that another token of the same name does not revive the login.
+/// Adds a login, and removes logins that have ended or exceed the limit of their token. The `token_binding` of a login with a named
+/// token is that token's hash, so that another token of the same name does not revive the login.
 pub fn add_login(
     connection: &Connection,
     hash: &SecretHash,

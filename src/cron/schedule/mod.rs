@@ -21,5 +21,5 @@ pub use error::ScheduleError;
 pub use kinds::Schedule;
 pub(super) use parse_time::parse_instant;
 pub use timeline::PassedSlots;
-pub use zone::time_zone;
 pub(super) use zone::{instant_at, zone_name};
+pub use zone::{similar_time_zone, time_zone};

@@ -50,7 +50,7 @@ pub fn time_zone(name: &str) -> Result<TimeZone, ScheduleError> {
     Err(ScheduleError(match offset(name) {
         Some(offset) if is_offset(offset) => return Ok(TimeZone::fixed(offset)),
         Some(_) => format!("{shown:?} is no time zone: offsets go from -14:00 to +14:00"),
-        None => match suggestion(name) {
+        None => match similar_time_zone(name) {
             Some(meant) => format!("{shown:?} is no known time zone; did you mean {meant:?}?"),
             None => format!(
                 "{shown:?} is no known time zone; give an IANA name such as \"Asia/Shanghai\", \"UTC\", or an offset such \
@@ -102,7 +102,7 @@ fn offset(name: &str) -> Option<Offset> {
 }
 
 /// Returns the zone name that `name` probably means, if one is similar enough.
-fn suggestion(name: &str) -> Option<String> {
+pub fn similar_time_zone(name: &str) -> Option<String> {
     let plain = |text: &str| text.to_lowercase().replace([' ', '-'], "_");
     let city = |text: &str| text.rsplit('/').next().unwrap_or(text).to_owned();
     let name = plain(&name[..name.floor_char_boundary(MAX_NAME)]);

@@ -30,6 +30,11 @@ pub struct WorkspaceJail {
 }
 
 impl WorkspaceJail {
+    /// Creates the jail. `private` are the folders of the workspace that only some turns may use.
+    pub fn new(jail: Jail, private: PrivateFolders) -> Self {
+        Self { jail: Arc::new(jail), private }
+    }
+
     /// Returns true if a folder with foreign content has entries. Commands create these folders, so empty ones are usual.
     pub(in crate::tools) fn has_foreign_content(&self) -> bool {
         let has_entries = |foreign| match std::fs::read_dir(self.jail.root().join(foreign)) {
@@ -37,11 +42,6 @@ impl WorkspaceJail {
             Err(error) => error.kind() != std::io::ErrorKind::NotFound,
         };
         FOREIGN_FOLDERS.iter().any(has_entries)
-    }
-
-    /// Creates the jail. `private` are the folders of the workspace that only some turns may use.
-    pub fn new(jail: Jail, private: PrivateFolders) -> Self {
-        Self { jail: Arc::new(jail), private }
     }
 
     /// Returns the jail for the turn of `context`.

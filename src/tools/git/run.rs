@@ -95,13 +95,13 @@ pub(super) struct GitSession<'a> {
 }
 
 impl GitRunner {
+    pub fn new(runner: Arc<CommandRunner>, files: WorkspaceJail) -> Self {
+        Self { runner, files }
+    }
+
     /// Returns true if a call may show foreign content.
     pub(super) fn may_show_foreign(&self) -> bool {
         self.files.has_foreign_content()
-    }
-
-    pub fn new(runner: Arc<CommandRunner>, files: WorkspaceJail) -> Self {
-        Self { runner, files }
     }
 
     /// Returns the time limit of a call of a tool.
@@ -168,17 +168,20 @@ impl GitSession<'_> {
     /// Returns the sources of a result of git: the repository, if others may have written it, and those of the `shown` files that
     /// have foreign content. The files are relative to the work tree.
     pub(super) fn sources<'p>(&self, shown: impl IntoIterator<Item = &'p str>) -> Taint {
-        let root = self.repository.work_tree.strip_prefix(self.jail.root()).unwrap_or(Path::new(""));
-        let foreign = ForeignFiles::of(self.context);
+        let (root, foreign) = (self.root(), ForeignFiles::of(self.context));
         let shown = shown.into_iter().map(|path| root.join(path));
         [root.to_owned()].into_iter().chain(shown).filter_map(|path| foreign.source(&path)).collect()
     }
 
     /// Returns the sources of a result that shows only the names of these files, which are relative to the work tree.
     pub(super) fn name_sources<'p>(&self, shown: impl IntoIterator<Item = &'p str>) -> Taint {
-        let root = self.repository.work_tree.strip_prefix(self.jail.root()).unwrap_or(Path::new(""));
-        let foreign = ForeignFiles::of(self.context);
+        let (root, foreign) = (self.root(), ForeignFiles::of(self.context));
         shown.into_iter().filter_map(|path| foreign.name_source(&root.join(path))).collect()
+    }
+
+    /// Returns the work tree relative to the workspace; empty if it contains the workspace.
+    fn root(&self) -> &Path {
+        self.repository.work_tree.strip_prefix(self.jail.root()).unwrap_or(Path::new(""))
     }
 
     /// Returns the folders with foreign content in the work tree, relative to it.

@@ -13,7 +13,8 @@ use crate::tools::{ToolContext, canonical_name};
 const MAX_PUNCTUATION: usize = 8;
 
 /// Returns true if `url` is known: the person whose message the turn answers has written it, a page was read from it before, it is
-/// a hit of `web_search`, or a page that was read links to it on its own host. `messages` are those of the conversation and of the turn.
+/// a hit of `web_search`, or a page that was read links to it on its own host. `messages` are those of the conversation and of the
+/// turn.
 pub fn is_known_address(url: &str, context: &ToolContext, messages: [&[ChatMessage]; 2]) -> bool {
     let Ok(url) = parse_url(url) else { return false };
     let is_by_person =
@@ -30,8 +31,8 @@ pub fn is_known_address(url: &str, context: &ToolContext, messages: [&[ChatMessa
 fn is_in_result(message: &ChatMessage, url: &Url, messages: [&[ChatMessage]; 2]) -> bool {
     let ChatMessage::Tool { call_id, name, content, .. } = message else { return false };
     match canonical_name(name).unwrap_or(name) {
-        // The line after each title.
-        "web_search" => {
+        // The line after each title. An error repeats what the service said, which may be the query.
+        "web_search" if !content.starts_with("Error") => {
             let lines: Vec<&str> = content.lines().collect();
             let is_hit = |pair: &[&str]| {
                 !pair[0].starts_with(' ') && pair[1].starts_with(' ') && parse_url(pair[1]).is_ok_and(|hit| hit == *url)
@@ -164,5 +165,8 @@ mod tests {
     fn a_failed_call_makes_its_address_not_known() {
         let messages = result("web_fetch", "Error: The owner denied web_fetch.");
         assert!(!is_known_address("https://asked.example/once", &context(), [&messages, &[]]));
+        let messages =
+            result("web_search", "Error: searxng answered 500. It said: no hit for\nx\n   https://asked.example/q");
+        assert!(!is_known_address("https://asked.example/q", &context(), [&messages, &[]]));
     }
 }
