@@ -4,11 +4,15 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use axum::Json;
+use axum::extract::DefaultBodyLimit;
 use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
+use axum::routing::MethodRouter;
 use serde_json::json;
 
 use crate::inbox::Refusal;
+use crate::settings::ByteSize;
 
 /// An error response.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +50,11 @@ impl HttpError {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", message)
     }
 
+    /// Returns a 413: the body has more than `limit` bytes.
+    pub fn too_large(limit: ByteSize) -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", format!("the body is larger than {limit}"))
+    }
+
     /// Returns a 429: the caller reached a limit and may retry after `wait`.
     pub fn too_many(message: impl Into<Cow<'static, str>>, wait: Duration) -> Self {
         Self { retry_after: Some(wait), ..Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", message) }
@@ -57,6 +66,20 @@ impl HttpError {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         response
     }
+}
+
+/// Limits the body that a route reads, in bytes. A larger one gets a 413 that names the limit.
+pub fn limit_body<S: Clone + Send + Sync + 'static>(route: MethodRouter<S>, limit: usize) -> MethodRouter<S> {
+    let named = move |response: Response| async move { name_body_limit(response, limit) };
+    route.layer(DefaultBodyLimit::max(limit)).layer(map_response(named))
+}
+
+/// Returns the 413 of axum's extractors, which do not name the limit, as an error that does, and any other response unchanged.
+pub fn name_body_limit(response: Response, limit: usize) -> Response {
+    let is_text = |value: &HeaderValue| value.as_bytes().starts_with(b"text/plain");
+    let is_unnamed = response.status() == StatusCode::PAYLOAD_TOO_LARGE
+        && response.headers().get(header::CONTENT_TYPE).is_some_and(is_text);
+    if is_unnamed { HttpError::too_large(ByteSize(limit as u64)).into_response() } else { response }
 }
 
 impl From<Refusal> for HttpError {

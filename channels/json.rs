@@ -22,6 +22,14 @@ pub fn from_str<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
     serde_json::from_str(text)
 }
 
+/// Describes the fault of a line that was parsed on its own: with its column, and without the parser's line number, which is 1 for
+/// each line.
+pub fn fault_of_line(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    text.strip_suffix(&place).map_or_else(|| text.clone(), |fault| format!("{fault}, in column {}", error.column()))
+}
+
 /// Checks that `text` is JSON without duplicate keys at any depth.
 ///
 /// # Errors

@@ -41,7 +41,7 @@ pub use channel::{Channel, ChannelContext, PickupDelivery, Receipt, Resend, Send
 pub use client::{ClientAddr, ClientSender};
 pub use event::{EventSource, SessionEvent, TurnEvent};
 pub use finding::{Finding, Severity};
-pub use http_error::HttpError;
+pub use http_error::{HttpError, limit_body, name_body_limit};
 pub use ids::new_id;
 pub use inbox::{
     AcceptExtras, Acceptance, Cursor, Inbox, MessageState, MessageStatus, Note, Refusal, Reply, SentMessage, StoredNote,

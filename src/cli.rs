@@ -401,6 +401,7 @@ fn log_format(text: &str) -> Result<LogFormat, String> {
 #[cfg(test)]
 mod tests {
     use clap::{CommandFactory, Parser};
+    use daoyou_channels::SessionKey;
 
     use super::*;
 
@@ -413,7 +414,9 @@ mod tests {
     fn keys_ids_and_levels_are_checked() {
         for (line, part) in [
             (&["agent", "-m", "x", "--session", ""][..], "is empty"),
-            (&["chat", "--session", " a"], "spaces around it"),
+            (&["chat", "--session", " a"], SessionKey::RULE),
+            (&["chat", "--session", "webhook:in:a b"], SessionKey::RULE),
+            (&["agent", "-m", "x", "--session", &"k".repeat(201)], SessionKey::RULE),
             (&["cron", "add", "--prompt", "x", "--every", "1h", "--session", ""], "is empty"),
             (&["memory", "show", "abc"], "is a number"),
             (&["memory", "forget", "a"], "is a number"),
@@ -422,7 +425,11 @@ mod tests {
             let wrong = Cli::try_parse_from([&["daoyou"], line].concat()).err().map(|error| error.to_string());
             assert!(wrong.as_ref().is_some_and(|wrong| wrong.contains(part)), "{line:?}: {wrong:?}");
         }
-        assert!(Cli::try_parse_from(["daoyou", "chat", "--session", "webhook:in:a b"]).is_ok());
+        // Sessions of chats may have any key; they can be read, exported and cleared.
+        for command in ["show", "export", "clear"] {
+            assert!(Cli::try_parse_from(["daoyou", "sessions", command, "webhook:in:a b"]).is_ok(), "{command}");
+        }
+        assert!(Cli::try_parse_from(["daoyou", "chat", "--session", &"道".repeat(200)]).is_ok());
     }
 
     #[test]

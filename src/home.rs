@@ -13,6 +13,9 @@ use rustix::fs::{Access, access};
 use rustix::process::{Pid, test_kill_process};
 
 pub mod modes;
+mod socket_path;
+
+pub use socket_path::SocketPath;
 
 /// The number of random bytes in the token.
 const TOKEN_BYTES: usize = 32;

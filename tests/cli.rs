@@ -1,5 +1,8 @@
 //! Commands and the terminal, with a running gateway and without one.
 
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::task::block_in_place;
 
@@ -8,7 +11,7 @@ use crate::support::gateway::Message;
 use crate::support::invariants::{Witness, wait_settled};
 use crate::support::pty::Terminal;
 use crate::support::requirements::bubblewrap_is_missing;
-use crate::support::{Answer, Gate, Gateway, Hook, Model, Reply, Setup, Sink, until};
+use crate::support::{Answer, Gate, Gateway, Hook, Model, Reply, Setup, Sink, deadline, until};
 
 const NOBODY: &str = "01900000-0000-7000-8000-000000000000";
 
@@ -73,17 +76,60 @@ async fn commands_print_the_same_data_with_and_without_a_gateway() {
     gateway.up().await;
     assert_eq!(sink.wait_posts(2).await[1].data("in_reply_to"), id);
     gateway.json(&["sessions", "clear", "webhook:in:c"]).await;
+    for format in ["jsonl", "md"] {
+        let ran = gateway.run(&["sessions", "export", "webhook:in:c", "--format", format]).await;
+        ran.assert_refused("session webhook:in:c has no messages since it began anew");
+    }
     assert_eq!(gateway.ask("in", "c", "again").await, "echo: again");
     assert_eq!(model.requests_about("again")[0]["messages"].as_array().unwrap().len(), 2, "system and message");
+}
+
+/// A running gateway takes names that are no segments of a path, or those of other paths of the API, as names.
+#[tokio::test(flavor = "multi_thread")]
+async fn odd_names_have_the_same_answers_with_and_without_a_gateway() {
+    let mut gateway = Gateway::new(Setup::new());
+    let table: [(&[&str], &str); 12] = [
+        (&["sessions", "show", ""], "there is no session "),
+        (&["sessions", "show", "."], "there is no session ."),
+        (&["turns", "show", ""], "\"\" is no id"),
+        (&["turns", "fork", ".."], "\"..\" is no id"),
+        (&["cron", "show", ""], "there is no job \"\""),
+        (&["cron", "remove", "."], "there is no job \".\""),
+        (&["cron", "show", "export"], "there is no job \"export\""),
+        (&["skills", "show", ".."], "there is no skill \"..\""),
+        (&["agents", "show", ""], "Agent '' not found"),
+        (&["mcp", "tools", ".."], "there is no MCP server \"..\""),
+        (&["mcp", "test", ""], "there is no MCP server \"\""),
+        (&["tools", "show", ".."], "\"..\" is no tool"),
+    ];
+    assert_eq!(gateway.run(&["agent", "-m", "hello", "--session", ".."]).await.code, Some(0));
+    let mut answers = Vec::new();
+    for is_running in [false, true] {
+        if is_running {
+            gateway.up().await;
+        }
+        for (number, (args, words)) in table.iter().enumerate() {
+            let ran = gateway.run(args).await;
+            ran.assert_refused(words);
+            match answers.get(number) {
+                Some(answer) => assert_eq!(&ran.stderr, answer, "{args:?}"),
+                None => answers.push(ran.stderr),
+            }
+        }
+        assert_eq!(gateway.json(&["sessions", "clear", ""]).await, json!({"session": "", "cleared": false}));
+        assert_eq!(gateway.json(&["sessions", "clear", ".."]).await["cleared"], true, "{is_running}");
+    }
 }
 
 /// A missing item gives one line, exit code 1, and nothing on stdout.
 #[tokio::test(flavor = "multi_thread")]
 async fn asking_for_a_missing_item_fails_with_one_clear_error() {
     let mut gateway = Gateway::new(Setup::new());
-    let table: [(&[&str], &str); 8] = [
+    let table: [(&[&str], &str); 10] = [
         (&["sessions", "show", "cli:nobody"], "there is no session cli:nobody"),
         (&["sessions", "export", "cli:nobody"], "there is no session cli:nobody"),
+        (&["sessions", "search", "--session", "cli:nobody", "tea"], "there is no session cli:nobody"),
+        (&["turns", "list", "--session", "cli:nobody"], "there is no session cli:nobody"),
         (&["turns", "show", NOBODY], "there is no turn"),
         (&["turns", "show", "nonsense"], "\"nonsense\" is no id"),
         (&["queue", "show", NOBODY], "in the queue"),
@@ -207,6 +253,35 @@ async fn the_message_of_a_killed_command_is_not_lost() {
     gateway.up().await;
     let ready = Gateway::try_send(gateway.client.get(gateway.url("/readyz"))).await.unwrap();
     assert_eq!(ready.body["parts"]["outbound"], 0, "nothing is on its way: {ready:?}");
+}
+
+/// A turn that ends while the command's own gateway drains gives its reply, and so does one that ends after the time limit.
+#[tokio::test(flavor = "multi_thread")]
+async fn agent_prints_a_reply_that_comes_while_it_stops() {
+    let (model, gate) = (Model::start().await, Gate::new());
+    model.on("slow", [Reply::text("at last").held_by(&gate)]);
+    model.on("overdue", [Reply::text("late").held_by(&gate)]);
+    let gateway = Gateway::new(Setup::new().model(&model));
+    gateway.write_config();
+    let mut command = gateway.command(&["agent", "-m", "slow"]);
+    let asking = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    gate.wait_arrived(1).await;
+    let pid = Pid::from_raw(i32::try_from(asking.id().unwrap()).unwrap()).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+    until("the drain", async || (gateway.run(&["status", "--ready"]).await.code == Some(1)).then_some(())).await;
+    gate.release(1);
+    let asked = deadline("the reply", asking.wait_with_output()).await.unwrap();
+    assert_eq!((asked.status.code(), asked.stdout.as_slice()), (Some(0), &b"at last\n"[..]), "{asked:?}");
+
+    let limited = gateway.run(&["agent", "-m", "overdue", "--timeout", "1s"]);
+    let late = async {
+        gate.wait_arrived(2).await;
+        until("the drain", async || (gateway.run(&["status", "--ready"]).await.code == Some(1)).then_some(())).await;
+        gate.release(1);
+    };
+    let (limited, ()) = tokio::join!(limited, late);
+    assert_eq!((limited.code, limited.stdout.as_str()), (Some(0), "late\n"), "{limited:?}");
+    gateway.check_settled(&Witness::default()).await;
 }
 
 /// Returns a model whose answers differ from what is typed, and a gate for the one that stalls.

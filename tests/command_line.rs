@@ -7,7 +7,7 @@ use crate::support::gateway::Message;
 use crate::support::invariants::wait_settled;
 use crate::support::pty::Terminal;
 use crate::support::sink::Answer;
-use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, deadline};
+use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, deadline, until};
 
 /// `sessions clear` of a missing session succeeds, reports that it is missing, and creates none.
 #[tokio::test(flavor = "multi_thread")]
@@ -171,4 +171,32 @@ async fn logs_finds_and_follows_the_log() {
     std::fs::write(gateway.home().join("daoyou.log"), "2026-01-01T00:00:00Z  WARN daoyou: a\u{1b}[2J\nhalf").unwrap();
     let ran = gateway.run(&["logs"]).await;
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "2026-01-01T00:00:00Z  WARN daoyou: a\n"), "{ran:?}");
+}
+
+/// The path of a socket has 107 bytes at most; that of a home may be longer.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_home_with_a_long_path_works() {
+    let gateway = Gateway::new(Setup::new());
+    gateway.write_config();
+    let long = gateway.home().join("x".repeat(120));
+    std::fs::create_dir(&long).unwrap();
+    std::fs::copy(gateway.home().join("config.toml"), long.join("config.toml")).unwrap();
+    let home = long.to_str().unwrap();
+    let ask = async || {
+        let ran = gateway.run(&["--home", home, "agent", "-m", "hello"]).await;
+        assert!(ran.code == Some(0) && ran.stderr.is_empty(), "{ran:?}");
+    };
+    ask().await;
+    let mut running = gateway.command(&["--home", home, "gateway", "--no-cli"]).spawn().unwrap();
+    until("the gateway in the long home", async || {
+        let ready = gateway.run(&["--home", home, "status", "--ready"]).await;
+        (ready.code == Some(0)).then_some(())
+    })
+    .await;
+    let ran = gateway.run(&["--home", home, "status", "--json"]).await;
+    assert!(ran.stdout.contains(&format!("\"pid\": {}", running.id().unwrap())), "{ran:?}");
+    ask().await;
+    let ran = gateway.run(&["--home", home, "sessions", "export", "cli:direct"]).await;
+    assert_eq!(ran.stdout.lines().count(), 4, "{ran:?}");
+    running.kill().await.unwrap();
 }

@@ -83,6 +83,11 @@ async fn wrong_lines(gateway: &Gateway) {
     let twin = add(gateway, &["--name", "twin", "--every", "2h", "--message", "1"]).await;
     let taken = format!("a job is called \"twin\" already: {twin}; give this one another name");
     gateway.run(&words("cron add --name twin --every 3h --message 2")).await.assert_refused(&taken);
+    let is_id = format!("\"{twin}\" is the id of another job, \"twin\"");
+    gateway.run(&["cron", "add", "--name", &twin, "--every", "3h", "--message", "2"]).await.assert_refused(&is_id);
+    let long = "n".repeat(101);
+    let ran = gateway.run(&["cron", "add", "--name", &long, "--every", "3h", "--message", "2"]).await;
+    ran.assert_refused("its name has 101 characters; at most 100 are allowed");
     let mut file = gateway.json(&["cron", "export"]).await;
     let jobs = file["jobs"].as_array_mut().expect("a list");
     jobs.retain(|job| job["name"] == "twin");

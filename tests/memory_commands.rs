@@ -87,14 +87,16 @@ async fn exported_memories_are_imported_elsewhere() {
     for expected in
         [json!({"imported": 3, "known": 0, "summaries": 0}), json!({"imported": 0, "known": 3, "summaries": 0})]
     {
-        let ran = to.run_with_input(&["memory", "import", "-", "--json"], &lines).await;
+        let with_mark = format!("\u{feff}{lines}");
+        let ran = to.run_with_input(&["memory", "import", "-", "--json"], &with_mark).await;
         assert_eq!(serde_json::from_str::<Value>(&ran.stdout).unwrap(), expected, "{ran:?}");
     }
     let again = to.run(&["memory", "export"]).await.stdout;
     let plain = |lines: &str| {
         let plain = |line: &str| {
             let line: Value = serde_json::from_str(line).unwrap();
-            format!("{} {} {} {}", line["owner"], line["kind"], line["name"], line["text"])
+            let [owner, kind, name, text, at] = ["owner", "kind", "name", "text", "created_at"].map(|key| &line[key]);
+            format!("{owner} {kind} {name} {text} {at}")
         };
         lines.lines().map(plain).collect::<Vec<_>>()
     };
@@ -102,7 +104,7 @@ async fn exported_memories_are_imported_elsewhere() {
     let spoilt = format!("{lines}{{\"owner\":\"owner\",\"kind\":\"fakt\",\"text\":\"x\"}}\nno JSON\n");
     let ran = home(false).await.run_with_input(&["memory", "import", "-"], &spoilt).await;
     ran.assert_refused("nothing was imported:\nline 4: \"fakt\" is no kind");
-    assert!(ran.stderr.contains("line 5: "), "{ran:?}");
+    assert!(ran.stderr.contains("line 5: this is no memory: expected ident, in column 2\n"), "{ran:?}");
 }
 
 /// An import adds nothing that already exists, whatever its kind: tasks, which are otherwise added each time; facts that

@@ -336,3 +336,100 @@ async fn cost_settings_previews_and_memories_are_served() {
     let stale = page.request(Method::PATCH, &path).json(&json!({"content": "x"})).send().await.unwrap();
     assert_eq!(stale.status(), 422);
 }
+
+/// A chat is deleted once its running turn has ended, also the first one, and shows nothing of its former conversation then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chat_that_is_deleted_during_its_first_turn_is_empty() {
+    let (model, gate) = (Model::start().await, Gate::new());
+    model.on("hold", [Reply::text("held").held_by(&gate)]);
+    let gateway = Gateway::start(Setup::new().model(&model)).await;
+    let page = PageClient::login(&gateway, &gateway.token()).await;
+    let session = page.say(None, "hold").await;
+    gate.wait_arrived(1).await;
+    let path = format!("/api/sessions/{session}");
+    let delete = async || {
+        let answer = page.request(Method::DELETE, &path).send().await.unwrap();
+        assert_eq!(answer.status(), 200);
+        answer.json::<Value>().await.unwrap()
+    };
+    let release = async {
+        until("the message that deletes the chat", async || {
+            let turns = page.get(&format!("/api/turns?session={session}")).await;
+            (turns.as_array()?.len() == 2).then_some(())
+        })
+        .await;
+        gate.open();
+    };
+    let (deleted, ()) = tokio::join!(delete(), release);
+    assert_eq!(deleted, json!({"session": session, "cleared": true}));
+    let is_empty = async || {
+        let shown = page.get(&path).await;
+        assert_eq!((&shown["messages"], &shown["deliveries"]), (&json!([]), &json!([])), "{shown}");
+    };
+    is_empty().await;
+    // Answers to commands are not in the history, and belong to it all the same.
+    for content in ["/cost", "/help"] {
+        page.say(Some(&session), content).await;
+    }
+    until("the answers to the commands", async || {
+        (page.get(&path).await["deliveries"].as_array()?.len() == 2).then_some(())
+    })
+    .await;
+    assert_eq!(delete().await["cleared"], true);
+    is_empty().await;
+    // So does a chat that never had a message for the model.
+    let other = page.say(None, "/help").await;
+    let path = format!("/api/sessions/{other}");
+    until("the answer to the command", async || {
+        (page.get(&path).await["deliveries"].as_array()?.len() == 1).then_some(())
+    })
+    .await;
+    let answer = page.request(Method::DELETE, &path).send().await.unwrap();
+    assert_eq!(answer.json::<Value>().await.unwrap()["cleared"], true);
+    assert_eq!(page.get(&path).await["deliveries"], json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_that_mean_no_known_chat_or_another_message_are_refused() {
+    let gateway = Gateway::start(Setup::new()).await;
+    let page = PageClient::login(&gateway, &gateway.token()).await;
+    let send = async |path: &str, body: String| {
+        let request = page.request(Method::POST, path).header("content-type", "application/json").body(body);
+        let answer = request.send().await.unwrap();
+        (answer.status().as_u16(), answer.json::<Value>().await.unwrap())
+    };
+    // A stop of an unknown chat does not create it.
+    for key in ["page:nothing", "cli:nothing"] {
+        let (status, refused) = send(&format!("/api/sessions/{key}/stop"), String::new()).await;
+        assert_eq!((status, &refused["error"]["code"]), (404, &json!("not_found")), "{refused}");
+    }
+    assert_eq!(page.get("/api/sessions").await, json!([]));
+
+    // An id belongs to one message.
+    let id = "7b0c1fa0-0000-4000-8000-000000000001";
+    let (status, first) = send("/api/chat", json!({"content": "one", "id": id}).to_string()).await;
+    assert_eq!((status, &first["status"]), (202, &json!("accepted")));
+    let (session, other) = (first["session"].as_str().unwrap(), "page:other");
+    for (body, expected) in [
+        (json!({"content": " one ", "id": id}), 202),
+        (json!({"content": "one", "id": id, "session": session}), 202),
+        (json!({"content": "two", "id": id}), 422),
+        (json!({"content": "one", "id": id, "session": other}), 422),
+    ] {
+        let (status, answer) = send("/api/chat", body.to_string()).await;
+        assert_eq!(status, expected, "{body}: {answer}");
+        match status {
+            202 => assert_eq!((&answer["status"], &answer["id"]), (&json!("duplicate"), &first["id"])),
+            _ => assert!(answer["error"]["message"].as_str().unwrap().contains("new id"), "{answer}"),
+        }
+    }
+
+    // The limit of a body is named, by each route its own.
+    for (path, mib, limit) in
+        [("/api/chat", 2, "2MiB"), ("/api/tools/list_dir/run", 16, "16MiB"), ("/api/files?name=a", 25, "25MiB")]
+    {
+        let (status, refused) = send(path, " ".repeat((mib << 20) + 1)).await;
+        let expected = json!({"code": "too_large", "message": format!("the body is larger than {limit}")});
+        assert_eq!((status, &refused["error"]), (413, &expected), "{path}");
+    }
+}

@@ -81,7 +81,10 @@ async fn only_the_owner_sees_a_wrong_provider_address() {
     let works = format!("providers.scripted.base_url = \"{root}/v1/chat/completions\"");
     let gateway = Gateway::start(setup(&model, "openai", &wrong).hook(Hook::bearer("in"))).await;
     let reply = gateway.ask("in", "c", "hello").await;
-    assert!(reply.contains("HTTP 404") && !reply.contains("127.0.0.1"), "{reply}");
+    assert!(
+        reply.contains("HTTP 404: the service knows no such model or address") && !reply.contains("127.0.0.1"),
+        "{reply}"
+    );
     let asked = format!("asked {wrong}/chat/completions");
     let log = gateway.logs().replace("\\\"", "\"");
     assert!(log.contains(&asked) && log.contains(&works), "{log}");

@@ -175,4 +175,5 @@ async fn models_lists_the_known_facts_of_each_service() {
     let ran = gateway.run(&["models", "scripted"]).await;
     assert!(ran.stdout.contains("\nscripted does not answer: HTTP 401: no such key\n"), "{}", ran.stdout);
     assert!(!ran.stdout.contains("answers"), "{}", ran.stdout);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
 }

@@ -74,7 +74,7 @@ fn forbidden_arrow(from: &str, to: &str) -> Option<&'static str> {
     if to == "query" && !matches!(from, "http" | "control") && !ABOVE.contains(&from) {
         return Some("`query` answers `http`, `control`, `gateway` and the commands; nobody else needs it");
     }
-    if from == "control" && !matches!(to, "llm" | "sse" | "query") {
+    if from == "control" && !matches!(to, "home" | "llm" | "sse" | "query") {
         return Some("`control` sends the requests of `query` to the gateway, and knows nothing of its parts");
     }
     if to == "config" && !ABOVE.contains(&from) {

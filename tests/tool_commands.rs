@@ -68,9 +68,9 @@ async fn a_tool_runs_by_hand_with_and_without_a_gateway() {
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_names_and_arguments_are_usage_errors() {
     let gateway = Gateway::new(Setup::new());
+    gateway.run(&["tools", "show", "read_fle"]).await.assert_refused("did you mean read_file");
     for (args, expected) in [
         (&["tools", "run", "exce", "{}"][..], "did you mean exec"),
-        (&["tools", "show", "read_fle"], "did you mean read_file"),
         (&["tools", "run", "list_dir", "{"], "no JSON object"),
         (&["tools", "run", "list_dir", "[]"], "no JSON object"),
     ] {
@@ -139,4 +139,16 @@ async fn the_prompt_is_the_request_that_is_sent_next() {
     let words = gateway.run(&["prompt"]).await.stdout;
     assert!(words.contains("AGENTS.md") && words.contains("\"role\": \"user\""), "{words}");
     assert_eq!(model.refused(), Vec::<String>::new());
+}
+
+/// The model of one message is not that of the next one.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_prompt_has_the_sessions_model_after_a_message_with_another() {
+    let model = Model::start().await;
+    let gateway = Gateway::new(Setup::scripted(&model));
+    let before = gateway.json(&["prompt"]).await["model"].clone();
+    let ran = gateway.run(&["agent", "-m", "hello", "--model", "scripted/another"]).await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(model.requests()[0]["model"], "another");
+    assert_eq!(gateway.json(&["prompt"]).await["model"], before);
 }

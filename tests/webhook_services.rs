@@ -149,11 +149,39 @@ async fn service_handshakes_and_forms_are_answered_as_expected() {
         let answer = slack(json!({"type": "event_callback", "event_id": "Ev9", "event": event})).await;
         assert_eq!((answer.status, answer.text("status")), (200, "ignored"), "{answer:?}");
     }
+    let events = [
+        json!({"type": "member_joined_channel", "user": "U1", "channel": "C1"}),
+        json!({"type": "app_home_opened", "user": "U1"}),
+        json!({"type": "message", "user": "USLACKBOT", "text": "x", "channel": "C1"}),
+    ];
+    let rate_limited = json!({"type": "app_rate_limited", "team_id": "T1", "minute_rate_limited": 1_518_467_820});
+    let callback = |event: Value| json!({"type": "event_callback", "event_id": "Ev8", "event": event});
+    for body in events.map(callback).into_iter().chain([rate_limited]) {
+        let answer = slack(body).await;
+        assert_eq!((answer.status, answer.text("status")), (200, "ignored"), "{answer:?}");
+    }
+    for body in [json!([1]), json!("event"), json!(1)] {
+        assert_eq!(slack(body).await.status, 400);
+    }
     let mut ping = signed("github", r#"{"zen":"Keep it logically awesome."}"#, 0);
     ping[1].1 = "ping".to_owned();
     let answer = post(&gateway, "github", &ping, r#"{"zen":"Keep it logically awesome."}"#).await;
     assert_eq!((answer.status, answer.text("reason")), (200, "ping"));
     assert_eq!(model.count(), 0);
+
+    // A message that mentions the app comes as two events, and is answered once.
+    let mention = |id: &str, kind: &str| {
+        let text = "<@UBOT> &lt;b&gt; at <http://e.org|e>";
+        json!({"type": "event_callback", "event_id": id, "team_id": "T1",
+            "authorizations": [{"user_id": "UBOT", "is_bot": true}],
+            "event": {"type": kind, "channel": "C1", "user": "U1", "ts": "1355517523.000005", "text": text}})
+    };
+    let body = mention("Ev10", "app_mention").to_string();
+    let first = post(&gateway, "slack?wait=30", &signed("slack", &body, now()), body).await;
+    assert_eq!(first.text("reply"), "echo: <b> at e (http://e.org)", "{first:?}");
+    let second = slack(mention("Ev11", "message")).await;
+    assert_eq!((second.text("status"), second.text("id")), ("duplicate", first.text("id")), "{second:?}");
+    assert_eq!(model.count(), 1);
 
     let form = "payload=%7B%22action%22%3A%22closed%22%2C%22repository%22%3A%7B%22full_name%22%3A%22a%2Fb%22%7D%7D";
     let mut headers = signed("github", form, 0);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 use axum::routing::{get, post};
@@ -27,7 +27,7 @@ use crate::channel::ChannelContext;
 use crate::client::ClientSender;
 use crate::event::EventSource;
 use crate::headers::single_header;
-use crate::http_error::HttpError;
+use crate::http_error::{HttpError, limit_body};
 use crate::ids::new_id;
 use crate::inbox::{AcceptExtras, Acceptance, Inbox, Refusal};
 use crate::json as strict_json;
@@ -60,8 +60,8 @@ pub(super) fn routes(gateway: &Arc<dyn ApiGateway>, files: &Arc<AttachmentFolder
     Router::new()
         .route("/v1/models", get(models))
         .route("/v1/models/{*name}", get(model))
-        .route("/v1/chat/completions", post(complete).layer(DefaultBodyLimit::max(BODY_LIMIT)))
-        .route("/v1/responses", post(respond).layer(DefaultBodyLimit::max(BODY_LIMIT)))
+        .route("/v1/chat/completions", limit_body(post(complete), BODY_LIMIT))
+        .route("/v1/responses", limit_body(post(respond), BODY_LIMIT))
         .with_state(Arc::new(state))
 }
 

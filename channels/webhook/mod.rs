@@ -10,6 +10,7 @@ mod routes;
 mod send;
 mod services;
 mod signing;
+mod slack;
 mod template;
 mod verify;
 mod wire;

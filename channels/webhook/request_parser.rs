@@ -149,6 +149,9 @@ impl RequestParser {
         };
         let text = body::text(&unpacked)?;
         let value = body::json(text)?;
+        if service.is_some() && !value.is_object() {
+            return Err(HttpError::bad_request("the body is not a JSON object, which every event of the service is"));
+        }
         if let Some(answer) = service.and_then(|service| service.answer(headers, &value)) {
             return Ok(ParsedRequest::Answer(answer));
         }

@@ -163,7 +163,7 @@ impl WebhookState {
         }
         let WebhookEndpoint { parser, limits, max_body } = &*self.endpoint;
         if content_length(&parts.headers).is_some_and(|length| length > max_body.0) {
-            return Err(too_large(*max_body));
+            return Err(HttpError::too_large(*max_body));
         }
         // The check comes before the count of failures, so that an authenticated request passes whatever other callers at
         // the same address did.
@@ -198,7 +198,7 @@ impl WebhookState {
             while let Some(chunk) = stream.next().await {
                 let chunk = chunk.map_err(|error| HttpError::bad_request(format!("the body broke off: {error}")))?;
                 if (whole.length + chunk.len()) as u64 > max_body.0 {
-                    return Err(too_large(max_body));
+                    return Err(HttpError::too_large(max_body));
                 }
                 if let Some(check) = &mut check {
                     check.update(&chunk);
@@ -313,10 +313,6 @@ fn wait_of(uri: &Uri) -> Result<Duration, HttpError> {
 
 fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
-}
-
-fn too_large(max_body: ByteSize) -> HttpError {
-    HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", format!("the body is larger than {max_body}"))
 }
 
 /// The received part of a body. Memory grows with the received bytes, whatever length was announced. Everything beyond the

@@ -4,6 +4,7 @@ use axum::http::HeaderMap;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::slack;
 use crate::trust::Author;
 
 /// The maximum number of characters of an event's JSON in the message.
@@ -44,15 +45,15 @@ impl EventService {
             Self::Github if header(headers, GITHUB_EVENT) == Some("ping") => ignored("ping"),
             Self::Slack if body["type"] == "url_verification" => Some(json!({ "challenge": body["challenge"] })),
             // The bot's own replies arrive as events too. Answering them, or another bot's messages, would never end.
-            Self::Slack if is_slack_bot(body) => ignored("written by a bot"),
+            Self::Slack if slack::is_by_bot(body) => ignored("written by a bot"),
             _ => None,
         }
     }
 
-    /// Returns the response to events that need no turn unless a template handles them: changed or deleted messages, people
-    /// who join or leave.
+    /// Returns the response to events that need no turn unless a template handles them: changed or deleted messages, people who
+    /// join or leave, and other events about the state of a workspace.
     pub fn answer_to_noise(self, body: &Value) -> Option<Value> {
-        let is_noise = self == Self::Slack && !is_slack_news(body);
+        let is_noise = self == Self::Slack && !slack::is_news(body);
         is_noise.then(|| json!({ "status": "ignored", "reason": "not a new message" }))
     }
 
@@ -87,16 +88,16 @@ impl EventService {
             }
             Self::Slack => {
                 let chat_id = word("/event/channel").or_else(|| word("/event/item/channel"));
-                let message_text = word("/event/text").filter(|text| !text.trim().is_empty());
-                let kind = word("/event/type").or_else(|| word("/type")).unwrap_or_else(|| "event".to_owned());
+                let message_text = slack::text(body);
+                let kind = slack::kind(body).unwrap_or("event");
                 let is_said_by_sender = message_text.is_some()
-                    && matches!(kind.as_str(), "message" | "app_mention")
-                    && is_slack_news(body)
+                    && matches!(kind, "message" | "app_mention")
+                    && slack::is_news(body)
                     && body["event"]["user"].is_string();
                 let author = if is_said_by_sender { Author::Named } else { Author::Unproven };
                 let content = message_text.or_else(|| shown(format!("Slack: {kind}.")));
-                let id = word("/event_id");
-                MessageDraft { content, chat_id, sender: slack_sender(body), id, author, ..MessageDraft::default() }
+                let (sender, id) = (slack::sender(body), slack::id(body));
+                MessageDraft { content, chat_id, sender, id, author, ..MessageDraft::default() }
             }
         }
     }
@@ -158,37 +159,6 @@ fn has_words_of_others(value: &Value, sender: &str) -> bool {
         Value::Array(items) => items.iter().any(|inner| has_words_of_others(inner, sender)),
         _ => false,
     }
-}
-
-/// Returns `TEAM/USER`. In a channel that several organisations share, the team distinguishes their users.
-fn slack_sender(body: &Value) -> Option<String> {
-    let event = &body["event"];
-    let user = event["user"].as_str()?;
-    let teams = [&event["user_team"], &event["source_team"], &event["team"], &body["team_id"]];
-    let team = teams.into_iter().find_map(Value::as_str);
-    Some(team.map_or_else(|| user.to_owned(), |team| format!("{team}/{user}")))
-}
-
-/// Returns true if a bot wrote, changed or deleted the message of an event.
-fn is_slack_bot(body: &Value) -> bool {
-    let event = &body["event"];
-    let by_bot = |message: &Value| {
-        message["bot_id"].is_string() || message["bot_profile"].is_object() || message["subtype"] == "bot_message"
-    };
-    let own = body["authorizations"].as_array().is_some_and(|all| {
-        all.iter().any(|one| one["is_bot"] == true && one["user_id"].is_string() && one["user_id"] == event["user"])
-    });
-    own || [event, &event["message"], &event["previous_message"]].into_iter().any(by_bot)
-}
-
-/// Returns true if an event needs a turn. Of the message events, only new messages do.
-fn is_slack_news(body: &Value) -> bool {
-    let event = &body["event"];
-    event["type"] != "message"
-        || match event["subtype"].as_str() {
-            None => true,
-            Some(kind) => matches!(kind, "file_share" | "thread_broadcast" | "me_message"),
-        }
 }
 
 fn cut(text: &str) -> String {
@@ -354,6 +324,13 @@ mod tests {
             ),
             (message(json!({"subtype": "message_changed"})), Some(json!("not a new message"))),
             (message(json!({"subtype": "channel_join"})), Some(json!("not a new message"))),
+            (message(json!({"user": "USLACKBOT"})), Some(json!("written by a bot"))),
+            (message(json!({"type": "member_joined_channel"})), Some(json!("not a new message"))),
+            (message(json!({"type": "channel_rename"})), Some(json!("not a new message"))),
+            (message(json!({"type": "app_home_opened"})), Some(json!("not a new message"))),
+            (message(json!({"type": "user_change", "user": {"id": "U1"}})), Some(json!("not a new message"))),
+            (message(json!({"type": "reaction_added"})), None),
+            (json!({"type": "app_rate_limited", "team_id": "T1"}), Some(json!("not a new message"))),
             (json!({"event": {"type": "app_mention", "user": "U1"}}), None),
             (json!({}), None),
             (json!("event"), None),

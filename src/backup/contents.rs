@@ -1,7 +1,8 @@
 //! The files of a home that go into its backup: all files except those of the running program.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::manifest::{self, FIRST_ENTRY};
@@ -14,6 +15,10 @@ const LIMIT: usize = 1_000_000;
 const EXCLUDED: [&str; 7] =
     ["skills.json.lock", "daoyou.lock", "daoyou.sock", "daoyou.mark", "daoyou.flight", "daoyou.suspect", "tmp"];
 const EXCLUDED_PREFIXES: [&str; 4] = ["daoyou.db", "daoyou.before-restore-", "daoyou.restoring", "code-cache.db"];
+
+/// Names at the top of the home that belong to the running program, in addition to `EXCLUDED`, even if no such file exists yet.
+const RESERVED: [&str; 8] =
+    ["config.toml", "token", "history", "skills.json", "workspace", "daoyou.db", "daoyou.db-wal", "daoyou.db-shm"];
 
 /// An entry of the home.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,11 +61,51 @@ pub fn list(dir: &Path) -> io::Result<HomeContents> {
                     }
                     contents.items.push((path, item));
                 }
-                Err(why) => contents.left_out.extend(why.map(|why| format!("{}: {why}", path.display()))),
+                Err(why) => contents.left_out.extend(why.map(|why| format!("{}: {why}", shown(&path)))),
             }
         }
     }
     Ok(contents)
+}
+
+/// Returns a path as text, quoted and escaped if it is not UTF-8.
+fn shown(path: &Path) -> String {
+    path.to_str().map_or_else(|| format!("{path:?}"), str::to_owned)
+}
+
+/// Returns true if `file`, which need not exist, is one of the files that the home at `dir` consists of, under any name: it has a
+/// reserved name, or it is an entry of the home, or a link to one. An earlier backup in the home is none of them.
+///
+/// # Errors
+/// The file or the home cannot be read.
+pub fn is_own(dir: &Path, file: &Path) -> io::Result<bool> {
+    let dir = fs::canonicalize(dir)?;
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let folder = file.parent().and_then(|folder| fs::canonicalize(folder).ok()).unwrap_or_default();
+    if folder == dir && (EXCLUDED.contains(&&*name) || RESERVED.contains(&&*name)) {
+        return Ok(true);
+    }
+    if folder.starts_with(&dir) && fs::symlink_metadata(file).is_ok_and(|metadata| metadata.is_symlink()) {
+        return Ok(true);
+    }
+    let Ok(metadata) = fs::metadata(file) else { return Ok(false) };
+    if metadata.is_file() && is_backup(file)? {
+        return Ok(false);
+    }
+    if fs::canonicalize(file)?.starts_with(&dir) {
+        return Ok(true);
+    }
+    holds(&dir, &metadata)
+}
+
+/// Returns true if an entry of the home is this same file, under another name.
+fn holds(dir: &Path, file: &Metadata) -> io::Result<bool> {
+    let is_same = |path: &Path| {
+        fs::symlink_metadata(path).is_ok_and(|other| (other.dev(), other.ino()) == (file.dev(), file.ino()))
+    };
+    // The list lacks the files of the running program, which are at the top.
+    let top = fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+    Ok(top.iter().any(|path| is_same(path)) || list(dir)?.items.iter().any(|(path, _)| is_same(&dir.join(path))))
 }
 
 fn is_excluded(name: &str) -> bool {
@@ -76,6 +121,10 @@ fn read_entry(dir: &Path, path: &Path) -> io::Result<Result<HomeEntry, Option<St
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Err(None)),
         Err(error) => return Err(error),
     };
+    if path.to_str().is_none() {
+        let what = if kind.is_dir() { "the folder, with all that is in it: its" } else { "its" };
+        return Ok(Err(Some(format!("{what} name is not UTF-8"))));
+    }
     if kind.is_dir() {
         return Ok(Ok(HomeEntry::Folder));
     }
@@ -84,7 +133,8 @@ fn read_entry(dir: &Path, path: &Path) -> io::Result<Result<HomeEntry, Option<St
         if manifest::link_stays(path, &target) {
             return Ok(Ok(HomeEntry::Link(target)));
         }
-        return Ok(Err(Some(format!("the link points outside of the home, to {}", target.display()))));
+        let kind = if target.is_absolute() { "is absolute" } else { "points outside of the home" };
+        return Ok(Err(Some(format!("the link {kind}, to {}", shown(&target)))));
     }
     if !kind.is_file() {
         return Ok(Err(Some("it is neither a file nor a folder".to_owned())));

@@ -41,15 +41,9 @@ impl Drop for TemporaryFile {
 /// Writes a complete backup of `home` to `file`, or no file at all. A gateway may be running meanwhile and need not wait.
 ///
 /// # Errors
-/// `file` exists and must not be overwritten, or a file cannot be read or written.
+/// `file` is one of the home's own files, or exists and must not be overwritten, or a file cannot be read or written.
 pub fn create(home: &Home, file: &Path, overwrite: bool) -> anyhow::Result<BackupSummary> {
-    let file = std::path::absolute(file)?;
-    if fs::symlink_metadata(&file).is_ok() && !overwrite {
-        bail!("{} already exists: choose another name, or overwrite it with --force", file.display());
-    }
-    if let Some(folder) = file.parent().filter(|folder| !folder.is_dir()) {
-        bail!("there is no folder {0}: make it with `mkdir -p {0}`", folder.display());
-    }
+    let file = check_target(home, file, overwrite)?;
     let beside = |end: &str| {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         TemporaryFile(file.with_file_name(format!(".{name}.{}.{end}", std::process::id())))
@@ -76,6 +70,27 @@ pub fn create(home: &Home, file: &Path, overwrite: bool) -> anyhow::Result<Backu
         File::open(folder).and_then(|folder| folder.sync_all()).with_context(cannot)?;
     }
     Ok(BackupSummary { files, size, database, left_out: contents.left_out })
+}
+
+/// Checks that the archive may be written to `file`; returns its absolute path.
+fn check_target(home: &Home, file: &Path, overwrite: bool) -> anyhow::Result<PathBuf> {
+    if file == Path::new("-") {
+        bail!("a backup is written to a file and not to standard output: name one, such as daoyou.tar");
+    }
+    let file = std::path::absolute(file)?;
+    if contents::is_own(home.dir(), &file).with_context(|| format!("{} cannot be read", file.display()))? {
+        bail!(
+            "{} is one of the home's own files, which a backup never overwrites: choose another name",
+            file.display()
+        );
+    }
+    if fs::symlink_metadata(&file).is_ok() && !overwrite {
+        bail!("{} already exists: choose another name, or overwrite it with --force", file.display());
+    }
+    if let Some(folder) = file.parent().filter(|folder| !folder.is_dir()) {
+        bail!("there is no folder {0}: make it with `mkdir -p {0}`", folder.display());
+    }
+    Ok(file)
 }
 
 /// Copies the database to `to`; returns `None` if there is none yet.
@@ -183,6 +198,8 @@ fn header(kind: EntryType, size: u64, mode: u32) -> Header {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStrExt;
+
     use super::*;
     use crate::store::Store;
 
@@ -201,5 +218,72 @@ mod tests {
             names.sort_unstable();
             assert_eq!(names, [FIRST_ENTRY, "home/config.toml", "home/daoyou.db", MANIFEST]);
         }
+    }
+
+    #[tokio::test]
+    async fn a_backup_never_overwrites_a_file_of_the_home() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(Some(folder.path().join("home"))).unwrap();
+        Store::open(&home.database()).unwrap().close().await;
+        let _lock = home.lock().unwrap();
+        home.token().unwrap();
+        let (inside, outside) = (|name: &str| home.dir().join(name), |name: &str| folder.path().join(name));
+        fs::create_dir_all(inside("workspace/a")).unwrap();
+        for name in ["config.toml", "workspace/a/note.md"] {
+            fs::write(inside(name), "as it was").unwrap();
+        }
+        let _socket = std::os::unix::net::UnixListener::bind(home.socket()).unwrap();
+        std::os::unix::fs::symlink(home.dir(), outside("linked")).unwrap();
+        std::os::unix::fs::symlink(home.database(), outside("link.tar")).unwrap();
+        std::os::unix::fs::symlink("/nowhere", inside("workspace/link")).unwrap();
+        fs::hard_link(home.lock_file(), outside("lock.tar")).unwrap();
+        fs::hard_link(inside("workspace/a/note.md"), outside("note.tar")).unwrap();
+        let mut own = vec![outside("linked/daoyou.db"), outside("linked/workspace/../token")];
+        own.extend(["link.tar", "lock.tar", "note.tar"].map(outside));
+        let names = ["daoyou.db", "daoyou.lock", "daoyou.sock", "daoyou.flight", "config.toml", "token", "history"];
+        own.extend(names.map(inside));
+        own.extend(["workspace", "workspace/a/note.md", "workspace/link", "."].map(inside));
+        let inode = |path: &Path| fs::symlink_metadata(path).map(|metadata| metadata.ino()).ok();
+        for file in own {
+            let before = inode(&file);
+            for overwrite in [false, true] {
+                let error = create(&home, &file, overwrite).unwrap_err().to_string();
+                assert!(error.contains("is one of the home's own files"), "{}: {error}", file.display());
+            }
+            assert_eq!(inode(&file), before, "{}", file.display());
+        }
+        assert_eq!(fs::read_to_string(inside("workspace/a/note.md")).unwrap(), "as it was");
+        let error = create(&home, Path::new("-"), true).unwrap_err().to_string();
+        assert!(error.contains("not to standard output"), "{error}");
+        // A backup in the home may be replaced, and so may a file elsewhere.
+        fs::write(outside("b.tar"), "").unwrap();
+        create(&home, &inside("workspace/a/b.tar"), false).unwrap();
+        for file in [inside("workspace/a/b.tar"), outside("b.tar")] {
+            create(&home, &file, true).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_restored_is_left_out_with_the_true_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(Some(folder.path().join("home"))).unwrap();
+        let workspace = home.dir().join("workspace");
+        let bytes = |name: &[u8]| workspace.join(std::ffi::OsStr::from_bytes(name));
+        fs::create_dir_all(bytes(b"z\xff")).unwrap();
+        fs::write(bytes(b"z\xff/inner"), "").unwrap();
+        fs::write(bytes(b"a\xff"), "").unwrap();
+        fs::write(workspace.join("note.md"), "").unwrap();
+        std::os::unix::fs::symlink(workspace.join("note.md"), workspace.join("link")).unwrap();
+        std::os::unix::fs::symlink("../../x", workspace.join("out")).unwrap();
+        let made = create(&home, &folder.path().join("b.tar"), false).unwrap();
+        assert_eq!(made.files, 1, "{made:?}");
+        let target = workspace.join("note.md");
+        let expected = [
+            "\"workspace/a\\xFF\": its name is not UTF-8".to_owned(),
+            format!("workspace/link: the link is absolute, to {}", target.display()),
+            "workspace/out: the link points outside of the home, to ../../x".to_owned(),
+            "\"workspace/z\\xFF\": the folder, with all that is in it: its name is not UTF-8".to_owned(),
+        ];
+        assert_eq!(made.left_out, expected);
     }
 }

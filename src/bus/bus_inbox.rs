@@ -17,7 +17,7 @@ use super::accept::{message_state, write_extras};
 use super::message_bus::MessageBus;
 use super::outbound::{OutboundDraft, OutboxSlot, texts_of_turn};
 use crate::store::usage::{self, UsageScope};
-use crate::store::{Connection, Durability, cursors, inbox, notes, outbox};
+use crate::store::{Connection, Durability, StoreError, cursors, inbox, notes, outbox};
 
 /// The inbox that channels see, backed by the bus.
 #[derive(Clone)]
@@ -128,11 +128,7 @@ impl Inbox for BusInbox {
 
     async fn wait(&self, id: Uuid, limit: Duration) -> Result<Option<MessageState>, Refusal> {
         let mut waiter = self.0.waiters.register(id);
-        let read = || {
-            self.0.store.read(move |connection| {
-                inbox::find(connection, id)?.map(|row| message_state(connection, row)).transpose()
-            })
-        };
+        let read = || self.0.store.read(move |connection| find_message_state(connection, id));
         let state = read().await?;
         let is_open = |state: &MessageState| !matches!(state.status, MessageStatus::Done | MessageStatus::Dead);
         if !state.as_ref().is_some_and(is_open) {
@@ -142,4 +138,12 @@ impl Inbox for BusInbox {
         let _ = tokio::time::timeout(limit, waiter.ended()).await;
         Ok(read().await?)
     }
+}
+
+/// Returns the state of the message with this id.
+///
+/// # Errors
+/// The store cannot be read.
+pub fn find_message_state(connection: &Connection, id: Uuid) -> Result<Option<MessageState>, StoreError> {
+    inbox::find(connection, id)?.map(|row| message_state(connection, row)).transpose()
 }

@@ -17,7 +17,7 @@ mod reply_target;
 pub mod testing;
 mod waiters;
 
-pub use bus_inbox::BusInbox;
+pub use bus_inbox::{BusInbox, find_message_state};
 pub use capacity::Capacities;
 pub use events::{EventHub, EventSink};
 pub use health::{ChannelHealth, ChannelState, ServiceFault, ServiceHealth, stored_service_faults};

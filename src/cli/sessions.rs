@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Subcommand, ValueEnum};
+use daoyou_channels::SessionKey;
 
 use super::output::Output;
 
@@ -91,13 +92,11 @@ pub enum ExportFormat {
     Md,
 }
 
-/// Parses the key of a session.
+/// Parses the key of a session to write to. Commands that read or clear a session accept any key.
 pub(super) fn session_key(text: &str) -> Result<String, String> {
     match text {
         "" => Err("the key of a session is empty; leave the option out, or name one such as cli:work".to_owned()),
-        text if text.trim() != text || text.chars().any(char::is_control) => {
-            Err("the key of a session has spaces around it or control characters; a key is such as cli:work".to_owned())
-        }
-        text => Ok(text.to_owned()),
+        text if SessionKey::is_valid_choice(text) => Ok(text.to_owned()),
+        _ => Err(SessionKey::RULE.to_owned()),
     }
 }

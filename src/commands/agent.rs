@@ -19,7 +19,7 @@ use super::output::CleanJson;
 use super::{CommandExit, output};
 use crate::cli::AgentArgs;
 use crate::control::ControlClient;
-use crate::gateway::{Gateway, Options};
+use crate::gateway::{self, Gateway, Options};
 use crate::home::HomeLock;
 use crate::query::StoreQuery;
 
@@ -79,9 +79,8 @@ pub async fn run(args: &AgentArgs, environment: &CommandEnvironment) -> anyhow::
             GatewayAccess::Offline(lock) => break answer_in_process(&mut pending, message, lock, environment).await?,
         }
     };
-    let ended = |state: &MessageState| matches!(state.status, MessageStatus::Done | MessageStatus::Dead);
     let state = match (state, pending.id) {
-        (Some(state), _) if ended(&state) => state,
+        (Some(state), _) if has_ended(&state) => state,
         (Some(MessageState { question: Some(question), session, .. }), Some(id)) => {
             return report_question(args, id, &session, &question);
         }
@@ -183,7 +182,29 @@ async fn answer_in_process(
     };
     shutdown.cancel();
     running.await??;
-    Ok(state)
+    match pending.id {
+        // The turn may have ended while the gateway drained.
+        Some(id) if !state.as_ref().is_some_and(has_ended) => Ok(stored_state(id, environment).await?.or(state)),
+        _ => Ok(state),
+    }
+}
+
+fn has_ended(state: &MessageState) -> bool {
+    matches!(state.status, MessageStatus::Done | MessageStatus::Dead)
+}
+
+/// Returns the state of a message now; of an answer, the state of the message whose turn it continues.
+async fn stored_state(id: Uuid, environment: &CommandEnvironment) -> anyhow::Result<Option<MessageState>> {
+    let state = match GatewayAccess::find(&environment.home).await? {
+        GatewayAccess::Running(client) => client.wait(id, Duration::ZERO).await?,
+        GatewayAccess::Offline(lock) => gateway::message_state(&environment.home, &lock, id).await?,
+    };
+    match state {
+        Some(MessageState { continues: Some(asked), .. }) if asked != id => {
+            Box::pin(stored_state(asked, environment)).await
+        }
+        state => Ok(state),
+    }
 }
 
 /// A message that was sent and waits for its reply.
@@ -229,7 +250,7 @@ impl PendingMessage {
             match inbox.wait(id, left).await? {
                 // The message is an answer: its reply is that of the turn that continues.
                 Some(MessageState { continues: Some(asked), .. }) if asked != id => id = asked,
-                Some(state) if !matches!(state.status, MessageStatus::Done | MessageStatus::Dead) => {
+                Some(state) if !has_ended(&state) => {
                     if let Some(notice) = state.notice.as_ref().filter(|_| !self.is_wait_explained) {
                         output::print_note(notice);
                         self.is_wait_explained = true;

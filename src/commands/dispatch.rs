@@ -10,6 +10,7 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 use clap_mangen::Man;
 use daoyou_channels::Finding;
+use serde_json::Value;
 use uuid::Uuid;
 
 use super::access::{change_store, inspect, read_store};
@@ -27,7 +28,7 @@ use crate::cli::{
 use crate::config::ConfigFaults;
 use crate::control::ControlClient;
 use crate::gateway::{empty_trash, list_trash, restore_trash};
-use crate::home::Home;
+use crate::home::{Home, SocketPath};
 use crate::query::{ApprovalAnswer, GatewayQuery, ProbeScope, RetryClass, StoreChange, StoreQuery};
 
 /// The threads of the async runtime. Most tasks wait for disks and models, so more threads would only use memory.
@@ -137,7 +138,8 @@ async fn run_in_environment(cli: &Cli, environment: CommandEnvironment) -> anyho
 /// Asks the running gateway whether it accepts messages.
 async fn ready(globals: &Globals) -> anyhow::Result<CommandExit> {
     let home = Home::locate(globals.home.clone())?;
-    if UnixStream::connect(home.socket()).is_err() {
+    let is_served = SocketPath::new(&home.socket()).is_ok_and(|socket| UnixStream::connect(socket.as_path()).is_ok());
+    if !is_served {
         bail!("no gateway runs: start it with `daoyou gateway`");
     }
     ControlClient::new(&home.socket())?.get("/readyz").await?;
@@ -151,7 +153,11 @@ async fn models(args: &ModelsArgs, environment: &CommandEnvironment) -> anyhow::
         (None, false) => ProbeScope::None,
     };
     let found = inspect(GatewayQuery::Models(scope), environment).await?;
-    print(&found, args.output, |out| status::models(&found, out))
+    let printed = print(&found, args.output, |out| status::models(&found, out))?;
+    // A service may answer although it lists no models.
+    let fails = |row: &Value| row["answers"].is_null() && !(row["error"].is_null() && row["call_error"].is_null());
+    let failed = args.provider.is_some() && render::items(&found["providers"]).iter().any(fails);
+    Ok(if failed { CommandExit::Failed } else { printed })
 }
 
 async fn channels(command: &ChannelsCommand, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use anyhow::bail;
 use serde_json::Value;
 
 use super::access::{change_memory, change_store, read_memory, read_store};
@@ -40,12 +41,14 @@ pub async fn run(command: &SessionsCommand, environment: &CommandEnvironment) ->
         }
         SessionsCommand::Export { key, format: ExportFormat::Jsonl } => {
             let session = read_store(StoreQuery::Session(key.clone()), home).await?;
+            check_not_empty(&session)?;
             print(&session, Output { json: false }, |out| {
                 query::sessions::export_lines(&session).iter().try_for_each(|line| writeln!(out, "{}", CleanJson(line)))
             })
         }
         SessionsCommand::Export { key, format: ExportFormat::Md } => {
             let session = read_store(StoreQuery::Transcript(key.clone()), home).await?;
+            check_not_empty(&session)?;
             print(&session, Output { json: false }, |out| write_markdown(&session, out))
         }
         SessionsCommand::Import { file, session, owner, output } => {
@@ -58,6 +61,20 @@ pub async fn run(command: &SessionsCommand, environment: &CommandEnvironment) ->
                 false => writeln!(out, "there is no session {key}: nothing to clear"),
             })
         }
+    }
+}
+
+/// Refuses the export of a conversation without messages, which no import would read.
+fn check_not_empty(session: &Value) -> anyhow::Result<()> {
+    if !render::items(&session["messages"]).is_empty() {
+        return Ok(());
+    }
+    let key = render::text(&session["session"]);
+    match session["epoch"].as_i64() {
+        Some(1..) => {
+            bail!("session {key} has no messages since it began anew; `daoyou sessions search` finds the earlier ones")
+        }
+        _ => bail!("session {key} has no messages yet"),
     }
 }
 

@@ -36,11 +36,17 @@ pub async fn run(
         ToolsCommand::List(output) => print(&list, *output, |out| render::table(&list, render::TOOLS, "no tools", out)),
         ToolsCommand::Show { name, output } => match find(&list, name) {
             Some(tool) => print(tool, *output, |out| show(tool, out)),
-            None => Ok(unknown(&list, name)),
+            None => {
+                print_unknown(&list, name);
+                Ok(CommandExit::Failed)
+            }
         },
         ToolsCommand::Run(args) => match find(&list, &args.name) {
             Some(tool) => run_by_hand(tool, args, is_whole, environment).await,
-            None => Ok(unknown(&list, &args.name)),
+            None => {
+                print_unknown(&list, &args.name);
+                Ok(CommandExit::Usage)
+            }
         },
     }
 }
@@ -70,7 +76,7 @@ fn find<'a>(list: &'a Value, name: &str) -> Option<&'a Value> {
 }
 
 /// Prints that there is no such tool, and the most similar one.
-fn unknown(list: &Value, name: &str) -> CommandExit {
+fn print_unknown(list: &Value, name: &str) {
     let rows = render::items(list).iter();
     let names = rows.flat_map(|tool| {
         let own = tool["name"].as_str();
@@ -80,7 +86,6 @@ fn unknown(list: &Value, name: &str) -> CommandExit {
     let near = nearest::nearest(&name.to_lowercase(), names, nearest::BY_EDITS, MIN_SIMILARITY);
     let near = near.map(|near| format!("; {} {near}", tr("did you mean", "你是否想用"))).unwrap_or_default();
     print_note(format_args!("daoyou: {name:?} {}{near}", tr("is no tool", "不是工具")));
-    CommandExit::Usage
 }
 
 async fn run_by_hand(

@@ -20,6 +20,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::requests::ControlRequest;
+use crate::home::SocketPath;
 use crate::query::{TerminalFrame, TerminalInfo};
 use crate::sse::{EventTooLong, SseReader};
 
@@ -45,18 +46,21 @@ const FRAME_LIMIT: usize = 100 * 1024 * 1024;
 #[derive(Clone)]
 pub struct ControlClient {
     http: Client,
+    /// Keeps the path valid to which `http` connects.
+    _socket: SocketPath,
 }
 
 impl ControlClient {
     /// Creates a client for the socket at `path`. It sends nothing yet.
     ///
     /// # Errors
-    /// The HTTP client cannot be built.
+    /// The HTTP client cannot be built, or the path is too long for a socket and its folder cannot be opened.
     pub fn new(path: &Path) -> anyhow::Result<Self> {
         crate::llm::install_crypto();
         // A Unix socket needs no certificates, and loading them takes time.
-        let http = Client::builder().unix_socket(path).tls_certs_only(std::iter::empty()).no_proxy().build()?;
-        Ok(Self { http })
+        let socket = SocketPath::new(path).with_context(|| format!("{} cannot be reached", path.display()))?;
+        let client = Client::builder().unix_socket(socket.as_path()).tls_certs_only(std::iter::empty());
+        Ok(Self { http: client.no_proxy().build()?, _socket: socket })
     }
 
     /// Sends a GET request.

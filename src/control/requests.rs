@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::query::{
     ApprovalAnswer, GatewayQuery, JobChange, JobQuery, ManualToolRun, MemoryChange, MemoryQuery, MemorySelection,
-    ProbeScope, RetryClass, StoreChange, StoreQuery, TokenChange,
+    NAME_END, ProbeScope, RetryClass, StoreChange, StoreQuery, TokenChange,
 };
 
 /// A request to the API of the gateway.
@@ -54,12 +54,12 @@ impl ToRequest for StoreQuery {
     fn request(&self) -> ControlRequest {
         ControlRequest::get(match self {
             Self::Sessions => "/api/sessions".to_owned(),
-            Self::Session(key) => format!("/api/sessions/{}", escape(key)),
-            Self::Transcript(key) => format!("/api/sessions/{}/transcript", escape(key)),
+            Self::Session(key) => format!("/api/sessions/{}", segment(key)),
+            Self::Transcript(key) => format!("/api/sessions/{}/transcript", segment(key)),
             Self::Turns { session, limit } => {
                 with_query("/api/turns", [("session", session.clone()), ("limit", text(*limit))])
             }
-            Self::Turn(id) => format!("/api/turns/{}", escape(id)),
+            Self::Turn(id) => format!("/api/turns/{}", segment(id)),
             Self::Queue => "/api/queue".to_owned(),
             Self::Approvals => "/api/approvals".to_owned(),
             Self::QueueEntry(id) => format!("/api/queue/{id}"),
@@ -70,11 +70,11 @@ impl ToRequest for StoreQuery {
 impl ToRequest for StoreChange {
     fn request(&self) -> ControlRequest {
         let path = match self {
-            Self::ClearSession(key) => return ControlRequest::delete(format!("/api/sessions/{}", escape(key))),
+            Self::ClearSession(key) => return ControlRequest::delete(format!("/api/sessions/{}", segment(key))),
             Self::Drop(id) => return ControlRequest::delete(format!("/api/queue/{id}")),
-            Self::Restore(turn) => format!("/api/turns/{}/restore", escape(turn)),
+            Self::Restore(turn) => format!("/api/turns/{}/restore", segment(turn)),
             Self::Fork { turn, session } => {
-                with_query(&format!("/api/turns/{}/fork", escape(turn)), [("session", session.clone())])
+                with_query(&format!("/api/turns/{}/fork", segment(turn)), [("session", session.clone())])
             }
             Self::Retry(id) => format!("/api/queue/{id}/retry"),
             Self::RetryAll(classes) => {
@@ -82,7 +82,7 @@ impl ToRequest for StoreChange {
                 format!("/api/queue/retry?outcomes={}", classes.join(","))
             }
             Self::AnswerApproval { id, answer } => {
-                let path = format!("/api/approvals/{}", escape(id));
+                let path = format!("/api/approvals/{}", segment(id));
                 match answer {
                     ApprovalAnswer::Approve { for_session: false } => format!("{path}/approve"),
                     ApprovalAnswer::Approve { for_session: true } => format!("{path}/approve?session=true"),
@@ -103,7 +103,7 @@ impl ToRequest for TokenChange {
             Self::Add { name, scope, reuse } => {
                 ControlRequest::post("/api/tokens").with_body(json!({ "name": name, "scope": scope, "reuse": reuse }))
             }
-            Self::Revoke(name) => ControlRequest::delete(format!("/api/tokens/{}", escape(name))),
+            Self::Revoke(name) => ControlRequest::delete(format!("/api/tokens/{}", segment(name))),
         }
     }
 }
@@ -134,7 +134,7 @@ impl ToRequest for JobChange {
 }
 
 fn job_path(job: &str, rest: &str) -> String {
-    format!("/api/cron/{}{rest}", escape(job))
+    format!("/api/cron/{}{rest}", segment(job))
 }
 
 impl ToRequest for MemoryQuery {
@@ -182,18 +182,18 @@ impl ToRequest for GatewayQuery {
         ControlRequest::get(match self {
             Self::Status => "/api/status".to_owned(),
             Self::Channels => "/api/channels".to_owned(),
-            Self::TestChannel(name) => format!("/api/channels/{}/test", escape(name)),
+            Self::TestChannel(name) => format!("/api/channels/{}/test", segment(name)),
             Self::Models(ProbeScope::None) => "/api/models".to_owned(),
             Self::Models(ProbeScope::All) => "/api/models?ask=*".to_owned(),
             Self::Models(ProbeScope::One(name)) => with_query("/api/models", [("ask", Some(name.clone()))]),
             Self::Tools => "/api/tools".to_owned(),
             Self::Skills => "/api/skills".to_owned(),
-            Self::Skill(name) => format!("/api/skills/{}", escape(name)),
+            Self::Skill(name) => format!("/api/skills/{}", segment(name)),
             Self::Agents => "/api/agents".to_owned(),
-            Self::Agent(name) => format!("/api/agents/{}", escape(name)),
+            Self::Agent(name) => format!("/api/agents/{}", segment(name)),
             Self::McpServers => "/api/mcp".to_owned(),
-            Self::McpTools(name) => format!("/api/mcp/{}/tools", escape(name)),
-            Self::TestMcp(name) => format!("/api/mcp/{}/test", escape(name)),
+            Self::McpTools(name) => format!("/api/mcp/{}/tools", segment(name)),
+            Self::TestMcp(name) => format!("/api/mcp/{}/test", segment(name)),
             Self::Prompt { session, message } => {
                 with_query("/api/prompt", [("session", session.clone()), ("message", message.clone())])
             }
@@ -207,7 +207,7 @@ impl ToRequest for GatewayQuery {
 impl ToRequest for ManualToolRun {
     fn request(&self) -> ControlRequest {
         let body = json!({ "arguments": self.arguments, "raw": self.is_whole, "query": self.question });
-        ControlRequest::post(format!("/api/tools/{}/run", escape(&self.name))).with_body(body)
+        ControlRequest::post(format!("/api/tools/{}/run", segment(&self.name))).with_body(body)
     }
 }
 
@@ -220,6 +220,14 @@ fn with_query(path: &str, parameters: impl IntoIterator<Item = (&'static str, Op
     let set = parameters.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", escape(&value?))));
     let set: Vec<_> = set.collect();
     if set.is_empty() { path.to_owned() } else { format!("{path}?{}", set.join("&")) }
+}
+
+/// Returns a name as a segment of a path. A name that would lead to another path gets [`NAME_END`].
+fn segment(name: &str) -> String {
+    // URLs are normalized without empty and dot segments; the others are paths of `/api/cron`.
+    let leads_elsewhere = matches!(name, "" | "." | ".." | "export" | "import" | "preview");
+    let whole = if leads_elsewhere { format!("{name}{NAME_END}") } else { name.to_owned() };
+    escape(&whole).to_string()
 }
 
 /// Escapes a segment or a parameter of a URL (RFC 3986, section 2.1).
@@ -237,6 +245,9 @@ mod tests {
             ("cli:direct", "/api/sessions/cli:direct"),
             ("email:<a@b>", "/api/sessions/email:%3Ca@b%3E"),
             ("a/b ?#道", "/api/sessions/a%2Fb%20%3F%23%E9%81%93"),
+            ("", "/api/sessions/%00"),
+            ("..", "/api/sessions/..%00"),
+            ("...", "/api/sessions/..."),
         ] {
             assert_eq!(StoreQuery::Session(key.to_owned()).request(), ControlRequest::get(path));
         }

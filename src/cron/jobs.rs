@@ -113,7 +113,7 @@ pub fn preview(connection: &Connection, new: &NewJob, max_jobs: u32, now: Timest
     if jobs::find(connection, &id)?.is_some() {
         return Err(taken(&id));
     }
-    let name = free_name(connection, new)?;
+    let name = free_name(connection, new, &id)?;
     let row = jobs::JobRow {
         id,
         name,
@@ -144,7 +144,8 @@ pub fn replace(
 ) -> Result<Job, JobError> {
     let row = find_row(connection, scope, id_or_name)?;
     let next = first_run(&row.id, &new.body, now)?.as_millisecond();
-    let name = if new.name.is_empty() || new.name == row.name { row.name.clone() } else { free_name(connection, new)? };
+    let keeps_name = new.name.is_empty() || new.name == row.name;
+    let name = if keeps_name { row.name.clone() } else { free_name(connection, new, &row.id)? };
     let mut body = new.body.clone();
     if let Ok(old) = serde_json::from_str::<JobBody>(&row.body) {
         body.maker = old.maker;
@@ -248,13 +249,24 @@ pub(super) fn next_slot(slots: &RunTimes<'_>, now: Timestamp) -> Result<Timestam
     slots.next_after(now).ok_or_else(|| JobError::Invalid("it is never due: its time is past".to_owned()))
 }
 
-/// Returns the name of the new job, which no other job has. If a name that is derived from the task is taken, it gets a number.
+/// Returns the name of the job `id`, which is no other job's name or id. If a name that is derived from the task is taken, it gets a
+/// number.
 ///
 /// # Errors
-/// Another job has the requested name.
-fn free_name(connection: &Connection, new: &NewJob) -> Result<String, JobError> {
-    let given: String = one_line(&new.name).chars().take(MAX_NAME).collect();
+/// The requested name is too long, or is another job's name or id.
+fn free_name(connection: &Connection, new: &NewJob, id: &str) -> Result<String, JobError> {
+    let given = one_line(&new.name);
     if !given.is_empty() {
+        let length = given.chars().count();
+        if length > MAX_NAME {
+            return invalid(format!("its name has {length} characters; at most {MAX_NAME} are allowed"));
+        }
+        if given != id
+            && let Some(other) = jobs::find(connection, &given)?
+        {
+            let name = other.name;
+            return invalid(format!("{given:?} is the id of another job, {name:?}; give this one another name"));
+        }
         return match jobs::find_by_name(connection, &given)?.into_iter().next() {
             Some(other) => Err(JobError::NameTaken { name: given, id: other.id }),
             None => Ok(given),

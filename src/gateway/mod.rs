@@ -31,8 +31,8 @@ pub use build::{Gateway, Options, banner, names_no_model};
 pub use check::check;
 pub use inspect::{Inspector, format_age};
 pub use offline_store::{
-    change_jobs, change_memory, change_store, change_tokens, inspect as inspect_offline, list_tokens, read_jobs,
-    read_memory, read_store, run_tool,
+    change_jobs, change_memory, change_store, change_tokens, inspect as inspect_offline, list_tokens, message_state,
+    read_jobs, read_memory, read_store, run_tool,
 };
 pub use read_only::{GatewayStart, serve};
 pub use reload::{ConfigLoader, ReloadSource};

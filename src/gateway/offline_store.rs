@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
-use daoyou_channels::SessionKey;
+use daoyou_channels::{MessageState, SessionKey};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use super::agents::load_agents;
 use super::build::{Gateway, Options};
 use super::inspect::Inspector;
 use super::run::MCP_END_LIMIT;
 use super::settings::{job_context, memory_settings, secrets};
+use crate::bus::find_message_state;
 use crate::config::LoadedConfig;
 use crate::cron::JobError;
 use crate::home::{Home, HomeLock};
@@ -42,14 +44,23 @@ pub async fn read_store(home: &Home, _lock: &HomeLock, query: StoreQuery) -> any
     // A query does not create a store.
     if !home.database().exists() {
         return match query {
-            StoreQuery::Sessions | StoreQuery::Turns { .. } | StoreQuery::Queue | StoreQuery::Approvals => {
-                Ok(json!([]))
-            }
+            StoreQuery::Sessions
+            | StoreQuery::Turns { session: None, .. }
+            | StoreQuery::Queue
+            | StoreQuery::Approvals => Ok(json!([])),
             _ => Err(anyhow!("there is no {subject}")),
         };
     }
     let answer = with_store(home, async |store| query::read(store, query).await).await?;
     answer.with_context(|| format!("there is no {subject}"))
+}
+
+/// Returns the state of a message.
+///
+/// # Errors
+/// The store cannot be read.
+pub async fn message_state(home: &Home, _lock: &HomeLock, id: Uuid) -> anyhow::Result<Option<MessageState>> {
+    with_store(home, async |store| store.read(move |connection| find_message_state(connection, id)).await).await
 }
 
 /// Makes a change to sessions, turns or the queue.
@@ -131,6 +142,7 @@ pub async fn read_memory(
     if !home.database().exists() {
         return match query {
             MemoryQuery::Show(id) => Err(MemoryError::NotFound(id).into()),
+            MemoryQuery::SearchMessages { session: Some(session), .. } => Err(sessions::unknown(&session).into()),
             MemoryQuery::Stats => Ok(json!({ "entries": [], "known": 0, "replaced": 0 })),
             _ => Ok(json!([])),
         };

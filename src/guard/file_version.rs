@@ -1,6 +1,7 @@
 //! Detection of changed files.
 
 use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{Stat, lstat, stat};
 
@@ -21,6 +22,15 @@ impl FileVersion {
             size: found.st_size,
             changed: (found.st_ctime, found.st_ctime_nsec.cast_signed()),
         }
+    }
+
+    /// Returns true if the file changed at this time or later. Times of some file systems are as coarse as the kernel's clock tick.
+    pub fn changed_since(&self, time: SystemTime) -> bool {
+        let (seconds, nanoseconds) = self.changed;
+        let changed = u64::try_from(seconds).ok().zip(u32::try_from(nanoseconds).ok());
+        let changed =
+            changed.and_then(|(seconds, nanoseconds)| UNIX_EPOCH.checked_add(Duration::new(seconds, nanoseconds)));
+        changed.is_none_or(|changed| changed >= time)
     }
 
     /// Returns the version of the entry at `path`, without following a link; `None` if the entry does not exist.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep};
 
+use daoyou_channels::settings::ByteSize;
 use daoyou_channels::{BodyShare, HttpError};
 
 use super::connections::Connection;
@@ -84,7 +85,7 @@ impl Body for BoundedBody {
         }
         match self.left.checked_sub(size as u64) {
             Some(left) => self.left = left,
-            None => return Poll::Ready(Some(Err(self.fail(error::too_large(self.limit))))),
+            None => return Poll::Ready(Some(Err(self.fail(HttpError::too_large(ByteSize(self.limit)))))),
         }
         if self.inner.is_end_stream() {
             self.has_ended.store(true, Ordering::Relaxed);

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::limits::{ACCEPT_PAUSE, LOG_INTERVAL};
+use crate::home::SocketPath;
 
 /// Serves the control socket at `path` until `shutdown`, then removes it; the returned task ends after that.
 ///
@@ -25,7 +26,7 @@ pub async fn serve_control(path: &Path, router: Router, shutdown: CancellationTo
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let listener = UnixListener::bind(path)?;
+    let listener = UnixListener::bind(SocketPath::new(path)?.as_path())?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
     let path = path.to_owned();
     Ok(tokio::spawn(async move {

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use daoyou_channels::HttpError;
-use daoyou_channels::settings::ByteSize;
 
 use crate::cron::JobError;
 use crate::memory::MemoryError;
@@ -17,12 +16,6 @@ use crate::store::checkpoints::CheckpointError;
 /// 408: a part of a request did not arrive in time.
 pub fn late(what: &str, limit: Duration) -> HttpError {
     HttpError::new(StatusCode::REQUEST_TIMEOUT, "timeout", format!("{what} did not arrive within {limit:?}"))
-}
-
-/// 413: a body of more than `limit` bytes.
-pub fn too_large(limit: u64) -> HttpError {
-    let message = format!("the body is larger than {}", ByteSize(limit));
-    HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
 }
 
 /// 500: a fault of the gateway itself, which its log describes.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::DefaultBodyLimit;
 use axum::http::{StatusCode, Uri};
 use axum::{Extension, Router, middleware};
-use daoyou_channels::{Channel, ChannelContext, HttpError};
+use daoyou_channels::{Channel, ChannelContext, HttpError, name_body_limit};
 
 use super::access::{AccessCheck, Principal, require_access};
 use super::limits::DEFAULT_BODY_LIMIT;
@@ -38,7 +38,9 @@ fn owner_routes(state: &Arc<AppState>) -> Router {
 
 fn with_layers(router: Router, state: &AppState) -> Router {
     let count = middleware::from_fn_with_state(state.bus.metrics().clone(), count_requests);
-    router.fallback(not_found).layer(DefaultBodyLimit::max(DEFAULT_BODY_LIMIT)).layer(count)
+    let named = async |response| name_body_limit(response, DEFAULT_BODY_LIMIT);
+    let router = router.fallback(not_found).layer(DefaultBodyLimit::max(DEFAULT_BODY_LIMIT));
+    router.layer(middleware::map_response(named)).layer(count)
 }
 
 async fn not_found(uri: Uri) -> HttpError {

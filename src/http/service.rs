@@ -11,6 +11,7 @@ use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use daoyou_channels::api::in_openai_form;
+use daoyou_channels::settings::ByteSize;
 use daoyou_channels::{BodyBudget, ClientAddr, HttpError};
 use futures_util::FutureExt;
 use http_body_util::BodyExt;
@@ -110,7 +111,9 @@ impl HttpService {
     fn admit(&self, request: &Request<Incoming>, addrs: ConnectionAddrs) -> Result<(), HttpError> {
         self.hosts.admit(request.uri(), request.headers(), addrs.local)?;
         match request.body().size_hint().exact() {
-            Some(length) if length > self.limits.body_bytes => Err(error::too_large(self.limits.body_bytes)),
+            Some(length) if length > self.limits.body_bytes => {
+                Err(HttpError::too_large(ByteSize(self.limits.body_bytes)))
+            }
             _ => Ok(()),
         }
     }

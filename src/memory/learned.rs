@@ -62,7 +62,7 @@ const ENGLISH_OPENINGS: [(&str, StatementForm); 25] = [
     ("my preferred programming language is ", StatementForm::Language),
     ("my preferred language is ", StatementForm::Language),
 ];
-const CHINESE_OPENINGS: [(&str, StatementForm); 25] = [
+const CHINESE_OPENINGS: [(&str, StatementForm); 28] = [
     ("我的名字是", StatementForm::Name),
     ("我的名字叫", StatementForm::Name),
     ("我叫", StatementForm::Name),
@@ -77,6 +77,9 @@ const CHINESE_OPENINGS: [(&str, StatementForm); 25] = [
     ("我家住在", StatementForm::LivesIn),
     ("我现在住在", StatementForm::LivesIn),
     ("我最喜欢的编程语言是", StatementForm::Language),
+    ("我喜欢用", StatementForm::Uses),
+    ("我更喜欢用", StatementForm::Uses),
+    ("我喜欢写", StatementForm::Uses),
     ("我喜欢", StatementForm::Likes),
     ("我很喜欢", StatementForm::Likes),
     ("我最喜欢", StatementForm::Likes),
@@ -434,6 +437,8 @@ mod tests {
         let of = |text: &str| preferences_in(text).pop().map(|(_, value, confidence)| (value, confidence));
         assert_eq!(of("I prefer Rust."), Some(("rust".to_owned(), STATED)));
         assert_eq!(of("I write Python."), Some(("python".to_owned(), IMPLIED)));
+        assert_eq!(of("我喜欢用 Kotlin"), Some(("kotlin".to_owned(), IMPLIED)));
+        assert_eq!(of("我喜欢用筷子"), None);
         // This text is longer in lower case.
         assert_eq!(
             preferences_in("I like İznik İmece.").pop().map(|(key, ..)| key).as_deref(),

@@ -67,7 +67,7 @@ pub struct ExportedMemory {
     pub origin: String,
     #[serde(default = "full_confidence")]
     pub confidence: f64,
-    /// The time when it was remembered. An import ignores it.
+    /// The time when it was remembered.
     #[serde(default)]
     pub created_at: Option<Timestamp>,
 }

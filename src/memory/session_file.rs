@@ -70,6 +70,8 @@ pub fn as_comment(lines: &[Value]) -> String {
 
 /// Returns the lines of an export that a text holds in a comment.
 fn in_comment(text: &str) -> Option<String> {
+    // An editor may have changed the ends of the lines. The lines themselves are in base64.
+    let text = text.replace("\r\n", "\n");
     // A message may contain such a comment as well; the last one is the export's.
     let from = text.rfind(COMMENT_START)? + COMMENT_START.len();
     let lines = &text[from..];
@@ -136,8 +138,9 @@ fn read_lines(text: &str) -> Result<SessionFile, Vec<String>> {
 
 fn read_line(line: &str) -> Result<(ImportedMessage, Conversation), String> {
     let ExportedLine { at, turn, message, of } = daoyou_channels::json::from_str(line).map_err(|error| {
+        let fault = daoyou_channels::json::fault_of_line(&error);
         format!(
-            "this is no line of `daoyou sessions export`, {{\"at\", \"turn\", \"message\": {{\"role\", …}}}}: {error}"
+            "this is no line of `daoyou sessions export`, {{\"at\", \"turn\", \"message\": {{\"role\", …}}}}: {fault}"
         )
     })?;
     Ok((imported_message(&message, turn, at)?, of))
@@ -289,6 +292,8 @@ mod tests {
         let read_back: Vec<Value> =
             file.messages.iter().map(|message| serde_json::from_str(&message.body).unwrap()).collect();
         assert_eq!(read_back, [body.clone(), body]);
+        let with_crlf = format!("\u{feff}{}", text(&same).replace('\n', "\r\n"));
+        assert_eq!(read(&with_crlf).unwrap(), file);
         let faults = read(&text(&[line("cli:direct", "ann"), line("cli:other", "ann")])).unwrap_err();
         assert!(faults.len() == 1 && faults[0].starts_with("line 2: it is of another"), "{faults:?}");
     }
@@ -297,7 +302,7 @@ mod tests {
     fn faults_name_their_line_or_message() {
         for (text, faults) in [
             ("", vec!["no message"]),
-            ("{}\n\nno JSON", vec!["line 1: ", "line 3: "]),
+            ("{}\n\nno JSON", vec!["line 1: ", "…}}: expected ident, in column 2"]),
             ("# cli:direct\n\n## user, 2026-01-01T10:00:00Z\n\nhi\n", vec!["nor its text (--format md) with"]),
             (r#"{"messages": []}"#, vec!["no message"]),
             (r#"{"messages": 7}"#, vec!["no conversation"]),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use daoyou_channels::json::fault_of_line;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -12,7 +13,7 @@ use crate::memory::{
     MemorySelection, MemoryService, MemorySettings, NewMemoryEntry, OwnerSelection, RecallHit, RecallQuery,
     RememberOutcome,
 };
-use crate::store::{Connection, Durability, StoreError, memories, memory_queries, notes, vectors};
+use crate::store::{Connection, Durability, StoreError, memories, memory_queries, notes, now_ms, vectors};
 
 /// The most memories in a list, and the default number.
 const LIST_LIMIT: u32 = 1_000;
@@ -312,13 +313,16 @@ fn line(entry: &MemoryEntry) -> ExportedMemory {
 fn import(connection: &Connection, text: &str, service: &MemoryService) -> Result<Value, MemoryError> {
     let settings = service.settings.clone();
     let (mut new, mut summaries, mut faults, mut fault_count) = (Vec::new(), 0, Vec::new(), 0);
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let now = now_ms();
     for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
         let read = daoyou_channels::json::from_str::<ExportedMemory>(line)
-            .map_err(|error| MemoryError::Wrong(format!("this is no memory: {error}")))
-            .and_then(|line| line.plan(&settings.identities));
+            .map_err(|error| MemoryError::Wrong(format!("this is no memory: {}", fault_of_line(&error))))
+            .and_then(|line| Ok((line.plan(&settings.identities)?, line.created_at)));
         match read {
-            Ok(entry) if entry.kind == MemoryKind::Summary => summaries += 1,
-            Ok(entry) => new.push(entry),
+            Ok((entry, _)) if entry.kind == MemoryKind::Summary => summaries += 1,
+            // A time in the future would hide the memory from a later `forget`, which reads the messages since then.
+            Ok((entry, at)) => new.push((entry, at.map_or(now, Timestamp::as_millisecond).min(now))),
             Err(error) => {
                 fault_count += 1;
                 if faults.len() < MAX_LISTED_FAULTS {
@@ -335,7 +339,7 @@ fn import(connection: &Connection, text: &str, service: &MemoryService) -> Resul
         return Err(MemoryError::Wrong(import_faults(&faults, fault_count)));
     }
     let (mut written, mut known) = (0, 0);
-    for entry in &mut new {
+    for (entry, at) in &mut new {
         service.redact_secrets(entry);
         // Compared as in the file. This also finds tasks, which `remember` would write each time, and replaced memories.
         let (owner, kind) = (entry.owner.as_str(), entry.kind.as_str());
@@ -344,7 +348,10 @@ fn import(connection: &Connection, text: &str, service: &MemoryService) -> Resul
             continue;
         }
         match memory::remember(connection, entry, &settings.config)? {
-            RememberOutcome::New(_) | RememberOutcome::Replaced { .. } => written += 1,
+            RememberOutcome::New(id) | RememberOutcome::Replaced { id, .. } => {
+                memories::set_created_at(connection, id, *at)?;
+                written += 1;
+            }
             RememberOutcome::Known(_) => known += 1,
         }
     }

@@ -24,3 +24,6 @@ pub use queue::{AfterCommit, AppliedChange, RetryClass};
 pub use rows::{LIST_LIMIT, losses, timestamp, usage};
 pub use store_query::{StoreChange, StoreQuery, apply, read};
 pub use terminal::{GatewayDirectory, ModelSelection, TerminalFrame, TerminalInfo};
+
+/// The end of a name in the path of a request that would otherwise lead to another path, such as "..". No name contains it.
+pub const NAME_END: char = '\0';

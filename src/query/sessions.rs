@@ -73,7 +73,8 @@ fn new_sessions(
     let mut new = BTreeMap::new();
     for chat in outbox::page_chats(connection, LIST_LIMIT)? {
         let session = session_of_page_chat(&chat);
-        if messages::session(connection, &session)?.next_seq == 0 {
+        let is_new = messages::session(connection, &session)?.next_seq == 0;
+        if is_new && !deliveries(connection, &session, &[])?.is_empty() {
             new.insert(session, None);
         }
     }
@@ -125,15 +126,25 @@ fn preview(connection: &Connection, session: &str) -> Result<Value, StoreError> 
     Ok(text.map_or(Value::Null, |text| json!(truncate(&one_line(&text), PREVIEW_LENGTH))))
 }
 
+/// Returns true if a session can be shown: it has messages or settings, an unfinished message, or a message on the page.
+///
+/// # Errors
+/// The store cannot be read.
+pub fn is_known(connection: &Connection, key: &str) -> Result<bool, StoreError> {
+    Ok(messages::session(connection, key)? != SessionHead::default()
+        || !inbox::open_of_session(connection, key, 1)?.is_empty()
+        || !deliveries(connection, key, &[])?.is_empty())
+}
+
 /// Returns the messages of a session since its last `/new`, and the other messages sent to its chat on the page; `None` if the
-/// session does not exist.
+/// session is not known.
 pub(super) fn show(connection: &Connection, key: &str) -> Result<Option<Value>, StoreError> {
+    if !is_known(connection, key)? {
+        return Ok(None);
+    }
     let head = messages::session(connection, key)?;
     let rows = messages::range(connection, key, head.first_seq, head.next_seq)?;
     let deliveries = deliveries(connection, key, &rows)?;
-    if head.next_seq == 0 && deliveries.is_empty() && inbox::open_of_session(connection, key, 1)?.is_empty() {
-        return Ok(None);
-    }
     let messages = rows.iter().map(|row| message(connection, row)).collect::<Result<Vec<_>, StoreError>>()?;
     let used = rows::usage(&usage::total(connection, UsageScope::Session(key))?);
     let ownership = ownership::of_session(connection, key)?;
@@ -198,10 +209,10 @@ fn page_files(kind: &str, message: Uuid, files: &[Attachment]) -> Vec<Value> {
     files.iter().enumerate().map(file).collect()
 }
 
-/// Returns the messages that were sent to a session's chat on the page and are not in the history: messages of jobs and tools,
-/// questions, notices, and replies to commands.
+/// Returns the messages that were sent to a session's chat on the page since its last `/new` and are not in the history: messages of
+/// jobs and tools, questions, notices, and replies to commands.
 fn deliveries(connection: &Connection, key: &str, history: &[MessageRow]) -> Result<Vec<Value>, StoreError> {
-    let since = messages::end_of_former(connection, key)?;
+    let since = messages::epoch_start(connection, key)?;
     let rows = outbox::of_page_chat(connection, page_chat_of_session(key), since, LIST_LIMIT)?;
     let turns: BTreeSet<_> = history.iter().map(|row| row.turn.as_str()).collect();
     let spoken: BTreeSet<_> = history
@@ -256,6 +267,9 @@ pub fn cleared(session: &str, cleared: bool) -> Value {
 }
 
 /// Searches the messages of one session, or of all sessions of all owners; the best match comes first.
+///
+/// # Errors
+/// The text is empty, the session does not exist, or the store cannot be read.
 pub fn search(
     connection: &Connection,
     text: &str,
@@ -264,6 +278,12 @@ pub fn search(
     limit: usize,
 ) -> Result<Value, MemoryError> {
     check_search_text(text)?;
+    match session {
+        Some(session) if !is_known(connection, session)? => {
+            return Err(unknown(session));
+        }
+        _ => {}
+    }
     let lines = memory::search_messages(connection, text.trim(), session, since, limit)?;
     let view = |line: memory::HistoryHit| {
         json!({
@@ -277,6 +297,11 @@ pub fn search(
         })
     };
     Ok(lines.into_iter().map(view).collect())
+}
+
+/// Returns the error of a search in a session that does not exist.
+pub fn unknown(session: &str) -> MemoryError {
+    MemoryError::Wrong(format!("there is no session {session}"))
 }
 
 /// Rejects an empty search text.

@@ -58,8 +58,10 @@ impl StoreQuery {
     /// Names the subject that does not exist if there is no answer.
     pub fn subject(&self) -> String {
         match self {
-            Self::Sessions | Self::Turns { .. } | Self::Queue | Self::Approvals => "list".to_owned(),
-            Self::Session(key) | Self::Transcript(key) => format!("session {key}"),
+            Self::Sessions | Self::Turns { session: None, .. } | Self::Queue | Self::Approvals => "list".to_owned(),
+            Self::Session(key) | Self::Transcript(key) | Self::Turns { session: Some(key), .. } => {
+                format!("session {key}")
+            }
             Self::Turn(id) => format!("turn {id}"),
             Self::QueueEntry(id) => format!("{id} in the queue"),
         }
@@ -101,7 +103,7 @@ fn answer(connection: &Connection, query: &StoreQuery) -> Result<Option<Value>, 
         StoreQuery::Sessions => Some(sessions::list(connection, "")?),
         StoreQuery::Session(key) => sessions::show(connection, key)?,
         StoreQuery::Transcript(key) => sessions::transcript(connection, key)?,
-        StoreQuery::Turns { session, limit } => Some(turns::list(connection, session.as_deref(), *limit)?),
+        StoreQuery::Turns { session, limit } => turns::list(connection, session.as_deref(), *limit)?,
         StoreQuery::Turn(id) => Some(turns::show(connection, id)?),
         StoreQuery::Queue => Some(queue::list(connection)?),
         StoreQuery::Approvals => Some(approvals::list(connection)?),

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::rows::{self, LIST_LIMIT, inbound, outbound, timestamp};
+use super::sessions;
 use crate::llm::costs_in_words;
 use crate::store::checkpoints::{self, CheckpointError};
 use crate::store::usage::{self, UsageScope};
@@ -12,13 +13,21 @@ use crate::store::{Connection, StoreError, inbox, messages, outbox, spawns, turn
 /// The number of random keys that are tried for a fork.
 const KEY_TRIES: usize = 8;
 
-/// Lists the turns of one session or of all, the newest first.
-pub(super) fn list(connection: &Connection, session: Option<&str>, limit: Option<u32>) -> Result<Value, StoreError> {
+/// Lists the turns of one session or of all, the newest first; `None` if the session does not exist.
+pub(super) fn list(
+    connection: &Connection,
+    session: Option<&str>,
+    limit: Option<u32>,
+) -> Result<Option<Value>, StoreError> {
     let limit = limit.unwrap_or(LIST_LIMIT);
     let rows = match session {
         Some(session) => inbox::newest_of_session(connection, session, limit)?,
         None => inbox::newest(connection, limit)?,
     };
+    match session {
+        Some(session) if rows.is_empty() && !sessions::is_known(connection, session)? => return Ok(None),
+        _ => {}
+    }
     rows.iter()
         .map(|row| {
             let spent = usage::total(connection, UsageScope::Turn(row.turn))?;
@@ -34,7 +43,8 @@ pub(super) fn list(connection: &Connection, session: Option<&str>, limit: Option
             view["sub_agent"] = sub_agent(connection, row.turn)?;
             Ok(view)
         })
-        .collect()
+        .collect::<Result<_, _>>()
+        .map(Some)
 }
 
 /// Returns the active time of a turn up to its last response, without waits; null if its steps are deleted.

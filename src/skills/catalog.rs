@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 
@@ -17,8 +17,15 @@ use super::skill::{ShadowedSkill, Skill, SkillList, SkillLocation, SkillProblem}
 use crate::guard::{FileVersion, Jail, JailError};
 use crate::tools::allow_rule_fault;
 
-/// For how long the result of a scan is shared with later turns, unless a tool may have changed a file since the scan began.
+/// For how long later turns use the result of a scan without examining the disk, unless a tool may have changed a file since the scan
+/// began.
 const MAX_AGE: Duration = Duration::from_millis(10);
+/// For how long they use it while the scanned folders and files are unchanged. A program may have been installed since.
+const UNCHANGED_MAX_AGE: Duration = Duration::from_secs(1);
+/// The most folders and files whose versions a turn compares instead of a scan.
+const MAX_COMPARED: usize = 64;
+/// A folder that changed so shortly before a scan may have changed again during it, at the same time of its file system.
+const CLOCK_TICK: Duration = Duration::from_millis(50);
 
 /// The source of the skills that are part of the program.
 const BUILT_IN_SOURCE: &str = "built-in";
@@ -65,6 +72,14 @@ struct CatalogState {
     pins: KnownPins,
     list: Arc<SkillList>,
     last_scan: Option<ScanStart>,
+    scanned: Option<ScannedVersions>,
+}
+
+impl CatalogState {
+    /// Returns true if the last scan would have the same result now.
+    fn is_unchanged(&self) -> bool {
+        self.scanned.as_ref().is_some_and(ScannedVersions::are_current)
+    }
 }
 
 /// The time and the count of changes at which a scan of the sources began.
@@ -72,6 +87,35 @@ struct CatalogState {
 struct ScanStart {
     began: Instant,
     changes: usize,
+    /// The last time at which the sources were examined.
+    examined: Instant,
+}
+
+/// The versions of all folders and files that a scan examined. A missing one has none.
+struct ScannedVersions(Vec<(PathBuf, Option<FileVersion>)>);
+
+impl ScannedVersions {
+    /// Returns the versions; `None` if there are too many, or if one changed during the scan, which began at `began`.
+    fn of(
+        folders: Vec<PathBuf>,
+        files: &HashMap<PathBuf, (FileVersion, ParsedSkill)>,
+        began: SystemTime,
+    ) -> Option<Self> {
+        if folders.len() + files.len() > MAX_COMPARED {
+            return None;
+        }
+        let folders = folders.into_iter().map(|path| (FileVersion::of_target(&path), path));
+        let files = files.iter().map(|(path, (version, _))| (Some(*version), path.clone()));
+        let versions: Vec<_> = folders.chain(files).map(|(version, path)| (path, version)).collect();
+        let since = began - CLOCK_TICK;
+        let is_certain =
+            versions.iter().all(|(_, version)| version.is_none_or(|version| !version.changed_since(since)));
+        is_certain.then_some(Self(versions))
+    }
+
+    fn are_current(&self) -> bool {
+        self.0.iter().all(|(path, version)| FileVersion::of_target(path) == *version)
+    }
 }
 
 impl SkillCatalog {
@@ -120,6 +164,12 @@ impl SkillCatalog {
         self.parses.load(Ordering::Relaxed)
     }
 
+    /// Returns true if a turn may use the last scan because nothing on disk has changed.
+    #[cfg(test)]
+    pub(super) fn is_unchanged(&self) -> bool {
+        self.state.lock().is_unchanged()
+    }
+
     /// Returns the skills that are on disk now. If nothing has changed, returns the same list as before.
     pub fn scan(&self) -> Arc<SkillList> {
         self.scan_with(&mut self.state.lock())
@@ -132,24 +182,35 @@ impl SkillCatalog {
 
     /// Returns the skills of a recent scan, if there was one. Does not block.
     pub fn recent(&self) -> Option<Arc<SkillList>> {
-        self.recent_in(&*self.state.try_lock()?)
+        self.recent_in(&mut *self.state.try_lock()?)
     }
 
     /// Returns the skills of a recent scan, or of a new scan of the sources.
     pub fn recent_or_scan(&self) -> Arc<SkillList> {
         let mut state = self.state.lock();
         // Another turn may have scanned while this one waited.
-        self.recent_in(&state).unwrap_or_else(|| self.scan_with(&mut state))
+        self.recent_in(&mut state).unwrap_or_else(|| self.scan_with(&mut state))
     }
 
-    fn recent_in(&self, state: &CatalogState) -> Option<Arc<SkillList>> {
-        let ScanStart { began, changes } = state.last_scan?;
-        let is_current = began.elapsed() < MAX_AGE && changes == self.changes.load(Ordering::Acquire);
-        is_current.then(|| state.list.clone())
+    fn recent_in(&self, state: &mut CatalogState) -> Option<Arc<SkillList>> {
+        let start = state.last_scan?;
+        if start.changes != self.changes.load(Ordering::Acquire) || start.began.elapsed() >= UNCHANGED_MAX_AGE {
+            return None;
+        }
+        if start.examined.elapsed() >= MAX_AGE {
+            let examined = Instant::now();
+            if !state.is_unchanged() {
+                return None;
+            }
+            state.last_scan = Some(ScanStart { examined, ..start });
+        }
+        Some(state.list.clone())
     }
 
     fn scan_with(&self, state: &mut CatalogState) -> Arc<SkillList> {
-        let start = ScanStart { began: Instant::now(), changes: self.changes.load(Ordering::Acquire) };
+        let began = Instant::now();
+        let start = ScanStart { began, changes: self.changes.load(Ordering::Acquire), examined: began };
+        let time = SystemTime::now();
         let before = std::mem::take(&mut state.parsed);
         if let Some(pins) = &self.pins {
             state.pins.refresh(pins);
@@ -162,6 +223,7 @@ impl SkillCatalog {
             pins: std::mem::take(&mut state.pins),
             pinned_seen: HashSet::new(),
             used: HashMap::new(),
+            folders: Vec::new(),
             list: SkillList::default(),
         };
         let mut seen = HashSet::new();
@@ -170,7 +232,10 @@ impl SkillCatalog {
         }
         scan.add_built_in();
         scan.add_missing();
-        let (list, parsed, pins) = (scan.list, scan.parsed, scan.pins);
+        let CatalogScan { list, parsed, pins, folders, .. } = scan;
+        // The files of pinned skills are not in the list. A problem may be temporary.
+        let is_comparable = list.problems.is_empty() && pins.names().next().is_none();
+        state.scanned = if is_comparable { ScannedVersions::of(folders, &parsed, time) } else { None };
         (state.parsed, state.pins) = (parsed, pins);
         if *state.list != list {
             log_changes(&state.list, &list);
@@ -192,6 +257,8 @@ struct CatalogScan<'a> {
     pinned_seen: HashSet<String>,
     /// The path of the skill that is used for each name.
     used: HashMap<String, String>,
+    /// The folders of skills and groups; some are missing.
+    folders: Vec<PathBuf>,
     list: SkillList,
 }
 
@@ -200,7 +267,7 @@ impl CatalogScan<'_> {
     fn add_source(&mut self, source: &Arc<SkillSource>, seen: &mut HashSet<PathBuf>) {
         let jail = match source.open() {
             Ok(Some(jail)) => jail,
-            Ok(None) => return,
+            Ok(None) => return self.folders.push(source.path()),
             Err(error) => {
                 let path = source.path().display().to_string();
                 return self.list.problems.push(SkillProblem::new(path, error.to_string()));
@@ -209,7 +276,8 @@ impl CatalogScan<'_> {
         if !seen.insert(source.real_path(&jail)) {
             return;
         }
-        let SourceScan { files, faults } = source.scan(&jail);
+        let SourceScan { files, folders, faults } = source.scan(&jail);
+        self.folders.extend(folders.iter().map(|folder| jail.root().join(folder)));
         let shown = |path: &str| jail.root().join(path).display().to_string();
         let problems = faults.iter().map(|(path, reason)| SkillProblem::new(shown(path), reason));
         self.list.problems.extend(problems);

@@ -203,6 +203,37 @@ fn a_scan_is_not_shared_after_a_tool_may_have_written_a_skill() {
     }
 }
 
+/// Scans until no scanned file changed shortly before the scan.
+fn scan_until_comparable(catalog: &SkillCatalog) {
+    while !catalog.is_unchanged() {
+        catalog.scan();
+    }
+}
+
+#[test]
+fn a_turn_compares_versions_and_each_change_leads_to_a_scan() {
+    let world = SkillWorld::new();
+    world.skill("ws/skills/a", "a", "one");
+    world.skill("ws/skills/group/b", "b", "one");
+    fs::create_dir(world.path("ws/skills/empty")).unwrap();
+    let catalog = world.catalog();
+    let changes: [&dyn Fn(); 6] = [
+        &|| world.skill("ws/skills/a", "a", "another text"),
+        &|| world.skill("ws/skills/c", "c", "new"),
+        &|| world.skill("ws/skills/group/d", "d", "new"),
+        &|| world.skill("ws/skills/empty", "empty", "new"),
+        &|| world.skill("ws/.claude/skills/e", "e", "new"),
+        &|| fs::remove_dir_all(world.path("ws/skills/group/b")).unwrap(),
+    ];
+    for change in changes {
+        scan_until_comparable(&catalog);
+        change();
+        assert!(!catalog.is_unchanged());
+    }
+    world.write("ws/skills/broken/SKILL.md", "nothing");
+    assert_eq!((catalog.scan().problems.len(), catalog.is_unchanged()), (1, false), "a problem may be temporary");
+}
+
 #[test]
 fn changes_are_seen_and_unchanged_files_are_not_parsed_again() {
     let world = SkillWorld::new();

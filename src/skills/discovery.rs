@@ -145,7 +145,8 @@ impl SkillSource {
     /// Finds the folders that contain a file with one of these names. Each result has the first name that exists. No file is
     /// opened.
     pub fn scan_for(&self, jail: &Jail, names: &'static [&'static str]) -> SourceScan {
-        let mut scanner = Scanner { jail, names, scan: SourceScan::default(), entries_left: MAX_ENTRIES };
+        let scan = SourceScan { folders: vec![self.folder.clone()], ..SourceScan::default() };
+        let mut scanner = Scanner { jail, names, scan, entries_left: MAX_ENTRIES };
         match jail.folder(&self.folder) {
             Ok((dir, _)) if self.is_named && scanner.add_skill(&dir, &self.folder, "") => {}
             Ok((dir, _)) => scanner.scan_folder(&dir, &self.folder, true),
@@ -182,6 +183,8 @@ impl SkillFile {
 #[derive(Debug, Default)]
 pub struct SourceScan {
     pub files: Vec<SkillFile>,
+    /// The folder of skills and the groups in it, relative to the root. The first may be missing.
+    pub(super) folders: Vec<String>,
     /// The paths that were left out, relative to the root, and why.
     pub faults: Vec<(String, String)>,
 }
@@ -220,7 +223,10 @@ impl Scanner<'_> {
                 self.fault(&inner, "is a link, and daoyou follows none here; put the folder itself there");
             } else if !self.add_skill(dir, &inner, &name) && has_groups && !Self::is_skill(dir, &name) {
                 match self.jail.folder(&inner) {
-                    Ok((group, _)) => self.scan_folder(&group, &inner, false),
+                    Ok((group, _)) => {
+                        self.scan.folders.push(inner.clone());
+                        self.scan_folder(&group, &inner, false);
+                    }
                     // The folder was removed in the meantime.
                     Err(JailError::Missing(_) | JailError::NotFolder(_)) => {}
                     Err(error) => self.fault(&inner, reason_of(&error)),

@@ -1,6 +1,7 @@
 //! Checkpoints: a conversation can go back to the end of each turn. Nothing is deleted: a restore begins a new epoch with copies of
 //! the messages, and a fork is a new session that begins with such copies.
 
+use daoyou_channels::SessionKey;
 use rusqlite::{Connection, ToSql, params};
 use uuid::Uuid;
 
@@ -17,9 +18,6 @@ const LOOK_BACK: i64 = 5_000;
 
 /// The fewest characters of an id that identify it.
 const MIN_ID_CHARS: usize = 4;
-
-/// The longest key of a new session, in characters.
-const KEY_CHARS: usize = 200;
 
 /// The most checkpoint names of a session; the oldest names are removed.
 const MAX_NAMES: u32 = 100;
@@ -73,7 +71,7 @@ pub enum CheckpointError {
     Busy(String),
     #[error("session {0} already exists; choose another name for the new one")]
     Exists(String),
-    #[error("{0:?} is not a valid session key: a key has 1 to 200 characters without spaces, such as cli:work")]
+    #[error("{:?} is not a valid session key: {}", .0, SessionKey::RULE)]
     InvalidKey(String),
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -194,9 +192,7 @@ pub fn fork(connection: &Connection, point: &Checkpoint, session: &str) -> Resul
 /// # Errors
 /// [`CheckpointError::InvalidKey`] and [`CheckpointError::Exists`].
 pub fn check_new(connection: &Connection, session: &str) -> Result<(), CheckpointError> {
-    let is_key = (1..=KEY_CHARS).contains(&session.chars().count())
-        && !session.chars().any(|c| c.is_whitespace() || c.is_control());
-    if !is_key {
+    if !SessionKey::is_valid_choice(session) {
         return Err(CheckpointError::InvalidKey(session.to_owned()));
     }
     let known = "SELECT EXISTS (SELECT 1 FROM sessions WHERE session = ?1)

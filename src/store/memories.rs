@@ -61,6 +61,11 @@ pub fn insert_with_id(connection: &Connection, id: i64, new: &NewMemory<'_>, now
     insert_row(connection, Some(id), new, now)
 }
 
+/// Sets the time of a memory's creation, in UTC milliseconds.
+pub fn set_created_at(connection: &Connection, id: i64, at: i64) -> Result<(), StoreError> {
+    execute(connection, "UPDATE memories SET created_at = ?2 WHERE id = ?1", params![id, at]).map(drop)
+}
+
 fn insert_row(connection: &Connection, id: Option<i64>, new: &NewMemory<'_>, now: i64) -> Result<(), StoreError> {
     let sql =
         "INSERT INTO memories (id, owner, kind, name, text, detail, origin, session, seq, turn, confidence, created_at)

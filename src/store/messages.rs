@@ -172,13 +172,14 @@ fn insert<'a>(
 
 /// Begins a new epoch: the former messages stay in the log, leave the window, and become due for consolidation.
 pub fn new_epoch(connection: &Connection, session: &str) -> Result<(), StoreError> {
-    touch(connection, session, now_ms())?;
+    let at = now_ms();
+    touch(connection, session, at)?;
     let head = self::session(connection, session)?;
     if head.next_seq > head.first_seq {
         session_memory::close(connection, session, head.epoch, head.first_seq)?;
     }
-    let sql = "UPDATE sessions SET epoch = epoch + 1, first_seq = next_seq WHERE session = ?";
-    execute(connection, sql, [session]).map(drop)
+    let sql = "UPDATE sessions SET epoch = epoch + 1, first_seq = next_seq, epoch_at = ? WHERE session = ?";
+    execute(connection, sql, params![at, session]).map(drop)
 }
 
 pub fn set_model(connection: &Connection, session: &str, model: Option<&str>) -> Result<(), StoreError> {
@@ -202,10 +203,9 @@ pub fn set_title(connection: &Connection, session: &str, title: Option<&str>) ->
     Ok(execute(connection, "UPDATE sessions SET title = ? WHERE session = ?", params![title, session])? == 1)
 }
 
-/// Returns the time of the last message before this epoch of the session, in UTC milliseconds; 0 if there is none.
-pub fn end_of_former(connection: &Connection, session: &str) -> Result<i64, StoreError> {
-    let sql = "SELECT m.at FROM messages m JOIN sessions s USING (session) WHERE m.session = ? AND m.seq < s.first_seq
-               ORDER BY m.seq DESC LIMIT 1";
+/// Returns the time at which this epoch of the session began, in UTC milliseconds; 0 for the first epoch.
+pub fn epoch_start(connection: &Connection, session: &str) -> Result<i64, StoreError> {
+    let sql = "SELECT epoch_at FROM sessions WHERE session = ?";
     Ok(select_optional(connection, sql, [session], |row| row.get(0))?.unwrap_or_default())
 }
 

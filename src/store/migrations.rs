@@ -6,7 +6,7 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::StoreError;
 
-const MIGRATIONS: [&str; 30] = [
+const MIGRATIONS: [&str; 31] = [
     include_str!("migrations/0001_spine.sql"),
     include_str!("migrations/0002_cost.sql"),
     include_str!("migrations/0003_open.sql"),
@@ -37,6 +37,7 @@ const MIGRATIONS: [&str; 30] = [
     include_str!("migrations/0028_access.sql"),
     include_str!("migrations/0029_state_checks.sql"),
     include_str!("migrations/0030_names.sql"),
+    include_str!("migrations/0031_epoch_at.sql"),
 ];
 
 /// A query for a table that every version of this program has.

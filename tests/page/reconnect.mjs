@@ -1,4 +1,5 @@
-// The gateway dies while an answer streams, and comes back: the page says so, and shows the whole answer once.
+// The gateway dies while an answer streams, and comes back: the page says so, shows the whole answer once, and sends what was written
+// meanwhile.
 
 import { ask, assert, login, say, story, until, waitIdle, waitText } from "./support.mjs";
 
@@ -9,20 +10,42 @@ await story(
     await waitText(page, "Paragraph 1.");
     await ask("kill");
     await page.getByText("Reconnecting…").waitFor();
-    // What is sent meanwhile is not lost: it says so, and can be sent again.
+    // What is sent meanwhile says that it waits, and is sent in its order when the gateway is back.
     await say(page, "are you there");
-    await page.locator(".send-failed").waitFor();
+    await page.locator(".send-failed", { hasText: "The page sends it as soon as the gateway answers." }).waitFor();
+    await say(page, "and now");
+    await page.locator(".send-failed").nth(1).waitFor();
+    assert.equal(await page.getByText(/failed to fetch/i).count(), 0, "an error of the browser is no answer");
     await ask("start");
     await until(page, "the connection", () => !document.querySelector(".connection-bar"));
-    await page.getByRole("button", { name: "Send again" }).click();
     await waitText(page, "Paragraph 40.");
-    await waitText(page, "echo: are you there");
+    await waitText(page, "are you there");
+    await waitText(page, "and now");
+    await until(page, "the end of the sending", () => !document.querySelector(".send-failed, .user.sending"));
     await waitIdle(page);
     const text = await page.locator(".turns").innerText();
     for (const once of ["Paragraph 1.", "Paragraph 40.", "echo: are you there"]) {
       assert.equal(text.split(once).length - 1, 1, `${once} is there once`);
     }
-    assert.equal(await page.locator(".user-text").count(), 2);
+    assert.ok(text.lastIndexOf("are you there") < text.lastIndexOf("and now"), "the order is kept");
+    assert.equal(await page.locator(".send-failed").count(), 0);
+
+    // If only the request failed, the page tries again as well.
+    await page.route("**/api/chat", (route) => route.abort());
+    await say(page, "once more");
+    await page.locator(".send-failed").waitFor();
+    await page.unroute("**/api/chat");
+    await waitText(page, "echo: once more");
+
+    // A reload keeps the text of an unsent message as the draft.
+    await page.route("**/api/chat", (route) => route.abort());
+    await say(page, "do not lose this");
+    await page.locator(".send-failed").waitFor();
+    await page.locator("#composer").fill("nor this");
+    await page.reload();
+    await until(page, "the draft", () => document.querySelector("#composer")?.value === "do not lose this\n\nnor this");
+    await page.reload();
+    await until(page, "the draft once", () => document.querySelector("#composer")?.value === "do not lose this\n\nnor this");
   },
   { expectedFailures: [/./] },
 );

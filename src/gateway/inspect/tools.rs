@@ -204,8 +204,12 @@ fn example_row(session: String, content: String, last: Option<InboxRow>) -> Inbo
     let (id, own) = (daoyou_channels::new_id(), str::to_owned);
     let sender = match last {
         Some(row) => {
-            let origin = TurnOrigin::parse(&row.origin).for_follow_up();
-            let origin = TurnOrigin { follow_ups: FollowUpCount::default(), ..origin };
+            let asked = TurnOrigin::parse(&row.origin);
+            let mut origin = TurnOrigin { follow_ups: FollowUpCount::default(), ..asked.for_follow_up() };
+            // A person's choice of a model is for one message. The next run of a job has the job's model.
+            if !asked.runs_for_job_or_agent() {
+                origin.settings.requested_model = None;
+            }
             InboxRow { origin: origin.to_column(), ..row }
         }
         None => InboxRow {

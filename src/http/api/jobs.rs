@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
-use axum::extract::{DefaultBodyLimit, Path, Query};
+use axum::extract::Query;
 use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
 use daoyou_channels::settings::Span;
 use daoyou_channels::text::truncate;
-use daoyou_channels::{HttpError, json};
+use daoyou_channels::{HttpError, json, limit_body};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::name::Name;
 use super::response::{ApiResult, check_object, run_detached};
 use crate::cron::{JobContext, JobError, JobService};
 use crate::http::limits::IMPORT_BODY_LIMIT;
@@ -32,14 +33,16 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
         .route("/api/cron/export", get(async |state: SharedState| read(&state, JobQuery::Export).await))
         .route(
             "/api/cron/import",
-            post(async |state: SharedState, text: String| apply(&state, JobChange::Import(text)).await)
-                .layer(DefaultBodyLimit::max(IMPORT_BODY_LIMIT)),
+            limit_body(
+                post(async |state: SharedState, text: String| apply(&state, JobChange::Import(text)).await),
+                IMPORT_BODY_LIMIT,
+            ),
         )
         .route(
             "/api/cron/{job}",
-            get(async |state: SharedState, Path(job)| read(&state, JobQuery::Show(job)).await)
+            get(async |state: SharedState, Name(job)| read(&state, JobQuery::Show(job)).await)
                 .patch(edit)
-                .delete(async |state: SharedState, Path(job)| apply(&state, JobChange::Remove(job)).await),
+                .delete(async |state: SharedState, Name(job)| apply(&state, JobChange::Remove(job)).await),
         )
         .route("/api/cron/{job}/enable", post_change(JobChange::Enable))
         .route("/api/cron/{job}/disable", post_change(JobChange::Disable))
@@ -49,7 +52,7 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
 
 /// Makes a change to the job that the path names.
 fn post_change(change: fn(String) -> JobChange) -> MethodRouter<Arc<AppState>> {
-    post(async move |state: SharedState, Path(job)| apply(&state, change(job)).await)
+    post(async move |state: SharedState, Name(job)| apply(&state, change(job)).await)
 }
 
 #[derive(Deserialize)]
@@ -57,11 +60,11 @@ struct HistoryParams {
     limit: Option<u32>,
 }
 
-async fn history(state: SharedState, Path(job): Path<String>, Query(params): Query<HistoryParams>) -> ApiResult {
+async fn history(state: SharedState, Name(job): Name, Query(params): Query<HistoryParams>) -> ApiResult {
     read(&state, JobQuery::History { job, limit: params.limit.unwrap_or(HISTORY_LIMIT) }).await
 }
 
-async fn edit(state: SharedState, Path(job): Path<String>, text: String) -> ApiResult {
+async fn edit(state: SharedState, Name(job): Name, text: String) -> ApiResult {
     apply(&state, JobChange::Edit { job, fields: parse(&text)? }).await
 }
 

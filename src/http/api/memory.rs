@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use axum::extract::{DefaultBodyLimit, Path, Query};
+use axum::extract::{Path, Query};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use daoyou_channels::HttpError;
+use daoyou_channels::{HttpError, limit_body};
 use serde::Deserialize;
 
 use super::response::{ApiResult, parse_body, run_detached};
@@ -23,11 +23,13 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
         .route("/api/memory/forget", post(forget))
         .route(
             "/api/memory/import",
-            post(async |state: SharedState, text: String| apply(&state, MemoryChange::Import(text)).await)
-                .layer(DefaultBodyLimit::max(IMPORT_BODY_LIMIT)),
+            limit_body(
+                post(async |state: SharedState, text: String| apply(&state, MemoryChange::Import(text)).await),
+                IMPORT_BODY_LIMIT,
+            ),
         )
         .route("/api/search", get(search_messages))
-        .route("/api/sessions", post(import_session).layer(DefaultBodyLimit::max(IMPORT_BODY_LIMIT)))
+        .route("/api/sessions", limit_body(post(import_session), IMPORT_BODY_LIMIT))
         .route(
             "/api/memory/{id}",
             get(async |state: SharedState, Path(id): Path<String>| {

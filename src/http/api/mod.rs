@@ -3,6 +3,7 @@
 
 mod jobs;
 mod memory;
+mod name;
 mod openapi;
 pub(in crate::http) mod response;
 mod store;
@@ -13,16 +14,17 @@ pub use self::store::UniqueJson;
 
 use std::sync::Arc;
 
-use axum::extract::{DefaultBodyLimit, Path, Query};
+use axum::extract::Query;
 use axum::http::StatusCode;
 use axum::routing::{MethodRouter, delete, get, post};
 use axum::{Json, Router};
-use daoyou_channels::HttpError;
+use daoyou_channels::{HttpError, limit_body};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tracing::Level;
 
+use self::name::Name;
 use self::response::{ApiResult, parse_body, run_detached};
 use super::access::Principal;
 use super::error::out_of_scope;
@@ -65,7 +67,7 @@ fn gateway_routes() -> Router<Arc<AppState>> {
         .route("/api/mcp", get(async |state: SharedState| answer(&state, GatewayQuery::McpServers).await))
         .route("/api/mcp/{name}/tools", get_named(GatewayQuery::McpTools))
         .route("/api/mcp/{name}/test", get_named(GatewayQuery::TestMcp))
-        .route("/api/tools/{name}/run", post(run_tool).layer(DefaultBodyLimit::max(ARGUMENTS_LIMIT)))
+        .route("/api/tools/{name}/run", limit_body(post(run_tool), ARGUMENTS_LIMIT))
         .route("/api/prompt", get(prompt))
         .route("/api/cost", get(cost))
         .route("/api/config", get(async |state: SharedState| answer(&state, GatewayQuery::Config).await))
@@ -75,7 +77,7 @@ fn gateway_routes() -> Router<Arc<AppState>> {
 
 /// Answers a query about the item that the path names.
 fn get_named(query: fn(String) -> GatewayQuery) -> MethodRouter<Arc<AppState>> {
-    get(async move |state: SharedState, Path(name)| answer(&state, query(name)).await)
+    get(async move |state: SharedState, Name(name)| answer(&state, query(name)).await)
 }
 
 async fn answer(state: &AppState, query: GatewayQuery) -> ApiResult {
@@ -153,7 +155,7 @@ struct ToolCallBody {
 }
 
 /// Runs a tool. A client that disconnects cancels the call; effects of the call are committed nevertheless.
-async fn run_tool(state: SharedState, Path(name): Path<String>, text: String) -> ApiResult {
+async fn run_tool(state: SharedState, Name(name): Name, text: String) -> ApiResult {
     let ToolCallBody { arguments, raw, query } = parse_body(&text)?;
     let (inspector, cancel) = (state.inspector.clone(), CancellationToken::new());
     let _guard = cancel.clone().drop_guard();
@@ -172,7 +174,7 @@ async fn status(state: SharedState) -> ApiResult {
 /// `/api/tokens`.
 fn token_routes() -> Router<Arc<AppState>> {
     let revoke =
-        async |state: SharedState, Path(name)| change_tokens(&state, TokenChange::Revoke(name)).await.map(Json);
+        async |state: SharedState, Name(name)| change_tokens(&state, TokenChange::Revoke(name)).await.map(Json);
     Router::new().route("/api/tokens", get(list_tokens).post(add_token)).route("/api/tokens/{name}", delete(revoke))
 }
 

@@ -46,13 +46,16 @@ fn within(code: &str, open: usize) -> &str {
     panic!("unbalanced parentheses");
 }
 
-/// Returns the calls at the outermost level of an expression: name and arguments.
+/// Returns the calls at the outermost level of an expression: name and arguments. `limit_body` stands for the calls of its route.
 fn calls(expression: &str) -> Vec<(&str, &str)> {
     let (mut found, mut at) = (Vec::new(), 0);
     while let Some(open) = expression[at..].find('(').map(|open| at + open) {
         let arguments = within(expression, open);
         let name = expression[at..open].rsplit(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap();
-        found.push((name, arguments));
+        match name {
+            "limit_body" => found.extend(calls(arguments)),
+            _ => found.push((name, arguments)),
+        }
         at = open + arguments.len() + 2;
     }
     found

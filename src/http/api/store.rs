@@ -19,6 +19,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
+use super::name::Name;
 use super::response::{ApiResult, check_object, run_detached};
 use crate::bus::InboundSignal;
 use crate::http::access::Principal;
@@ -29,7 +30,6 @@ use crate::query::{
     self, AfterCommit, AppliedChange, ApprovalAnswer, LIST_LIMIT, RetryClass, StoreChange, StoreQuery, sessions, turns,
 };
 use crate::store::checkpoints::{find_turn, of_turn, separate_store_errors};
-use crate::store::messages;
 
 /// The longest wait of one request for the end of a message; the caller then asks again.
 const WAIT_LIMIT: Duration = Duration::from_secs(60);
@@ -41,15 +41,15 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
         .route("/api/sessions", get(list_sessions))
         .route(
             "/api/sessions/{key}",
-            get(async |state: SharedState, Path(key)| read(&state, StoreQuery::Session(key)).await)
-                .delete(async |state: SharedState, Path(key): Path<String>| clear(&state, &key).await),
+            get(async |state: SharedState, Name(key)| read(&state, StoreQuery::Session(key)).await)
+                .delete(async |state: SharedState, Name(key): Name| clear(&state, &key).await),
         )
         .route(
             "/api/sessions/{key}/transcript",
-            get(async |state: SharedState, Path(key)| read(&state, StoreQuery::Transcript(key)).await),
+            get(async |state: SharedState, Name(key)| read(&state, StoreQuery::Transcript(key)).await),
         )
         .route("/api/turns", get(list_turns))
-        .route("/api/turns/{id}", get(async |state: SharedState, Path(id)| read(&state, StoreQuery::Turn(id)).await))
+        .route("/api/turns/{id}", get(async |state: SharedState, Name(id)| read(&state, StoreQuery::Turn(id)).await))
         .route("/api/turns/{id}/restore", post(restore))
         .route("/api/turns/{id}/fork", post(fork))
         .route("/api/queue", get(async |state: SharedState| read(&state, StoreQuery::Queue).await))
@@ -114,7 +114,7 @@ struct ApproveParams {
     session: bool,
 }
 
-async fn approve(state: SharedState, Path(id): Path<String>, Query(params): Query<ApproveParams>) -> ApiResult {
+async fn approve(state: SharedState, Name(id): Name, Query(params): Query<ApproveParams>) -> ApiResult {
     let answer = ApprovalAnswer::Approve { for_session: params.session };
     apply(&state, StoreChange::AnswerApproval { id, answer }).await
 }
@@ -126,7 +126,7 @@ struct DenyParams {
     reason: String,
 }
 
-async fn deny(state: SharedState, Path(id): Path<String>, Query(params): Query<DenyParams>) -> ApiResult {
+async fn deny(state: SharedState, Name(id): Name, Query(params): Query<DenyParams>) -> ApiResult {
     let answer = ApprovalAnswer::Deny { reason: params.reason };
     apply(&state, StoreChange::AnswerApproval { id, answer }).await
 }
@@ -147,8 +147,7 @@ async fn retry_all(state: SharedState, Query(RetryParams { outcomes }): Query<Re
 async fn clear(state: &AppState, key: &str) -> ApiResult {
     // Clearing must not create a session.
     let session = key.to_owned();
-    let session = state.bus.store().read(move |connection| messages::session(connection, &session)).await?;
-    if session.next_seq == 0 {
+    if !state.bus.store().read(move |connection| sessions::is_known(connection, &session)).await? {
         return Ok(Json(sessions::cleared(key, false)));
     }
     let done = run_command(state, key, "/new").await?;
@@ -194,7 +193,7 @@ async fn list_turns(
 }
 
 /// Restores a session through its lane, so that running turns end first.
-async fn restore(state: SharedState, Path(id): Path<String>) -> ApiResult {
+async fn restore(state: SharedState, Name(id): Name) -> ApiResult {
     let find = move |connection: &_| {
         separate_store_errors(find_turn(connection, &id).and_then(|turn| of_turn(connection, turn)))
     };
@@ -217,7 +216,7 @@ struct ForkParams {
     session: Option<String>,
 }
 
-async fn fork(state: SharedState, Path(turn): Path<String>, Query(params): Query<ForkParams>) -> ApiResult {
+async fn fork(state: SharedState, Name(turn): Name, Query(params): Query<ForkParams>) -> ApiResult {
     apply(&state, StoreChange::Fork { turn, session: params.session }).await
 }
 

@@ -8,7 +8,7 @@ use axum::routing::{get, patch, post};
 use axum::{Json, Router};
 use daoyou_channels::cli::{NameDirectory, TerminalConversation};
 use daoyou_channels::text::Language;
-use daoyou_channels::{AcceptExtras, Acceptance, HttpError, InboundMessage, Inbox, Refusal, SessionKey};
+use daoyou_channels::{AcceptExtras, Acceptance, Attachment, HttpError, InboundMessage, Inbox, Refusal, SessionKey};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -20,8 +20,9 @@ use crate::http::api::UniqueJson;
 use crate::http::error::{FOREIGN_CHAT, out_of_scope};
 use crate::http::state::{AppState, SharedState};
 use crate::phrases::Phrases;
-use crate::query::sessions::page_chat_of_session;
-use crate::store::{Connection, Durability, messages};
+use crate::query::sessions::{is_known, page_chat_of_session};
+use crate::store::inbox::{self, InboxRow};
+use crate::store::{Connection, Durability, StoreError, messages};
 
 /// The longest message, in bytes: the default limit of a webhook.
 const MAX_MESSAGE: usize = 2_000_000;
@@ -121,12 +122,14 @@ async fn chat(
         message.settings.requested_model = Some(model);
     }
     let uploads = uploads_of(&state, &principal, &body.files).await?;
-    message.attachments.clone_from(&uploads.attachments);
+    let files = uploads.attachments.clone();
+    message.attachments.clone_from(&files);
     let accepted = match state.inbox.accept(message, AcceptExtras::default()).await {
         Ok(accepted) => {
             // The message that is known already has its own files.
-            if matches!(accepted, Acceptance::Duplicate { .. }) {
+            if let Acceptance::Duplicate { id, .. } = accepted {
                 uploads.release(state.bus.store()).await;
+                check_repeat(&state, id, &body, &files).await?;
             }
             accepted
         }
@@ -143,6 +146,27 @@ async fn chat(
         Acceptance::Duplicate { session, .. } => (session, "duplicate"),
     };
     Ok((StatusCode::ACCEPTED, Json(json!({ "id": accepted.id(), "session": session, "status": status }))))
+}
+
+/// Checks that a message whose id is known is a repetition: it has the text, the files and the session of the first one.
+///
+/// # Errors
+/// 422 if it is another message, or the store cannot be read.
+async fn check_repeat(state: &AppState, first: Uuid, body: &ChatBody, files: &[Attachment]) -> Result<(), HttpError> {
+    let first = state.bus.store().read(move |connection| inbox::find(connection, first)).await?;
+    match first {
+        Some(first) if !is_repeat(&first, body, files)? => {
+            Err(HttpError::unprocessable("this id came with another message before; a new message needs a new id"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns true if a request repeats the message `first`. Without a session, the first request began a new chat as well.
+fn is_repeat(first: &InboxRow, body: &ChatBody, files: &[Attachment]) -> Result<bool, StoreError> {
+    let first_files: Vec<Attachment> = serde_json::from_str(&first.attachments)?;
+    let is_in_session = body.session.as_deref().is_none_or(|session| session.trim() == first.session);
+    Ok(is_in_session && first.content == body.content.trim() && first_files == files)
 }
 
 /// Returns a client's message to a session, or to a new chat.
@@ -196,13 +220,17 @@ async fn rename(
     Ok(Json(json!({ "session": key, "title": title })))
 }
 
-/// Stops the turn of a session, as `/stop` does.
+/// Stops the turn of a session, as `/stop` does. Stopping must not create a session.
 async fn stop(
     State(state): SharedState,
     principal: Principal,
     Path(key): Path<String>,
 ) -> Result<(StatusCode, Json<Value>), HttpError> {
     let mut message = message_of(&principal, Some(&key), "/stop")?;
+    let session = key.clone();
+    if !state.bus.store().read(move |connection| is_known(connection, &session)).await? {
+        return Err(HttpError::not_found(format!("there is no session {key}")));
+    }
     // The page does not show the reply.
     message.reply.is_picked_up = true;
     let id = state.inbox.accept(message, AcceptExtras::default()).await?.id();

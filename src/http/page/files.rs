@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -16,7 +16,7 @@ use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use daoyou_channels::attachment_folder::{AttachmentFolder, IncomingFile};
 use daoyou_channels::outgoing::digest_of;
 use daoyou_channels::text::truncate;
-use daoyou_channels::{Attachment, HttpError, SessionKey};
+use daoyou_channels::{Attachment, HttpError, SessionKey, limit_body};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use rustix::fs::OFlags;
 use serde::Deserialize;
@@ -45,9 +45,7 @@ const SHOWN_IMAGES: [&str; 5] = ["image/png", "image/jpeg", "image/gif", "image/
 const FILE_POLICY: &str = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 
 pub fn routes() -> Router<Arc<AppState>> {
-    Router::new()
-        .route("/api/files", post(upload).layer(DefaultBodyLimit::max(UPLOAD_LIMIT)))
-        .route("/api/files/{id}", get(download))
+    Router::new().route("/api/files", limit_body(post(upload), UPLOAD_LIMIT)).route("/api/files/{id}", get(download))
 }
 
 #[derive(Deserialize)]

@@ -86,6 +86,7 @@ impl AttemptError {
             LlmErrorKind::Quota => ": the account has no credit left",
             LlmErrorKind::RateLimit => ": too many requests",
             LlmErrorKind::ContextTooLong => ": the conversation is too long",
+            _ if status == 404 => ": the service knows no such model or address",
             _ => "",
         };
         let fault = Self::new(kind, message).publicly(format!("HTTP {status}{meaning}"));

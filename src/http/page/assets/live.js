@@ -2,7 +2,7 @@
 
 import { connectTabs } from "./events.js";
 import { app, refresh } from "./store.js";
-import { reloadAll, reloadSoon, takeEvent } from "./chat/conversations.js";
+import { reloadAll, reloadSoon, resendAll, takeEvent } from "./chat/conversations.js";
 
 /** The stream is in one of these states for this long before the page says so, in milliseconds. */
 const PATIENCE = 800;
@@ -21,6 +21,7 @@ export function follow() {
     if (connection !== "open") return;
     // What was loaded before the stream was open may lack what happened in between.
     reloadAll();
+    resendAll();
     // What a stream cannot repeat, the lists know.
     if (wasOpen) refresh();
     wasOpen = true;

@@ -1,37 +1,17 @@
 // Where messages are written: a text that grows, files, slash commands with completion, and the button that sends or stops.
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib.js";
-import { createLoginStore, useResource, useStore } from "../store.js";
+import { useResource, useStore } from "../store.js";
 import { errorText, IconButton } from "../ui.js";
 import { Icon } from "../icons.js";
 import { bytes } from "../format.js";
 import { t } from "../i18n.js";
 import { segment, upload } from "../api.js";
+import { addToDraft, drafts, setDraft } from "./drafts.js";
 
 const MAX_LINES = 8;
 const FILE_LIMIT = 25_000_000;
 const MAX_FILES = 10;
-
-/** What was written and not sent, by session; kept until the tab is closed. */
-const drafts = createLoginStore("daoyou.drafts", {}, () => sessionStorage);
-
-export function setDraft(id, text) {
-  drafts.set((all) => {
-    const { [id ?? ""]: _old, ...others } = all;
-    return text === "" ? others : { ...others, [id ?? ""]: text };
-  });
-}
-
-/** Puts a text before what was written meanwhile. */
-function addToDraft(id, text) {
-  setDraft(id, [text, drafts.get()[id ?? ""]].filter(Boolean).join("\n\n"));
-}
-
-/** What was written while a new chat got its key belongs to that chat. */
-export function moveDraft(id, to) {
-  addToDraft(to, drafts.get()[id ?? ""] ?? "");
-  setDraft(id, "");
-}
 
 /**
  * @param {object} props

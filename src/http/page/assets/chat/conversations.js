@@ -2,11 +2,14 @@
 
 import * as api from "../api.js";
 import { useEffect } from "../lib.js";
-import { createStore, useStore } from "../store.js";
+import { app, createStore, useStore } from "../store.js";
+import { forgetUnsent, keepUnsent } from "./drafts.js";
 import { applyEvent, fromHistory, merge, newTurn, openQuestion } from "./turns.js";
 
 /** How long several reasons to load a conversation again are joined, in milliseconds. */
 const RELOAD_DELAY = 150;
+/** How long the page waits before it sends a message again, if only that request failed, in milliseconds. */
+const RESEND_DELAY = 2_000;
 /** How many conversations are kept in memory. */
 const MAX_CONVERSATIONS = 30;
 /** How many usages of turns are loaded with a conversation. */
@@ -75,7 +78,7 @@ export async function load(key) {
     const live = await api.get(`${path}/live`).catch(ifMissing({ turns: [], event: "" }));
     const [session, rows] = await Promise.all([
       api.get(path).catch(ifMissing(null)),
-      api.get(`/api/turns?session=${api.segment(key)}&limit=${USAGES}`),
+      api.get(`/api/turns?session=${api.segment(key)}&limit=${USAGES}`).catch(ifMissing([])),
     ]);
     if (run !== entry.run) return;
     const usages = new Map(rows.map((row) => [row.turn, row]));
@@ -187,19 +190,50 @@ export async function send(key, message, onAccepted = () => {}) {
 
 /** Sends a message again that was not accepted, under the same id. */
 export async function sendAgain(key, turn, onAccepted) {
-  changeTurn(key, turn.id, () => ({ state: "sending", error: null }));
+  changeTurn(key, turn.id, () => ({ state: "sending" }));
   await deliver(key, turn, onAccepted);
 }
 
-async function deliver(key, turn, onAccepted) {
+/** Sends the messages again that did not reach the gateway. They keep their ids, so that one that did reach it counts once. */
+export function resendAll() {
+  for (const [key, { store }] of [...conversations]) resend(key, store);
+}
+
+/** Sends the messages of one conversation in their order. The first one of a new chat begins it for the others. */
+async function resend(key, store) {
+  let session = key;
+  for (;;) {
+    const turn = store.get().turns.find(waitsForGateway);
+    if (!turn) return;
+    changeTurn(key, turn.id, () => ({ state: "sending" }));
+    const accepted = await deliver(key, turn, turn.onAccepted, session);
+    if (accepted === null) return;
+    session = accepted;
+  }
+}
+
+/** Returns true if a message was not sent because the gateway was away: it is sent when the gateway is back. */
+export const waitsForGateway = ({ state, cause }) =>
+  state === "failed" && (["offline", "draining"].includes(cause.code) || [502, 504].includes(cause.status));
+
+/** Where only the request failed, no connection comes back that would send the message. */
+function resendLater() {
+  setTimeout(() => app.get().connection === "open" && resendAll(), RESEND_DELAY);
+}
+
+/** Sends the message of a turn to `to`. Returns the session that took it, or null. */
+async function deliver(key, turn, onAccepted, to = key) {
   let accepted;
   try {
-    accepted = await post(key, turn.id, turn.message);
+    accepted = await post(to, turn.id, turn.message);
   } catch (error) {
-    changeTurn(key, turn.id, () => ({ state: "failed", error: error.message, cause: error }));
-    return;
+    keepUnsent(key, turn.id, turn.message.content);
+    changeTurn(key, turn.id, () => ({ state: "failed", cause: error, onAccepted }));
+    resendLater();
+    return null;
   }
   const session = accepted.session;
+  forgetUnsent(turn.id);
   removeTurn(key, turn.id);
   const store = conversation(session);
   if (key === null) store.set({ status: "ready" });
@@ -216,6 +250,7 @@ async function deliver(key, turn, onAccepted) {
   });
   onAccepted(session);
   reloadSoon(session);
+  return session;
 }
 
 const post = (session, id, { content, attachments, agent, model }) =>
@@ -223,6 +258,7 @@ const post = (session, id, { content, attachments, agent, model }) =>
 
 /** Forgets a message that was not accepted, and returns it. */
 export function takeBack(key, turn) {
+  forgetUnsent(turn.id);
   removeTurn(key, turn.id);
   return turn.message;
 }

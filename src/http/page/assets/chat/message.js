@@ -10,6 +10,7 @@ import { Markdown } from "../markdown.js";
 import { bytes, compact, dateTime, span, time } from "../format.js";
 import { t } from "../i18n.js";
 import { AnsweredQuestion, ApprovalCard, QuestionCard } from "./cards.js";
+import { waitsForGateway } from "./conversations.js";
 import { ToolRow } from "./tools.js";
 import { isOpen, openQuestion } from "./turns.js";
 
@@ -53,13 +54,14 @@ export const TurnView = memo(
 
 function UserMessage({ user, turn, actions }) {
   const isFailed = turn.state === "failed";
+  const failure = isFailed && (waitsForGateway(turn) ? t("send.waits") : t("send.failed", { reason: errorText(turn.cause) }));
   return html`<div class=${`user ${turn.state === "sending" ? "sending" : ""}`}>
     <h3 class="visually-hidden">${t("you")}</h3>
     <div class="user-text" dir="auto">${user.text}</div>
     <${Attachments} files=${user.attachments} />
     ${
       isFailed
-        ? html`<div class="send-failed" role="alert"><span>${t("send.failed", { reason: errorText(turn.cause) })}</span>
+        ? html`<div class="send-failed" role="alert"><span>${failure}</span>
           <button type="button" class="button small" onClick=${() => actions.resend(turn)}>${t("send.again")}</button>
           <button type="button" class="button small" onClick=${() => actions.takeBack(turn)}>${t("edit")}</button></div>`
         : html`<div class="user-foot">${user.at && html`<time title=${dateTime(user.at)}>${time(user.at)}</time>`}<${CopyButton} text=${user.text} />

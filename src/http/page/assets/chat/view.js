@@ -7,7 +7,8 @@ import { navigate, replaceRoute } from "../route.js";
 import { ErrorNote, IconButton } from "../ui.js";
 import { Icon } from "../icons.js";
 import { t } from "../i18n.js";
-import { Composer, moveDraft } from "./composer.js";
+import { Composer } from "./composer.js";
+import { moveDraft } from "./drafts.js";
 import { AgentPicker, choices, choose } from "./picker.js";
 import { ListButton, SessionList, SessionMenu, markSeen, titleOf, useSessions } from "./sessions.js";
 import { SummaryMark, TurnView } from "./message.js";
@@ -34,6 +35,8 @@ function ConversationPane({ id }) {
   const [error, setError] = useState(null);
   const [sent, setSent] = useState(0);
   const [returned, setReturned] = useState(null);
+  const isShown = useRef(true);
+  useEffect(() => () => void (isShown.current = false), []);
   useEffect(() => void load(id), [id]);
   useEffect(() => markSeen(id, entry?.updated_at), [id, entry?.updated_at]);
   useEffect(() => {
@@ -45,6 +48,8 @@ function ConversationPane({ id }) {
       if (session === id) return;
       choose(session, choice);
       choose(null, NO_CHOICE);
+      // A message that is sent later does not take the reader away from another conversation.
+      if (!isShown.current) return;
       moveDraft(id, session);
       replaceRoute("chat", session);
     };
@@ -191,7 +196,8 @@ function Announcer({ turns }) {
   useEffect(() => {
     for (const turn of turns) {
       if (isOpen(turn)) open.current.add(turn.id);
-      else if (open.current.delete(turn.id)) {
+      // A message that was not sent is an alert of its own.
+      else if (open.current.delete(turn.id) && turn.state !== "failed") {
         const answer = turn.parts.findLast((part) => part.kind === "text")?.text ?? turn.error ?? "";
         setText(t("chat.finished", { text: answer.slice(0, 500) }));
         if (document.hidden) markTitle();
