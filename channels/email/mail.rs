@@ -126,6 +126,11 @@ impl ReplyContext {
     /// The key in the metadata of a message.
     const KEY: &str = "email";
 
+    /// Returns the context of a reply to the sender alone, without a quotation.
+    pub fn for_sender_alone(self) -> Self {
+        Self { cc: Vec::new(), quote: None, ..self }
+    }
+
     /// Writes the context into the metadata of a message.
     pub fn put(&self, metadata: &mut Map<String, Value>) {
         metadata.insert(Self::KEY.to_owned(), serde_json::json!(self));

@@ -46,11 +46,15 @@ async fn an_unauthenticated_sender_gets_no_answer() {
 /// With `strangers = "refuse"`, an authenticated but unlisted sender gets a refusal, once a day.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unlisted_sender_is_refused_once_a_day() {
-    let more =
-        |setup: crate::support::Setup| setup.mail("allow_from", vec!["ada@example.test"]).mail("strangers", "refuse");
+    let more = |setup: crate::support::Setup| {
+        let setup = setup.mail("allow_from", vec!["ada@example.test"]).mail("strangers", "refuse");
+        setup.mail("reply_all", true).mail("quote", true)
+    };
     let Some(servers) = ScriptedServers::start(more).await else { return };
     for n in 0..3 {
-        servers.receive(&Draft::new("bob@example.test", "Let me in", &format!("knock {n}")));
+        let knock = Draft::new("bob@example.test", "Let me in", &format!("knock {n}"));
+        // A refusal must not carry a stranger's mail to others.
+        servers.receive(&knock.header("Cc", "grace@example.test"));
     }
     servers.receive(&Draft::new("ada@example.test", "Mine", "hello"));
     let mut sent = servers.sent(2).await;
@@ -58,6 +62,21 @@ async fn an_unlisted_sender_is_refused_once_a_day() {
     assert_eq!((sent[1].to.clone(), servers.model.count()), (vec!["bob@example.test".to_owned()], 1));
     assert_eq!(sent[1].mail.header("auto-submitted"), "auto-replied");
     assert!(!sent[1].mail.text().contains("knock"), "{}", sent[1].mail.text());
+    assert_eq!(sent[1].mail.headers("cc"), Vec::<String>::new());
+    servers.check();
+}
+
+/// With `reply_all`, the answer to a command goes to its sender alone, and the answer to a question to all.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_answer_to_a_command_goes_to_its_sender_alone() {
+    let Some(servers) = ScriptedServers::start(|setup| setup.mail("reply_all", true)).await else { return };
+    for text in ["/help", "hello"] {
+        servers.receive(&Draft::new("ada@example.test", text, text).header("Cc", "grace@example.test"));
+    }
+    let mut sent = servers.sent(2).await;
+    sent.sort_by_key(|taken| taken.to.len());
+    assert_eq!((&sent[0].to, sent[1].to.len()), (&vec!["ada@example.test".to_owned()], 2), "{sent:?}");
+    assert!(sent[1].mail.text().contains("echo: hello"), "{}", sent[1].mail.text());
     servers.check();
 }
 

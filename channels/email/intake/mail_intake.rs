@@ -205,6 +205,8 @@ impl MailIntake {
         let mut message = self.message(arrived, identity, &thread.root, trust, content(&mail));
         message.settings.about = about(&mail, &shown);
         message.attachments.clone_from(&saved.attachments);
+        // The answer to a command may hold what only the sender may read.
+        let context = if message.content.starts_with('/') { context.for_sender_alone() } else { context };
         context.put(&mut message.metadata);
         let cursor = Some(arrived.cursor.clone());
         self.inbox().accept(message, AcceptExtras { cursor, notes, notice: None }).await?;
@@ -319,7 +321,8 @@ impl MailIntake {
         self.skip_with(arrived, &format!("{reason}; it reports that message {outbox} came back"), notes, notice).await
     }
 
-    /// Returns the message for a mail that is answered without a turn.
+    /// Returns the message for a mail that is answered without a turn. The answer goes to the sender alone and quotes nothing: in the
+    /// account's name, anybody could otherwise mail third persons.
     fn message_without_turn(
         &self,
         arrived: &ArrivedMail,
@@ -329,7 +332,7 @@ impl MailIntake {
         trust: Trust,
     ) -> InboundMessage {
         let mut message = self.message(arrived, identity, root, trust, subject_line(mail));
-        self.reply_context(mail).put(&mut message.metadata);
+        self.reply_context(mail).for_sender_alone().put(&mut message.metadata);
         message
     }
 
