@@ -180,7 +180,8 @@ impl SkillCatalog {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Returns the skills of a recent scan, if there was one. Does not block.
+    /// Returns the skills of the last scan, if they are still those on disk. Compares the versions of a few paths, and does not wait for
+    /// a scan.
     pub fn recent(&self) -> Option<Arc<SkillList>> {
         self.recent_in(&mut *self.state.try_lock()?)
     }
