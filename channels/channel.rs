@@ -50,7 +50,8 @@ pub struct Receipt {
 /// A failed delivery, classified by what the channel manager does next.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// Certainly not delivered. The next attempt follows after `after`, or by the channel's [`RetryTable`] if that is `None`.
+    /// Certainly not delivered. The next attempt follows by the channel's [`RetryTable`], or after `after` if that is longer, up to the
+    /// table's longest wait.
     #[error("{reason}")]
     Retry { after: Option<Duration>, reason: String },
     /// Certainly not delivered, and no attempt will succeed.

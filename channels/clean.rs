@@ -62,6 +62,11 @@ enum EscapeState {
 impl Cleaner {
     /// Returns the text of the next piece.
     pub fn clean(&mut self, text: &str) -> String {
+        // Most text has nothing to remove.
+        let is_plain = |byte: u8| matches!(byte, b' '..=b'~' | b'\n' | b'\t');
+        if matches!(self.0, EscapeState::Text) && text.bytes().all(is_plain) {
+            return text.to_owned();
+        }
         text.chars().filter(|c| self.keeps(*c)).collect()
     }
 
@@ -89,12 +94,13 @@ impl Cleaner {
     }
 }
 
-/// Returns true for a character that controls how the text around it is shown: C0, DEL and C1 controls, those that
-/// reorder text (<https://www.unicode.org/reports/tr9/>, 2.1–2.6), and the invisible tag characters.
+/// Returns true for a character that controls how the text around it is shown: C0, DEL and C1 controls, the line and
+/// paragraph separators, those that reorder text (<https://www.unicode.org/reports/tr9/>, 2.1–2.6), and the invisible tag
+/// characters.
 pub fn is_display_control(c: char) -> bool {
     c.is_control()
         || matches!(c,
-            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
             | '\u{e0000}'..='\u{e007f}')
 }
 
@@ -112,6 +118,7 @@ mod tests {
             ("\u{9b}2Jx\u{7f}\x08", "x"),
             ("道\t友\n👩‍🚀", "道\t友\n👩‍🚀"),
             ("evil\u{202e}gnp.exe\u{2066}", "evilgnp.exe"),
+            ("a\u{2028}b\u{2029}c", "abc"),
             ("a\u{200e}b\u{200f}c\u{61c}d\u{e0041}\u{e007f}e", "abcde"),
             ("e\u{301} \u{200d} ❤\u{fe0f}", "e\u{301} \u{200d} ❤\u{fe0f}"),
             ("\u{90}1;secret\u{9c}x\x1bP1;secret\x1b\\y\x1b_z\nlast", "xy\nlast"),
@@ -132,7 +139,7 @@ mod tests {
         }
 
         #[test]
-        fn escaped_json_is_the_same_data_and_commands_nothing(text in "[a中\"\\\\\x1b\u{9b}\u{7f}\u{202e}\u{e0041}\n]{0,20}") {
+        fn escaped_json_is_the_same_data_and_commands_nothing(text in "[a中\"\\\\\x1b\u{9b}\u{7f}\u{202e}\u{2028}\u{e0041}\n]{0,20}") {
             let json = format!("{:#}", serde_json::json!({ &text: [&text] }));
             let escaped = escape_json(&json);
             prop_assert!(!escaped.contains(|c: char| is_display_control(c) && c != '\n'));

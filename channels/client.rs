@@ -1,6 +1,6 @@
 //! The client of an HTTP request.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use crate::message::Trust;
 
@@ -11,6 +11,14 @@ use crate::message::Trust;
 pub struct ClientAddr(pub IpAddr);
 
 impl ClientAddr {
+    /// The client behind a trusted proxy that does not report it. It counts as one client, and is never on this machine.
+    pub const UNKNOWN: Self = Self(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+
+    /// Returns true if the client is on this machine.
+    pub fn is_local(self) -> bool {
+        self.0.to_canonical().is_loopback()
+    }
+
     /// Returns the key for rate limits: an IPv4 address, or the /64 network of an IPv6 address, which is the usual
     /// allocation of one customer.
     pub fn bucket(self) -> IpAddr {

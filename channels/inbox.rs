@@ -106,6 +106,19 @@ pub enum Refusal {
     Store { reason: String, retry_after: Duration },
 }
 
+impl Refusal {
+    /// Returns the wait after which the message may be accepted, if only room is missing.
+    pub fn wait_for_room(&self) -> Option<Duration> {
+        match self {
+            Self::SessionFull { retry_after, .. }
+            | Self::InboxFull { retry_after, .. }
+            | Self::OutboxFull { retry_after, .. }
+            | Self::Busy { retry_after, .. } => Some(*retry_after),
+            Self::Draining { .. } | Self::Invalid(_) | Self::Store { .. } => None,
+        }
+    }
+}
+
 /// The progress of an accepted message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

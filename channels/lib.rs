@@ -4,6 +4,8 @@
 //! [`Inbox`], which returns only when the message is on disk. A channel also delivers each [`OutboundMessage`].
 //! Modules in reading order: the messages, the traits, shared helpers, then one folder for each channel.
 
+#![forbid(unsafe_code)]
+
 pub mod message;
 
 pub mod channel;

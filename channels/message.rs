@@ -17,11 +17,15 @@ pub struct SessionKey(String);
 
 impl SessionKey {
     /// The rule of [`SessionKey::is_valid_choice`] in words.
-    pub const RULE: &str = "a key has 1 to 200 characters without spaces, such as cli:work";
+    pub const RULE: &str = "a key has 1 to 200 characters without spaces, such as cli:work; . and .. are no keys";
 
     /// Returns true if a person may choose `key` for a session. The keys of chats may break this rule.
     pub fn is_valid_choice(key: &str) -> bool {
-        (1..=200).contains(&key.chars().count()) && !key.chars().any(|c| c.is_whitespace() || c.is_control())
+        // Browsers would leave out dots in the path of a request.
+        let is_dots = matches!(key, "." | "..");
+        (1..=200).contains(&key.chars().count())
+            && !is_dots
+            && !key.chars().any(|c| c.is_whitespace() || c.is_control())
     }
 
     /// Returns the key of `chat_id` on `channel`.

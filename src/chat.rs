@@ -143,6 +143,24 @@ pub struct Usage {
     pub written_for_hour_tokens: u64,
 }
 
+/// The highest count of one call that is possible: more than the longest context of any model.
+const MAX_CALL_TOKENS: u64 = 200_000_000;
+
+impl Usage {
+    /// Returns true if one call can have used so much. Services report the counts, and some report nonsense.
+    pub fn is_possible(&self) -> bool {
+        let Self { input_tokens, output_tokens, cached_tokens, written_tokens, written_for_hour_tokens } = *self;
+        [input_tokens, output_tokens, cached_tokens, written_tokens, written_for_hour_tokens]
+            .iter()
+            .all(|tokens| *tokens <= MAX_CALL_TOKENS)
+    }
+}
+
+/// Reads a service's token count; `None` if it is no number. A negative count is read as the highest one, so that it is impossible too.
+pub fn read_token_count(count: &Value) -> Option<u64> {
+    count.as_u64().or_else(|| count.as_f64().map(|count| if count < 0.0 { u64::MAX } else { count as u64 }))
+}
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
 fn is_zero(number: &u64) -> bool {
     *number == 0

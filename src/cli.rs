@@ -129,9 +129,6 @@ pub enum Command {
     /// Show, search, add, remove, export or import memories
     #[command(subcommand, after_help = "Example:\n  daoyou memory show")]
     Memory(MemoryCommand),
-    /// List, show or run the tools of the agent
-    #[command(subcommand, after_help = "Example:\n  daoyou tools list")]
-    Tools(ToolsCommand),
     /// List, show or check the skills of the agent
     #[command(subcommand, after_help = "Example:\n  daoyou skills list")]
     Skills(SkillsCommand),
@@ -141,15 +138,15 @@ pub enum Command {
     /// List or test the MCP servers, list their tools, or take over servers of other programs
     #[command(subcommand, after_help = "Example:\n  daoyou mcp list")]
     Mcp(McpCommand),
+    /// List, show or run the tools of the agent
+    #[command(subcommand, after_help = "Example:\n  daoyou tools list")]
+    Tools(ToolsCommand),
     /// Show the next request to the model, and how many bytes and tokens each part of it takes
     #[command(
         after_help = "Examples:\n  daoyou prompt\n  daoyou prompt --session cli:work --message 'How are you?'\n  \
                             daoyou prompt --json | jq '.parts[] | select(.bytes > 500)'"
     )]
     Prompt(PromptArgs),
-    /// List or restore what the agent deleted, or remove it for good
-    #[command(subcommand, after_help = "Example:\n  daoyou trash list")]
-    Trash(TrashCommand),
     /// List the model services, and which one is used
     #[command(after_help = "Examples:\n  daoyou models\n  daoyou models openai\n  daoyou models --all --json")]
     Models(ModelsArgs),
@@ -187,6 +184,9 @@ pub enum Command {
     /// Run the gateway as a systemd service
     #[command(subcommand, after_help = "Example:\n  daoyou service status")]
     Service(ServiceCommand),
+    /// List or restore what the agent deleted, or remove it for good
+    #[command(subcommand, after_help = "Example:\n  daoyou trash list")]
+    Trash(TrashCommand),
     /// Print the manual page, or write one for each command
     #[command(hide = true, after_help = "Examples:\n  daoyou man | man -l -\n  daoyou man /usr/local/share/man/man1")]
     Man {
@@ -452,12 +452,11 @@ mod tests {
             "queue",
             "approvals",
             "memory",
-            "tools",
             "skills",
             "agents",
             "mcp",
+            "tools",
             "prompt",
-            "trash",
             "models",
             "channels",
             "config",
@@ -466,6 +465,7 @@ mod tests {
             "restore",
             "completions",
             "service",
+            "trash",
         ];
         assert_eq!(names, order);
     }
@@ -527,7 +527,7 @@ mod tests {
         ("service", false),
         ("status --acknowledge", true),
         ("status --ready --json", false),
-        ("logs -f -n 5 --level warn", true),
+        ("logs -f -n 5 --level warn --json", true),
         ("logs --lines 0", false),
         ("init --yes --provider p --api-key-env P_KEY --model m", true),
         ("init --api-key-env sk-abc", false),
@@ -559,6 +559,7 @@ mod tests {
         ("memory stats --json", true),
         ("sessions search cat --session cli:direct --limit 0", false),
         ("sessions export cli:direct --format md", true),
+        ("sessions export cli:direct --json", true),
         ("sessions export cli:direct --format html", false),
         ("sessions import - --session cli:x --owner ann --json", true),
         ("backup", false),

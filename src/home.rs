@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use daoyou_channels::settings::Secret;
 use daoyou_channels::text::hex;
 use rustix::fs::{Access, access};
+use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
 pub mod modes;
@@ -23,6 +24,8 @@ const TOKEN_BYTES: usize = 32;
 /// A holder writes its pid right after it takes the lock. A reader that finds no pid retries this many times, with this pause.
 const PID_ATTEMPTS: u32 = 10;
 const PID_WAIT: Duration = Duration::from_millis(20);
+/// The second line of the lock file if its holder soon releases the home without being asked.
+const TEMPORARY: &str = "temporary";
 
 /// The workspace's folder in the home, unless the configuration names another.
 pub const WORKSPACE: &str = "workspace";
@@ -71,10 +74,13 @@ pub fn is_unwritable(kind: ErrorKind) -> bool {
 /// The reason why the lock was not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Another process holds the lock. The pid is absent only if that process has not written it yet.
-    #[error("another gateway{} holds {}; stop it first, or choose another home with --home",
-        pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default(), home.display())]
-    Held { home: PathBuf, pid: Option<u32> },
+    /// Another process holds the lock. The pid is absent only if that process has not written it yet. `is_temporary`: the process
+    /// releases the lock without being asked (see [`HomeLock::mark_temporary`]).
+    #[error("{}{} holds {}; {}, or choose another home with --home",
+        if *is_temporary { "`daoyou agent`" } else { "another gateway" },
+        pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default(), home.display(),
+        if *is_temporary { "wait for its reply" } else { "stop it first" })]
+    Held { home: PathBuf, pid: Option<u32>, is_temporary: bool },
     #[error(transparent)]
     Home(#[from] HomeError),
 }
@@ -98,6 +104,17 @@ impl Home {
         let mut home = Self::locate(dir)?;
         home.prepare()?;
         Ok(home)
+    }
+
+    /// Does the same as [`Self::open`] for a command that only reads: the home need not be writable.
+    pub fn open_to_read(dir: Option<PathBuf>) -> Result<Self, HomeError> {
+        let error = match Self::open(dir.clone()) {
+            Ok(home) => return Ok(home),
+            Err(error) => error,
+        };
+        let home = Self::locate(dir)?;
+        let is_readable = home.dir.is_dir() && access(&home.dir, Access::READ_OK | Access::EXEC_OK).is_ok();
+        if is_readable { Ok(home) } else { Err(error) }
     }
 
     pub fn dir(&self) -> &Path {
@@ -163,9 +180,11 @@ impl Home {
         }
     }
 
-    /// Takes the lock of the home for this process, until the lock is dropped or the process ends in any way.
+    /// Takes the lock of the home for this process, until the lock is dropped or the process ends in any way. It consists of a lock on
+    /// the folder, which nobody can remove from under its holder, and one on a file, which names the holder.
     pub fn lock(&self) -> Result<HomeLock, LockError> {
         let path = self.lock_file();
+        let folder = self.lock_folder()?;
         let failed = |error| HomeError::Io {
             path: path.clone(),
             what: "cannot be locked",
@@ -178,7 +197,7 @@ impl Home {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(LockError::Held { home: self.dir.clone(), pid: holder(&path) });
+                return Err(self.held());
             }
             Err(TryLockError::Error(error)) => return Err(failed(error).into()),
         }
@@ -189,7 +208,51 @@ impl Home {
             }
             written => written.map_err(failed)?,
         }
-        Ok(HomeLock { file })
+        Ok(HomeLock { file: Some(file), folder })
+    }
+
+    /// Takes the lock for a command that only reads. In a home that cannot be written, it does not record the pid of this process.
+    pub fn lock_to_read(&self) -> Result<HomeLock, LockError> {
+        match self.lock() {
+            Err(LockError::Home(HomeError::Io { error, .. }))
+                if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) => {}
+            result => return result,
+        }
+        let folder = self.lock_folder()?;
+        let file = File::open(self.lock_file()).ok();
+        match file.as_ref().map(File::try_lock) {
+            Some(Err(TryLockError::WouldBlock)) => Err(self.held()),
+            _ => Ok(HomeLock { file, folder }),
+        }
+    }
+
+    /// Returns true if a process holds the lock, or if that cannot be found out. It creates no file.
+    pub fn is_locked(&self) -> bool {
+        let is_folder_free = self.lock_folder().is_ok();
+        !is_folder_free || (self.lock_file().exists() && self.lock_to_read().is_err())
+    }
+
+    /// Returns true if a process holds the home that will release it without being asked (see [`HomeLock::mark_temporary`]).
+    pub fn is_held_temporarily(&self) -> bool {
+        matches!(self.lock(), Err(LockError::Held { is_temporary: true, .. }))
+    }
+
+    fn held(&self) -> LockError {
+        let (pid, is_temporary) = holder(&self.lock_file()).unzip();
+        LockError::Held { home: self.dir.clone(), pid, is_temporary: is_temporary.unwrap_or_default() }
+    }
+
+    /// Locks the folder itself; returns `None` where the file system cannot do that, such as NFS.
+    fn lock_folder(&self) -> Result<Option<File>, LockError> {
+        let Ok(folder) = File::open(&self.dir) else { return Ok(None) };
+        match folder.try_lock() {
+            Ok(()) => Ok(Some(folder)),
+            Err(TryLockError::WouldBlock) => Err(self.held()),
+            Err(TryLockError::Error(error)) => {
+                tracing::debug!(%error, "the folder of the home cannot be locked; its lock file is");
+                Ok(None)
+            }
+        }
     }
 
     /// Returns the token that callers of the API present. The first call creates it: 256 random bits in hexadecimal.
@@ -290,30 +353,50 @@ impl Home {
 /// The lock of a home. Dropping it releases the home.
 #[derive(Debug)]
 pub struct HomeLock {
-    file: File,
+    file: Option<File>,
+    folder: Option<File>,
 }
 
-impl Drop for HomeLock {
-    fn drop(&mut self) {
-        // The next holder must not be reported with this pid. The lock itself ends when the file is closed.
-        if let Err(error) = self.file.set_len(0) {
-            tracing::debug!(%error, "the lock file was not cleared");
+impl HomeLock {
+    /// Records that this process releases the home as soon as its work has ended, so that a gateway that starts waits for it.
+    pub fn mark_temporary(&mut self) {
+        if let Some(file) = &mut self.file
+            && let Err(error) = writeln!(file, "{TEMPORARY}")
+        {
+            tracing::debug!(%error, "the lock file was not written");
         }
     }
 }
 
-/// Returns the pid of the living process that holds the lock.
-fn holder(path: &Path) -> Option<u32> {
+impl Drop for HomeLock {
+    fn drop(&mut self) {
+        // The next holder must not be reported with this pid.
+        if let Some(Err(error)) = self.file.as_ref().map(|file| file.set_len(0)) {
+            tracing::debug!(%error, "the lock file was not cleared");
+        }
+        // Closing ends a lock only if no child that is just being started has a copy of the descriptor.
+        for file in self.file.iter().chain(&self.folder) {
+            if let Err(error) = file.unlock() {
+                tracing::debug!(%error, "a lock of the home ends when its file is closed");
+            }
+        }
+    }
+}
+
+/// Returns the pid of the living process that holds the lock, and whether it marked the lock as temporary.
+fn holder(path: &Path) -> Option<(u32, bool)> {
     for attempt in 0..PID_ATTEMPTS {
         if attempt > 0 {
             thread::sleep(PID_WAIT);
         }
-        let pid = fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<i32>().ok());
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let mut lines = text.lines();
+        let pid = lines.next().and_then(|pid| pid.parse::<i32>().ok());
         if let Some(pid) = pid.and_then(Pid::from_raw)
             // A process of another user may reject the signal, but it exists.
-            && test_kill_process(pid) != Err(rustix::io::Errno::SRCH)
+            && test_kill_process(pid) != Err(Errno::SRCH)
         {
-            return u32::try_from(pid.as_raw_nonzero().get()).ok();
+            return Some((u32::try_from(pid.as_raw_nonzero().get()).ok()?, lines.next() == Some(TEMPORARY)));
         }
     }
     None
@@ -415,8 +498,18 @@ mod tests {
         let text = error.to_string();
         assert!(matches!(error, LockError::Held { pid: Some(pid), .. } if pid == std::process::id()), "{text}");
         assert!(text.contains(&format!("(pid {})", std::process::id())), "{text}");
+        // Without its file, the lock still holds; only the pid is no longer known.
+        fs::remove_file(home.lock_file()).unwrap();
+        assert!(matches!(home.lock(), Err(LockError::Held { pid: None, .. })) && home.is_locked());
+        assert!(!home.lock_file().exists());
         drop(lock);
-        assert!(home.lock().is_ok());
+        assert!(!home.is_locked() && !home.lock_file().exists());
+        let mut lock = home.lock().unwrap();
+        lock.mark_temporary();
+        let error = home.lock().unwrap_err();
+        let text = error.to_string();
+        assert!(matches!(error, LockError::Held { pid: Some(_), is_temporary: true, .. }), "{text}");
+        assert!(text.starts_with("`daoyou agent` (pid ") && text.contains("wait for its reply"), "{text}");
     }
 
     #[test]

@@ -31,7 +31,8 @@ pub use recent::RecentLog;
 /// The log file, in the home, of a process that chats on its terminal.
 pub const FILE_NAME: &str = "daoyou.log";
 
-/// The target of the MCP library's log lines.
+/// The target of the MCP library's log lines. They are off: they contain whole messages of servers, and addresses with keys, and
+/// daoyou logs each fault itself.
 const MCP_LIBRARY: &str = "rmcp";
 
 /// The format of log lines.
@@ -68,11 +69,10 @@ impl LogConfig {
                 return Err(format!("{directive:?} is no level"));
             }
         }
-        // The MCP library logs whole messages of servers.
         let quiet = if level.eq_ignore_ascii_case("off") || level.contains(MCP_LIBRARY) {
             String::new()
         } else {
-            format!(",{MCP_LIBRARY}=error")
+            format!(",{MCP_LIBRARY}=off")
         };
         EnvFilter::builder()
             .parse(format!("{level}{quiet}"))
@@ -212,7 +212,7 @@ mod tests {
     fn off_also_means_the_mcp_library() {
         for (level, expected) in [("off", false), ("OFF", false), ("warn", true), ("rmcp=debug", false)] {
             let filter = LogConfig::filter(level).unwrap().to_string();
-            assert_eq!(filter.contains("rmcp=error"), expected, "{level}: {filter}");
+            assert_eq!(filter.contains("rmcp=off"), expected, "{level}: {filter}");
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use daoyou_channels::{OutboundContext, SessionKey, TurnSettings};
+use daoyou_channels::{OutboundContext, SessionKey, TurnSettings, email};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -19,6 +19,9 @@ pub struct TurnOrigin {
     /// Sender, on the message's channel, for whom a message from daoyou itself acts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_behalf_of: Option<String>,
+    /// Sender whose entry in `owner.identities` gives the turn the trust of the owner; `None` at the owner's own terminal and page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner_identity: Option<OwnerIdentity>,
     /// Sources of the text in the message, other than the owner and the sender of the message.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub taint: BTreeSet<String>,
@@ -26,6 +29,21 @@ pub struct TurnOrigin {
     pub settings: TurnSettings,
     #[serde(skip_serializing_if = "OutboundContext::is_default")]
     pub reply: OutboundContext,
+}
+
+/// Sender on a channel that has lists of trusted senders.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnerIdentity {
+    pub channel: String,
+    pub sender: String,
+}
+
+impl OwnerIdentity {
+    /// Returns the sender as an identity; `None` on a channel whose messages of the owner need no entry in `owner.identities`.
+    pub fn of(channel: &str, sender: &str) -> Option<Self> {
+        let has_lists = channel == email::NAME || channel.starts_with("webhook:");
+        has_lists.then(|| Self { channel: channel.to_owned(), sender: sender.to_owned() })
+    }
 }
 
 /// Cause of a turn. It decides what the end of the turn does in addition to the reply, or in place of it.
@@ -219,6 +237,7 @@ mod tests {
                 cause,
                 follow_ups: FollowUpCount(2),
                 on_behalf_of: Some("ann".to_owned()),
+                owner_identity: OwnerIdentity::of("webhook:in", "ann"),
                 taint: BTreeSet::from(["web:https://example.org/".to_owned()]),
                 settings: TurnSettings { model: Some("a/b".to_owned()), ..TurnSettings::default() },
                 reply: OutboundContext { job: Some("news".to_owned()), ..OutboundContext::default() },

@@ -64,6 +64,7 @@ phrases! {
         "(I stopped: this message has cost {}, and the limit for one message is {}. Ask me to go on if there is more to do.)",
         "（这条消息已花费 {}，达到单条消息的费用上限 {}，我先停在这里。如需继续请告诉我。）";
     cut_at_length: "(The answer was cut at the model's length limit.)", "（回答已达到模型的长度上限而被截断。）";
+    cut_by_filter: "(The answer was cut by the model service's content filter.)", "（回答被模型服务的内容过滤器截断。）";
     model_failed: "I could not get an answer from the model: {}", "无法从模型得到回答：{}";
     turn_timeout: "I stopped because this took longer than {}.", "处理时间超过 {}，我已停止。";
     internal:
@@ -116,6 +117,10 @@ phrases! {
     unknown_command_near:
         "Unknown command {}: did you mean {}? `/help` lists all.",
         "没有 {} 这个命令，是不是想用 {}？输入 `/help` 查看全部命令。";
+    /// The command as written.
+    terminal_command:
+        "{} is a command of the interactive terminal, `daoyou chat`; `/help` lists those that work here.",
+        "{} 是交互式终端 `daoyou chat` 的命令；输入 `/help` 查看这里可用的命令。";
     /// The text below a command.
     below_command:
         "The text below the command was not read; send it as a separate message: {}",
@@ -247,6 +252,7 @@ phrases! {
     wrong_mcp_argument:
         "`{}` is no argument of this prompt. Write key=value, or key=\"a value with spaces\". It takes: {}",
         "`{}` 不是此提示的参数。请写 键=值，或 键=\"含空格的值\"。可用参数：{}";
+    double_mcp_argument: "The argument `{}` is given twice.", "参数 `{}` 给了两次。";
     missing_mcp_argument:
         "The argument `{}` is missing. Write key=value, or key=\"a value with spaces\".",
         "缺少参数 `{}`。请写 键=值，或 键=\"含空格的值\"。";
@@ -257,6 +263,10 @@ phrases! {
     channel_held:
         "The channel {} cannot send anything: {}\nIts messages wait, and go out by themselves once it can. `daoyou doctor` says how to mend it.",
         "渠道 {} 无法发送任何消息：{}\n它的消息会等待，恢复后自动发出。`daoyou doctor` 会说明如何修复。";
+    /// The copy.
+    database_gone:
+        "The database file was deleted or replaced while I run, so I take no more messages. All that was accepted is in the copy {}: stop the gateway, rename the copy to daoyou.db, and start it again.",
+        "数据库文件在网关运行时被删除或替换，我不再接收新消息。已接收的内容都在副本 {} 中：请停止网关，将副本改名为 daoyou.db，再重新启动。";
     loss: "Something that was accepted is lost (`daoyou status`): {}", "已接收的内容有丢失（`daoyou status`）：{}";
     tokens: "{} tokens", "{} 个 token";
     session_budget:
@@ -313,10 +323,14 @@ phrases! {
     no_jobs: "There are no reminders and no scheduled prompts.", "没有提醒，也没有定时任务。";
     /// Asks the owner about a call: tools, code, arguments, session, sources, time of expiry.
     approval_ask:
-        "**{}** needs your approval, `{}`.\n\n```\n{}\n```\n\nSession: {}. {}\n\n`/approve {}` runs exactly this once, `/approve {} session` also allows the tool for the rest of that conversation, `/deny {} [reason]` refuses it. Without an answer it is refused at {}.",
-        "**{}** 需要你的批准，编号 `{}`。\n\n```\n{}\n```\n\n会话：{}。{}\n\n`/approve {}` 按以上参数执行一次；`/approve {} session` 执行这一次，并在该会话余下部分允许此工具；`/deny {} [理由]` 拒绝。若无答复，将于 {} 自动拒绝。";
+        "**{}** needs your approval, `{}`.\n\n```\n{}\n```\n\nSession: `{}`. {}\n\n`/approve {}` runs exactly this once, `/approve {} session` also allows the tool for the rest of that conversation, `/deny {} [reason]` refuses it. Without an answer it is refused at {}.",
+        "**{}** 需要你的批准，编号 `{}`。\n\n```\n{}\n```\n\n会话：`{}`。{}\n\n`/approve {}` 按以上参数执行一次；`/approve {} session` 执行这一次，并在该会话余下部分允许此工具；`/deny {} [理由]` 拒绝。若无答复，将于 {} 自动拒绝。";
+    approval_is_shortened:
+        "Not all is shown here: `daoyou approvals list` shows all of it.",
+        "此处未显示全部内容：`daoyou approvals list` 会完整列出。";
+    /// Stands in place of the middle of a long text: the number of characters.
+    approval_left_out: "{} characters left out", "略去 {} 个字符";
     /// The sources other than the owner that the turn has read.
-    approval_arguments_cut: "the end is not shown: see `daoyou approvals list`", "未显示完：见 `daoyou approvals list`";
     approval_sources: "The turn has read content that is not yours: {}.", "本轮已读取并非来自你的内容：{}。";
     /// Tells the chat that asked: tools.
     approval_waiting:
@@ -357,6 +371,10 @@ phrases! {
     service_notice:
         "{}: {}\n\nMessages that need it wait, and are answered when it works again.{}",
         "{}：{}\n\n需要该服务的消息正在等待，服务恢复后会被回答。{}";
+    /// For the owner: one of these phrases, the answer of the service, the provider that answers instead, and what the owner can do.
+    service_replaced:
+        "{}: {}\n\nMeanwhile {} answers in its place.{}",
+        "{}：{}\n\n目前由 {} 代为回答。{}";
     service_key_mend:
         " It is not asked again by itself for an hour. Replace the key (providers.{}.api_key in config.toml, or its variable) and reload the configuration; `daoyou queue retry --all` asks it at once.",
         "一小时内不会自动重试。请更换密钥（config.toml 中的 providers.{}.api_key，或其环境变量）并重新加载配置；`daoyou queue retry --all` 可立即重试。";
@@ -376,10 +394,10 @@ phrases! {
     job_unreachable:
         "The scheduled job **{}** is paused: {}. `daoyou cron enable {}` runs it again.",
         "定时任务 **{}** 已暂停：{}。用 `daoyou cron enable {}` 重新启用。";
-    /// Jobs have used their tokens of the day: name of the first job that is skipped, the limit.
+    /// Jobs have used their tokens of the day: name of the first job that does not run, the limit.
     jobs_over_budget:
-        "The scheduled job **{}** is skipped, and so are all prompts of jobs until midnight: they have used the {} tokens of cron.tokens_per_day.",
-        "定时任务 **{}** 已跳过，今天午夜之前所有需要模型的定时任务都会跳过：cron.tokens_per_day 规定的 {} 个 token 已用完。";
+        "The scheduled job **{}** does not run now, and no prompt of a job runs until midnight: jobs have used the {} tokens of cron.tokens_per_day. One-time jobs are postponed to midnight, unless their policy is `skip`.",
+        "定时任务 **{}** 现在不运行，今天午夜之前所有需要模型的定时任务都不运行：cron.tokens_per_day 规定的 {} 个 token 已用完。一次性任务推迟到午夜，策略为 `skip` 的除外。";
     /// The end of a background process, for the agent: its name, how it ended.
     process_ended: "[background process {} ended: {}]", "[后台进程 {} 已结束：{}]";
     process_after: "{} after {}", "{}，用时 {}";
@@ -388,6 +406,7 @@ phrases! {
     process_timed_out: "killed, as its time of {} was up", "超过 {} 的时限，已被终止";
     process_interrupted: "interrupted: the gateway stopped while it ran", "已中断：网关在其运行期间停止";
     process_lost: "killed from outside", "被外部终止";
+    process_unwatched: "its exit code is not known, since another gateway started it", "退出码未知，因为它由之前的网关启动";
     process_killed: "killed on request from another session", "应另一会话的要求终止";
     /// The file that holds all of its output, and its last lines.
     process_printed:

@@ -381,6 +381,31 @@ async fn permissions_narrow_files_and_commands() {
     assert!(!gateway.workspace().join("src/x").exists() && gateway.workspace().join("docs/x.md").exists());
 }
 
+/// A command obeys no pattern for paths, so rules that let unnamed commands run leave an agent with such patterns no commands.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_with_patterns_for_paths_runs_only_commands_that_its_rules_name() {
+    let model = Model::start().await;
+    let rule = |pattern, permission| table(&[("pattern", pattern), ("permission", permission)]);
+    let lists = [
+        ("denied", vec![rule("rm *", "deny")], false),
+        ("open", vec![rule("git push*", "ask"), rule("*", "allow")], false),
+        ("asked", vec![rule("git push*", "ask")], true),
+        ("named", vec![rule("git *", "allow")], true),
+    ];
+    let each = lists.each_ref().map(|(name, _, _)| [("chat", *name), ("agent", *name)]);
+    let mut setup = Setup::scripted(&model).set("routes", routes(&each.each_ref().map(|pairs| &pairs[..])));
+    for (name, rules, _) in &lists {
+        setup = setup
+            .set(&format!("agents.{name}.permissions.read"), vec![rule("*.env", "deny")])
+            .set(&format!("agents.{name}.permissions.execute"), rules.clone());
+    }
+    let gateway = Gateway::start(setup).await;
+    for (at, (name, _, has_commands)) in lists.iter().enumerate() {
+        gateway.ask("in", name, "hello").await;
+        assert_eq!(tools_of(&model.requests()[at]).contains(&"exec"), *has_commands, "{name}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_with_its_own_folder_works_there() {
     let model = Model::start().await;

@@ -180,6 +180,32 @@ async fn the_owner_is_asked_where_notices_go_and_an_answer_may_hold_for_the_conv
     assert_eq!(runs(&gateway), 2);
 }
 
+/// Neither the notice nor the list hides the end of a command behind blanks or a long text.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_owner_sees_the_end_of_a_long_command() {
+    let model = Model::start().await;
+    let long = format!("echo safe{}{}; rm -rf x", " ".repeat(3_000), "; echo x".repeat(500));
+    model.on("run", [Reply::tool("exec", &json!({ "command": long })), Reply::text("done")]);
+    let setup = Setup::owned_by_boss(&model).hook(Hook::bearer("boss").trusting(&["boss"]));
+    let gateway = Gateway::start(setup.set("owner.notify", "webhook:boss:desk")).await;
+    send(&gateway, "stranger", "c", "run").await;
+    let waiting = gateway.wait_approval().await;
+    assert_eq!(waiting["arguments"]["command"], long);
+    let notice = until("the notice", async || {
+        let rows = Journal::read(&gateway.database()).unwrap().outbox;
+        rows.iter().find(|row| row.chat_id == "desk").map(|row| row.body["content"].as_str().unwrap().to_owned())
+    });
+    let notice = notice.await;
+    for words in ["echo safe[␠×3000]; echo x", " characters left out]…", "; rm -rf x", "`daoyou approvals list`"] {
+        assert!(notice.contains(words), "{words}: {notice}");
+    }
+    let list = gateway.run(&["approvals", "list"]).await.stdout;
+    let arguments: String = list.lines().filter_map(|line| line.strip_prefix("    ")).collect();
+    let shown = format!("echo safe[␠×3000]{}; rm -rf x", "; echo x".repeat(500));
+    assert!(arguments.contains(&format!("\"command\":\"{shown}\"")), "{list}");
+    assert!(list.contains("session: \"webhook:in:c\""), "{list}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn policies_decide_by_tool_and_channel() {
     if bubblewrap_is_missing() {

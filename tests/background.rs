@@ -265,7 +265,8 @@ async fn background_commands_are_limited_in_number_and_output() {
     harness.check().await;
 }
 
-/// Only the owner can detach commands. A detached command outlives the gateway, is known to the next one, and is not announced.
+/// Only the owner can detach commands. A detached command outlives the gateway and is known to the next one. Its end on request
+/// of its own session is not announced.
 #[tokio::test(flavor = "multi_thread")]
 async fn detached_commands_outlive_the_gateway() {
     let mut harness = Harness::start(|setup| setup).await;
@@ -298,6 +299,33 @@ async fn detached_commands_outlive_the_gateway() {
     );
     wait_running(&mark, false).await;
     assert_eq!(harness.announcements().len(), 0);
+    harness.check().await;
+}
+
+/// The end of a detached command is announced by a later gateway, whether that one runs by then or starts after it. How long the
+/// command ran is not known.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_a_detached_command_is_announced_after_a_restart() {
+    let mut harness = Harness::start(|setup| setup).await;
+    let mut ids = Vec::new();
+    for file in ["first", "second"] {
+        let mark = format!("while [ ! -e {file} ]; do sleep 0.02; done; echo {file} is done");
+        ids.push(id_in(&harness.exec(&json!({ "command": mark, "detach": true })).await));
+    }
+    harness.gateway.stop().await;
+    harness.gateway.up().await;
+    fs::write(harness.gateway.workspace().join("first"), "").unwrap();
+    harness.wait_announcements(1).await;
+    harness.gateway.stop().await;
+    fs::write(harness.gateway.workspace().join("second"), "").unwrap();
+    harness.gateway.up().await;
+    let announced = harness.wait_announcements(2).await;
+    for (id, (text, file)) in ids.iter().zip(announced.iter().zip(["first", "second"])) {
+        assert!(text.contains(&format!("{ENDED}{id} ended: its exit code is not known")), "{announced:?}");
+        assert!(text.ends_with(&format!("{file} is done")) && !text.contains(" after "), "{announced:?}");
+    }
+    let listed = harness.process(&json!({ "action": "list" })).await;
+    assert_eq!(listed.matches("ended; its exit code is not known; this was noticed ").count(), 2, "{listed}");
     harness.check().await;
 }
 

@@ -37,6 +37,14 @@ async fn a_running_home_is_backed_up_and_restored() {
     let beside: Vec<_> = beside.filter(|name| name.to_string_lossy().starts_with(".b.tar")).collect();
     assert!(beside.is_empty(), "{beside:?}");
 
+    // A configuration outside of the home is not in the backup, and the command says so.
+    let config = gateway.home().with_file_name("other.toml");
+    fs::write(&config, "[agent]\nworkspace = \"/srv/desk\"\n").unwrap();
+    let made = gateway.json(&["--config", config.to_str().unwrap(), "backup", "other.tar"]).await;
+    let left_out = made["left_out"].to_string();
+    assert!(left_out.contains("other.toml: the configuration is not in the home"), "{made}");
+    assert!(left_out.contains("/srv/desk: the workspace is not in the home"), "{made}");
+
     // Later messages are not in the backup, and the restore says so. The high-water mark raises no false alarm, and no number repeats.
     accept_messages(&gateway, 3..5).await;
     fs::write(gateway.workspace().join("note.md"), "changed since").unwrap();

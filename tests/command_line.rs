@@ -1,5 +1,12 @@
 //! Commands in unusual situations: something is missing, broken or already present.
 
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::Stdio;
+
+use rustix::fs::{CWD, FileType, OFlags, mknodat};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::task::block_in_place;
 
@@ -154,6 +161,11 @@ async fn logs_finds_and_follows_the_log() {
     let ran = gateway.run(&["logs"]).await;
     assert!(ran.code == Some(0) && ran.stdout.contains("ready listen="), "{ran:?}");
     assert_eq!(gateway.run(&["logs", "--lines", "1"]).await.stdout.lines().count(), 1);
+    let ran = gateway.run(&["logs", "--json"]).await;
+    let lines: Vec<Value> = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let is_ready = |line: &&Value| line["message"].as_str().is_some_and(|text| text.starts_with("ready listen="));
+    let ready = lines.iter().find(is_ready).unwrap();
+    assert!(ready["level"] == "INFO" && ready["target"].is_string() && ready["time"].is_string(), "{ready}");
     let errors = gateway.run(&["logs", "--level", "error"]).await;
     assert_eq!((errors.code, errors.stdout.as_str()), (Some(0), ""), "{errors:?}");
 
@@ -199,4 +211,97 @@ async fn a_home_with_a_long_path_works() {
     let ran = gateway.run(&["--home", home, "sessions", "export", "cli:direct"]).await;
     assert_eq!(ran.stdout.lines().count(), 4, "{ran:?}");
     running.kill().await.unwrap();
+}
+
+/// Starts a gateway that reads its configuration from a pipe, and returns the pipe's other end when the gateway waits for it. Later
+/// reads find the file that was written.
+async fn launch_at_pipe(gateway: &mut Gateway) -> (File, String) {
+    gateway.write_config();
+    let (pipe, config) = (gateway.home().join("pipe.toml"), gateway.home().join("config.toml"));
+    fs::remove_file(&pipe).ok();
+    mknodat(CWD, &pipe, FileType::Fifo, 0o600.into(), 0).unwrap();
+    gateway.setup().args = vec!["--config".to_owned(), pipe.display().to_string()];
+    gateway.launch();
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let writer = until("the gateway to open its configuration", async || {
+        File::options().write(true).custom_flags(flags).open(&pipe).ok()
+    })
+    .await;
+    fs::copy(&config, pipe.with_extension("copy")).unwrap();
+    fs::rename(pipe.with_extension("copy"), &pipe).unwrap();
+    (writer, fs::read_to_string(config).unwrap())
+}
+
+/// Signals that arrive before the gateway has read its configuration are handled like later ones.
+#[tokio::test(flavor = "multi_thread")]
+async fn signals_during_the_start_do_not_kill_the_gateway() {
+    let mut gateway = Gateway::new(Setup::new());
+    let signal = |gateway: &Gateway, signal| {
+        kill_process(Pid::from_raw(i32::try_from(gateway.pid()).unwrap()).unwrap(), signal).unwrap();
+    };
+    let (mut writer, text) = launch_at_pipe(&mut gateway).await;
+    for harmless in [Signal::HUP, Signal::USR1, Signal::USR2] {
+        signal(&gateway, harmless);
+    }
+    writer.write_all(text.as_bytes()).unwrap();
+    drop(writer);
+    gateway.wait_ready().await;
+    gateway.stop().await;
+    for stopping in [Signal::TERM, Signal::INT] {
+        let (mut writer, text) = launch_at_pipe(&mut gateway).await;
+        signal(&gateway, stopping);
+        writer.write_all(text.as_bytes()).unwrap();
+        drop(writer);
+        let status = gateway.wait_exit().await;
+        assert_eq!(status.code(), Some(0), "{stopping:?}: {status}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn help_has_help_of_its_own() {
+    let gateway = Gateway::new(Setup::new());
+    for (args, expected) in [
+        (&["help", "--help"][..], "Usage: daoyou"),
+        (&["help", "status", "--help"], "Usage: daoyou status"),
+        (&["help", "queue", "retry", "-h"], "Usage: daoyou queue retry"),
+        (&["queue", "help", "retry", "--help"], "Usage: daoyou queue retry"),
+    ] {
+        let ran = gateway.run(args).await;
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{args:?}");
+        assert!(ran.stdout.contains(expected), "{args:?}: {}", ran.stdout);
+    }
+    assert_eq!(gateway.run(&["hlep", "--help"]).await.code, Some(2));
+}
+
+/// A conversation that cannot print its replies fails with one line; a reader that closes the pipe is no error.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chat_whose_output_cannot_be_written_fails() {
+    let mut gateway = Gateway::new(Setup::new());
+    for is_running in [false, true] {
+        if is_running {
+            gateway.up().await;
+        }
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let (reader, closed) = std::io::pipe().unwrap();
+        drop(reader);
+        for (output, code, errors) in
+            [(Stdio::from(full), 1, "daoyou: No space left on device (os error 28)\n"), (Stdio::from(closed), 0, "")]
+        {
+            let (lines, mut input) = std::io::pipe().unwrap();
+            input.write_all(b"what time is it?\nwhat time is it?\n").unwrap();
+            drop(input);
+            let mut command = gateway.command(&["chat"]);
+            let ran = command.stdin(lines).stdout(output).stderr(Stdio::piped()).spawn().unwrap();
+            let ran = deadline("daoyou chat", ran.wait_with_output()).await.unwrap();
+            let shown = String::from_utf8(ran.stderr).unwrap();
+            assert_eq!((ran.status.code(), shown.as_str()), (Some(code), errors), "{is_running}");
+        }
+    }
+    for args in [&["--help"][..], &["agent", "-m", "hello"], &["sessions", "list"]] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let ran = gateway.command(args).stdout(full).stderr(Stdio::piped()).spawn().unwrap();
+        let ran = deadline("daoyou", ran.wait_with_output()).await.unwrap();
+        let shown = String::from_utf8(ran.stderr).unwrap();
+        assert_eq!((ran.status.code(), shown.lines().count()), (Some(1), 1), "{args:?}: {shown}");
+    }
 }

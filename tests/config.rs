@@ -49,6 +49,8 @@ const WRONG: &[Row] = &[
     ),
     ("[channels.webhok.x]", &[], "C:1: channels.webhok: unknown key; the nearest known key is channels.webhook"),
     ("[agent]\nmodel = \"auto\"\nmodel = \"auto\"", &[], "C:3: agent.model: not TOML: duplicate key"),
+    // Folders.
+    ("[agent]\n\nworkspace = \".\"", &[], "C:3: agent.workspace: /"),
     // Syntax.
     ("[agent\nmodel = \"auto\"", &[], "C:1: not TOML: unclosed table"),
     ("[agent]\nmodel = auto", &[], "C:2: not TOML: string values must be quoted"),
@@ -427,23 +429,70 @@ fn an_unusable_home_or_port_is_one_error_line() {
     assert_eq!(left, ["daoyou.lock"], "nothing but the lock's file was made");
 }
 
-/// On a read-only file system the same holds for commands, even for root. The gateway waits there (`attack::storage`).
-#[test]
-fn a_read_only_home_is_one_error_line_for_commands() {
-    let home = tempfile::tempdir().unwrap();
-    fs::set_permissions(home.path(), fs::Permissions::from_mode(0o700)).unwrap();
-    let path = home.path().display();
-    let script = format!(
-        "mount --bind {path} {path} && mount -o remount,bind,ro {path} && exec {} queue list",
-        binary().display()
-    );
+/// Runs command lines in a home that is mounted read-only, until one fails; `None` if this machine cannot mount it.
+fn in_read_only_home(home: &Path, lines: &[&str]) -> Option<Output> {
+    let path = home.display();
+    let commands: String = lines.iter().map(|line| format!(" && {} {line}", binary().display())).collect();
+    let script = format!("mount --bind {path} {path} && mount -o remount,bind,ro {path}{commands}");
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script]);
-    let ran = command.env("DAOYOU_HOME", home.path()).stdin(Stdio::null()).output();
-    let ran = match ran {
-        Ok(ran) if !stderr(&ran).contains("unshare:") && !stderr(&ran).contains("mount:") => ran,
-        other => return skip_story(&format!("this machine mounts nothing for us: {other:?}")),
-    };
+    match command.env("DAOYOU_HOME", home).env("LANG", "C").stdin(Stdio::null()).output() {
+        Ok(ran) if !stderr(&ran).contains("unshare:") && !stderr(&ran).contains("mount:") => Some(ran),
+        other => {
+            skip_story(&format!("this machine mounts nothing for us: {other:?}"));
+            None
+        }
+    }
+}
+
+/// Commands that only read answer in a home that cannot be written, with or without a log of the database.
+#[test]
+fn commands_that_read_need_no_writable_home() {
+    let home = tempfile::tempdir().unwrap();
+    fs::set_permissions(home.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    let asked = daoyou(home.path(), &[], &["agent", "-m", "what time is it?"]);
+    assert_eq!(asked.status.code(), Some(0), "{}", stderr(&asked));
+    let lines = [
+        "sessions list",
+        "sessions show cli:direct",
+        "turns list",
+        "memory show",
+        "status",
+        "queue list",
+        "cron list",
+        "channels list",
+    ];
+    for has_log in [false, true] {
+        if has_log {
+            fs::write(home.path().join("daoyou.db-wal"), "").unwrap();
+        }
+        let Some(ran) = in_read_only_home(home.path(), &lines) else { return };
+        let shown = String::from_utf8_lossy(&ran.stdout);
+        assert_eq!((ran.status.code(), stderr(&ran).as_str()), (Some(0), ""), "{shown}");
+        assert!(shown.contains("cli:direct") && shown.contains("what time is it?"), "{shown}");
+        let Some(ran) = in_read_only_home(home.path(), &["doctor"]) else { return };
+        let shown = String::from_utf8_lossy(&ran.stdout);
+        assert_eq!(stderr(&ran), "");
+        // The sandbox cannot be tried there, either.
+        for (name, folder) in [("home", ""), ("workspace", "/workspace")] {
+            let expected = format!("{folder}: it is on a read-only file system");
+            assert!(
+                shown.lines().any(|line| line.starts_with(&format!("fail  {name} ")) && line.contains(&expected)),
+                "{shown}"
+            );
+        }
+        for name in ["gateway", "database", "index", "outbound"] {
+            assert!(shown.lines().any(|line| line.starts_with(&format!("ok    {name} "))), "{name}: {shown}");
+        }
+    }
+}
+
+/// On a read-only file system the same holds for commands that write, even for root. The gateway waits there (`attack::storage`).
+#[test]
+fn a_read_only_home_is_one_error_line_for_commands_that_write() {
+    let home = tempfile::tempdir().unwrap();
+    fs::set_permissions(home.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    let Some(ran) = in_read_only_home(home.path(), &["cron run x"]) else { return };
     let text = stderr(&ran);
     assert_eq!((ran.status.code(), text.lines().count()), (Some(1), 1), "{text}");
     assert!(

@@ -78,6 +78,17 @@ async fn tokens_and_cost_are_counted_by_turn_session_day_and_model() {
     }
 }
 
+/// `daoyou agent --json` has the cost as a text for people and as numbers for programs.
+#[tokio::test(flavor = "multi_thread")]
+async fn agent_prints_the_cost_as_numbers_too() {
+    let model = Model::start().await;
+    model.on("hello", [Reply::text("hello").usage(1_000, 500)]);
+    let gateway = Gateway::new(priced(Setup::scripted(&model), 1.0, 1.0, "EUR"));
+    let answer = gateway.json(&["agent", "-m", "hello"]).await;
+    let costs = json!([{"currency": "EUR", "micros": 1_500}]);
+    assert_eq!((&answer["cost"], &answer["costs"]), (&json!("0.0015 EUR"), &costs), "{answer}");
+}
+
 /// A killed turn repeats and pays for the responses that were not written. Written responses are charged once, at the price
 /// valid at the time.
 #[tokio::test(flavor = "multi_thread")]

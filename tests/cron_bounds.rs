@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
+use crate::support::invariants::open;
 use crate::support::model::last_text;
 use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, until};
 
@@ -19,6 +20,65 @@ async fn wait_job(gateway: &Gateway, name: &str, expected: impl Fn(&Value) -> bo
         jobs.as_array().unwrap().iter().find(|job| job["name"] == name && expected(job)).cloned()
     })
     .await
+}
+
+/// The present configuration decides how far a job is trusted, not that of the day it was made.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_loses_the_owners_trust_with_the_identity_of_its_maker() {
+    let (model, sink) = (Model::start().await, Sink::signed().await);
+    let add = json!({"action": "add", "message": "read the plan", "every": "1d", "name": "plan"});
+    model.on("make it", [Reply::tool("cron", &add), Reply::text("made")]);
+    model.on("read the plan", [Reply::text("first"), Reply::text("second")]);
+    let setup = Setup::new().hook(Hook::bearer("heard").callback(&sink)).model(&model);
+    let mut gateway = Gateway::start(setup.clone().set("owner.identities", vec!["webhook:heard:me"])).await;
+    let id = gateway.accept("heard", &Message::new("make it").sender("me").chat("c")).await;
+    assert_eq!(gateway.wait_done("heard", &id).await.text("reply"), "made");
+    let run = async |gateway: &Gateway, count: usize| {
+        let ran = gateway.run(&["cron", "run", "plan"]).await;
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        until("the end of the run", async || {
+            let runs = gateway.json(&["cron", "history", "plan"]).await;
+            let ended = runs.as_array().unwrap().iter().filter(|run| run["outcome"] == "ok").count();
+            (ended == count).then_some(())
+        })
+        .await;
+        let database = open(&gateway.database()).unwrap();
+        let last = "SELECT trust FROM inbox WHERE sender = 'cron' ORDER BY seq DESC LIMIT 1";
+        database.query_row(last, [], |row| row.get::<_, String>(0)).unwrap()
+    };
+    assert_eq!(run(&gateway, 1).await, "owner");
+    let before = gateway.logs().len();
+    *gateway.setup() = setup;
+    gateway.write_config();
+    gateway.sighup();
+    until("the reload", async || gateway.logs()[before..].contains("configuration reloaded").then_some(())).await;
+    assert_eq!(run(&gateway, 2).await, "known", "the hook trusts everybody who has its secret");
+}
+
+/// The owner learns which jobs may have lost rights.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_list_names_jobs_whose_maker_an_earlier_version_did_not_record() {
+    let model = Model::start().await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
+    let maker = json!({"trust": "owner", "channel": "webhook:in", "chat_id": "c"});
+    let mut recorded = maker.clone();
+    recorded["identity"] = json!({"channel": "webhook:in", "sender": "me"});
+    let jobs = [("old", maker), ("new", recorded)].map(|(id, maker)| {
+        let target = json!({"kind": "agent_turn", "message": "x", "channel": "cli", "to": "direct"});
+        json!({"id": id, "name": id, "schedule": {"kind": "every", "everyMs": 3_600_000}, "payload": target, "maker": maker})
+    });
+    let file = json!({"version": 1, "jobs": jobs}).to_string();
+    let imported = gateway.run_with_input(&["cron", "import", "-"], &file).await;
+    assert_eq!(imported.code, Some(0), "{imported:?}");
+    let listed = gateway.json(&["cron", "list"]).await;
+    let marked = |name: &str| {
+        let job = listed.as_array().unwrap().iter().find(|job| job["name"] == name);
+        job.unwrap()["maker_unrecorded"] == true
+    };
+    assert_eq!([marked("old"), marked("new")], [true, false], "{listed}");
+    let shown = gateway.run(&["cron", "list"]).await.stdout;
+    let words = "an earlier version made this job";
+    assert!(shown.contains(&format!("old: {words}")) && !shown.contains(&format!("new: {words}")), "{shown}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -73,7 +133,7 @@ async fn jobs_for_a_removed_channel_pause() {
     assert_eq!(model.count(), 0);
 }
 
-/// When the daily tokens are used up, prompts are skipped, one-shot prompts are paused, fixed messages are sent, and the
+/// When the daily tokens are used up, prompts are skipped, one-time prompts are postponed, fixed messages are sent, and the
 /// owner is notified once.
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_stop_at_the_daily_token_limit() {
@@ -93,8 +153,12 @@ async fn jobs_stop_at_the_daily_token_limit() {
         let line = ["cron", "add", "--name", name, "--at", "in 1s", kind, "tea time"];
         gateway.json(&[line.as_slice(), &here].concat()).await;
     }
-    let job = wait_job(&gateway, "once", |job| job["enabled"] == false).await;
-    assert!(job.to_string().contains("cron.tokens_per_day were used up"), "{job}");
+    until("the prompt that is postponed", async || {
+        let runs = gateway.json(&["cron", "history", "once"]).await.to_string();
+        runs.contains("cron.tokens_per_day were used up; it is postponed to midnight").then_some(())
+    })
+    .await;
+    wait_job(&gateway, "once", |job| job["enabled"] == true).await;
     until("the message", async || sink.posts().iter().any(|post| post.data("content") == "tea time").then_some(()))
         .await;
     assert_eq!(model.count(), 1);
@@ -131,6 +195,11 @@ async fn jobs_respect_the_minimum_interval() {
         assert!(refused.code == Some(1) && refused.stderr.contains(&words), "{refused:?}");
         let line = [["cron", "add"].as_slice(), &schedule, &["--message", "x"]].concat();
         assert_eq!(gateway.run(&line).await.code, Some(0));
+    }
+    for (schedule, words) in [(["--every", "-5m"], "\"-5m\" is not a duration"), (["--cron", "-1 * * * *"], "-1")] {
+        let refused = gateway.run(&[["cron", "add"].as_slice(), &schedule, &["--message", "x"]].concat()).await;
+        let is_read = refused.stderr.contains(words) && !refused.stderr.contains("unexpected argument");
+        assert!(refused.code == Some(1) && is_read, "{refused:?}");
     }
     let target = json!({"kind": "agent_turn", "message": "x", "channel": "cli", "to": "direct"});
     let every = json!({"kind": "every", "everyMs": 1_000});

@@ -271,6 +271,19 @@ async fn the_offline_responder_creates_reminders() {
         assert_eq!(shows_ids, list != "/cron", "people go by names: {listed}");
     }
     assert!(ask("cancel the reminder to call mum").await.contains("cancelled"));
+    // Reminders with the same text get numbers.
+    for text in ["remind me in 2 hours to call mum", "remind me in 3 hours to call mum"] {
+        assert!(ask(text).await.contains("I will remind you"), "{text}");
+    }
+    assert!(ask("1小时后提醒我吃药").await.contains("会在"));
+    let numbered = gateway.json(&["cron", "list"]).await;
+    let names: Vec<_> = numbered.as_array().expect("a list").iter().map(|job| job["name"].clone()).collect();
+    for name in ["call mum", "call mum 2", "吃药", "吃药 2"] {
+        assert!(names.contains(&json!(name)), "{names:?}");
+    }
+    for name in ["call mum 2", "call mum", "吃药 2"] {
+        assert!(ask(&format!("cancel reminder {name}")).await.contains("cancelled"), "{name}");
+    }
     let id = jobs[1]["id"].as_str().expect("an id");
     assert!(ask(&format!("取消提醒 {id}")).await.contains("已取消"));
     assert_eq!(gateway.json(&["cron", "list"]).await, json!([]));
@@ -295,9 +308,11 @@ async fn jobs_are_exported_and_imported() {
     let path = to.home().join("cron.json").display().to_string();
     let ran = to.run(&["cron", "import", &path]).await;
     assert_eq!(ran.code, Some(1), "{ran:?}");
-    for expected in
-        ["3 imported, 0 here already, 2 refused", "job 4 of the file past: its time, 1970", "job 5 of the file"]
-    {
+    for expected in [
+        "3 imported, 0 here already, 2 refused",
+        "job 4 of the file past: schedule.atMs: its time, 1970",
+        "job 5 of the file",
+    ] {
         assert!(ran.stdout.contains(expected), "{expected}: {ran:?}");
     }
     let again = to.run_with_input(&["cron", "import", "-", "--json"], &file).await;

@@ -301,3 +301,51 @@ async fn a_full_disk_refuses_new_messages_and_keeps_accepted_ones() {
         gateway.stop().await;
     }
 }
+
+/// A database file that is deleted under a running gateway: nothing more is accepted, the owner is told, no backup replaces a good
+/// one, and everything that was accepted is in a copy that can take the place of the file.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_deleted_under_the_gateway_is_noticed_and_rescued() {
+    const GONE: &str = "the database file was deleted or replaced while the gateway runs";
+    let sink = Sink::signed().await;
+    let setup = Setup::new().hook(Hook::bearer("in")).hook(Hook::bearer("notes").callback(&sink));
+    // The gateway looks at its database as often as at its heartbeat.
+    let setup = setup.set("owner.notify", "webhook:notes:owner").set("heartbeat.every", "1s");
+    let mut gateway = Gateway::start(setup).await;
+    send_large_messages(&gateway, 3).await;
+    assert_eq!(gateway.run(&["backup", "b.tar"]).await.code, Some(0));
+    let archive = gateway.home().with_file_name("b.tar");
+    let good = fs::read(&archive).unwrap();
+    for name in ["daoyou.db", "daoyou.db-wal", "daoyou.db-shm"] {
+        fs::remove_file(gateway.home().join(name)).unwrap();
+    }
+    let sent = gateway.post("in", "", &Message::new("/help").id("late")).await;
+    assert_eq!((sent.status, sent.body["error"]["code"].as_str()), (503, Some("store")), "{sent:?}");
+    let ready = Gateway::try_send(gateway.client.get(gateway.url("/readyz"))).await.unwrap();
+    assert_eq!((ready.status, &ready.body["parts"]["intake"]), (503, &json!(GONE)));
+    assert!(gateway.run(&["status"]).await.stdout.contains(GONE));
+    let doctor = gateway.run(&["doctor", "--json"]).await;
+    let report: Value = serde_json::from_str(&doctor.stdout).unwrap();
+    let is_failed = |name: &str| {
+        report["checks"].as_array().unwrap().iter().any(|check| check["name"] == name && check["state"] == "fail")
+    };
+    assert!(is_failed("gateway") && is_failed("database"), "{report:#}");
+    gateway.run(&["backup", "b.tar", "--force"]).await.assert_refused("no backup was written");
+    assert!(fs::read(&archive).unwrap() == good, "the former backup was left alone");
+    // `doctor` calls the address as well.
+    let notices = || sink.posts().iter().filter(|post| post.data("content").contains("daoyou.db.rescued-")).count();
+    until("the notice", async || (notices() == 1).then_some(())).await;
+
+    gateway.stop().await;
+    let names = fs::read_dir(gateway.home()).unwrap().map(|entry| entry.unwrap().path());
+    let copies: Vec<_> = names.filter(|path| path.display().to_string().contains(".rescued-")).collect();
+    assert!(matches!(&copies[..], [_]), "{copies:?}");
+    fs::rename(&copies[0], gateway.database()).unwrap();
+    gateway.up().await;
+    assert_eq!(losses(&gateway).await, (0, String::new()));
+    for n in 0..3 {
+        let sent = gateway.post("in", "", &Message::new("/help").chat("c").id(&format!("m{n}"))).await;
+        assert_eq!(sent.text("status"), "duplicate", "m{n}: {sent:?}");
+    }
+    assert_eq!(notices(), 1, "told once");
+}

@@ -409,7 +409,10 @@ async fn doctor_explains_model_services_that_fail() {
         gateway.write_config();
         let found = run_doctor(&gateway, &[]).await;
         let check = found.check(name, state);
-        assert!(check["message"].as_str().unwrap().contains(words), "{check}");
+        let message = check["message"].as_str().unwrap();
+        assert!(message.contains(words), "{check}");
+        let is_asked = message.contains("; asked http://127.0.0.1:");
+        assert_eq!(is_asked, name == "provider scripted", "the address that was asked: {check}");
         assert!(mend.is_empty() || check["mend"].as_str().unwrap().contains(mend), "{check}");
         assert!(!found.report.to_string().contains("a-model-key"), "a key is never shown: {:#}", found.report);
     }
@@ -443,4 +446,26 @@ async fn doctor_reports_problems_of_the_machine() {
     let pid = std::process::id().to_string();
     assert!(check["message"].as_str().unwrap().contains(&pid) && check["mend"].as_str().unwrap().contains(&pid));
     found.check("parts", "warn");
+}
+
+/// A stopped home whose database was deleted or emptied has lost what `daoyou.mark` counts. No backup hides that.
+#[tokio::test(flavor = "multi_thread")]
+async fn doctor_fails_a_home_that_lost_its_database() {
+    let mut gateway = Gateway::start(Setup::new().hook(Hook::bearer("in"))).await;
+    for n in 0..2 {
+        gateway.accept("in", &Message::new("/help").id(&format!("m{n}"))).await;
+    }
+    gateway.stop().await;
+    File::create(gateway.database()).unwrap();
+    let emptied = run_doctor(&gateway, &[]).await;
+    gateway.run(&["backup", "b.tar"]).await.assert_refused("2 messages were accepted: no backup was written");
+    fs::remove_file(gateway.database()).unwrap();
+    let deleted = run_doctor(&gateway, &[]).await;
+    for found in [emptied, deleted] {
+        let checks = found.checks().iter().filter(|check| check["name"] == "database" && check["state"] == "fail");
+        let messages: Vec<_> = checks.filter_map(|check| check["message"].as_str()).collect();
+        assert!(messages[0].starts_with("2 accepted messages are missing from it: "), "{messages:?}");
+    }
+    gateway.run(&["backup", "b.tar"]).await.assert_refused("2 messages were accepted: no backup was written");
+    assert!(!gateway.home().with_file_name("b.tar").exists());
 }

@@ -294,7 +294,8 @@ async fn agent_reports_that_its_message_waits() {
     let ran = gateway.run(&["agent", "-m", "hello"]).await;
     assert!(ran.code == Some(1) && !ran.stderr.contains(NOTICE), "{ran:?}");
     assert!(
-        ran.stdout.starts_with("I could not get an answer from the model: scripted: it cannot be reached"),
+        ran.stdout.starts_with("I could not get an answer from the model: scripted: cannot connect to 127.0.0.1:")
+            && ran.stdout.contains("; asked http://127.0.0.1:"),
         "{ran:?}"
     );
 
@@ -394,4 +395,66 @@ async fn waiting_messages_try_new_settings_at_once() {
     assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "echo: hello");
     assert_eq!((model.refused(), notices(&gateway).len()), (Vec::new(), 1));
     gateway.check_settled(&Witness { accepted: &[id], ..Witness::default() }).await;
+}
+
+/// A fallback answers everything while the chosen service refuses its key: the owner is notified once, also across a restart.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_owner_is_told_of_a_refused_key_although_a_fallback_answers() {
+    let (first, second) = (Model::start().await, Model::start().await);
+    first.script(|_| Some(Reply::status(401)));
+    let setup = provider(setup(port_of(&first)), "other", port_of(&second)).set("owner.notify", "webhook:in:owner");
+    let mut gateway = Gateway::start(setup.set("agent.fallback", vec!["other/m"])).await;
+    let owner = |gateway: &Gateway| {
+        let rows = Journal::read(&gateway.database()).unwrap().outbox.into_iter();
+        let notices = rows.filter(|row| row.slot == "notice:service");
+        notices.map(|row| row.body["content"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    for text in ["one", "two"] {
+        assert_eq!(gateway.ask("in", "a", text).await, format!("echo: {text}"));
+    }
+    until("the notice", async || (!owner(&gateway).is_empty()).then_some(())).await;
+    gateway.restart().await;
+    let asked = first.count();
+    assert_eq!(gateway.ask("in", "a", "three").await, "echo: three");
+    assert!(first.count() > asked, "the new process asks it once");
+    gateway.stop().await;
+    let notices = owner(&gateway);
+    let words = [
+        "The model service scripted refuses its API key",
+        "HTTP 401",
+        "other answers in its place",
+        "providers.scripted.api_key",
+    ];
+    assert!(notices.len() == 1 && words.iter().all(|words| notices[0].contains(words)), "{notices:?}");
+}
+
+/// If a mended key has worked, its next refusal is a new notice, even within the day, with or without a restart.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mended_key_that_is_refused_again_is_a_new_notice() {
+    let (first, second, is_bad) = (Model::start().await, Model::start().await, Arc::new(AtomicBool::new(true)));
+    let refuses = is_bad.clone();
+    first.script(move |_| refuses.load(Ordering::SeqCst).then(|| Reply::status(401)));
+    let setup = provider(setup(port_of(&first)), "other", port_of(&second)).set("owner.notify", "webhook:in:owner");
+    let mut gateway = Gateway::start(setup.set("agent.fallback", vec!["other/m"])).await;
+    let notices = |gateway: &Gateway| {
+        let rows = Journal::read(&gateway.database()).unwrap().outbox;
+        rows.iter().filter(|row| row.slot == "notice:service").count()
+    };
+    assert_eq!(gateway.ask("in", "a", "one").await, "echo: one");
+    until("the notice", async || (notices(&gateway) == 1).then_some(())).await;
+    for (restarts, expected) in [(true, 2), (false, 3)] {
+        is_bad.store(false, Ordering::SeqCst);
+        if restarts {
+            gateway.restart().await;
+        } else {
+            // The key would otherwise be tried again only after an hour.
+            assert_eq!(gateway.run(&["queue", "retry", "--all"]).await.code, Some(0));
+        }
+        let answered = second.count();
+        assert_eq!(gateway.ask("in", "a", "mended").await, "echo: mended");
+        assert_eq!(second.count(), answered, "the mended key works");
+        is_bad.store(true, Ordering::SeqCst);
+        assert_eq!(gateway.ask("in", "a", "refused").await, "echo: refused");
+        until("another notice", async || (notices(&gateway) == expected).then_some(())).await;
+    }
 }

@@ -223,3 +223,19 @@ async fn a_repeated_search_is_answered_from_the_cache_until_a_file_changes() {
     assert!(!is_cached(&changed) && changed["content"].as_str().unwrap().contains("7.txt:1: oolong"), "{changed}");
     assert_eq!(gateway.json(&["status"]).await["caches"]["tools"]["hits"], json!(hits));
 }
+
+/// By its alias `text_search`, `grep` searches a plain text, in a turn and by hand.
+#[tokio::test(flavor = "multi_thread")]
+async fn text_search_searches_a_plain_text_in_a_turn_and_by_hand() {
+    let harness = Harness::start().await;
+    harness.put("a.c", "foo(1)\nFOO(2)\na.b\naxb\n");
+    for (arguments, expected) in [
+        (json!({"query": "foo(", "path": "a.c"}), "a.c:1: foo(1)\na.c:2: FOO(2)\n[searched 1 file]"),
+        (json!({"query": "A.B", "path": "a.c"}), "a.c:3: a.b\n[searched 1 file]"),
+    ] {
+        assert_eq!(harness.gateway.call_tool("text_search", &arguments).await, expected, "{arguments}");
+        let by_hand = harness.gateway.run_tool("text_search", &arguments).await;
+        assert_eq!(by_hand["content"], expected, "{by_hand}");
+    }
+    assert_eq!(harness.model.refused(), Vec::<String>::new());
+}

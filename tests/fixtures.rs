@@ -244,6 +244,7 @@ const VOLATILE: &[&str] = &[
     "pid",
     "behind",
     "in_force",
+    "expires_in",
     "uptime",
     "uptime_seconds",
     "bytes",
@@ -336,6 +337,9 @@ async fn the_json_of_commands_stays_as_recorded() {
         assert!(!values.is_empty(), "{args:?}: {ran:?}");
         if args.starts_with(&["cron", "add"]) {
             placeholders.literal(values[0]["id"].as_str().unwrap(), "<job>");
+        }
+        if let Some(code) = values[0]["login"]["code"].as_str() {
+            placeholders.literal(code, "<code>");
         }
         writeln!(outputs, "$ daoyou {}", placeholders.text(&args.join(" "))).unwrap();
         for value in values {

@@ -104,6 +104,16 @@ async fn changes_are_shown_and_committed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_error_about_a_broken_configuration_does_not_repeat_it() {
+    let Some(harness) = Harness::start().await else { return };
+    let remote = "git remote add origin https://ann:canary@example.org/a.git";
+    harness.exec(&format!("mkdir proj; cd proj; {INIT} {remote}; echo '[broken' >> .git/config")).await;
+    let result =
+        harness.check("git_status", in_repository("proj", json!({})), &["Error: git: ", "bad config line"]).await;
+    assert!(!result.contains("canary") && !result.contains("ann@example.org"), "{result}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_diff_of_files_of_others_taints_the_conversation() {
     let Some(harness) = Harness::start().await else { return };
     let write = |name: &str, text: &str| write_file(harness.gateway.workspace().join(name), text);

@@ -97,6 +97,38 @@ async fn only_new_heartbeat_entries_are_run_and_only_news_is_delivered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_reload_shortens_the_interval_of_the_checks() {
+    let mut harness = Harness::start(|setup| setup.set("heartbeat.every", "1h")).await;
+    let setup = harness.gateway.setup();
+    *setup = setup.clone().set("heartbeat.every", "1s");
+    harness.gateway.write_config();
+    harness.gateway.sighup();
+    harness.wait_rounds().await;
+    harness.gateway.stop().await;
+}
+
+/// An entry whose schedule is not understood does not run; the log names it once. Fenced code is no task.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_entry_with_a_misread_schedule_does_not_run_and_is_reported_once() {
+    let mut harness = Harness::start(|setup| setup).await;
+    harness.write("- every month: Look at the rent\n- 25:00: Look at the clock\n\n```\n- Look at the code\n```\n");
+    harness.wait_rounds().await;
+    harness.wait_rounds().await;
+    assert_eq!(harness.model.count(), 0, "{:?}", harness.model.requests());
+    let logs = harness.gateway.logs();
+    assert_eq!(logs.matches("its schedule is not understood").count(), 2, "{logs}");
+    assert!(logs.contains("every month") && logs.contains("25:00"), "{logs}");
+    let doctor = harness.gateway.run(&["doctor"]).await.stdout;
+    for expected in [
+        "HEARTBEAT.md:1: the schedule \"every month\" is not understood: understood \"every month\", but say on which day",
+        "HEARTBEAT.md:2: the schedule \"25:00\" is not understood: not understood: \"25:00\"",
+    ] {
+        assert!(doctor.contains(expected), "{doctor}");
+    }
+    harness.gateway.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn exhausted_daily_heartbeat_tokens_are_reported_once() {
     let mut harness = Harness::start(|setup| setup.set("heartbeat.tokens_per_day", 100)).await;
     harness.model.on("Look at the disk", [Reply::text("The disk is full.").usage(90, 20)]);

@@ -204,6 +204,27 @@ async fn token_guessing_is_rate_limited_by_client() {
     }
 }
 
+/// A request through a trusted proxy counts as one of this machine only if the proxy says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unverified_webhook_takes_nothing_from_a_proxy_that_names_no_client() {
+    let setup = Setup::new().hook(Hook::open("no")).set("gateway.trusted_proxies", vec!["127.0.0.1"]);
+    let gateway = Gateway::start(setup).await;
+    for (header, value, expected) in [
+        ("accept", "*/*", 401),
+        ("x-real-ip", "127.0.0.1", 401),
+        ("forwarded", "for=127.0.0.1", 401),
+        ("x-forwarded-for", "", 401),
+        ("x-forwarded-for", "junk", 401),
+        ("x-forwarded-for", "8.8.8.8", 401),
+        ("x-forwarded-for", "127.0.0.1", 401),
+        ("x-forwarded-for", "::1", 401),
+    ] {
+        let request = gateway.client.post(gateway.url("/webhook/no")).json(&serde_json::json!({"content": "hi"}));
+        let answered = status(request.header(header, value)).await;
+        assert_eq!(answered.status, expected, "{header}: {value}: {answered:?}");
+    }
+}
+
 /// Different spellings of an address count as one, and concurrent attempts are counted before any of them is answered.
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_token_guesses_are_counted_before_they_are_answered() {
@@ -236,8 +257,13 @@ async fn a_rotated_token_takes_effect_at_once() {
         assert_eq!(ask(&old, path).await.status, 200, "{path}");
         assert_eq!(status(gateway.client.get(gateway.url(path))).await.status, 401, "{path}");
     }
+    let events = gateway.client.get(gateway.url("/api/events")).bearer_auth(&old).send().await;
+    let mut events = events.unwrap().error_for_status().unwrap();
     std::fs::write(gateway.home().join("token"), "a new token of my own\n").unwrap();
     assert_eq!(ask(&old, "/api/status").await.status, 401);
+    let end = async { while events.chunk().await.is_ok_and(|chunk| chunk.is_some()) {} };
+    // Streams check everything every 15 s.
+    tokio::time::timeout(Duration::from_secs(8), end).await.expect("the open stream ends at once");
     assert_eq!(ask("a new token of my own", "/api/status").await.status, 200);
     std::fs::remove_file(gateway.home().join("token")).unwrap();
     assert_eq!(ask("a new token of my own", "/api/status").await.status, 401);

@@ -147,6 +147,20 @@ async fn an_unusable_option_writes_nothing() {
     assert_eq!(run(&gateway, &["config", "check"], &[]).await.code, Some(0));
 }
 
+/// A key of config.toml whose environment variable is missing is named, and nothing is written.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_variable_of_a_configured_key_is_named() {
+    let gateway = Gateway::new(Setup::new());
+    fs::create_dir(gateway.home()).unwrap();
+    let before = "[providers.x]\nbase_url = \"http://127.0.0.1:9/v1\"\napi_key = \"env:NONE\"\n";
+    fs::write(gateway.home().join("config.toml"), before).unwrap();
+    let ran = run(&gateway, &["init", "--yes", "--provider", "x", "--model", "m"], &[]).await;
+    assert_eq!((ran.code, config(&gateway).as_str()), (Some(1), before), "{ran:?}");
+    for expected in ["the environment variable NONE is not set", "export NONE='the secret'"] {
+        assert!(ran.stderr.contains(expected) && !ran.stderr.contains("it is not set up"), "{ran:?}");
+    }
+}
+
 /// An existing configuration keeps its comments, its order and its secrets. A broken configuration stays unchanged.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_existing_configuration_changes_only_where_asked() {

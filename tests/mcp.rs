@@ -10,6 +10,7 @@ use crate::support::model::{last_text, messages_of, tools_of};
 use crate::support::requirements::{bubblewrap_is_missing, is_missing};
 use crate::support::{Gateway, Hook, Model, Reply, Setup, until};
 
+mod eras;
 mod real;
 
 const SERVER: &str = include_str!("mcp/server.py");
@@ -148,6 +149,7 @@ async fn an_unusable_server_affects_no_other_server() {
     for (mode, expected) in [
         ("exits", "notes ended (exit code 3): the licence has expired"),
         ("silent", "notes did not start within 1s (mcp.notes.start_timeout)"),
+        ("too-deep", "notes answers: the answer cannot be read: recursion limit exceeded"),
         ("flood", "it prints too much to its standard output that is no message"),
     ] {
         let setup = with_server(with_server(Setup::new(), "notes", mode), "good", "works");
@@ -181,6 +183,8 @@ async fn odd_answers_are_read_or_are_one_clear_error() {
         ("duplicates", "echo", "first: x"),
         ("works", "fail", "Error: it cannot be done: x"),
         ("works", "image", "[image image/png, 3 B; not shown]"),
+        ("lone-surrogate", "echo", "cut emoji \u{fffd} end"),
+        ("deep-answer", "echo", "Error: notes answers: the answer cannot be read: recursion limit exceeded"),
         ("huge", "echo", "Error: notes was stopped: it sent a message of more than 16.8 MB"),
         ("not-an-answer", "echo", "no object"),
         ("hangs-in-call", "echo", "Error: notes did not answer within 1 s (mcp.notes.timeout)"),
@@ -296,7 +300,33 @@ async fn a_server_gets_its_workspace_but_no_sampling_or_elicitation() {
     assert_eq!((code(0), code(2)), (json!(-32601), json!(-32601)), "{answers}");
     let root = answers[1]["result"]["roots"][0]["uri"].as_str().unwrap();
     assert!(root.starts_with("file://") && root.ends_with("/workspace"), "{answers}");
-    assert!(gateway.logs().contains("sampling/createMessage"));
+    // The two requests are handled at the same time; whichever is refused first is logged, the other one is not.
+    let logs = gateway.logs();
+    assert_eq!(logs.matches("an MCP server asked for what daoyou does not give").count(), 1, "{logs}");
+}
+
+/// A skill with `always` in one of these folders would speak in the system prompt.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_cannot_write_into_the_folders_of_skills() {
+    if no_servers() {
+        return;
+    }
+    const PLANTS: &str = r#"
+        cd "$HOME/../../workspace"
+        for folder in skills extra deep/inner; do mkdir -p "$folder/planted"; done
+        mv deep moved && mkdir -p deep/inner/planted
+        touch mine
+        cd "$HOME"; exec /usr/bin/python3 -c "$0" works"#;
+    let setup = Setup::new().set("skills.paths", ["extra".to_owned(), "deep/inner".to_owned()].to_vec());
+    let command: Vec<String> = ["/bin/sh", "-c", PLANTS, SERVER].map(str::to_owned).to_vec();
+    let gateway = Gateway::start(setup.set("mcp.notes.command", command)).await;
+    listed(&gateway, "notes").await;
+    let is_there = |path: &str| gateway.home().join("workspace").join(path).exists();
+    assert!(is_there("mine"), "the server writes into the rest of the workspace");
+    for folder in ["skills", "extra", "deep/inner"] {
+        assert!(is_there(folder) && !is_there(&format!("{folder}/planted")), "{folder}");
+    }
+    assert!(!is_there("moved"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -320,6 +350,7 @@ async fn resources_are_read_and_prompts_become_messages() {
     assert!(say("/mcp notes").await.contains("/mcp notes greet whom=… [style=…]"));
     assert!(say("/mcp notes greet").await.contains("The argument `whom` is missing."));
     assert!(say("/mcp notes bow").await.contains("has no prompt `bow`. It has: `greet`"));
+    assert!(say("/mcp notes greet whom=Ann whom=Bob").await.contains("The argument `whom` is given twice."));
     assert!(say("/mcp notes greet who=Ann").await.contains("`who` is no argument of this prompt."));
     assert_eq!(model.count(), 0);
     model.on("Please greet Ann Lee", [Reply::tool("exec", &json!({"command": "true"})), Reply::text("Good day!")]);
@@ -365,6 +396,68 @@ async fn servers_see_their_own_variables_and_die_with_the_gateway() {
     assert!(is_running());
     gateway.kill9().await;
     until("the end of the server", async || (!is_running()).then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_a_reload_keeps_reveals_no_new_secret() {
+    if no_servers() {
+        return;
+    }
+    let model = Model::start().await;
+    let setup = with_server(Setup::new().model(&model), "notes", "prints-reversed").set("log.level", "debug");
+    let mut gateway = Gateway::start(setup.clone()).await;
+    listed(&gateway, "notes").await;
+    let before = gateway.logs().len();
+    *gateway.setup() = setup.set("providers.scripted.api_key", "canary-new-key-4711");
+    gateway.write_config();
+    gateway.sighup();
+    until("the reload", async || gateway.logs()[before..].contains("configuration reloaded").then_some(())).await;
+    says(&gateway, "notes__echo", &json!({"text": "1174-yek-wen-yranac"})).await;
+    until("the printed line", async || gateway.logs().contains("printed ").then_some(())).await;
+    assert!(gateway.logs().contains("printed (hidden)"), "{}", &gateway.logs()[before..]);
+    assert_eq!(lines(&gateway, "starts.txt"), 1, "the reload kept the server");
+}
+
+/// A server's texts reach people, the API and the log, so its secrets are removed from them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_tells_its_secrets_reveals_none() {
+    if no_servers() {
+        return;
+    }
+    for mode in ["tells-and-dies", "tells-in-list"] {
+        let setup = with_server(Setup::new(), "notes", mode).set("log.level", "info,daoyou::mcp=debug");
+        let setup = setup.set("mcp.notes.env.NOTES_LOGIN", "env:CANARY_LOGIN").env("CANARY_LOGIN", "canary-of-a-login");
+        let mut gateway = Gateway::new(setup);
+        let without_gateway = gateway.run(&["mcp", "test", "notes"]).await;
+        gateway.up().await;
+        let tested = gateway.run(&["mcp", "test", "notes"]).await;
+        for tested in [&without_gateway, &tested] {
+            assert!(tested.stderr.contains("the login (hidden) is wrong"), "{mode}: {tested:?}");
+        }
+        let listed = gateway.run(&["mcp", "list"]).await.stdout;
+        assert!(listed.contains("the login (hidden)"), "{mode}: {listed}");
+        let shown = gateway.run(&["agent", "-m", "/mcp"]).await.stdout;
+        assert!(shown.contains("the login (hidden) is wrong"), "{mode}: {shown}");
+        let rows = gateway.json(&["mcp", "list"]).await;
+        assert!(rows[0]["last_error"].as_str().unwrap().contains("(hidden)"), "{mode}: {rows}");
+        let doctor = gateway.run(&["doctor"]).await.stdout;
+        let logs = gateway.logs();
+        assert!(logs.contains("(hidden)"), "{mode}: {logs}");
+        for text in [&without_gateway.stderr, &tested.stderr, &listed, &shown, &rows.to_string(), &doctor, &logs] {
+            assert!(!text.contains("canary-of-a-login"), "{mode}: {text}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_key_in_an_address_is_not_logged() {
+    let setup = Setup::new().set("mcp.web.url", "http://127.0.0.1:1/mcp?key=canary-in-an-address");
+    let gateway = Gateway::start(setup).await;
+    let tested = gateway.run(&["mcp", "test", "web"]).await;
+    assert!(tested.stderr.contains("web cannot be reached"), "{tested:?}");
+    let logs = gateway.logs();
+    assert!(logs.contains("an MCP server cannot be used"), "{logs}");
+    assert!(!logs.contains("canary") && !tested.stderr.contains("canary"), "{tested:?}\n{logs}");
 }
 
 /// The server process of this story.
@@ -443,6 +536,12 @@ async fn the_servers_of_another_program_are_imported() {
         added.code == Some(0) && std::fs::read_to_string(&config).unwrap().ends_with("\"TZ\" = \"UTC\"\n"),
         "{added:?}"
     );
+    let note = "/config.toml: time; a running gateway uses them after its next reload\n";
+    assert!(added.stderr.starts_with("added to /") && added.stderr.ends_with(note), "{added:?}");
+    // `run` would write the configuration anew.
+    let again = gateway.command(&["mcp", "import", path, "--add"]).output().await.unwrap();
+    let error = String::from_utf8_lossy(&again.stderr);
+    assert!(again.status.code() == Some(1) && error.contains("/config.toml has [mcp.time] already"), "{error}");
     std::fs::write(&file, r#"{"mcpServers": {"a": {"command": "x", "cwd": "/"}, "b": {"url": 7}}}"#).unwrap();
     let refused = gateway.run(&["mcp", "import", path]).await;
     assert_eq!(

@@ -4,7 +4,8 @@ use std::process::Stdio;
 
 use reqwest::RequestBuilder;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::net::UnixStream;
 use tokio::process::{Child, ChildStdin, ChildStdout};
 
 use crate::support::gateway::http_client;
@@ -400,12 +401,25 @@ async fn an_ask_outlives_the_gateway_and_the_bridge_reconnects() {
 async fn garbage_is_refused_and_the_connection_goes_on() {
     let gateway = Gateway::start(Setup::new()).await;
     let mut client = StdioClient::connect(&gateway).await;
-    for garbage in
-        ["", "{", "\u{0}\u{1b}[2J", "[]", "{\"jsonrpc\":\"2.0\"}", &"[".repeat(100_000), &"x".repeat(5_000_000)]
-    {
-        client.input.write_all(format!("{garbage}\n").as_bytes()).await.unwrap();
+    let huge = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":"{}"}}"#, "x".repeat(5_000_000));
+    for (garbage, code, text) in [
+        (&b"{"[..], -32_700, "JSON-RPC message"),
+        (b"\0\x1b[2J", -32_700, "JSON-RPC message"),
+        (b"\xff\xfe", -32_700, "JSON-RPC message"),
+        (&[b'['; 100_000], -32_700, "JSON-RPC message"),
+        (huge.as_bytes(), -32_700, "4 MB"),
+        (b"[]", -32_600, "JSON-RPC message"),
+        (b"{\"jsonrpc\":\"2.0\"}", -32_600, "JSON-RPC message"),
+    ] {
+        client.input.write_all(&[b"\n", garbage, b"\n"].concat()).await.unwrap();
+        let answer = client.next().await;
+        let id = if garbage == huge.as_bytes() { json!(1) } else { Value::Null };
+        assert_eq!((&answer["id"], &answer["error"]["code"]), (&id, &json!(code)), "{answer}");
+        assert!(answer["error"]["message"].as_str().unwrap().contains(text), "{answer}");
     }
-    client.input.write_all(b"\xff\xfe\n").await.unwrap();
+    let surrogate = r#"{"jsonrpc":"2.0","id":8,"method":"ping","params":{"a":"\ud800"}}"#;
+    client.input.write_all(format!("{surrogate}\n").as_bytes()).await.unwrap();
+    assert_eq!(client.answer(&json!(8)).await["error"]["code"], -32_700);
     let answer = client.request(&json!({"jsonrpc": "2.0", "id": 9, "method": "no/such"})).await;
     assert_eq!(answer["error"]["code"], -32_601, "{answer}");
     assert_eq!(client.request(&json!({"jsonrpc": "2.0", "id": 10, "method": "ping"})).await["result"], json!({}));
@@ -414,4 +428,51 @@ async fn garbage_is_refused_and_the_connection_goes_on() {
     rude.send(&call(1, "ask", &json!({"message": "hi"}))).await;
     assert!(rude.answer(&json!(1)).await["error"].is_object());
     assert!(!client.ask("what time is it?").await.1);
+}
+
+/// Each of two open requests with one id would get the other's answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_refuses_the_id_of_an_open_request() {
+    let model = Model::start().await;
+    let gate = Gate::new();
+    model.on("slow", [Reply::text("slow done").held_by(&gate)]);
+    let gateway = Gateway::start(Setup::new().model(&model)).await;
+    let mut client = StdioClient::connect(&gateway).await;
+    client.send(&call("a", "ask", &json!({"message": "slow"}))).await;
+    gate.wait_arrived(1).await;
+    client.send(&call("a", "ask", &json!({"message": "other", "session": "other"}))).await;
+    let refused = client.answer(&Value::Null).await;
+    assert_eq!(refused["error"]["code"], -32_600, "{refused}");
+    assert!(refused["error"]["message"].as_str().unwrap().contains("id \"a\" is still in use"), "{refused}");
+    gate.open();
+    assert_eq!(tool_result(&client.answer(&json!("a")).await), fine("slow done"));
+    assert_eq!(model.count(), 1);
+    // The id of an answered request is free.
+    let again = client.request(&call("a", "recall", &json!({"query": "slow"}))).await;
+    assert!(again["result"].is_object(), "{again}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_above_the_limit_names_it() {
+    let gateway = Gateway::start(Setup::new()).await;
+    let mut streams = Vec::new();
+    for _ in 0..100 {
+        let mut stream = UnixStream::connect(gateway.home().join("daoyou.sock")).await.unwrap();
+        let request = "GET /mcp/stream?connection=story HTTP/1.1\r\nHost: daoyou\r\nConnection: upgrade\r\n\
+                       Upgrade: mcp-lines\r\n\r\n";
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut status = [0; 12];
+        deadline("the upgrade", stream.read_exact(&mut status)).await.unwrap();
+        assert_eq!(&status, b"HTTP/1.1 101");
+        streams.push(stream);
+    }
+    let refused = gateway.run(&["mcp", "serve"]).await;
+    assert_eq!((refused.code, refused.stdout.as_str()), (Some(1), ""), "{refused:?}");
+    assert!(refused.stderr.contains("100 runs of `daoyou mcp serve` are open"), "{refused:?}");
+    drop(streams);
+    until("a free stream", async || {
+        let served = gateway.run(&["mcp", "serve"]).await;
+        (served.code == Some(0)).then_some(())
+    })
+    .await;
 }

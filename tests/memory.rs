@@ -81,6 +81,11 @@ async fn a_forgotten_memory_is_removed_everywhere() {
     wait_page(&gateway, "both facts on the page", |text| text.contains("Zyxwv-4711") && text.contains("Rex")).await;
     wait_settled(&gateway.database()).await;
     assert!(database_contains(&gateway.database(), "Zyxwv-4711"));
+    // The list is in the answer to a command, which is in no session's log.
+    let list = gateway.accept("in", &Message::new("/memory").chat("d").sender("me")).await;
+    assert!(gateway.wait_done("in", &list).await.text("reply").contains("Zyxwv-4711"));
+    let help = gateway.accept("in", &Message::new("/help").chat("d").sender("me")).await;
+    let help_reply = gateway.wait_done("in", &help).await.text("reply").to_owned();
     let reply = gateway.ask_as("in", "me", "c", "/forget 1").await;
     assert_eq!(reply, "Memory 1 is forgotten for good, also where it was said.");
     let left = wait_page(&gateway, "the bullet to go", |text| !text.contains("Zyxwv-4711")).await;
@@ -89,6 +94,8 @@ async fn a_forgotten_memory_is_removed_everywhere() {
     let last = model.requests_about("what now?").pop().unwrap().to_string();
     assert!(!last.contains("Zyxwv-4711") && last.contains("[forgotten]") && last.contains("Rex"), "{last}");
     wait_settled(&gateway.database()).await;
+    assert_eq!(gateway.state("in", &list).await.text("reply"), "[forgotten]");
+    assert_eq!(gateway.state("in", &help).await.text("reply"), help_reply);
     assert!(!database_contains(&gateway.database(), "Zyxwv-4711"));
     assert_eq!(model.refused(), Vec::<String>::new());
     check(&gateway.database(), &Witness::default());

@@ -33,6 +33,21 @@ async fn a_failed_call_is_one_clear_reply_with_a_code() {
     gateway.check_settled(&Witness::default()).await;
 }
 
+/// Only the owner reads why the service refused a request, and which address was asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_owner_alone_reads_the_words_of_a_refusal() {
+    let model = Model::start().await;
+    let gateway = Gateway::start(Setup::scripted(&model)).await;
+    model.on("too hot", [Reply::status(422).saying("the oven is missing")]);
+    let ran = gateway.run(&["agent", "-m", "too hot"]).await;
+    let reply = format!("{}{}", ran.stdout, ran.stderr);
+    for words in ["scripted: HTTP 422: ", "the oven is missing", "; asked http://127.0.0.1:", "/chat/completions"] {
+        assert!(reply.contains(words), "{words}: {reply}");
+    }
+    let reply = gateway.ask("in", "c", "too hot").await;
+    assert_eq!(reply, "I could not get an answer from the model: scripted: HTTP 422");
+}
+
 /// Temporary failures are retried, and the reply contains nothing of the failed answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_call_is_retried() {
@@ -92,7 +107,9 @@ async fn agent_exits_1_when_the_turn_fails() {
     let gateway = Gateway::new(Setup::scripted(&model).set("providers.scripted.retries", 0));
     let ran = gateway.run(&["agent", "-m", "broken"]).await;
     assert_eq!(ran.code, Some(1), "{ran:?}");
-    assert_eq!(ran.stdout, "I could not get an answer from the model: scripted: HTTP 500\n");
+    let said =
+        "I could not get an answer from the model: scripted: HTTP 500: scripted failure; asked http://127.0.0.1:";
+    assert!(ran.stdout.starts_with(said) && ran.stdout.ends_with("/chat/completions\n"), "{ran:?}");
     let ran = gateway.run(&["agent", "-m", "broken", "--json"]).await;
     let printed: Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!((ran.code, &printed["error"]["code"]), (Some(1), &json!("llm_server_error")), "{ran:?}");

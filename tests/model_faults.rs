@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::support::gateway::Message;
 use crate::support::invariants::Witness;
 use crate::support::model::ModelRequest;
-use crate::support::processes::{peak_bytes, resident_bytes};
+use crate::support::processes::{peak_bytes, reset_peak};
 use crate::support::requirements::bubblewrap_is_missing;
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, until};
 
@@ -86,7 +86,7 @@ fn ending_faults() -> Vec<Fault> {
     let long_comment = format!(": {}\n\n", "x".repeat(LINE));
     vec![
         row("half a stream", half_answer(), "llm_connection", "ended before the answer was complete"),
-        row("nothing at all", Reply::raw(""), "llm_connection", "ended before the answer was complete"),
+        row("nothing at all", Reply::raw(""), "llm_parse", "the answer is empty"),
         row(
             "a cut",
             Reply::text("lost words, and more of them").drops_after(2),
@@ -232,7 +232,7 @@ async fn huge_answers_are_read_or_refused_in_bounded_memory() {
     let setup = Setup::new().model(&model).set("providers.scripted.retries", 0).hook(Hook::bearer("in"));
     let gateway = Gateway::start(setup).await;
     gateway.ask("in", "warm", "warm up").await;
-    let before = resident_bytes(gateway.pid());
+    let before = reset_peak(gateway.pid());
     let refused = gateway.ask("in", "c", "fifty").await;
     assert!(refused.contains("longer than 16777216 bytes"), "{refused}");
     let grown = peak_bytes(gateway.pid()).saturating_sub(before);

@@ -124,6 +124,19 @@ async fn answers_are_returned_whole_or_streamed() {
     assert!(journal.outbox.iter().all(|row| row.state == "sent"), "the messages were shown: {:?}", journal.outbox);
 }
 
+/// The template of the model opens the think block, so the thinking is known as such only after the response.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_shows_the_answer_after_thinking_without_an_opening_tag_once() {
+    let model = Model::start().await;
+    model.on("greet me", [Reply::text("hm\n</think>\n\nHello, Ann.").chunk_chars(4)]);
+    let gateway = Gateway::start(Setup::new().model(&model)).await;
+    assert_eq!(text(post(&gateway, &say("greet me"))).await, "Hello, Ann.");
+    let mut streamed = say("greet me");
+    streamed["stream"] = json!(true);
+    let shown = joined(&events(post(&gateway, &streamed)).await, "content");
+    assert_eq!(shown, "hm\n</think>\n\nHello, Ann.");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_named_session_continues_and_a_new_one_gets_the_clients_history() {
     let model = Model::start().await;
@@ -188,6 +201,17 @@ async fn images_and_files_reach_the_agent() {
     assert_eq!(send(post(&gateway, &chat(&again))).await.status(), 200);
     let request = model.requests().last().unwrap().clone();
     assert!(images(&request) == 1 && request.to_string().contains("[file image-1.png]"), "{request}");
+    // A fault of the folder is named.
+    let uploads = gateway.workspace().join("uploads");
+    std::fs::rename(&uploads, gateway.workspace().join("moved")).unwrap();
+    std::os::unix::fs::symlink("moved", &uploads).unwrap();
+    let (status, body) = answer(post(&gateway, &chat(&json!([{"role": "user", "content": parts}])))).await;
+    assert_eq!((status, &body["error"]["code"]), (500, &json!("file")), "{body}");
+    assert!(
+        body["error"]["message"].as_str().unwrap().contains("\"uploads\" in the workspace is not a folder"),
+        "{body}"
+    );
+    std::fs::remove_file(&uploads).unwrap();
     // A large body is accepted; a body above the limit is refused.
     let large = "QUFB".repeat(2_500_000);
     let file = json!({"type": "file", "file": {"filename": "a.bin", "file_data": large}});

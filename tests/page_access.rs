@@ -175,8 +175,21 @@ async fn daoyou_open_prints_a_link_that_logs_in_once() {
     assert_eq!(asked.status(), 404);
     let code = link.split_once("code=").unwrap().1;
     assert!(!gateway.logs().contains(code), "a code is not logged");
-    assert!(gateway.run(&["status"]).await.stdout.contains(&gateway.url("")), "status names the page");
+    let status = gateway.run(&["status"]).await.stdout;
+    let printed = status.split_whitespace().find(|word| word.starts_with(&gateway.url("/login?code="))).unwrap();
+    let login = gateway.json(&["status"]).await["login"].clone();
+    assert!(login["url"].as_str().unwrap().ends_with(login["code"].as_str().unwrap()), "{login}");
+    assert_eq!(login["url"], printed, "an unused link is shown again");
+    assert!((1..=60).contains(&login["expires_in"].as_u64().unwrap()), "{login}");
+    let leads_to =
+        async |link: &str| client.get(link).send().await.unwrap().headers()["location"].to_str().unwrap().to_owned();
+    assert_eq!(leads_to(printed).await, "/", "{status}");
+    let next = gateway.json(&["status"]).await["login"].clone();
+    assert_ne!(next["url"], printed, "a used link is not shown again");
+    assert_eq!(leads_to(next["url"].as_str().unwrap()).await, "/");
     gateway.stop().await;
+    assert!(!gateway.run(&["status"]).await.stdout.contains("/login"), "without a gateway there is no page");
+    assert_eq!(gateway.json(&["status"]).await["login"], Value::Null);
     let down = gateway.run(&["open"]).await;
     assert!(down.code == Some(1) && down.stderr.contains("daoyou gateway"), "{down:?}");
 }

@@ -1,5 +1,6 @@
 //! The process: signals, exit codes, the log, and secrets.
 
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -7,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::gateway::Message;
 use crate::support::invariants::{Witness, wait_settled};
 use crate::support::requirements::bubblewrap_is_missing;
-use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, files_below, until};
+use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, deadline, files_below, until};
 
 /// Both signals drain: running turns finish, new messages are refused temporarily, and the exit code is 0.
 #[tokio::test(flavor = "multi_thread")]
@@ -90,6 +91,40 @@ async fn an_invalid_configuration_starts_nothing() {
         assert!(!gateway.home().join("daoyou.sock").exists(), "{keys:?}");
         assert!(!gateway.home().join("daoyou.db").exists(), "{keys:?}: a database was made");
     }
+}
+
+/// `daoyou agent -m` leaves its home to the gateway that is restarted, and a gateway that starts waits for the reply of an `agent -m`
+/// that holds the home.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_that_starts_beside_a_waiting_agent_command_gets_the_home() {
+    let (model, gate, later) = (Model::start().await, Gate::new(), Gate::new());
+    model.on("slow", [Reply::text("at last").held_by(&gate), Reply::text("at last").held_by(&gate)]);
+    model.on("alone", [Reply::text("without a gateway").held_by(&later)]);
+    let mut gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let ask = |gateway: &Gateway, text: &str| {
+        let mut command = gateway.command(&["agent", "-m", text]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let waiting = ask(&gateway, "slow");
+    gate.wait_arrived(1).await;
+    gateway.kill9().await;
+    gateway.up().await;
+    assert_eq!(gateway.ask("in", "other", "hello").await, "echo: hello", "the gateway has the home, not the command");
+    gate.wait_arrived(2).await;
+    gate.open();
+    let asked = deadline("the reply", waiting.wait_with_output()).await.unwrap();
+    assert_eq!((asked.status.code(), asked.stdout.as_slice()), (Some(0), &b"at last\n"[..]), "{asked:?}");
+    gateway.stop().await;
+
+    let alone = ask(&gateway, "alone");
+    later.wait_arrived(1).await;
+    gateway.spawn();
+    until("the wait", async || gateway.logs().contains("this gateway starts after it").then_some(())).await;
+    later.open();
+    let asked = deadline("the reply", alone.wait_with_output()).await.unwrap();
+    assert_eq!(asked.stdout, b"without a gateway\n", "{asked:?}");
+    gateway.wait_ready().await;
+    gateway.stop().await;
 }
 
 /// Below its disk reserve the gateway accepts nothing and says so, but it stays alive.

@@ -86,6 +86,9 @@ async fn only_the_owner_sees_a_wrong_provider_address() {
         "{reply}"
     );
     let asked = format!("asked {wrong}/chat/completions");
+    let ran = gateway.run(&["agent", "-m", "hello"]).await;
+    let reply = format!("{}{}", ran.stdout, ran.stderr);
+    assert!(reply.contains(&asked) && reply.contains(&works), "{ran:?}");
     let log = gateway.logs().replace("\\\"", "\"");
     assert!(log.contains(&asked) && log.contains(&works), "{log}");
     let status = gateway.run(&["status"]).await.stdout;

@@ -65,6 +65,7 @@ async fn the_next_message_of_the_asked_person_is_the_answer() {
     assert_eq!(question(&gateway, &id).await, format!("{QUESTION}\n\n1. Blue\n2. Dark green"));
     let posted = sink.wait_posts(1).await;
     assert!(posted[0].data("content").starts_with(QUESTION), "{posted:?}");
+    assert_eq!((posted[0].data("in_reply_to"), &posted[0].body["data"]["question"]), (id.as_str(), &json!(true)));
 
     // Another person's message, or a command, is not an answer.
     let other = send(&gateway, "bob", "2").await;

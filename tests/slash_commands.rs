@@ -50,9 +50,11 @@ const ENGLISH: Table = &[
     ("/cost", &["1 turn,", "100 tokens in", "7 tokens out"]),
     ("/tools", &["read_file", "exec", "message"]),
     ("/skills", &["There are no skills yet"]),
-    ("/history", &["Unknown command `/history`"]),
+    ("/history", &["`/history` is a command of the interactive terminal"]),
+    ("/clear", &["`/clear` is a command of the interactive terminal, `daoyou chat`; `/help`"]),
+    ("/add x", &["`/add` is a command of the interactive terminal"]),
     ("/stop", &["Nothing is running here."]),
-    ("/nonsense", &["Unknown command `/nonsense`", "`/help` lists all"]),
+    ("/nonsense", &["Unknown command `/nonsense`: did you mean `/", "`/help` lists all"]),
     ("/modle", &["Unknown command `/modle`: did you mean `/model`?"]),
     ("/new", &["New session started."]),
     ("/session", &["Messages: 0", "before this one here: 1"]),
@@ -71,7 +73,8 @@ const CHINESE: Table = &[
     ("/cost", &["本会话：1 轮", "输入 100 token"]),
     ("/tools", &["工具：", "read_file"]),
     ("/stop", &["这里没有正在运行的任务。"]),
-    ("/nonsense", &["没有 `/nonsense` 这个命令", "`/help`"]),
+    ("/nonsense", &["没有 `/nonsense` 这个命令，是不是想用 `/", "`/help`"]),
+    ("/quit", &["`/quit` 是交互式终端 `daoyou chat` 的命令"]),
     ("/modle", &["是不是想用 `/model`？"]),
     ("/new", &["已开启新会话。"]),
     ("/session", &["消息数：0", "此前的会话数：1"]),
@@ -259,6 +262,7 @@ async fn gateway_commands_have_the_same_form_with_and_without_a_gateway() {
         assert!(ran.code == Some(0) && ran.stdout.contains(words), "{args:?}: {ran:?}");
         before.push(gateway.json(args).await);
     }
+    assert!(before[0]["login"].take()["code"].is_string(), "only a running gateway has a login");
     let [status, channels, test, _, models, ..] = before.as_slice() else { panic!("{before:?}") };
     assert_eq!((&status["gateway"], &status["model"]), (&json!("up"), &json!("scripted")));
     assert_eq!((&status["today"]["turns"], &status["today"]["cost"]), (&json!(1), &Value::Null));

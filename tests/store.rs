@@ -168,6 +168,14 @@ async fn a_second_gateway_in_a_home_is_refused() {
     gateway.recover().await;
     assert_ne!(gateway.pid(), pid);
     check(&gateway.database(), &Witness { accepted: &[id], ..Witness::default() });
+
+    // The removal of the lock's file opens the home to nobody.
+    std::fs::remove_file(gateway.home().join("daoyou.lock")).unwrap();
+    let second = gateway.run(&["gateway", "--no-cli", "--log", "off"]).await;
+    assert_eq!((second.code, second.stderr.lines().count()), (Some(75), 1), "{second:?}");
+    assert!(second.stderr.contains("another gateway holds "), "{second:?}");
+    gateway.stop().await;
+    gateway.up().await;
 }
 
 /// An occupied port is reported in one line, and nothing stays half started.

@@ -97,6 +97,16 @@ async fn wrong_names_and_arguments_are_usage_errors() {
     assert_eq!(ran.stdout, "{\n  \"b\": [\n    1\n  ]\n}\n", "{ran:?}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disabled_tool_is_called_disabled() {
+    let gateway = Gateway::new(Setup::new().set("tools.disabled", vec!["exec"]));
+    let (code, refused) = run(&gateway, "bash", &json!({"command": "true"}), &[]).await;
+    assert_eq!((code, &refused["success"]), (Some(1), &json!(false)));
+    assert_eq!(refused["error"], "exec is disabled (tools.disabled)");
+    let ran = gateway.run(&["tools", "run", "exec", r#"{"command":"true"}"#]).await;
+    assert!(ran.code == Some(1) && ran.stdout.is_empty() && ran.stderr.contains("exec is disabled"), "{ran:?}");
+}
+
 /// The printed prompt has the bytes of the body that is sent next.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_prompt_is_the_request_that_is_sent_next() {

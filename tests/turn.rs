@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::gateway::Message;
 use crate::support::invariants::{Witness, open_to_change};
 use crate::support::model::{messages_of, results_of};
-use crate::support::processes::{peak_bytes, resident_bytes};
+use crate::support::processes::{peak_bytes, reset_peak};
 use crate::support::requirements::bubblewrap_is_missing;
 use crate::support::{Gate, Gateway, Model, Reply, Setup, until};
 
@@ -159,7 +159,7 @@ async fn huge_tool_output_is_truncated_spilled_and_paged() {
     });
     let gateway = Gateway::start(Setup::scripted(&model)).await;
     gateway.ask("in", "c", "warm up").await;
-    let before = resident_bytes(gateway.pid());
+    let before = reset_peak(gateway.pid());
     assert_eq!(gateway.ask("in", "c", "flood").await, "read it");
     let grown = peak_bytes(gateway.pid()).saturating_sub(before);
     assert!(grown < 16 << 20, "55 MB of output took {grown} bytes");

@@ -103,6 +103,48 @@ async fn messages_wait_while_the_api_key_is_refused_until_a_reload() {
     check(&gateway.database(), &Witness { accepted: &[one, two], ..Witness::default() });
 }
 
+/// A message that the service always answers with an error does not stop the service for others, however often it is retried, and
+/// the owner gets one notice of it, however often others are answered in between.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_always_fails_neither_delays_others_nor_repeats_its_notice() {
+    let model = Model::start().await;
+    let inside = json!({"error": {"message": RAW, "type": "server_error"}}).to_string();
+    model.script(move |asked| asked.user.starts_with("fail").then(|| Reply::events([inside.as_str()])));
+    let gateway = Gateway::start(setup(&model).set("owner.notify", "webhook:in:owner")).await;
+    let failing = gateway.accept("in", &Message::new("fail").chat("a")).await;
+    let calls = || model.requests_about("fail").len();
+    for number in 0..2 {
+        gateway.wait_status(&failing, "waiting").await;
+        let before = calls();
+        assert_eq!(gateway.ask("in", "b", &format!("hello {number}")).await, format!("echo: hello {number}"));
+        until("a retry after the answer", async || (calls() > before).then_some(())).await;
+    }
+    for _ in 0..6 {
+        gateway.wait_status(&failing, "waiting").await;
+        let before = calls();
+        gateway.ask("in", "a", "/model scripted/scripted").await;
+        until("a retry by hand", async || (calls() > before).then_some(())).await;
+    }
+    gateway.wait_status(&failing, "waiting").await;
+    assert_eq!(gateway.json(&["status"]).await["circuits"], json!([]));
+    assert_eq!(gateway.ask("in", "b", "hello").await, "echo: hello");
+    assert_eq!(outbox_contents(&gateway, "notice:service").len(), 1);
+}
+
+/// The gateway is killed while a waiting turn is being retried.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kill_during_a_retry_repeats_no_notice() {
+    let model = Model::start().await;
+    model.script(|asked| Some(if asked.n == 2 { Reply::hang() } else { Reply::status(500) }));
+    let mut gateway = Gateway::start(setup(&model).set("owner.notify", "webhook:in:owner")).await;
+    let id = gateway.accept("in", &Message::new("hello").chat("a")).await;
+    until("a retry", async || (model.count() == 2).then_some(())).await;
+    gateway.restart().await;
+    until("a retry after the restart", async || (model.count() > 2).then_some(())).await;
+    gateway.wait_status(&id, "waiting").await;
+    assert_eq!(outbox_contents(&gateway, "notice:service").len(), 1);
+}
+
 /// The owner can retry a refused key at once, and another model can answer waiting messages.
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_messages_are_retried_by_hand_or_answered_by_another_model() {

@@ -156,7 +156,8 @@ async fn service_handshakes_and_forms_are_answered_as_expected() {
     ];
     let rate_limited = json!({"type": "app_rate_limited", "team_id": "T1", "minute_rate_limited": 1_518_467_820});
     let callback = |event: Value| json!({"type": "event_callback", "event_id": "Ev8", "event": event});
-    for body in events.map(callback).into_iter().chain([rate_limited]) {
+    let no_events = [json!({}), json!({"type": "block_actions"}), json!({"type": "event_callback", "event_id": "Ev7"})];
+    for body in events.map(callback).into_iter().chain([rate_limited]).chain(no_events) {
         let answer = slack(body).await;
         assert_eq!((answer.status, answer.text("status")), (200, "ignored"), "{answer:?}");
     }

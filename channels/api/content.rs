@@ -1,8 +1,9 @@
 //! Parses the parts of messages and the fields of requests, with one clear error for each unsupported or malformed part.
 
 use axum::http::StatusCode;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use base64::{Engine, alphabet};
 use serde_json::{Map, Value};
 
 use crate::attachment_folder::IncomingFile;
@@ -170,7 +171,8 @@ fn part_text<'a>(part: &'a Value, files: &mut Vec<IncomingFile>) -> Result<Optio
         Some("refusal") => part["refusal"].as_str().map(Some).ok_or_else(|| "has an empty refusal".to_owned()),
         Some("image_url" | "input_image") => {
             let url = part["image_url"].as_str().or_else(|| part["image_url"]["url"].as_str()).unwrap_or_default();
-            let (media_type, bytes) = data_url(url).ok_or_else(|| no_data("an image", url))?;
+            let (media_type, data) = data_url(url).ok_or_else(|| no_data("an image", url))?;
+            let bytes = decode("an image", data)?;
             let ending = media_type.strip_prefix("image/").unwrap_or("bin").replace("jpeg", "jpg");
             files.push(IncomingFile { name: format!("image-{number}.{ending}"), media_type, bytes });
             Ok(None)
@@ -178,9 +180,10 @@ fn part_text<'a>(part: &'a Value, files: &mut Vec<IncomingFile>) -> Result<Optio
         Some("file" | "input_file") => {
             let file = if part["file"].is_object() { &part["file"] } else { part };
             let data = file["file_data"].as_str().unwrap_or_default();
-            let plain = || Some(("application/octet-stream".to_owned(), STANDARD.decode(data).ok()?));
-            let found = data_url(data).or_else(plain).filter(|(_, bytes)| !bytes.is_empty());
-            let (media_type, bytes) = found.ok_or_else(|| no_data("a file", data))?;
+            // A colon is in no base64: this is an address, or a data: URL in another encoding.
+            let plain = || (!data.contains(':')).then(|| ("application/octet-stream".to_owned(), data));
+            let (media_type, data) = data_url(data).or_else(plain).ok_or_else(|| no_data("a file", data))?;
+            let bytes = decode("a file", data)?;
             let name = file["filename"].as_str().map_or_else(|| format!("file-{number}"), str::to_owned);
             files.push(IncomingFile { name, media_type, bytes });
             Ok(None)
@@ -202,12 +205,30 @@ fn no_data(what: &str, given: &str) -> String {
     format!("has {what} without its data; {remedy} (an image in \"image_url\", a file in \"file_data\")")
 }
 
-/// Returns the media type and the bytes of a `data:` URL in base64 (RFC 2397).
-fn data_url(url: &str) -> Option<(String, Vec<u8>)> {
-    let (head, data) = url.strip_prefix("data:")?.split_once(',')?;
-    let media_type = head.strip_suffix(";base64")?.split(';').next().filter(|kind| !kind.is_empty())?;
-    let bytes = STANDARD.decode(data.trim()).ok().filter(|bytes| !bytes.is_empty())?;
-    Some((media_type.to_lowercase(), bytes))
+/// Returns the media type and the base64 of a `data:` URL (RFC 2397).
+fn data_url(url: &str) -> Option<(String, &str)> {
+    let (scheme, rest) = url.trim_start().split_once(':')?;
+    let (head, data) = rest.split_once(',')?;
+    let (kind, encoding) = head.rsplit_once(';')?;
+    let is_base64 = scheme.eq_ignore_ascii_case("data") && encoding.trim().eq_ignore_ascii_case("base64");
+    let media_type = kind.split(';').next().unwrap_or_default().trim().to_lowercase();
+    (is_base64 && !media_type.is_empty()).then_some((media_type, data))
+}
+
+/// Decodes the base64 of `what` in any of its usual forms: with line breaks, without padding, with `-` and `_` (RFC 4648, section 5).
+fn decode(what: &str, data: &str) -> Result<Vec<u8>, String> {
+    const ANY_PADDING: GeneralPurpose = GeneralPurpose::new(
+        &alphabet::STANDARD,
+        GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+    );
+    let symbols = data.bytes().filter(|byte| !byte.is_ascii_whitespace()).map(|byte| match byte {
+        b'-' => b'+',
+        b'_' => b'/',
+        other => other,
+    });
+    let bytes = ANY_PADDING.decode(symbols.collect::<Vec<u8>>());
+    let bytes = bytes.map_err(|error| format!("has {what} whose base64 is not valid: {error}"))?;
+    if bytes.is_empty() { Err(no_data(what, "")) } else { Ok(bytes) }
 }
 
 #[cfg(test)]
@@ -240,6 +261,25 @@ mod tests {
     }
 
     #[test]
+    fn base64_is_read_in_all_its_usual_forms() {
+        for url in [
+            "data:image/png;base64,+/+/aGk=",
+            "DATA:image/PNG;BASE64,+/+/aGk=",
+            " data:image/png;base64,+/+/\r\naGk=\n",
+            "data:image/png;name=a.png;base64,+/+/aGk",
+            "data:image/png;base64,-_-_aGk",
+        ] {
+            let mut files = Vec::new();
+            content(&json!([{"type": "image_url", "image_url": {"url": url}}]), &mut files).unwrap();
+            assert_eq!(
+                (files[0].media_type.as_str(), &*files[0].bytes),
+                ("image/png", &b"\xfb\xff\xbfhi"[..]),
+                "{url}"
+            );
+        }
+    }
+
+    #[test]
     fn unsupported_content_is_explained() {
         for (value, expected) in [
             (json!(7), "has no \"content\""),
@@ -252,7 +292,11 @@ mod tests {
                 json!([{"type": "image_url", "image_url": {"url": "https://a/b.png"}}]),
                 "as an address, which is not fetched",
             ),
-            (json!([{"type": "image_url", "image_url": {"url": "data:image/png;base64,!"}}]), "without its data"),
+            (json!([{"type": "image_url", "image_url": {"url": "data:image/png;base64,!"}}]), "base64 is not valid"),
+            (json!([{"type": "image_url", "image_url": {"url": "data:image/png;base64,"}}]), "without its data"),
+            (json!([{"type": "image_url", "image_url": {"url": "data:image/png,abc"}}]), "without its data"),
+            (json!([{"type": "file", "file": {"file_data": "https://a/b.pdf"}}]), "as an address"),
+            (json!([{"type": "file", "file": {"file_data": "a!"}}]), "base64 is not valid"),
             (json!([{"type": "file", "file": {"file_id": "file-1"}}]), "without its data"),
         ] {
             let error = content(&value, &mut Vec::new()).unwrap_err();

@@ -1,11 +1,15 @@
 //! Converts the events of a turn into additions to a streamed answer.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use crate::event::TurnEvent;
 
 /// The maximum number of characters of a tool's arguments in the output.
 const MAX_ARGUMENTS: usize = 200;
+/// The tags that end thinking. If the template of a model opens the block itself, the thinking is known as such only after the whole
+/// response: the response restarts, and repeats what followed the tag.
+const THINKING_ENDS: [&str; 2] = ["</think>", "</thinking>"];
 
 /// The next part of a streamed answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +25,8 @@ pub(super) struct AnswerProgress {
     text: String,
     /// The position in `text` where the response that is being streamed begins.
     response: usize,
+    /// The position in `text` of what the restarted response has repeated. It starts after the thinking of the discarded response.
+    repeated: Option<Range<usize>>,
     /// The ids of the calls that were shown. A turn that continues after a wait reports its open calls again.
     calls: HashSet<String>,
     wants_reasoning: bool,
@@ -37,16 +43,10 @@ impl AnswerProgress {
     pub fn apply(&mut self, event: &TurnEvent) -> Option<ApiDelta> {
         match event {
             TurnEvent::Text { .. } if self.ignores_text => None,
-            TurnEvent::Text { delta } => {
-                // Text after a tool call, or after a restart of the response, begins a new paragraph.
-                let is_first = self.response == self.text.len();
-                let delta = format!("{}{delta}", if is_first { self.gap() } else { "" });
-                self.text.push_str(&delta);
-                Some(ApiDelta::Text(delta))
-            }
+            TurnEvent::Text { delta } => self.add_text(delta),
             TurnEvent::Thinking { delta } => self.reasoning(delta.clone()),
             TurnEvent::ToolCall { id, name, arguments: Some(arguments), args_complete: true } => {
-                self.response = self.text.len();
+                self.end_response();
                 if !self.calls.insert(id.clone()) {
                     return None;
                 }
@@ -54,12 +54,16 @@ impl AnswerProgress {
                 self.reasoning(format!("\n[{name} {arguments}]\n"))
             }
             TurnEvent::ToolResult { name, success, duration_ms, .. } => {
-                self.response = self.text.len();
+                self.end_response();
                 let outcome = if *success { "done" } else { "failed" };
                 self.reasoning(format!("[{name}: {outcome}, {duration_ms} ms]\n"))
             }
             TurnEvent::Restart => {
-                self.response = self.text.len();
+                let discarded = &self.text[self.response..];
+                let thinking = THINKING_ENDS.iter().filter_map(|tag| Some(discarded.find(tag)? + tag.len())).min();
+                let answer = thinking.map(|length| self.response + length);
+                self.end_response();
+                self.repeated = answer.map(|at| at..at);
                 None
             }
             TurnEvent::Started
@@ -68,6 +72,34 @@ impl AnswerProgress {
             | TurnEvent::Done { .. }
             | TurnEvent::Error { .. } => None,
         }
+    }
+
+    /// Adds the text of a response. Text after a tool call, or after a restart of the response, begins a new paragraph, unless the
+    /// client already has it.
+    fn add_text(&mut self, delta: &str) -> Option<ApiDelta> {
+        let mut start = "";
+        if let Some(repeated) = &mut self.repeated {
+            if self.text[repeated.end..].starts_with(delta) {
+                repeated.end += delta.len();
+                self.response = repeated.start;
+                return None;
+            }
+            if repeated.end < self.text.len() {
+                // The response differs from the discarded one, so the held-back text is shown as well.
+                start = &self.text[repeated.clone()];
+                self.response = self.text.len();
+            }
+        }
+        let is_first = self.response == self.text.len();
+        let delta = format!("{}{start}{delta}", if is_first { self.gap() } else { "" });
+        self.text.push_str(&delta);
+        self.repeated = None;
+        Some(ApiDelta::Text(delta))
+    }
+
+    fn end_response(&mut self) {
+        self.response = self.text.len();
+        self.repeated = None;
     }
 
     fn gap(&self) -> &'static str {
@@ -147,6 +179,20 @@ mod tests {
             (&[text("In 2024"), result], "4", "In 2024\n\n4"),
             (&[text("Void"), TurnEvent::Restart, text("Valid.")], "Valid.", "Void\n\nValid."),
             (&[text("All.")], "", "All."),
+            // A model whose template opens its think block.
+            (
+                &[text("hm\n</think>"), text("\n\nVa"), text("lid."), TurnEvent::Restart, text("\n\nValid.")],
+                "Valid.",
+                "hm\n</think>\n\nValid.",
+            ),
+            (&[text("hm\n</think>Va"), TurnEvent::Restart, text("Va"), text("lid.")], "Valid.", "hm\n</think>Valid."),
+            (&[text("hm\n</think>Valid.\n"), TurnEvent::Restart, text("Valid.")], "Valid.", "hm\n</think>Valid.\n"),
+            (
+                &[text("hm\n</think>Valley"), TurnEvent::Restart, text("Val"), text("id.")],
+                "Valid.",
+                "hm\n</think>Valley\n\nValid.",
+            ),
+            (&[text("hm\n</think>"), TurnEvent::Restart, text("Valid.")], "Valid.", "hm\n</think>\n\nValid."),
         ] {
             assert_eq!(shown(events, reply), expected);
         }

@@ -1,5 +1,6 @@
 //! `POST /v1/chat/completions`, `POST /v1/responses` and `GET /v1/models`.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -273,8 +274,15 @@ impl ApiState {
         let folder = self.files.clone();
         let saving = tokio::task::spawn_blocking(move || folder.save(&session, &new_id().to_string(), &files, ""));
         let saved = saving.await.map_err(std::io::Error::other).flatten().map_err(|error| {
-            let reason = format!("its files could not be saved: {error}");
-            HttpError::from(Refusal::Store { reason, retry_after: STORE_RETRY })
+            tracing::error!(%error, "the files of a message could not be saved");
+            let reason = format!("the files could not be saved: {error}");
+            match error.kind() {
+                ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::ReadOnlyFilesystem => {
+                    HttpError::from(Refusal::Store { reason, retry_after: STORE_RETRY })
+                }
+                // To try again does not help.
+                _ => HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, "file", reason),
+            }
         })?;
         Ok(saved.attachments)
     }

@@ -117,7 +117,10 @@ impl Channel for CliChannel {
         let exit = terminal.run(context.shutdown).await;
         // A broken terminal counts as the end of its input.
         self.exited.send_replace(Some(*exit.as_ref().unwrap_or(&TerminalExit::EndOfInput)));
-        exit.map(drop)
+        if let Err(error) = exit {
+            tracing::info!(%error, "the terminal ended");
+        }
+        Ok(())
     }
 
     async fn send(&self, message: &OutboundMessage) -> Result<Receipt, SendError> {

@@ -12,8 +12,8 @@ use super::prompt_helper::CompletionSource;
 use super::readline::{self, SavedMode};
 use super::screen::TerminalStyle;
 use super::streams::{
-    ConsoleInput, OutputClosed, OutputStream, PROMPT, PrintJob, SHOW_CURSOR, ThreadEnds, print_all, read_lines, spawn,
-    write,
+    ConsoleInput, OutputClosed, OutputFault, OutputStream, PROMPT, PrintJob, SHOW_CURSOR, ThreadEnds, print_all,
+    read_lines, spawn, write,
 };
 use crate::channel::StartError;
 
@@ -27,6 +27,7 @@ pub struct Console {
     pub(super) inputs: async_channel::Receiver<ConsoleInput>,
     asks: async_channel::Sender<()>,
     prints: async_channel::Sender<PrintJob>,
+    output_fault: OutputFault,
     /// True while a prompt is on the screen.
     prompting: Arc<AtomicBool>,
     mode: Option<SavedMode>,
@@ -77,7 +78,7 @@ impl Console {
         Self::of_threads(style, None, CompletionSource::default(), |ends| {
             spawn("cli-in", move || read_lines(input, &ends.asks, &ends.inputs))?;
             spawn("cli-out", move || {
-                print_all(&ends.prints, |text, stream| match stream {
+                print_all(&ends.prints, &ends.output_fault, |text, stream| match stream {
                     OutputStream::Out => write(&mut output, &text),
                     OutputStream::Err => write(&mut errors, &text),
                 });
@@ -95,9 +96,21 @@ impl Console {
         let (given, inputs) = async_channel::bounded(1);
         let (prints, printed) = async_channel::bounded(PRINT_CAPACITY);
         let prompting = Arc::new(AtomicBool::new(false));
-        let ends = ThreadEnds { asks: asked, inputs: given, prints: printed, prompting: Arc::clone(&prompting) };
+        let output_fault = OutputFault::default();
+        let ends = ThreadEnds {
+            asks: asked,
+            inputs: given,
+            prints: printed,
+            output_fault: Arc::clone(&output_fault),
+            prompting: Arc::clone(&prompting),
+        };
         spawn_both(ends).map_err(|error| StartError(format!("the terminal could not be opened: {error}")))?;
-        Ok(Self { style, inputs, asks, prints, prompting, mode, prompt: "", known })
+        Ok(Self { style, inputs, asks, prints, output_fault, prompting, mode, prompt: "", known })
+    }
+
+    /// Returns the place where the console records the error that ends its output.
+    pub fn output_fault(&self) -> OutputFault {
+        Arc::clone(&self.output_fault)
     }
 
     /// Requests one input, after all earlier text is on the screen.

@@ -1,5 +1,6 @@
 //! The interface between a terminal and its gateway, which runs in the same process or behind the control socket.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -8,6 +9,10 @@ use super::screens::{NAME, ScreenDelivery, ScreenHandle};
 use crate::channel::StartError;
 use crate::event::SessionEvent;
 use crate::message::SessionKey;
+use crate::settings::Span;
+
+/// The pause between attempts to reconnect to a gateway.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(300);
 
 /// The conversation of a terminal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,4 +77,26 @@ pub trait TerminalHost: NameDirectory {
     fn patience(&self) -> Duration {
         Duration::ZERO
     }
+}
+
+/// Follows the conversation again as soon as the gateway accepts the connection.
+pub(super) async fn follow_after_restart(
+    host: Arc<dyn TerminalHost>,
+    conversation: TerminalConversation,
+) -> Result<ConversationFeed, StartError> {
+    let patience = host.patience();
+    if patience.is_zero() {
+        return Err(StartError("the gateway is gone".into()));
+    }
+    let followed = async {
+        loop {
+            tokio::time::sleep(RECONNECT_PAUSE).await;
+            match host.follow(&conversation).await {
+                Ok(following) => return following,
+                Err(error) => tracing::debug!(%error, "the gateway is not back yet"),
+            }
+        }
+    };
+    let waited = tokio::time::timeout(patience, followed).await;
+    waited.map_err(|_| StartError(format!("the gateway has gone and did not come back within {}", Span(patience))))
 }

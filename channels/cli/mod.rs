@@ -45,5 +45,6 @@ pub use files::{ConversationFiles, FileFault};
 pub use host::{CompletionNames, ConversationFeed, NameDirectory, TerminalConversation, TerminalHost};
 pub use screen::TerminalStyle;
 pub use screens::{ScreenDelivery, ScreenHandle};
+pub use streams::OutputFault;
 pub use terminal::{Terminal, TerminalExit, TerminalSetup};
 pub use tool_output::{OutputKind, render_output};

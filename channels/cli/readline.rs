@@ -81,11 +81,13 @@ pub(super) fn open(
     let mode = SavedMode::of_terminal().map_err(|error| fault(error.to_string()))?;
     let helper = PromptHelper::new(known, in_colour);
     let (editor, mut printer) = editor(history.as_deref(), helper).map_err(|error| fault(error.to_string()))?;
-    let spawn_both = move |ThreadEnds { asks, inputs, prints, prompting }| {
+    let spawn_both = move |ThreadEnds { asks, inputs, prints, output_fault, prompting }| {
         let is_prompting = Arc::clone(&prompting);
         spawn("cli-in", move || read_lines(editor, history.as_deref(), &prompting, &asks, &inputs))?;
         spawn("cli-out", move || {
-            print_all(&prints, |text, stream| print(&mut printer, is_prompting.load(Ordering::SeqCst), text, stream));
+            print_all(&prints, &output_fault, |text, stream| {
+                print(&mut printer, is_prompting.load(Ordering::SeqCst), text, stream)
+            });
         })
     };
     Ok((mode, spawn_both))

@@ -1,8 +1,8 @@
 //! The types that the screen and keyboard threads exchange with the conversation, and plain input and output without a line editor.
 
 use std::io::{self, BufRead, ErrorKind, Write};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use tokio::sync::oneshot;
@@ -37,6 +37,9 @@ pub(super) enum OutputStream {
 #[derive(Debug)]
 pub(super) struct OutputClosed;
 
+/// The error that ended the output of a terminal; empty until then.
+pub type OutputFault = Arc<OnceLock<io::Error>>;
+
 pub(super) struct PrintJob {
     pub text: String,
     pub stream: OutputStream,
@@ -48,6 +51,7 @@ pub(super) struct ThreadEnds {
     pub asks: async_channel::Receiver<()>,
     pub inputs: async_channel::Sender<ConsoleInput>,
     pub prints: async_channel::Receiver<PrintJob>,
+    pub output_fault: OutputFault,
     pub prompting: Arc<AtomicBool>,
 }
 
@@ -110,11 +114,14 @@ fn read_line(input: &mut impl BufRead) -> io::Result<ConsoleInput> {
 /// Prints with `print` until the conversation ends or the output is closed.
 pub(super) fn print_all(
     prints: &async_channel::Receiver<PrintJob>,
+    output_fault: &OutputFault,
     mut print: impl FnMut(String, OutputStream) -> io::Result<()>,
 ) {
     while let Ok(PrintJob { text, stream, done }) = prints.recv_blocking() {
         if let Err(error) = print(text, stream) {
-            tracing::warn!(%error, "printing to the terminal failed");
+            tracing::info!(%error, "printing to the terminal failed");
+            // Only this thread sets it.
+            let _ = output_fault.set(error);
             return;
         }
         if let Some(done) = done {

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -12,7 +13,7 @@ use uuid::Uuid;
 use super::config::Thinking;
 use super::console::{Console, Interrupt};
 use super::files::{ConversationFiles, unquote};
-use super::host::{ConversationFeed, NameDirectory, TerminalConversation, TerminalHost};
+use super::host::{ConversationFeed, NameDirectory, TerminalConversation, TerminalHost, follow_after_restart};
 use super::local_command::LocalCommand;
 use super::painter::Painter;
 use super::pending_turn::{PendingTurn, PendingTurnState};
@@ -23,9 +24,8 @@ use crate::channel::StartError;
 use crate::clean::{clean, clean_line, is_display_control};
 use crate::event::SessionEvent;
 use crate::ids::new_id;
-use crate::inbox::{AcceptExtras, Inbox, Refusal, Reply};
+use crate::inbox::{AcceptExtras, Acceptance, Inbox, Refusal, Reply};
 use crate::message::{InboundMessage, OutboundMessage};
-use crate::settings::Span;
 use crate::text::{Language, fill};
 use crate::trust::{Author, SenderListing, trust_of};
 
@@ -34,8 +34,8 @@ const SENDER: &str = "owner";
 const STOP: &str = "/stop";
 /// The longest session key of `/session`, in bytes.
 const MAX_KEY: usize = 512;
-/// The pause between attempts to reconnect to a gateway.
-const RECONNECT_PAUSE: Duration = Duration::from_millis(300);
+/// The number of times that a piped line is sent if the gateway has no room for it.
+const TRIES: u32 = 5;
 /// The time limit for fetching the names for completion.
 const NAMES_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -53,6 +53,8 @@ pub struct TerminalSetup {
     pub interrupt: Interrupt,
     /// The names of the gateway in this process; unused if the terminal belongs to another host.
     pub directory: Arc<dyn NameDirectory>,
+    /// Set if a piped line was not taken, or if its turn failed.
+    pub has_failed: Arc<AtomicBool>,
 }
 
 /// The reason why a conversation ended.
@@ -243,6 +245,9 @@ impl Terminal {
         if !was_shown_early && !is_stop {
             let is_notice = message.context.notice.is_some();
             let is_reply = self.turn.as_ref().is_some_and(|turn| turn.is_answered_by(message));
+            if is_reply && !is_notice && message.error.is_some() {
+                self.record_failure();
+            }
             let text = if is_notice {
                 self.painter.hint(&clean(&message.content))
             } else if is_reply || self.is_own_question(message) {
@@ -288,6 +293,9 @@ impl Terminal {
         match progress {
             PendingTurnState::Ended => {}
             PendingTurnState::Overdue(Reply { content, error }) => {
+                if error.is_some() {
+                    self.record_failure();
+                }
                 let text = self.painter.reply(&content, error.is_some());
                 self.setup.console.print(text, OutputStream::Out).await?;
                 self.shown_early = self.turn.take().map(|turn| (turn.id, content));
@@ -488,7 +496,7 @@ impl Terminal {
     /// Sends a message. Returns true if there is a turn to wait for, or if the message will be sent when the gateway returns.
     async fn send_message(&mut self, message: InboundMessage) -> Result<bool, OutputClosed> {
         let (is_command, kept) = (message.content.starts_with('/'), message.clone());
-        match self.inbox.accept(message, AcceptExtras::default()).await {
+        match self.accept(message).await? {
             Ok(acceptance) => {
                 if !is_command {
                     self.setup.files.mark_sent();
@@ -517,6 +525,28 @@ impl Terminal {
                 self.show_fault(&fill(self.painter.texts.not_taken, &[&refusal.to_string()])).await?;
                 Ok(false)
             }
+        }
+    }
+
+    /// Hands a message to the gateway. A piped line that the gateway has no room for is sent again after the time that it names.
+    async fn accept(&mut self, message: InboundMessage) -> Result<Result<Acceptance, Refusal>, OutputClosed> {
+        for _ in 1..TRIES {
+            let result = self.inbox.accept(message.clone(), AcceptExtras::default()).await;
+            let refused = result.as_ref().err().filter(|_| !self.setup.console.style.live);
+            let Some((refusal, wait)) = refused.and_then(|refusal| Some((refusal, refusal.wait_for_room()?))) else {
+                return Ok(result);
+            };
+            let (reason, seconds) = (refusal.to_string(), wait.as_secs().to_string());
+            let hint = fill(self.painter.texts.sent_again, &[&reason, &seconds]);
+            self.show_hint(&hint, OutputStream::Err).await?;
+            tokio::time::sleep(wait).await;
+        }
+        Ok(self.inbox.accept(message, AcceptExtras::default()).await)
+    }
+
+    fn record_failure(&self) {
+        if !self.setup.console.style.live {
+            self.setup.has_failed.store(true, Ordering::Relaxed);
         }
     }
 
@@ -556,32 +586,11 @@ impl Terminal {
 
     /// Shows an error: on the screen if there is a prompt, otherwise on standard error, apart from the replies.
     async fn show_fault(&mut self, message: &str) -> Result<(), OutputClosed> {
+        self.record_failure();
         let text = self.painter.fault(message);
         let stream = if self.setup.console.style.live { OutputStream::Out } else { OutputStream::Err };
         self.setup.console.print(text, stream).await
     }
-}
-
-/// Follows the conversation again as soon as the gateway accepts the connection.
-async fn follow_after_restart(
-    host: Arc<dyn TerminalHost>,
-    conversation: TerminalConversation,
-) -> Result<ConversationFeed, StartError> {
-    let patience = host.patience();
-    if patience.is_zero() {
-        return Err(StartError("the gateway is gone".into()));
-    }
-    let followed = async {
-        loop {
-            tokio::time::sleep(RECONNECT_PAUSE).await;
-            match host.follow(&conversation).await {
-                Ok(following) => return following,
-                Err(error) => tracing::debug!(%error, "the gateway is not back yet"),
-            }
-        }
-    };
-    let waited = tokio::time::timeout(patience, followed).await;
-    waited.map_err(|_| StartError(format!("the gateway has gone and did not come back within {}", Span(patience))))
 }
 
 /// Completes one second after `shutdown`.

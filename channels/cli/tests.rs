@@ -1,6 +1,7 @@
 //! Tests of the channel `cli` on streams in memory.
 
 use std::io::{self, BufReader, PipeWriter, Write};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -79,6 +80,7 @@ struct TestTerminal {
     out: OutputBuffer,
     err: OutputBuffer,
     interrupt: Interrupt,
+    has_failed: Arc<AtomicBool>,
 }
 
 impl TestTerminal {
@@ -86,7 +88,7 @@ impl TestTerminal {
         let (reader, keys) = io::pipe().unwrap();
         let (out, err) = (OutputBuffer::default(), OutputBuffer::default());
         let console = Console::of_streams(BufReader::new(reader), out.clone(), err.clone(), style).unwrap();
-        let interrupt = Interrupt::default();
+        let (interrupt, has_failed) = (Interrupt::default(), Arc::<AtomicBool>::default());
         let setup = TerminalSetup {
             console,
             banner: "daoyou\n".into(),
@@ -96,8 +98,9 @@ impl TestTerminal {
             thinking: Thinking::Fold,
             interrupt: interrupt.clone(),
             directory: Arc::new(NoNames),
+            has_failed: Arc::clone(&has_failed),
         };
-        (Self { keys: Mutex::new(Some(keys)), out, err, interrupt }, setup)
+        (Self { keys: Mutex::new(Some(keys)), out, err, interrupt, has_failed }, setup)
     }
 
     fn types(&self, text: &[u8]) {
@@ -206,6 +209,43 @@ async fn piped_lines_are_answered_one_by_one_up_to_the_last() {
     assert!(errors.contains("not UTF-8") && errors.contains("Not taken: the gateway is stopping"), "{errors}");
     let sent: Vec<_> = inbox.accepted().into_iter().map(|message| message.content).collect();
     assert_eq!(sent, ["one", "bad", "last"]);
+}
+
+#[tokio::test]
+async fn a_piped_line_without_room_is_sent_again_and_a_line_that_is_not_taken_is_a_failure() {
+    let full = || ScriptedAnswer::Refuse(Refusal::Busy { reason: "it is full".into(), retry_after: Duration::ZERO });
+    let refusals = AtomicUsize::new(0);
+    let inbox = ScriptedInbox::new(move |message| match message.content.as_str() {
+        "later" if refusals.fetch_add(1, Ordering::Relaxed) < 2 => full(),
+        "never" => full(),
+        text => ScriptedAnswer::Reply(format!("re: {text}")),
+    });
+    let (user, channel, _shutdown) = converse(&inbox, TerminalStyle::PLAIN);
+    user.types(b"later\n");
+    user.out.shows("re: later\n").await;
+    assert_eq!(user.err.text().matches("it is full (sent again after 0 s)").count(), 2, "{}", user.err.text());
+    assert!(!user.has_failed.load(Ordering::Relaxed));
+    user.types(b"never\nlast\n");
+    user.ends();
+    assert_eq!(exit_of(&channel).await, TerminalExit::EndOfInput);
+    assert_eq!(user.out.text(), "re: later\nre: last\n");
+    assert!(user.err.text().contains("Not taken: it is full") && user.has_failed.load(Ordering::Relaxed));
+}
+
+#[tokio::test]
+async fn a_failed_turn_of_a_piped_line_is_a_failure() {
+    let inbox =
+        ScriptedInbox::new(|_| ScriptedAnswer::Fail(ErrorInfo { code: "llm_timeout".into() }, "No answer.".into()));
+    for (style, expected) in [(TerminalStyle::PLAIN, true), (LIVE, false)] {
+        let (user, channel, _shutdown) = converse(&inbox, style);
+        user.types(b"hello\n");
+        user.out.shows("No answer.").await;
+        user.ends();
+        assert_eq!(
+            (exit_of(&channel).await, user.has_failed.load(Ordering::Relaxed)),
+            (TerminalExit::EndOfInput, expected)
+        );
+    }
 }
 
 #[tokio::test]

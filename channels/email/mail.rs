@@ -126,9 +126,10 @@ impl ReplyContext {
     /// The key in the metadata of a message.
     const KEY: &str = "email";
 
-    /// Returns the context of a reply to the sender alone, without a quotation.
-    pub fn for_sender_alone(self) -> Self {
-        Self { cc: Vec::new(), quote: None, ..self }
+    /// Returns the context of a reply to the sender's address alone, without a quotation. Reply-To does not count: it may name somebody
+    /// else.
+    pub fn for_sender_alone(self, sender: &str) -> Self {
+        Self { to: vec![sender.to_owned()], cc: Vec::new(), quote: None, ..self }
     }
 
     /// Writes the context into the metadata of a message.

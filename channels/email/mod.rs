@@ -31,6 +31,7 @@ mod channel;
 mod self_test;
 
 pub use address::is_address;
+pub use auth::standing_of;
 pub use channel::{EmailChannel, EmailSetup};
 pub use config::{ATTACHMENTS, DoneAction, EmailConfig, Mailboxes, NAME, StrangerPolicy, Tls, TrustBy};
 pub use mail::{NamedAddress, ParsedMail};

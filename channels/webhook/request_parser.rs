@@ -10,7 +10,7 @@ use super::config::WebhookConfig;
 use super::names::{check_name, fixed_session, key_path};
 use super::services::{EventService, MessageDraft, github_delivery};
 use super::template::{self, RequestTemplate, is_template};
-use super::verify::{HEADER_ID, Verifier};
+use super::verify::{HEADER_ID, Verifier, weak_secret_warning};
 use super::wire::{EXTERNAL_ID, parse_native};
 use crate::allow::AllowList;
 use crate::client::ClientAddr;
@@ -67,20 +67,25 @@ impl RequestParser {
     /// A sentence that names the invalid key.
     pub fn new(name: &str, config: &WebhookConfig, listens_on_loopback: bool) -> Result<Self, String> {
         let verifier = Verifier::new(config, listens_on_loopback)?;
+        if let Some(warning) = weak_secret_warning(name, config) {
+            tracing::warn!("{warning}");
+        }
         let channel = format!("webhook:{name}");
         let compile = |key: &str, source: &Option<String>| {
             let compiled = source.as_ref().map(|source| RequestTemplate::new(&key_path(name, key), source));
             compiled.transpose().map_err(|wrong| format!("`{key}`: {wrong}"))
         };
+        let compile_name =
+            |key: &str, source: &Option<String>| Ok::<_, String>(compile(key, source)?.map(RequestTemplate::for_name));
         let templates = RequestTemplates {
             content: compile("content", &config.content)?,
-            chat_id: compile("chat_id", &config.chat_id)?,
-            sender: compile("sender", &config.sender)?,
-            id: compile("id", &config.id)?,
+            chat_id: compile_name("chat_id", &config.chat_id)?,
+            sender: compile_name("sender", &config.sender)?,
+            id: compile_name("id", &config.id)?,
         };
         let session = match &config.session {
             Some(source) if is_template(source) => {
-                compile("session", &config.session)?.map(|template| SessionRule::Template(Box::new(template)))
+                compile_name("session", &config.session)?.map(|template| SessionRule::Template(Box::new(template)))
             }
             Some(key) => Some(SessionRule::Fixed(fixed_session(&channel, key).map_err(|error| error.message)?)),
             None => None,
@@ -150,7 +155,7 @@ impl RequestParser {
         let text = body::text(&unpacked)?;
         let value = body::json(text)?;
         if service.is_some() && !value.is_object() {
-            return Err(HttpError::bad_request("the body is not a JSON object, which every event of the service is"));
+            return Err(HttpError::bad_request("the body is not a JSON object: an event of this service is one"));
         }
         if let Some(answer) = service.and_then(|service| service.answer(headers, &value)) {
             return Ok(ParsedRequest::Answer(answer));
@@ -201,7 +206,7 @@ impl RequestParser {
             }
             draft.content = Some(text);
         }
-        let name = |template: Option<&RequestTemplate>| -> Result<Option<String>, HttpError> {
+        let name = |template: Option<&RequestTemplate>, is_optional: bool| -> Result<Option<String>, HttpError> {
             let Some(template) = template else { return Ok(None) };
             let text = template.render(&request)?;
             if let Some(nudged) = &nudged
@@ -213,15 +218,16 @@ impl RequestParser {
             }
             let text = text.trim();
             // The text is empty if this event lacks the field of the template.
-            if text.is_empty() {
+            if text.is_empty() && is_optional {
                 return Ok(None);
             }
             check_name(&format!("what {} made", template.key()), text)?;
             Ok(Some(text.to_owned()))
         };
-        draft.chat_id = name(chat_id.as_ref())?.or(draft.chat_id);
-        draft.sender = name(sender.as_ref())?.or(draft.sender);
-        Ok((draft, name(id.as_ref())?, name(session)?))
+        // Without the error for an empty text, messages of different chats or senders would become those of one.
+        draft.chat_id = name(chat_id.as_ref(), false)?.or(draft.chat_id);
+        draft.sender = name(sender.as_ref(), false)?.or(draft.sender);
+        Ok((draft, name(id.as_ref(), true)?, name(session, true)?))
     }
 
     fn message(

@@ -37,7 +37,7 @@ fn read(parser: &RequestParser, pairs: Pairs<'_>, body: &Value) -> Result<Inboun
 #[test]
 fn a_message_is_known_by_the_id_that_its_sender_vouches_for() {
     let native = json!({"content": "hi", "id": "body"});
-    let event = json!({"id": "evt_1", "event_id": "Ev1", "event": {"text": "hi"}});
+    let event = json!({"id": "evt_1", "event_id": "Ev1", "event": {"type": "message", "text": "hi"}});
     let anonymous = json!({"content": "hi"});
     let ids = [("webhook-id", "header"), ("idempotency-key", "key")];
     let delivery = [("x-github-delivery", "72D3162E-CC78-11E3-81AB-4C9367DC0958"), ("webhook-id", "other")];
@@ -72,6 +72,51 @@ fn a_message_is_known_by_the_id_that_its_sender_vouches_for() {
         let error = read(&parser(bearer()), &[(name, "a"), (name, "b")], &native).unwrap_err();
         assert!(error.status == 400 && error.message.contains(name), "{error:?}");
     }
+}
+
+/// Messages whose names are all empty would otherwise be in one chat, or come from one sender.
+#[test]
+fn a_template_that_makes_an_empty_name_is_refused() {
+    let source = || some("{{ body.x }}");
+    let base = || WebhookConfig { content: some("x"), ..bearer() };
+    for (key, config) in [
+        ("chat_id", WebhookConfig { chat_id: source(), ..base() }),
+        ("sender", WebhookConfig { sender: source(), ..base() }),
+    ] {
+        let parser = parser(config);
+        for body in [json!({"x": ""}), json!({"x": null}), json!({"x": " \n"})] {
+            let error = read(&parser, &[("webhook-id", "header")], &body).unwrap_err();
+            let words = format!("what channels.webhook.n.{key} made is empty");
+            assert!(error.status == 422 && error.message == words, "{key} {body}: {error:?}");
+        }
+        assert!(read(&parser, &[], &json!({"x": "a"})).is_ok(), "{key}");
+    }
+}
+
+#[test]
+fn a_template_makes_no_name_of_an_object_or_a_list() {
+    let base = || WebhookConfig { content: some("{{ body.x }}"), ..bearer() };
+    let plain = "{{ body.x }}";
+    for (key, config) in [
+        ("chat_id", WebhookConfig { chat_id: some(plain), ..base() }),
+        ("sender", WebhookConfig { sender: some(plain), ..base() }),
+        ("id", WebhookConfig { id: some(plain), ..base() }),
+        ("session", WebhookConfig { session: some(plain), ..base() }),
+        ("chat_id", WebhookConfig { chat_id: some("a-{{ body.x }}"), ..base() }),
+    ] {
+        let parser = parser(config);
+        for (value, kind) in [(json!({"id": 7}), "an object"), (json!({}), "an object"), (json!(["a"]), "a list")] {
+            let error = read(&parser, &[], &json!({ "x": value })).unwrap_err();
+            let words = format!("this is {kind}; a name is a string or a whole number");
+            let is_named = error.message.starts_with(&format!("channels.webhook.n.{key}: "));
+            assert!(error.status == 422 && is_named && error.message.contains(&words), "{key} {value}: {error:?}");
+        }
+        for value in [json!("a"), json!(7)] {
+            assert!(read(&parser, &[], &json!({ "x": value })).is_ok(), "{key} {value}");
+        }
+    }
+    let joined = WebhookConfig { chat_id: some("{{ body.x | join('-') }}"), ..base() };
+    assert_eq!(read(&parser(joined), &[], &json!({"x": ["a", "b"]})).unwrap().chat_id, "a-b");
 }
 
 /// Numbers that JSON's reader rounds are no names, since different ones could become one.

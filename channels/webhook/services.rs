@@ -50,8 +50,8 @@ impl EventService {
         }
     }
 
-    /// Returns the response to events that need no turn unless a template handles them: changed or deleted messages, people who
-    /// join or leave, and other events about the state of a workspace.
+    /// Returns the response to bodies that need no turn unless a template handles them: changed or deleted messages, people who
+    /// join or leave, other events about the state of a workspace, and what is not an event.
     pub fn answer_to_noise(self, body: &Value) -> Option<Value> {
         let is_noise = self == Self::Slack && !slack::is_news(body);
         is_noise.then(|| json!({ "status": "ignored", "reason": "not a new message" }))
@@ -95,7 +95,10 @@ impl EventService {
                     && slack::is_news(body)
                     && body["event"]["user"].is_string();
                 let author = if is_said_by_sender { Author::Named } else { Author::Unproven };
-                let content = message_text.or_else(|| shown(format!("Slack: {kind}.")));
+                let content = message_text.or_else(|| {
+                    let json = slack::without_token(body).to_string();
+                    Some(format!("Slack: {kind}.\n\n{}", cut(&json)))
+                });
                 let (sender, id) = (slack::sender(body), slack::id(body));
                 MessageDraft { content, chat_id, sender, id, author, ..MessageDraft::default() }
             }
@@ -120,7 +123,8 @@ pub fn canonical(id: &str) -> String {
 const GITHUB_SENDER: &str = "/sender/login";
 
 /// The GitHub events whose texts have known authors, each with the paths of the authors' names. All other events may
-/// contain anybody's text: a commit's author is only the committer's claim.
+/// contain anybody's text: a commit's author is only the committer's claim, and a comment on the lines of a pull request
+/// comes with these lines.
 const GITHUB_AUTHORS: &[(&str, &[&str])] = &[
     ("commit_comment", &["/comment/user/login"]),
     ("discussion", &["/discussion/user/login"]),
@@ -129,7 +133,6 @@ const GITHUB_AUTHORS: &[(&str, &[&str])] = &[
     ("issues", &["/issue/user/login"]),
     ("pull_request", &["/pull_request/user/login"]),
     ("pull_request_review", &["/review/user/login", "/pull_request/user/login"]),
-    ("pull_request_review_comment", &["/comment/user/login", "/pull_request/user/login"]),
 ];
 
 /// Returns true if the sender of an event wrote all texts in it. For example, the event of labelling a stranger's issue
@@ -140,24 +143,61 @@ fn is_github_sender_alone(event: &str, body: &Value) -> bool {
     match (login(GITHUB_SENDER), authors) {
         (Some(sender), Some(authors)) => {
             authors.iter().all(|pointer| login(pointer).is_some_and(|author| author.eq_ignore_ascii_case(sender)))
-                && !has_words_of_others(body, sender)
+                && !GithubPeople { sender, owner: login("/repository/owner/login") }.include_others("", "", body)
         }
         _ => false,
     }
 }
 
-/// Returns true if any object of an event, e.g. a discussion's answer or a milestone, has a text and an author other than `sender`.
-fn has_words_of_others(value: &Value, sender: &str) -> bool {
-    match value {
-        Value::Object(fields) => {
-            let authors =
-                ["user", "author", "creator"].into_iter().filter_map(|key| fields.get(key)?.get("login")?.as_str());
-            let has_text = ["body", "title"].into_iter().any(|key| fields.get(key).is_some_and(Value::is_string));
-            (has_text && authors.into_iter().any(|author| !author.eq_ignore_ascii_case(sender)))
-                || fields.values().any(|inner| has_words_of_others(inner, sender))
+/// The keys under which GitHub puts the author of the object around them. `null` stands for a deleted account.
+const GITHUB_AUTHOR_KEYS: &[&str] = &["author", "creator", "enabled_by", "owner", "user"];
+/// The keys of people who wrote no text of an event. GitHub lets nobody but those with access to the repository choose them.
+const GITHUB_BYSTANDER_KEYS: &[&str] = &["assignee", "assignees", "requested_reviewer", "requested_reviewers"];
+
+/// The people whose words may be in an event of the sender.
+struct GithubPeople<'a> {
+    sender: &'a str,
+    /// The person or the organization that owns the repository. Its name and description come with every event.
+    owner: Option<&'a str>,
+}
+
+impl GithubPeople<'_> {
+    /// Returns true if a part of an event may have a text that somebody else wrote: it names another person, e.g. as the owner of a
+    /// fork, or contains earlier texts. `key` is the key of the part, and `parent` that of the object around it.
+    fn include_others(&self, parent: &str, key: &str, part: &Value) -> bool {
+        match part {
+            Value::Object(fields) => {
+                let is_other = match fields.get("login") {
+                    Some(login) => !self.may_be_named(parent, key, login.as_str().unwrap_or_default()),
+                    None => GITHUB_AUTHOR_KEYS.contains(&key),
+                };
+                let has_earlier_texts = key == "changes" && !fields.is_empty();
+                is_other
+                    || has_earlier_texts
+                    // Properties whose names and values an organization chooses.
+                    || fields.iter().filter(|(inner, _)| *inner != "custom_properties").any(|(inner, value)| {
+                        self.include_others(key, inner, value)
+                    })
+            }
+            Value::Array(items) => items.iter().any(|item| self.include_others(parent, key, item)),
+            Value::Null => GITHUB_AUTHOR_KEYS.contains(&key),
+            // A comment on a line comes with the line's surroundings, or the name of its file.
+            Value::String(text) => (key == "diff_hunk" || (key, parent) == ("path", "comment")) && !text.is_empty(),
+            Value::Bool(_) | Value::Number(_) => false,
         }
-        Value::Array(items) => items.iter().any(|inner| has_words_of_others(inner, sender)),
-        _ => false,
+    }
+
+    /// Returns true if a person at this place of an event is not the author of a text, or is the sender.
+    fn may_be_named(&self, parent: &str, key: &str, login: &str) -> bool {
+        let is_place_of_owner = match key {
+            "organization" => parent.is_empty(),
+            "owner" => matches!(parent, "repository" | "repo"),
+            "user" => matches!(parent, "base" | "head"),
+            _ => false,
+        };
+        login.eq_ignore_ascii_case(self.sender)
+            || GITHUB_BYSTANDER_KEYS.contains(&key)
+            || (is_place_of_owner && self.owner.is_some_and(|owner| login.eq_ignore_ascii_case(owner)))
     }
 }
 
@@ -290,6 +330,12 @@ mod tests {
                 Author::Unproven,
             ),
             (EventService::Github, "unheard_of", json!({"sender": ann()}), Author::Unproven),
+            (
+                EventService::Github,
+                "pull_request_review_comment",
+                json!({"sender": ann(), "pull_request": by("ann"), "comment": by("ann")}),
+                Author::Unproven,
+            ),
             (EventService::Stripe, "", json!({"type": "charge.failed", "sender": ann()}), Author::Unproven),
             (EventService::Slack, "", message(json!({})), Author::Named),
             (EventService::Slack, "", message(json!({"type": "app_mention"})), Author::Named),
@@ -302,6 +348,63 @@ mod tests {
             let draft = service.draft(&headers(&pairs), &body, "{}");
             assert_eq!(draft.author, expected, "{service:?} {event} {body}");
         }
+    }
+
+    /// Returns the author of a pull request event of `ann` in a repository of the organization `octo`, after `change` to its body.
+    fn author_of_pull_request(change: impl FnOnce(&mut Value)) -> Author {
+        let (ann, octo) = (|| json!({"login": "ann"}), || json!({"login": "octo"}));
+        let repository = || json!({"full_name": "octo/hello", "owner": octo(), "description": "Says hello."});
+        let side = || json!({"label": "octo:main", "user": octo(), "repo": repository()});
+        let mut body = json!({
+            "action": "opened", "sender": ann(), "repository": repository(), "organization": octo(), "changes": {},
+            "pull_request": {
+                "user": ann(), "title": "words", "body": null, "base": side(), "head": side(), "auto_merge": null,
+                "milestone": null, "merged_by": null, "assignee": {"login": "bob"}, "assignees": [{"login": "bob"}],
+                "requested_reviewers": [{"login": "bob"}], "performed_via_github_app": null, "labels": [{"description": "A bug."}],
+            },
+        });
+        change(&mut body);
+        EventService::Github.draft(&headers(&[(GITHUB_EVENT, "pull_request")]), &body, "{}").author
+    }
+
+    /// Strangers can put a text into an event elsewhere than in bodies and titles.
+    #[test]
+    fn a_text_of_another_person_anywhere_in_an_event_is_not_the_senders() {
+        assert_eq!(author_of_pull_request(|_| {}), Author::Named);
+        let own_fork = json!({"user": {"login": "Ann"}, "repo": {"owner": {"login": "ann"}, "description": "words"}});
+        assert_eq!(author_of_pull_request(|body| body["pull_request"]["head"] = own_fork), Author::Named);
+        let (eve, octo) = (json!({"login": "eve"}), json!({"login": "octo"}));
+        for (parent, key, part) in [
+            ("/pull_request", "head", json!({"user": eve, "label": "eve:words"})),
+            ("/pull_request/head", "repo", json!({"owner": eve, "description": "words"})),
+            ("/pull_request/head", "repo", json!({"owner": null, "description": "words"})),
+            ("/pull_request/head", "user", json!(null)),
+            ("/pull_request", "auto_merge", json!({"enabled_by": eve, "commit_title": "words"})),
+            ("/pull_request", "auto_merge", json!({"enabled_by": octo, "commit_title": "words"})),
+            ("/pull_request", "auto_merge", json!({"enabled_by": null, "commit_title": "words"})),
+            ("/pull_request", "performed_via_github_app", json!({"owner": eve, "description": "words"})),
+            ("/pull_request", "performed_via_github_app", json!({"owner": octo, "description": "words"})),
+            ("/pull_request", "performed_via_github_app", json!({"owner": {"slug": "e"}, "description": "words"})),
+            ("/pull_request", "milestone", json!({"creator": eve, "description": "words"})),
+            ("/pull_request", "merged_by", eve.clone()),
+            ("/pull_request", "changes", json!({"body": {"from": "words"}})),
+            ("", "changes", json!({"title": {"from": "words"}})),
+            ("", "comment", json!({"user": {"login": "ann"}, "diff_hunk": "+ words"})),
+            ("", "organization", json!({"login": "eve", "description": "words"})),
+        ] {
+            let found = author_of_pull_request(|body| body.pointer_mut(parent).unwrap()[key] = part.clone());
+            assert_eq!(found, Author::Unproven, "{parent}/{key}: {part}");
+        }
+    }
+
+    #[test]
+    fn an_event_of_slack_is_shown_without_its_token() {
+        let body = json!({"token": "hush", "event": {"type": "reaction_added", "user": "U1"}});
+        let content = EventService::Slack.draft(&HeaderMap::new(), &body, &body.to_string()).content;
+        assert_eq!(
+            content.as_deref(),
+            Some("Slack: reaction_added.\n\n{\"event\":{\"type\":\"reaction_added\",\"user\":\"U1\"}}")
+        );
     }
 
     #[test]
@@ -332,8 +435,12 @@ mod tests {
             (message(json!({"type": "reaction_added"})), None),
             (json!({"type": "app_rate_limited", "team_id": "T1"}), Some(json!("not a new message"))),
             (json!({"event": {"type": "app_mention", "user": "U1"}}), None),
-            (json!({}), None),
-            (json!("event"), None),
+            (json!({}), Some(json!("not a new message"))),
+            (json!("event"), Some(json!("not a new message"))),
+            (json!({"type": "event_callback"}), Some(json!("not a new message"))),
+            (json!({"type": "event_callback", "event": {"text": "hi"}}), Some(json!("not a new message"))),
+            (json!({"type": "block_actions", "user": {"id": "U1"}}), Some(json!("not a new message"))),
+            (json!({"type": "message", "user": "U1", "text": "hi"}), Some(json!("not a new message"))),
         ];
         for (body, expected) in table {
             let answer = EventService::Slack.answer(&HeaderMap::new(), &body);

@@ -17,6 +17,21 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
+/// The shortest key that is not weak, in bytes. Standard Webhooks recommends 24.
+const MIN_KEY: usize = 16;
+
+/// Returns why a secret of the form [`SigningKey::standard`] is weak: its key is so short that it can be guessed.
+pub fn weakness_of_standard(secret: &Secret) -> Option<String> {
+    let length = standard_key(secret).ok()?.len();
+    (1..MIN_KEY).contains(&length).then(|| format!("the key has {length} bytes, which can be guessed"))
+}
+
+fn standard_key(secret: &Secret) -> Result<Vec<u8>, String> {
+    let text = secret.expose().trim();
+    let encoded = text.strip_prefix(SECRET_PREFIX).unwrap_or(text);
+    LENIENT.decode(encoded).map_err(|_| "the secret is not `whsec_` and base64".to_owned())
+}
+
 /// A key for signatures.
 #[derive(Clone)]
 pub struct SigningKey(Hmac<Sha256>);
@@ -24,10 +39,7 @@ pub struct SigningKey(Hmac<Sha256>);
 impl SigningKey {
     /// Reads a key written as `whsec_` and base64, or as base64 alone.
     pub fn standard(secret: &Secret) -> Result<Self, String> {
-        let text = secret.expose().trim();
-        let encoded = text.strip_prefix(SECRET_PREFIX).unwrap_or(text);
-        let key = LENIENT.decode(encoded).map_err(|_| "the secret is not `whsec_` and base64".to_owned())?;
-        Self::of_bytes(&key)
+        Self::of_bytes(&standard_key(secret)?)
     }
 
     /// Reads a key written as `whsec_` and base64. For any other text, its bytes are the key.
@@ -130,6 +142,24 @@ mod tests {
         assert_ne!(standard, signed(SigningKey::of_text(&secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"))));
         assert!(SigningKey::standard(&secret("whsec_not base64!")).is_err());
         assert!(SigningKey::of_any(&secret("")).is_err());
+    }
+
+    #[test]
+    fn a_key_that_can_be_guessed_is_weak() {
+        for (text, expected) in [
+            ("abc", Some(2)),
+            ("whsec_c2VjcmV0", Some(6)),
+            ("whsec_MTIzNDU2Nzg5MDEyMzQ1", Some(15)),
+            ("whsec_MTIzNDU2Nzg5MDEyMzQ1Ng==", None),
+            ("MTIzNDU2Nzg5MDEyMzQ1Ng", None),
+            // These have errors of their own.
+            ("", None),
+            ("whsec_?", None),
+        ] {
+            let wrong = weakness_of_standard(&Secret::new(text));
+            let begins = expected.map(|length| format!("the key has {length} bytes"));
+            assert_eq!(wrong.map(|wrong| wrong.split(',').next().unwrap().to_owned()), begins, "{text}");
+        }
     }
 
     #[test]

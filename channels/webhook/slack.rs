@@ -5,24 +5,9 @@ use serde_json::Value;
 /// Slack's own bot, whose messages carry no sign of a bot.
 const SLACKBOT: &str = "USLACKBOT";
 
-/// Events about the state of a workspace or of the app, by the beginning of their type. Nobody says anything to the agent in them.
-const STATE_EVENTS: &[&str] = &[
-    "app_home_",
-    "app_installed",
-    "app_rate_limited",
-    "app_uninstalled",
-    "channel_",
-    "dnd_",
-    "group_",
-    "im_",
-    "member_",
-    "mpim_",
-    "shared_channel_",
-    "subteam_",
-    "team_",
-    "tokens_revoked",
-    "user_",
-];
+/// The events that are for the agent besides new messages, by the beginning of their type: they are about a message or a file. All
+/// others are about the state of a workspace or of the app; nobody says anything to the agent in them.
+const NEWS: &[&str] = &["app_mention", "file_", "link_shared", "pin_", "reaction_", "star_"];
 
 /// Returns the type of an event. A few events, such as `app_rate_limited`, have no inner event.
 pub fn kind(body: &Value) -> Option<&str> {
@@ -43,12 +28,12 @@ pub fn sender(body: &Value) -> Option<String> {
 }
 
 /// Returns the id of an event. A new message is identified by `TEAM:CHANNEL:TS`, because Slack sends one that mentions the app as two
-/// events, each with its own id.
+/// events, each with its own id. A mention that was added to a message later is news although the message is old.
 pub fn id(body: &Value) -> Option<String> {
     let event = &body["event"];
     let place = (body["team_id"].as_str(), event["channel"].as_str(), event["ts"].as_str());
     match place {
-        (Some(team), Some(channel), Some(ts)) if is_message(body) && is_news(body) => {
+        (Some(team), Some(channel), Some(ts)) if is_message(body) && is_news(body) && event["edited"].is_null() => {
             Some(format!("{team}:{channel}:{ts}"))
         }
         _ => body["event_id"].as_str().map(str::to_owned),
@@ -74,13 +59,25 @@ fn own_bots(body: &Value) -> impl Iterator<Item = &str> {
     all.iter().filter(|one| one["is_bot"] == true).filter_map(|one| one["user_id"].as_str())
 }
 
-/// Returns true if an event needs a turn: a new message, or an event about a message or a file, such as a reaction.
+/// Returns true if a body needs a turn: a new message, or an event about a message or a file, such as a reaction.
 pub fn is_news(body: &Value) -> bool {
     let event = &body["event"];
-    if event["type"] == "message" {
-        return matches!(event["subtype"].as_str(), None | Some("file_share" | "thread_broadcast" | "me_message"));
+    match event["type"].as_str() {
+        Some("message") => {
+            matches!(event["subtype"].as_str(), None | Some("file_share" | "thread_broadcast" | "me_message"))
+        }
+        Some(kind) => NEWS.iter().any(|begin| kind.starts_with(begin)),
+        None => false,
     }
-    kind(body).is_none_or(|kind| !STATE_EVENTS.iter().any(|begin| kind.starts_with(begin)))
+}
+
+/// Returns a body without the verification token of the app, which is a secret.
+pub fn without_token(body: &Value) -> Value {
+    let mut body = body.clone();
+    if let Some(fields) = body.as_object_mut() {
+        fields.remove("token");
+    }
+    body
 }
 
 /// Returns the text of a message as its author sees it: without the mention of the app at its beginning, and with plain links and
@@ -114,7 +111,7 @@ fn plain_text(text: &str) -> String {
             _ if link.starts_with(['@', '#', '!']) => plain.extend(["<", link, ">"]),
             None => plain.push_str(address(link)),
             // Slack makes a link of an address that the author wrote, possibly without its scheme.
-            Some((target, label)) if is_written(target, label) => plain.push_str(address(target)),
+            Some((target, label)) if is_bare_address(target, label) => plain.push_str(address(target)),
             Some((target, label)) => plain.extend([label, " (", address(target), ")"]),
         }
         rest = after;
@@ -125,7 +122,7 @@ fn plain_text(text: &str) -> String {
 }
 
 /// Returns true if the text of a link is its address, with or without the scheme.
-fn is_written(target: &str, label: &str) -> bool {
+fn is_bare_address(target: &str, label: &str) -> bool {
     let rest = target.split_once(':').map_or(target, |(_, rest)| rest.trim_start_matches("//"));
     label == target || label == rest
 }
@@ -166,6 +163,23 @@ mod tests {
     }
 
     #[test]
+    fn events_about_messages_and_files_are_news() {
+        for (kind, expected) in [
+            ("message", true),
+            ("app_mention", true),
+            ("reaction_added", true),
+            ("file_shared", true),
+            ("emoji_changed", false),
+            ("assistant_thread_started", false),
+            ("app_home_opened", false),
+            ("member_joined_channel", false),
+        ] {
+            assert_eq!(is_news(&json!({"event": {"type": kind}})), expected, "{kind}");
+        }
+        assert!(!is_news(&json!({"type": "app_rate_limited"})));
+    }
+
+    #[test]
     fn the_events_of_one_message_have_one_id() {
         let event = |kind: &str, id: &str| {
             let event = json!({"type": kind, "channel": "C1", "ts": "1.5", "text": "hi"});
@@ -177,6 +191,9 @@ mod tests {
         let mut changed = event("message", "Ev4");
         changed["event"]["subtype"] = json!("message_changed");
         assert_eq!(id(&changed).as_deref(), Some("Ev4"));
+        let mut edited = event("app_mention", "Ev6");
+        edited["event"]["edited"] = json!({"user": "U1", "ts": "1.9"});
+        assert_eq!(id(&edited).as_deref(), Some("Ev6"));
         assert_eq!(id(&json!({"event_id": "Ev5", "event": {"type": "message"}})).as_deref(), Some("Ev5"));
     }
 }

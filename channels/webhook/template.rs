@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use axum::http::HeaderMap;
-use minijinja::value::{Enumerator, Kwargs, Object, ObjectExt, StringInput, Value};
+use minijinja::value::{Enumerator, Kwargs, Object, ObjectExt, StringInput, Value, ValueKind};
 use minijinja::{
     AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior, context, escape_formatter, filters,
 };
@@ -53,6 +53,19 @@ impl RequestTemplate {
         let template = Self { key: key.to_owned(), environment };
         template.check(source)?;
         Ok(template)
+    }
+
+    /// Makes the template one of a name (a chat, a sender, a message, a session): an object or a list in its output is an error,
+    /// because its JSON names nothing that the next message would name again.
+    #[must_use]
+    pub fn for_name(mut self) -> Self {
+        self.environment.set_formatter(|out, state, value| match value.kind() {
+            ValueKind::Map => Err(no_name("an object")),
+            ValueKind::Seq | ValueKind::Iterable => Err(no_name("a list")),
+            ValueKind::None => Ok(()),
+            _ => escape_formatter(out, state, value),
+        });
+        self
     }
 
     /// Checks for unknown variables and filters, which would otherwise fail for every message.
@@ -199,6 +212,10 @@ fn check_code(source: &str) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+fn no_name(kind: &str) -> Error {
+    Error::new(ErrorKind::InvalidOperation, format!("this is {kind}; a name is a string or a whole number"))
 }
 
 fn too_much() -> Error {

@@ -5,7 +5,7 @@ use subtle::ConstantTimeEq;
 
 use super::config::{Verify, WebhookConfig};
 use super::services::EventService;
-use super::signing::{SignatureCheck, SigningKey, standard_signatures, unhex};
+use super::signing::{SignatureCheck, SigningKey, standard_signatures, unhex, weakness_of_standard};
 use crate::allow::AllowList;
 use crate::client::ClientAddr;
 use crate::headers::single_header;
@@ -23,6 +23,8 @@ const STRIPE_SIGNATURE: &str = "stripe-signature";
 const SLACK_SIGNATURE: &str = "x-slack-signature";
 const SLACK_TIMESTAMP: &str = "x-slack-request-timestamp";
 
+const BEARER: &[u8] = b"Bearer ";
+
 /// The maximum number of signatures of one request that are compared. Key rotation needs two.
 const MAX_SIGNATURES: usize = 16;
 
@@ -38,6 +40,13 @@ pub enum Verifier {
     },
     Bearer(Secret),
     Loopback,
+}
+
+/// Returns a warning if the secret of the webhook `name` can be guessed.
+pub fn weak_secret_warning(name: &str, config: &WebhookConfig) -> Option<String> {
+    let secret = config.secret.as_ref().filter(|_| config.verify == Verify::Standard)?;
+    let weakness = weakness_of_standard(secret)?;
+    Some(format!("channels.webhook.{name}.secret is weak: {weakness}; use whsec_ and 24 random bytes in base64"))
 }
 
 impl Verifier {
@@ -121,7 +130,7 @@ impl Verifier {
     pub fn without_body(&self, headers: &HeaderMap, client: Option<ClientAddr>) -> Result<(), String> {
         match self {
             Self::Signed { secret, .. } | Self::Bearer(secret) => check_bearer(headers, secret),
-            Self::Loopback if client.is_some_and(|client| client.0.to_canonical().is_loopback()) => Ok(()),
+            Self::Loopback if client.is_some_and(ClientAddr::is_local) => Ok(()),
             Self::Loopback => Err("this webhook takes calls from its own machine only".into()),
         }
     }
@@ -188,12 +197,14 @@ fn check_time(name: &str, text: &str, now: i64) -> Result<(), String> {
 }
 
 fn check_bearer(headers: &HeaderMap, secret: &Secret) -> Result<(), String> {
-    let value = single_value(headers, header::AUTHORIZATION.as_str())?;
-    let token = match value.split_once(' ') {
-        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token.trim(),
+    let name = header::AUTHORIZATION.as_str();
+    let value = single_header(headers, name)?.ok_or_else(|| format!("the header {name} is missing"))?;
+    // The secret may have characters outside ASCII, so the bytes are compared.
+    let token = match value.as_bytes().split_at_checked(BEARER.len()) {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case(BEARER) => token.trim_ascii(),
         _ => return Err("authorization is not `Bearer SECRET`".into()),
     };
-    if bool::from(token.as_bytes().ct_eq(secret.expose().trim().as_bytes())) {
+    if bool::from(token.ct_eq(secret.expose().trim().as_bytes())) {
         Ok(())
     } else {
         Err("the bearer secret is wrong".into())

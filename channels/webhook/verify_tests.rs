@@ -185,11 +185,29 @@ fn bearer_and_loopback() {
         assert_eq!(slack.without_body(&headers, None).is_ok(), expected, "{value}");
     }
     assert!(bearer.without_body(&HeaderMap::new(), None).is_err());
+    let secret = "geheimnis-öäü-密钥";
+    for (value, expected) in [(format!("Bearer {secret} "), true), (format!("Bearer {secret}x"), false)] {
+        let value = axum::http::HeaderValue::from_bytes(value.as_bytes()).unwrap();
+        let headers = HeaderMap::from_iter([(header::AUTHORIZATION, value)]);
+        assert_eq!(verifier(Verify::Bearer, secret).without_body(&headers, None).is_ok(), expected);
+    }
     let table =
         [(None, false), (Some("127.0.0.1"), true), (Some("::ffff:127.0.0.1"), true), (Some("192.0.2.1"), false)];
-    for (client, expected) in table {
-        let client = client.map(|ip| ClientAddr(ip.parse().unwrap()));
+    let table = table.map(|(client, expected)| (client.map(|ip| ClientAddr(ip.parse().unwrap())), expected));
+    for (client, expected) in table.into_iter().chain([(Some(ClientAddr::UNKNOWN), false)]) {
         let outcome = Verifier::Loopback.before_body(&HeaderMap::new(), client, 0);
         assert_eq!(outcome.is_ok(), expected, "{client:?}");
     }
+}
+
+#[test]
+fn a_warning_about_a_weak_secret_names_its_webhook() {
+    let config = |verify, text: &str| {
+        let secret = Some(Secret::new(text));
+        WebhookConfig { verify, secret, ..WebhookConfig::default() }
+    };
+    let warning = weak_secret_warning("ci", &config(Verify::Standard, "whsec_c2hvcnQ=")).unwrap();
+    assert!(warning.starts_with("channels.webhook.ci.secret is weak: the key has 5 bytes"), "{warning}");
+    assert_eq!(weak_secret_warning("ci", &config(Verify::Standard, SECRET)), None);
+    assert_eq!(weak_secret_warning("ci", &config(Verify::Github, "short")), None);
 }

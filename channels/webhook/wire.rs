@@ -109,7 +109,14 @@ pub struct CallbackBody<'a> {
 #[derive(Serialize)]
 struct CallbackData<'a> {
     id: Uuid,
+    /// The answered message. For a question or a notice of a turn, the message that started the turn; null for a job's turn.
     in_reply_to: Option<Uuid>,
+    /// The turn waits for the answer to this message.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    question: bool,
+    /// What the turn waits for: `waiting` (a model service) or `approval`. The reply is still to come.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notice: Option<&'a str>,
     /// The id that the sender assigned to the answered message.
     #[serde(skip_serializing_if = "Option::is_none")]
     external_id: Option<&'a str>,
@@ -138,12 +145,18 @@ impl<'a> From<&'a Attachment> for NamedFile<'a> {
 
 impl<'a> From<&'a OutboundMessage> for CallbackBody<'a> {
     fn from(message: &'a OutboundMessage) -> Self {
+        let context = &message.context;
+        // A turn has the id of the message that started it. A job or a heartbeat starts turns without a message of the receiver.
+        let is_asked = context.job.is_none() && context.subject.is_none();
+        let asked = (is_asked && (context.is_question || context.notice.is_some())).then_some(message.turn);
         Self {
             kind: "message.reply",
             timestamp: message.created_at,
             data: CallbackData {
                 id: message.id,
-                in_reply_to: message.in_reply_to,
+                in_reply_to: message.in_reply_to.or(asked),
+                question: context.is_question,
+                notice: context.notice.as_deref(),
                 external_id: message.metadata.get(EXTERNAL_ID).and_then(Value::as_str),
                 session: &message.session,
                 chat_id: &message.chat_id,
@@ -160,6 +173,32 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_callback_tells_questions_and_notices_from_replies() {
+        let message = OutboundMessage::text("webhook:in", "c", "hi");
+        let reply = OutboundMessage { in_reply_to: Some(Uuid::from_u128(1)), ..message.clone() };
+        let mut question = message.clone();
+        question.context.is_question = true;
+        let mut notice = message.clone();
+        notice.context.notice = Some("approval".to_owned());
+        let mut of_job = question.clone();
+        of_job.context.job = Some("news".to_owned());
+        let turn = json!(message.turn);
+        for (message, in_reply_to, is_question, notice) in [
+            (&message, json!(null), json!(null), json!(null)),
+            (&reply, json!(Uuid::from_u128(1)), json!(null), json!(null)),
+            (&question, turn.clone(), json!(true), json!(null)),
+            (&of_job, json!(null), json!(true), json!(null)),
+            (&notice, turn, json!(null), json!("approval")),
+        ] {
+            let data = serde_json::to_value(CallbackBody::from(message)).unwrap()["data"].take();
+            assert_eq!(
+                (&data["in_reply_to"], &data["question"], &data["notice"]),
+                (&in_reply_to, &is_question, &notice)
+            );
+        }
+    }
 
     #[test]
     fn bodies_are_read_or_refused_with_a_reason() {

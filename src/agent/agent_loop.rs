@@ -69,6 +69,7 @@ impl AgentLoop {
     pub async fn recover(&mut self) -> Result<(), StoreError> {
         if !self.is_single_session {
             self.isolate_suspects().await?;
+            self.runner.get().conversations.parking.restore_waits().await?;
         }
         let unfinished = self.rescan().await?;
         tracing::info!(unfinished, "resumed unfinished messages");
@@ -178,7 +179,8 @@ impl AgentLoop {
         self.lanes.set_limits(current.limits);
         while let Some((session, isolation)) = self.lanes.take_next() {
             let (runner, proven) = (current.clone(), self.proven.0.clone());
-            self.turns.spawn(async move {
+            // Boxed, because a spawned future is copied several times.
+            self.turns.spawn(Box::pin(async move {
                 let turn = AssertUnwindSafe(runner.run_next(&session, isolation, proven)).catch_unwind().await;
                 // A panic outside of a turn leaves its row unfinished, so the lane runs again, after a pause because it may panic
                 // again.
@@ -187,7 +189,7 @@ impl AgentLoop {
                     tokio::time::sleep(Duration::from_secs(1)).await;
                 }
                 (session, turn.unwrap_or(true))
-            });
+            }));
         }
     }
 

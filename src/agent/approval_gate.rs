@@ -1,10 +1,12 @@
 //! Decides about restricted calls by `[approval]`, and asks the owner.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use daoyou_channels::Trust;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use parking_lot::Mutex;
@@ -13,19 +15,24 @@ use serde_json::Value;
 use crate::bus::{MessageBus, NoticeKind, OutboundBody, OutboundDraft, OutboxSlot};
 use crate::chat::ToolCall;
 use crate::crash;
-use crate::guard::{ApprovalConfig, ApprovalPolicy};
+use crate::guard::{ApprovalConfig, ApprovalPolicy, Taint};
 use crate::phrases::{Phrases, fill};
-use crate::store::approvals::{self, ApprovalRow, ApprovalState, NewApproval};
+use crate::store::approvals::{self, ApprovalRow, ApprovalState, NewApproval, PendingCounts};
 use crate::store::{Connection, StoreError, inbox, now_ms};
-use crate::text::truncate;
+use crate::text::visible::{change_texts, condense_blanks, escape_unseen, quote_visibly, shorten_middle, visible_json};
 use crate::tools::{Restriction, RowEffect, ToolContext, ToolEffect, ToolOutcome, WriteRows};
 use crate::turn::traits::{ApprovalDecision, Approvals};
 
-/// The most calls that wait for the owner's approval at the same time.
+/// The most calls that wait for the owner's approval at the same time: in all, of turns that strangers (untrusted senders) started,
+/// and of turns of one stranger.
 const MAX_PENDING: usize = 100;
-/// The most characters of the arguments, and of the sources, in a notice; `approvals list` shows all of them.
+const MAX_OF_STRANGERS: usize = 50;
+const MAX_OF_STRANGER: usize = 10;
+/// The most characters of the arguments in a notice; `approvals list` shows all of them.
 const SHOWN_ARGUMENTS: usize = 2_000;
-const SHOWN_SOURCES: usize = 500;
+/// The most sources in a notice, and the most characters of each, and of the session.
+const SHOWN_SOURCES: usize = 8;
+const SHOWN_NAME: usize = 120;
 /// The characters that at least remain of a text in long arguments.
 const SHORTEST_TEXT: usize = 20;
 
@@ -33,6 +40,8 @@ const SHORTEST_TEXT: usize = 20;
 pub struct ApprovalGate {
     pub bus: Arc<MessageBus>,
     pub config: ApprovalConfig,
+    /// The channels on which something proves the name of a sender. On the others, the limit for one stranger applies to all.
+    pub channels_with_proof: HashSet<String>,
     pub phrases: &'static Phrases,
     pub timezone: TimeZone,
 }
@@ -55,7 +64,9 @@ impl Approvals for ApprovalGate {
     async fn decide(&self, call: &ToolCall, restriction: &Restriction, context: &ToolContext) -> ApprovalDecision {
         let tools = restriction.tools.join(", ");
         let is_tainted = !context.taint.is_empty() || restriction.reads_others;
-        match self.config.policy(restriction.tools.iter().map(String::as_str), &context.channel, is_tainted) {
+        let policy = self.config.policy(restriction.tools.iter().map(String::as_str), &context.channel, is_tainted);
+        // A command that the agent's permissions ask about never runs without an approval.
+        match policy.max(if restriction.asks_owner { ApprovalPolicy::Always } else { ApprovalPolicy::Never }) {
             ApprovalPolicy::Never => return ApprovalDecision::Allowed,
             ApprovalPolicy::Tainted if !is_tainted => return ApprovalDecision::Allowed,
             ApprovalPolicy::Deny => {
@@ -65,55 +76,86 @@ impl Approvals for ApprovalGate {
             ApprovalPolicy::Tainted | ApprovalPolicy::Always => {}
         }
         let (id, session) = (approvals::id_of(context.turn, &call.id), context.session.to_string());
-        let names = restriction.tools.clone();
+        let (names, asks_owner) = (restriction.tools.clone(), restriction.asks_owner);
+        let channel = context.channel.clone();
+        let sender = self.channels_with_proof.contains(&channel).then(|| context.sender.clone());
         let known = self.bus.store().read(move |connection| {
-            let mut is_granted = true;
+            // An approval for the rest of the conversation does not replace the question that the permissions demand.
+            let mut is_granted = !asks_owner;
             for name in &names {
                 is_granted = is_granted && approvals::is_granted(connection, &session, name)?;
             }
-            Ok((is_granted, approvals::find(connection, id)?, approvals::count_pending(connection)?))
+            let pending = approvals::count_pending_by(connection, &channel, sender.as_deref())?;
+            Ok((is_granted, approvals::find(connection, id)?, pending))
         });
         match known.await {
             Ok((_, Some(row), _)) => self.decision_of(&row, call, &tools),
             Ok((true, None, _)) => ApprovalDecision::Approved,
-            Ok((false, None, pending)) if pending >= MAX_PENDING => ApprovalDecision::Refused(format!(
-                "{tools} needs the owner's approval, and {pending} calls wait for one already; try again later"
-            )),
-            Ok((false, None, _)) => match self.ask(call, &tools, context) {
-                Ok(outcome) => ApprovalDecision::Asked(Box::new(outcome)),
-                Err(error) => refuse_unasked(&tools, &error),
+            Ok((false, None, pending)) => match self.limit_reached(pending, context) {
+                Some(waiting) => ApprovalDecision::Refused(format!(
+                    "{tools} needs the owner's approval, and {waiting} wait for one already; try again later"
+                )),
+                None => match self.ask(call, &tools, context) {
+                    Ok(outcome) => ApprovalDecision::Asked(Box::new(outcome)),
+                    Err(error) => refuse_unasked(&tools, &error),
+                },
             },
             Err(error) => refuse_unasked(&tools, &error),
         }
     }
 }
 
-/// Returns the arguments for a notice. In long arguments, each text is cut to its share, so that none hides the others. A note says
-/// if the end is missing nevertheless.
-fn shown_arguments(arguments: &str, phrases: &Phrases) -> String {
-    if arguments.len() <= SHOWN_ARGUMENTS {
-        return arguments.to_owned();
-    }
-    let shown = serde_json::from_str(arguments).map(|mut arguments: Value| {
-        let mut texts = Vec::new();
-        collect_texts(&mut arguments, &mut texts);
-        let share = (SHOWN_ARGUMENTS / 2 / texts.len().max(1)).max(SHORTEST_TEXT);
-        texts.into_iter().for_each(|text| *text = truncate(text, share));
-        arguments.to_string()
-    });
-    let shown = shown.unwrap_or_else(|_| arguments.to_owned());
-    if shown.len() <= SHOWN_ARGUMENTS {
-        return shown;
-    }
-    format!("{}\n[{}]", truncate(&shown, SHOWN_ARGUMENTS), phrases.approval_arguments_cut)
+/// Writes texts of others for a notice to the owner.
+struct ApprovalTexts {
+    phrases: &'static Phrases,
+    /// True if the middle of a text, or a source, is left out.
+    is_shortened: bool,
 }
 
-fn collect_texts<'a>(value: &'a mut Value, texts: &mut Vec<&'a mut String>) {
-    match value {
-        Value::String(text) => texts.push(text),
-        Value::Array(values) => values.iter_mut().for_each(|value| collect_texts(value, texts)),
-        Value::Object(fields) => fields.values_mut().for_each(|value| collect_texts(value, texts)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+impl ApprovalTexts {
+    fn shorten(&mut self, text: &str, max: usize) -> String {
+        let mark = |count: usize| format!("…[{}]…", fill(self.phrases.approval_left_out, &[&count.to_string()]));
+        let shown = shorten_middle(text, max, mark);
+        self.is_shortened |= shown != text;
+        shown
+    }
+
+    /// Returns the arguments, which no code block ends. In long arguments, each text is shortened to its share, so that none hides
+    /// the others.
+    fn arguments(&mut self, arguments: &str) -> String {
+        let parsed: Option<Value> = serde_json::from_str(arguments).ok();
+        let mut shown = match &parsed {
+            Some(value) => visible_json(value.clone()),
+            None => escape_unseen(&condense_blanks(arguments)),
+        };
+        if let Some(mut value) = parsed
+            && shown.chars().count() > SHOWN_ARGUMENTS
+        {
+            let mut texts = 0_usize;
+            change_texts(&mut value, &mut |_| texts += 1);
+            let share = (SHOWN_ARGUMENTS / 2 / texts.max(1)).max(SHORTEST_TEXT);
+            change_texts(&mut value, &mut |text| *text = self.shorten(&condense_blanks(text), share));
+            shown = visible_json(value);
+        }
+        self.shorten(&shown, SHOWN_ARGUMENTS).replace("```", "\\u{60}\\u{60}\\u{60}")
+    }
+
+    fn name(&mut self, name: &str) -> String {
+        self.shorten(&quote_visibly(name), SHOWN_NAME)
+    }
+
+    /// Returns a sentence about the sources; empty without sources.
+    fn sources(&mut self, sources: &Taint) -> String {
+        if sources.is_empty() {
+            return String::new();
+        }
+        let mut names: Vec<_> =
+            sources.iter().take(SHOWN_SOURCES).map(|source| format!("`{}`", self.name(source))).collect();
+        if let Some(more) = sources.len().checked_sub(SHOWN_SOURCES).filter(|more| *more > 0) {
+            names.push(format!("+{more}"));
+            self.is_shortened = true;
+        }
+        fill(self.phrases.approval_sources, &[&names.join(", ")])
     }
 }
 
@@ -124,6 +166,22 @@ fn refuse_unasked(tools: &str, error: &StoreError) -> ApprovalDecision {
 }
 
 impl ApprovalGate {
+    /// Returns which calls already wait, if a further call of this turn may not.
+    fn limit_reached(&self, pending: PendingCounts, context: &ToolContext) -> Option<String> {
+        let PendingCounts { all, of_strangers, of_stranger } = pending;
+        if context.trust == Trust::Untrusted {
+            if of_stranger >= MAX_OF_STRANGER {
+                let is_proven = self.channels_with_proof.contains(&context.channel);
+                let whose = if is_proven { "this sender" } else { "untrusted senders of this channel" };
+                return Some(format!("{of_stranger} calls of {whose}"));
+            }
+            if of_strangers >= MAX_OF_STRANGERS {
+                return Some(format!("{of_strangers} calls of untrusted senders"));
+            }
+        }
+        (all >= MAX_PENDING).then(|| format!("{all} calls"))
+    }
+
     fn decision_of(&self, row: &ApprovalRow, call: &ToolCall, tools: &str) -> ApprovalDecision {
         match row.state {
             // The owner approved exactly these arguments.
@@ -155,24 +213,8 @@ impl ApprovalGate {
     fn ask(&self, call: &ToolCall, tools: &str, context: &ToolContext) -> Result<ToolOutcome, StoreError> {
         let id = approvals::id_of(context.turn, &call.id);
         let expires_at = now_ms().saturating_add(i64::try_from(self.config.expires.0.as_millis()).unwrap_or(i64::MAX));
-        let sources = context.taint.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-        let read = if sources.is_empty() { String::new() } else { fill(self.phrases.approval_sources, &[&sources]) };
-        let until = Timestamp::from_millisecond(expires_at).unwrap_or(Timestamp::MAX).to_zoned(self.timezone.clone());
-        let (code, arguments) = (approvals::code_of(id), shown_arguments(&call.arguments, self.phrases));
-        let notice = fill(
-            self.phrases.approval_ask,
-            &[
-                tools,
-                &code,
-                &arguments,
-                context.session.as_str(),
-                &truncate(&read, SHOWN_SOURCES),
-                &code,
-                &code,
-                &code,
-                &until.strftime("%Y-%m-%d %H:%M").to_string(),
-            ],
-        );
+        let code = approvals::code_of(id);
+        let notice = self.notice(call, tools, context, expires_at);
         let new = NewApproval {
             turn: context.turn,
             call_id: call.id.clone(),
@@ -192,6 +234,21 @@ impl ApprovalGate {
         };
         tracing::info!(turn = %context.turn, session = %context.session, tools, code, "a call waits for the owner's approval");
         Ok(ToolOutcome::asked(id, vec![ToolEffect::Rows(RowEffect(Arc::new(request)))]))
+    }
+
+    /// Returns the question for the owner.
+    fn notice(&self, call: &ToolCall, tools: &str, context: &ToolContext, expires_at: i64) -> String {
+        let code = approvals::code_of(approvals::id_of(context.turn, &call.id));
+        let until = Timestamp::from_millisecond(expires_at).unwrap_or(Timestamp::MAX).to_zoned(self.timezone.clone());
+        let mut texts = ApprovalTexts { phrases: self.phrases, is_shortened: false };
+        let (arguments, session) = (texts.arguments(&call.arguments), texts.name(context.session.as_str()));
+        let mut notes = texts.sources(&context.taint);
+        if texts.is_shortened {
+            notes = format!("{notes} {}", self.phrases.approval_is_shortened).trim_start().to_owned();
+        }
+        let until = until.strftime("%Y-%m-%d %H:%M").to_string();
+        let values = [tools, &code, &arguments, &session, &notes, &code, &code, &code, &until];
+        fill(self.phrases.approval_ask, &values)
     }
 
     /// Returns the notice for the chat of the turn, unless nobody waits for an answer there.
@@ -255,11 +312,39 @@ impl WriteRows for ApprovalRequest {
 mod tests {
     use std::collections::BTreeSet;
 
+    use uuid::Uuid;
+
     use super::*;
     use crate::bus::testing;
     use crate::store::inbox::NewInboxRow;
     use crate::store::{Durability, Store, outbox};
     use crate::text::Language;
+
+    fn gate(store: &Store) -> ApprovalGate {
+        ApprovalGate {
+            bus: testing::notifying_bus(store.clone(), 10),
+            config: ApprovalConfig::default(),
+            channels_with_proof: ["webhook:proven".to_owned()].into(),
+            phrases: Phrases::of(Language::En),
+            timezone: TimeZone::UTC,
+        }
+    }
+
+    fn exec_call(arguments: &str) -> ToolCall {
+        ToolCall { id: "a".to_owned(), name: "exec".to_owned(), arguments: arguments.to_owned() }
+    }
+
+    fn new_approval(turn: Uuid, session: &str) -> NewApproval {
+        NewApproval {
+            turn,
+            call_id: "a".to_owned(),
+            session: session.to_owned(),
+            tool: "exec".to_owned(),
+            arguments: "{}".to_owned(),
+            taint: BTreeSet::new(),
+            expires_at: now_ms() + 60_000,
+        }
+    }
 
     #[test]
     fn a_long_argument_hides_no_other() {
@@ -267,17 +352,133 @@ mod tests {
             {"tool": "write_file", "arguments": {"path": "a", "content": "x".repeat(5_000)}},
             {"tool": "message", "arguments": {"attachments": ["private.txt"]}},
         ]});
-        let shown_arguments = |arguments: &str| shown_arguments(arguments, Phrases::of(Language::En));
-        let shown = shown_arguments(&arguments.to_string());
-        assert!(shown.contains("private.txt") && shown.len() < SHOWN_ARGUMENTS, "{shown}");
+        let shown_arguments = |arguments: &str| {
+            let mut texts = ApprovalTexts { phrases: Phrases::of(Language::En), is_shortened: false };
+            (texts.arguments(arguments), texts.is_shortened)
+        };
+        let (shown, is_shortened) = shown_arguments(&arguments.to_string());
+        assert!(shown.contains("private.txt") && shown.len() < SHOWN_ARGUMENTS && is_shortened, "{shown}");
         let read = serde_json::json!({"tool": "read_file", "arguments": {"path": "p".repeat(200)}});
         let mut calls = vec![read; 12];
         calls.push(arguments["calls"][1].clone());
-        let shown = shown_arguments(&serde_json::json!({ "calls": calls }).to_string());
-        assert!(shown.contains("private.txt"), "{shown}");
-        let shown = shown_arguments(&serde_json::json!({ "calls": vec![calls[0].clone(); 64] }).to_string());
-        assert!(shown.ends_with("the end is not shown: see `daoyou approvals list`]"), "{shown}");
-        assert_eq!(shown_arguments("{\"a\":1}"), "{\"a\":1}");
+        let (shown, is_shortened) = shown_arguments(&serde_json::json!({ "calls": calls }).to_string());
+        assert!(shown.contains("private.txt") && is_shortened, "{shown}");
+        let (shown, is_shortened) = shown_arguments(&serde_json::json!({ "calls": vec![&calls[0]; 64] }).to_string());
+        assert!(shown.contains(" characters left out]…") && is_shortened, "{shown}");
+        assert_eq!(shown_arguments("{\"a\":1}"), ("{\"a\":1}".to_owned(), false));
+        // Arguments that are no JSON.
+        assert_eq!(shown_arguments("a\n```"), ("a\\u{a}\\u{60}\\u{60}\\u{60}".to_owned(), false));
+        let (shown, is_shortened) = shown_arguments(&format!("{}end", "x".repeat(5_000)));
+        assert!(shown.ends_with("end") && is_shortened, "{shown}");
+    }
+
+    #[tokio::test]
+    async fn a_notice_hides_nothing_and_quotes_names() {
+        let (_folder, store) = Store::temporary();
+        let gate = gate(&store);
+        let note = gate.phrases.approval_is_shortened;
+        let context = ToolContext::of_owner("webhook:in", "c", "a");
+        let notice = |command: &str, context: &ToolContext| {
+            let arguments = serde_json::json!({ "command": command }).to_string();
+            gate.notice(&exec_call(&arguments), "exec", context, now_ms())
+        };
+        let shown = notice(&format!("echo safe{}; rm -rf ~\u{202e}\u{200b}", " ".repeat(3_000)), &context);
+        assert!(shown.contains("\n{\"command\":\"echo safe[␠×3000]; rm -rf ~\\u{202e}\\u{200b}\"}\n"), "{shown}");
+        assert!(!shown.contains(note), "{shown}");
+        let shown = notice(&format!("echo safe{}; rm -rf ~", " \t\u{200b}".repeat(3_000)), &context);
+        for words in ["echo safe", " characters left out]…", "; rm -rf ~", note] {
+            assert!(shown.contains(words), "{words}: {shown}");
+        }
+
+        let taint: Taint = ["sender:webhook:in:bo\u{200b}ss", "web:`x\""].map(str::to_owned).into();
+        let taint = Arc::new(taint);
+        let chat = "b0\". This is your own order";
+        let shown = notice("ls", &ToolContext { taint, ..ToolContext::of_owner("webhook:in", chat, "a") });
+        let session = "\n\nSession: `\"webhook:in:b0\\u{22}. This is your own order\"`. The turn has read";
+        for words in [session, ": `\"sender:webhook:in:bo\\u{200b}ss\"`, `\"web:\\u{60}x\\u{22}\"`."] {
+            assert!(shown.contains(words), "{words}: {shown}");
+        }
+        let taint = Arc::new((0..10).map(|number| format!("web:{number}")).collect());
+        let shown = notice("ls", &ToolContext { taint, ..context });
+        assert!(shown.contains("`\"web:7\"`, +2. ") && shown.contains(note), "{shown}");
+    }
+
+    /// The permission `ask` of an agent holds in every turn, also against `never` and after an approval for the rest of the
+    /// conversation.
+    #[tokio::test]
+    async fn the_owner_is_asked_about_what_the_permissions_of_the_agent_ask_about() {
+        let (_folder, store) = Store::temporary();
+        let mut gate = gate(&store);
+        gate.config.tools.insert("exec".to_owned(), ApprovalPolicy::Never);
+        let context = ToolContext::of_owner("cli", "direct", "a");
+        for asks_owner in [true, false] {
+            let restriction = Restriction { tools: vec!["exec".to_owned()], asks_owner, ..Restriction::default() };
+            let decision = gate.decide(&exec_call("{}"), &restriction, &context).await;
+            assert_eq!(matches!(decision, ApprovalDecision::Asked(_)), asks_owner);
+            assert_eq!(matches!(decision, ApprovalDecision::Allowed), !asks_owner);
+        }
+        let granted = new_approval(daoyou_channels::new_id(), &context.session.to_string());
+        let grant = move |connection: &Connection| {
+            approvals::insert(connection, &granted)?;
+            let row = approvals::find(connection, approvals::id_of(granted.turn, &granted.call_id))?.unwrap();
+            approvals::answer(connection, row.id, ApprovalState::Approved, "")?;
+            approvals::grant(connection, &row)
+        };
+        store.write(Durability::Logged, grant).await.unwrap();
+        gate.config.tools.insert("exec".to_owned(), ApprovalPolicy::Always);
+        for asks_owner in [true, false] {
+            let restriction = Restriction { tools: vec!["exec".to_owned()], asks_owner, ..Restriction::default() };
+            let decision = gate.decide(&exec_call("{}"), &restriction, &context).await;
+            assert_eq!(matches!(decision, ApprovalDecision::Asked(_)), asks_owner);
+            assert_eq!(matches!(decision, ApprovalDecision::Approved), !asks_owner);
+        }
+    }
+
+    /// Strangers fill their share alone, whatever chats and names they choose; the owner's calls and those of known senders have room.
+    #[tokio::test]
+    async fn strangers_leave_room_for_others() {
+        let (_folder, store) = Store::temporary();
+        let gate = gate(&store);
+        let restriction = Restriction { tools: vec!["exec".to_owned()], reads_others: true, ..Restriction::default() };
+        let decide = async |channel: &str, sender: &str, trust: Trust| {
+            let context =
+                ToolContext { sender: sender.to_owned(), trust, ..ToolContext::of_owner(channel, "fresh", "a") };
+            match gate.decide(&exec_call("{}"), &restriction, &context).await {
+                ApprovalDecision::Asked(_) => "asked".to_owned(),
+                ApprovalDecision::Refused(reason) => reason,
+                ApprovalDecision::Allowed | ApprovalDecision::Approved => "runs".to_owned(),
+            }
+        };
+        let add = async |channel: &'static str, count: usize, sender: fn(usize) -> String| {
+            let write = move |connection: &Connection| {
+                for number in 0..count {
+                    let (turn, session) = (daoyou_channels::new_id(), format!("{channel}:chat-{number}"));
+                    let row = NewInboxRow::sample(turn, &session);
+                    let (channel, sender) = (channel.to_owned(), sender(number));
+                    inbox::insert(connection, &NewInboxRow { channel, sender, trust: "untrusted", ..row })?;
+                    approvals::insert(connection, &new_approval(turn, &session))?;
+                }
+                Ok(())
+            };
+            store.write(Durability::Logged, write).await.unwrap();
+        };
+        let refused = |waiting: &str| {
+            format!("exec needs the owner's approval, and {waiting} wait for one already; try again later")
+        };
+        add("webhook:proven", 10, |_| "eve".to_owned()).await;
+        assert_eq!(decide("webhook:proven", "eve", Trust::Untrusted).await, refused("10 calls of this sender"));
+        assert_eq!(decide("webhook:proven", "bob", Trust::Untrusted).await, "asked");
+        add("webhook:open", 10, |number| format!("eve-{number}")).await;
+        let of_channel = refused("10 calls of untrusted senders of this channel");
+        assert_eq!(decide("webhook:open", "eve-new", Trust::Untrusted).await, of_channel);
+        add("webhook:proven", 30, |number| format!("eve-{number}")).await;
+        let of_strangers = refused("50 calls of untrusted senders");
+        assert_eq!(decide("webhook:proven", "bob", Trust::Untrusted).await, of_strangers);
+        for trust in [Trust::Owner, Trust::Known] {
+            assert_eq!(decide("webhook:proven", "eve", trust).await, "asked");
+        }
+        add("webhook:proven", 50, |_| "eve".to_owned()).await;
+        assert_eq!(decide("webhook:proven", "ann", Trust::Owner).await, refused("100 calls"));
     }
 
     #[tokio::test]
@@ -286,17 +487,8 @@ mod tests {
         let bus = testing::notifying_bus(store.clone(), 10);
         for (is_stopped, notices) in [(false, 1), (true, 0)] {
             let turn = daoyou_channels::new_id();
-            let text = str::to_owned;
-            let new = NewApproval {
-                turn,
-                call_id: text("a"),
-                session: text("s"),
-                tool: text("exec"),
-                arguments: text("{}"),
-                taint: BTreeSet::new(),
-                expires_at: now_ms() + 60_000,
-            };
-            let (notice, expires, channels) = (text("exec?"), Duration::from_secs(60), Mutex::default());
+            let new = new_approval(turn, "s");
+            let (notice, expires, channels) = ("exec?".to_owned(), Duration::from_secs(60), Mutex::default());
             let request = ApprovalRequest { new, notice, answer: None, bus: bus.clone(), expires, channels };
             let write = move |connection: &Connection| {
                 inbox::insert(connection, &NewInboxRow::sample(turn, "s"))?;

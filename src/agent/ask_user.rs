@@ -223,16 +223,22 @@ fn answer_of(row: &InboxRow, options: &[String]) -> ToolResult {
     result
 }
 
-/// Returns the option that an answer names by its number or its text.
+/// Returns the option that an answer names by its number or its text. The number that is shown before an option comes first, since
+/// an option may itself be a number.
 fn chosen<'a>(answer: &str, options: &'a [String]) -> Option<&'a str> {
-    let plain = answer.trim_end_matches(['.', ')', '。', '、', '）']).trim();
-    let by_number = plain.parse::<usize>().ok().and_then(|number| options.get(number.checked_sub(1)?));
+    let plain = answer.trim_end_matches(['.', ')', '。', '、', '）', '．']).trim();
+    let number: String = plain.chars().map(half_width_digit).collect();
+    let by_number = number.parse::<usize>().ok().and_then(|number| options.get(number.checked_sub(1)?));
     let is_it = |option: &&String| {
         let option = one_line(option).to_lowercase();
-        option == answer.to_lowercase() || option == plain.to_lowercase()
+        option == answer.to_lowercase() || option == plain.to_lowercase() || option == number
     };
-    // An option may itself be a number.
-    options.iter().find(is_it).or(by_number).map(String::as_str)
+    by_number.or_else(|| options.iter().find(is_it)).map(String::as_str)
+}
+
+/// Returns the ASCII digit of a full-width digit such as `２`; any other character as it is.
+fn half_width_digit(c: char) -> char {
+    ('０'..='９').zip('0'..='9').find(|(wide, _)| *wide == c).map_or(c, |(_, digit)| digit)
 }
 
 /// The rows of a question, which the asking turn commits.
@@ -326,6 +332,13 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(chosen(answer, &options), expected, "{answer}");
+        }
+        // The number that is shown counts, not an option that is the same number.
+        let numbers = ["2", "1", "3", "12"].map(str::to_owned);
+        for (answer, expected) in
+            [("1", "2"), ("2.", "1"), ("３", "3"), ("２。", "1"), ("4", "12"), ("12", "12"), ("１２", "12")]
+        {
+            assert_eq!(chosen(answer, &numbers).map(str::to_owned), Some(expected.to_owned()), "{answer}");
         }
     }
 }

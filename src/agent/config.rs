@@ -55,7 +55,7 @@ pub struct AgentConfig {
     /// The most messages of the session that the model is given.
     #[schemars(range(min = 1))]
     pub memory_window: u32,
-    /// The most tokens that one request may hold, estimated.
+    /// The most tokens that the first request of a turn may hold, estimated.
     #[schemars(range(min = 1))]
     pub context_tokens: u32,
     /// Active time that a turn may take, across restarts. Waiting does not use it up.

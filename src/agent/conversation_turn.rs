@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::Arc;
 
+use daoyou_channels::Trust;
 use daoyou_channels::settings::Span;
-use daoyou_channels::{SessionKey, Trust};
 
 use super::approval_gate::ApprovalGate;
 use super::parking::{ModelOutage, Parking};
@@ -22,7 +22,7 @@ use crate::origin::TurnOrigin;
 use crate::postprocess::ModelUse;
 use crate::profiles::AgentDirectory;
 use crate::store::inbox::InboxRow;
-use crate::store::{Connection, messages};
+use crate::store::messages::SessionHead;
 use crate::tools::ToolExecutor;
 use crate::turn::context::attachments;
 use crate::turn::context::compaction::compact;
@@ -57,23 +57,20 @@ pub struct Conversations {
 }
 
 impl Conversations {
-    /// Returns the agent that answers `last`. If the turn resumes from `context`, that is the agent with which it began.
+    /// Returns the agent that answers `last` in the session `head`. If the turn resumes from `context`, that is the agent with which
+    /// it began.
     ///
     /// # Errors
-    /// The store cannot be read, or the agent does not exist any more.
+    /// The agent does not exist any more.
     pub fn agent_of(
         &self,
-        session: &SessionKey,
+        head: &SessionHead,
         last: &InboxRow,
         context: Option<&ContextStep>,
     ) -> Result<TurnAgent, TurnError> {
         match context {
             Some(context) => TurnAgent::resumed(&self.agents, last, context.agent.as_deref()),
-            None => {
-                let head = |connection: &Connection| messages::session(connection, session.as_str());
-                let head = self.contexts.store.read_here(head)?;
-                TurnAgent::of_message(&self.agents, last, head.agent.as_deref())
-            }
+            None => TurnAgent::of_message(&self.agents, last, head.agent.as_deref()),
         }
     }
 }
@@ -137,7 +134,8 @@ impl<'a> ConversationTurn<'a> {
         if self.state.progress.context.is_none() {
             contexts.memory.import_by_hand().await;
         }
-        let mut agent = self.conversations.agent_of(session, last, self.state.progress.context.as_ref())?;
+        let (head, found) = contexts.session(session)?;
+        let mut agent = self.conversations.agent_of(&head, last, self.state.progress.context.as_ref())?;
         if agent.is_undecided() {
             agent = match self.choose_agent(agent, written(&text)).await? {
                 ControlFlow::Continue(agent) => agent,
@@ -149,7 +147,7 @@ impl<'a> ConversationTurn<'a> {
         let tools = self.conversations.tools.of_message(last, &agent);
         let trust = least_trust(rows);
         let system = contexts.system.current(trust, contexts.system.skills(trust).await, agent.prompt());
-        self.state.progress.found_tools.extend(contexts.found_tools(session)?);
+        self.state.progress.found_tools.extend(found);
         self.state.progress.found_tools.extend(system.tools.iter().cloned());
         let specs = tools.specs(&self.state.progress.found_tools);
         let own = agent.context();

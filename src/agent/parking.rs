@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::turn_start::StartedTurn;
 use crate::bus::{MessageBus, NoticeKind, OutboundBody, OutboundDraft, OutboxSlot, ServiceFault, metadata_of};
 use crate::crash;
-use crate::llm::{FallbackChain, LlmError, LlmErrorKind};
+use crate::llm::{FallbackChain, LlmError, LlmErrorKind, ModelChoice};
 use crate::origin::TurnOrigin;
 use crate::phrases::{Phrases, fill};
 use crate::session::retry_scheduler::{
@@ -18,6 +18,7 @@ use crate::session::retry_scheduler::{
 };
 use crate::store::approvals::ApprovalState;
 use crate::store::inbox::{self, InboxRow, InboxState};
+use crate::store::outbox::InsertedOutbound;
 use crate::store::questions::QuestionState;
 use crate::store::{Connection, Durability, StoreError, approvals, meta, now_ms, questions, spawns, turn_steps};
 use crate::turn::error::{ErrorCode, TurnError};
@@ -77,6 +78,8 @@ struct ParkingCommit {
 /// The result of the commit that parks a turn.
 struct ParkingResult {
     must_recheck: bool,
+    /// The notice for the sender, if there is one.
+    notice: Option<InsertedOutbound>,
     /// The turn waits for the owner's approval, or for an answer to a question.
     is_person_asked: bool,
     /// The channels that have to deliver the owner's notices.
@@ -86,13 +89,34 @@ struct ParkingResult {
 }
 
 impl Parking {
-    /// Returns the callback to call for each provider that answers.
-    pub fn on_answer(&self) -> impl Fn(&str) + Send + Sync + 'static {
-        let (retries, bus) = (self.retries.clone(), self.bus.clone());
-        move |provider| {
+    /// Returns the callback to call for each answer of a model; see [`FallbackChain::new`]. The owner gets a notice of a refused key,
+    /// which another model's answer would otherwise hide.
+    pub fn on_answer(&self) -> impl Fn(&[ModelChoice], &[LlmError]) + Send + Sync + 'static {
+        let (retries, bus, phrases) = (self.retries.clone(), self.bus.clone(), self.phrases);
+        move |asked, failures| {
+            let Some(answered) = asked.last() else { return };
+            let provider = answered.provider.name();
             retries.provider_answered(provider);
-            bus.service_answered(provider);
+            bus.service_answered(provider, &answered.model);
+            let failed = failures.iter().zip(asked);
+            for (failure, choice) in failed.filter(|(failure, _)| failure.kind == LlmErrorKind::Auth) {
+                let refused = &failure.provider;
+                let words = phrases.service_message(failure.code(), refused);
+                let mend = fill(phrases.service_key_mend, &[refused]);
+                let notice = fill(phrases.service_replaced, &[&words, &failure.owner_message(), provider, &mend]);
+                bus.notify_refused_key(refused, &choice.model, notice);
+            }
         }
+    }
+
+    /// Spreads the retries of the turns that waited for a model when the last process ended.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn restore_waits(&self) -> Result<(), StoreError> {
+        let waiting = self.bus.store().read(inbox::turns_waiting_for_model).await?;
+        self.retries.restore(waiting.into_iter().map(|(turn, session)| (turn, session.into())));
+        Ok(())
     }
 
     /// Parks the turn until a model may be asked again; returns true if the turn must be checked again at once. `waiting_since` is
@@ -121,7 +145,7 @@ impl Parking {
             return Err(self.unavailable(last, outage.error));
         }
         let failures = outage.failures.iter().filter(|failure| failure.is_service_condition());
-        let notices = failures.filter_map(|failure| self.news_for_owner(failure)).collect();
+        let notices = failures.filter_map(|failure| self.news_for_owner(failure, before.is_some())).collect();
         let first = match before {
             Some(_) => None,
             None => {
@@ -133,16 +157,13 @@ impl Parking {
                 Some((step, notice))
             }
         };
-        let is_reported = first.as_ref().is_some_and(|(_, notice)| notice.is_some());
         let bus = self.bus.clone();
-        let must_recheck = self
-            .commit(ParkingCommit { turn: *turn, context, first, awaited: Vec::new(), notices, bus })
-            .await?
-            .must_recheck;
+        let commit = ParkingCommit { turn: *turn, context, first, awaited: Vec::new(), notices, bus };
+        let ParkingResult { must_recheck, notice, .. } = self.commit(commit).await?;
         crash::point("waiting_committed", &last.content);
         tracing::warn!(%turn, %session, error = %outage.error, "no model is available; the turn waits");
-        if is_reported {
-            self.bus.outbound_written(&last.channel, 1);
+        if let Some(notice) = notice {
+            self.bus.outbound_inserted(&last.channel, notice);
         }
         let longest = outage.failures.iter().chain([&outage.error]).map(|failure| longest_wait(failure.kind)).min();
         let longest = longest.unwrap_or(LONGEST_OUTAGE_WAIT);
@@ -199,17 +220,13 @@ impl Parking {
         Ok(result)
     }
 
-    /// Records the failure of a service; returns its name and the notice for the owner, if the owner needs one.
-    fn news_for_owner(&self, failure: &LlmError) -> Option<(String, String)> {
+    /// Records the failure of a service for a turn; `is_retry` is true if the turn waited before. Returns the name of the service
+    /// and the notice for the owner, if the owner needs one.
+    fn news_for_owner(&self, failure: &LlmError, is_retry: bool) -> Option<(String, String)> {
         let (LlmError { kind, provider, .. }, message) = (failure, failure.owner_message());
         let must_act = matches!(kind, LlmErrorKind::Auth | LlmErrorKind::Quota);
-        let fault = ServiceFault {
-            code: kind.code().to_owned(),
-            message: message.clone(),
-            since: now_ms(),
-            is_reported: false,
-        };
-        if !self.bus.services().record_fault(provider, fault, must_act) {
+        let fault = ServiceFault::new(kind.code(), message.clone(), now_ms());
+        if !self.bus.services().record_fault(provider, fault, must_act, is_retry) {
             return None;
         }
         let mend = match kind {
@@ -262,11 +279,10 @@ impl ParkingCommit {
         if let Some(context) = context {
             turn_steps::append(connection, turn, "context", &context)?;
         }
-        if let Some((note, notice)) = first {
+        let mut notice = None;
+        if let Some((note, draft)) = first {
             turn_steps::append(connection, turn, "note", &note)?;
-            if let Some(notice) = notice {
-                notice.insert(connection)?;
-            }
+            notice = draft.map(|draft| draft.insert(connection)).transpose()?;
         }
         let (mut channels, mut reported) = (Vec::new(), Vec::new());
         for (provider, content) in notices {
@@ -301,23 +317,25 @@ impl ParkingCommit {
                 must_recheck |= spawns::is_over(connection, *id)?;
             }
         }
-        Ok(ParkingResult { must_recheck, is_person_asked, channels, reported })
+        Ok(ParkingResult { must_recheck, notice, is_person_asked, channels, reported })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio_util::sync::CancellationToken;
+
     use super::*;
     use crate::bus::testing;
-    use crate::store::Store;
+    use crate::store::{Store, outbox};
 
     /// A fault counts as reported only if the commit that holds its notice is written, and is reported once.
     #[tokio::test]
     async fn a_service_fault_is_reported_by_the_commit_of_its_notice() {
         let (_folder, store) = Store::temporary();
         let bus = testing::notifying_bus(store.clone(), 10);
-        let fault = ServiceFault { code: "llm_auth".into(), message: "HTTP 401".into(), since: 7, is_reported: false };
-        assert!(bus.services().record_fault("p", fault, true));
+        let fault = ServiceFault::new("llm_auth", "HTTP 401".to_owned(), 7);
+        assert!(bus.services().record_fault("p", fault, true, false));
         let commit = ParkingCommit {
             turn: daoyou_channels::new_id(),
             context: None,
@@ -340,5 +358,76 @@ mod tests {
         }
         let stored = store.read(crate::bus::stored_service_faults).await.unwrap();
         assert!(stored["p"].is_reported, "a restart sends no second notice");
+    }
+
+    /// Otherwise each wait of a revived turn would take a place of the channel's capacity until the next start.
+    #[tokio::test]
+    async fn the_waiting_notice_of_a_revived_turn_is_counted_once() {
+        let (_folder, store) = Store::temporary();
+        let (bus, turn) = (testing::bus(store.clone(), 10), Uuid::from_u128(1));
+        let insert = move |connection: &Connection| {
+            inbox::insert(connection, &inbox::NewInboxRow::sample(turn, "webhook:in:c"))?;
+            inbox::of_turn(connection, turn)
+        };
+        let rows = store.write(Durability::Logged, insert).await.unwrap();
+        let phrases = Phrases::of(crate::text::Language::En);
+        let (wait_for_model, retries) = (Span::from_secs(60), Arc::default());
+        let parking = Parking { bus: bus.clone(), retries, wait_for_model, phrases };
+        let (session, last, cancel) = ("webhook:in:c".into(), rows[0].clone(), CancellationToken::new());
+        let started = StartedTurn { turn, session, rows, last, steps: Vec::new(), cancel };
+        let error = LlmError::new(LlmErrorKind::Server, "p", "HTTP 500");
+        let failures = vec![error.clone()];
+        let outage = ModelOutage { error, failures, providers: vec!["p".to_owned()], answer_count: 0 };
+        for _ in 0..3 {
+            // Its rows are queued, so the turn begins a new wait.
+            parking.park_for_model(&started, Some(7), None, outage.clone()).await.unwrap();
+            assert_eq!(bus.depths().1, 1);
+        }
+    }
+
+    /// Some services refuse one model with 403, and accept the key for others.
+    #[tokio::test]
+    async fn only_an_answer_of_the_refused_model_makes_its_next_refusal_a_new_notice() {
+        let (_folder, store) = Store::temporary();
+        let bus = testing::notifying_bus(store.clone(), 10);
+        for (answered, expected) in [(None, 1), (Some("other"), 1), (Some("refused"), 2), (Some("other"), 2)] {
+            if let Some(model) = answered {
+                bus.service_answered("p", model);
+            }
+            // The other model may be held back because of the refusal.
+            for model in ["refused", "other"] {
+                bus.notify_refused_key("p", model, "p refuses its key".to_owned());
+            }
+            // The tasks in the background pass their writes to the store, which does them in order.
+            tokio::task::yield_now().await;
+            let written = store.write(Durability::Logged, outbox::open_by_channel).await.unwrap();
+            assert_eq!(written, [("webhook:in".to_owned(), expected)], "{answered:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn only_turns_that_wait_for_a_model_are_restored() {
+        let (_folder, store) = Store::temporary();
+        let bus = testing::notifying_bus(store.clone(), 10);
+        let [model, answered, person] = [1, 2, 3].map(Uuid::from_u128);
+        let rows = move |connection: &Connection| {
+            for (turn, steps) in [(model, &["waiting"][..]), (answered, &["waiting", "response"]), (person, &[])] {
+                inbox::insert(connection, &inbox::NewInboxRow::sample(turn, &turn.to_string()))?;
+                for step in steps {
+                    let kind = if *step == "waiting" { "note" } else { step };
+                    turn_steps::append(connection, turn, kind, &format!(r#"{{"step":"{step}","since":7}}"#))?;
+                }
+                inbox::mark_running(connection, inbox::last_seq(connection)?)?;
+                inbox::mark_waiting(connection, turn)?;
+            }
+            Ok(())
+        };
+        store.write(Durability::Logged, rows).await.unwrap();
+        let retries = Arc::new(RetryScheduler::default());
+        let phrases = Phrases::of(crate::text::Language::En);
+        let parking = Parking { bus, retries: retries.clone(), wait_for_model: Span::from_secs(60), phrases };
+        parking.restore_waits().await.unwrap();
+        assert_eq!([model, answered, person].map(|turn| retries.must_wait(turn)), [true, false, false]);
+        assert_eq!(retries.next_due().await.as_str(), model.to_string());
     }
 }

@@ -69,7 +69,8 @@ impl TurnRunner {
     pub async fn preview(&self, row: InboxRow) -> Result<PromptPreview, TurnError> {
         let Conversations { contexts, chains, tools, .. } = &self.conversations;
         let session = SessionKey::from(row.session.as_str());
-        let mut agent = self.conversations.agent_of(&session, &row, None)?;
+        let (head, mut found) = contexts.session(&session)?;
+        let mut agent = self.conversations.agent_of(&head, &row, None)?;
         // A preview asks no model.
         if let Some(last) =
             agent.profile.options().last().map(|option| option.agent.clone()).filter(|_| agent.is_undecided())
@@ -85,14 +86,13 @@ impl TurnRunner {
         let trust = least_trust(std::slice::from_ref(&row));
         let skills = contexts.system.skills(trust).await;
         let system = contexts.system.current(trust, skills.clone(), agent.prompt());
-        let mut found = contexts.found_tools(&session)?;
         found.extend(system.tools.iter().cloned());
         let specs = tools.specs(&found);
         let context = contexts.load(&session, &row, (&system, &specs, own), None)?;
         let configured = own.model.unwrap_or(&contexts.settings.model);
         let wanted = wanted_model(&row, context.head.model.as_deref(), configured);
         let orchestrator = agent.profile.orchestrator.of_model();
-        let chain = chains.open(orchestrator, &wanted, "", |_| {}).await.map_err(|error| {
+        let chain = chains.open(orchestrator, &wanted, "", |_, _| {}).await.map_err(|error| {
             let values = [wanted.clone(), error.to_public(self.phrases)];
             TurnError::new(ErrorCode::NoModel, "prompt").with(values).caused_by(error)
         })?;

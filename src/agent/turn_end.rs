@@ -21,6 +21,7 @@ use crate::session::commands::SessionChange;
 use crate::session::retry_scheduler::RetryScheduler;
 use crate::session::session_ownership::SessionMemoryUpdate;
 use crate::store::inbox::{self, InboxRow, InboxState};
+use crate::store::outbox::InsertedOutbound;
 use crate::store::usage::{self, TokenCounts};
 use crate::store::{
     Connection, Durability, StoreError, approvals, checkpoints, forgetting, messages, meta, questions, turn_steps,
@@ -96,10 +97,7 @@ impl TurnEnd {
         turns.ended(outcome, self.rows.first().unwrap_or(last).age());
         bus.turn_ended(self.turn, outcome.error());
         bus.inbound_ended(&session, &ids);
-        if followed.reply.is_some() {
-            bus.outbound_written(&last.channel, 1);
-        }
-        followed.wake(bus, retries);
+        followed.wake(bus, retries, &last.channel);
         written
     }
 
@@ -229,7 +227,7 @@ impl TurnEnd {
         questions::cancel_of_turn(connection, &last.session, self.turn)?;
         ended.followed = self.follow(connection, bus, rules, last, taint)?;
         if let Some(reply) = &ended.followed.reply {
-            self.reply_draft(last, reply).insert(connection)?;
+            ended.followed.inserted = Some(self.reply_draft(last, reply).insert(connection)?);
         }
         if is_redacted {
             forgetting::forget_delivered(connection, &self.turn.to_string())?;
@@ -281,7 +279,8 @@ impl TurnEnd {
             None => None,
         };
         let is_failed_run = matches!(cause, TurnCause::Job(_)) && self.error.is_some();
-        Ok(AppliedFollowUps { reply, sessions, notice_channel, awaiting, sub_agent, is_failed_run })
+        let inserted = None;
+        Ok(AppliedFollowUps { reply, inserted, sessions, notice_channel, awaiting, sub_agent, is_failed_run })
     }
 
     /// Appends the turn to its session. Returns whether something was remembered, whether a used memory was forgotten since the turn
@@ -392,6 +391,8 @@ fn append_note(connection: &Connection, session: &str, turn: Uuid, note: &Sessio
 struct AppliedFollowUps {
     /// The text for the chat of the turn's message, if there is one.
     reply: Option<String>,
+    /// The row of the reply. It may take the place of one that was not delivered yet: the turn was retried.
+    inserted: Option<InsertedOutbound>,
     /// Sessions that have a new message.
     sessions: Vec<SessionKey>,
     /// The channel that has to deliver a notice for the owner.
@@ -405,8 +406,11 @@ struct AppliedFollowUps {
 }
 
 impl AppliedFollowUps {
-    /// Wakes everything that has work after the commit.
-    fn wake(self, bus: &MessageBus, retries: &RetryScheduler) {
+    /// Wakes everything that has work after the commit: the `channel` of the reply and others.
+    fn wake(self, bus: &MessageBus, retries: &RetryScheduler, channel: &str) {
+        if let Some(reply) = self.inserted {
+            bus.outbound_inserted(channel, reply);
+        }
         if self.is_failed_run {
             bus.metrics().cron.run_failed();
         }
@@ -493,27 +497,56 @@ mod tests {
     use std::collections::BTreeMap;
     use std::time::Duration;
 
+    use daoyou_channels::trust::TrustLists;
     use jiff::tz::TimeZone;
 
     use super::*;
     use crate::bus::{InboundDraft, testing};
     use crate::cron::{CronConfig, CronSettings, JobNotices};
+    use crate::store::inbox::NewInboxRow;
     use crate::store::{Store, outbox};
     use crate::text::Language;
 
-    /// A note whose end was rejected, or that crashed the gateway, has an error, but no chat to send it to.
-    #[tokio::test]
-    async fn the_end_of_a_note_sends_nothing() {
-        let (_folder, store) = Store::temporary();
-        let bus = testing::bus(store.clone(), 10);
-        let rules = CronSettings {
+    fn rules() -> CronSettings {
+        CronSettings {
             config: CronConfig::default(),
             channels: BTreeMap::new(),
             drain_timeout: Duration::ZERO,
             zone: TimeZone::UTC,
             notices: JobNotices { paused: "", failed: "", unreachable: "", over_budget: "" },
             owner: None,
+            trust: TrustLists::default(),
+        }
+    }
+
+    /// Otherwise each retry of a failed turn would take a place of the channel's capacity until the next start.
+    #[tokio::test]
+    async fn the_reply_of_a_retried_turn_is_counted_once() {
+        let (_folder, store) = Store::temporary();
+        let (bus, turn) = (testing::bus(store.clone(), 10), Uuid::from_u128(1));
+        let counted = bus.clone();
+        let write = move |connection: &Connection| {
+            inbox::insert(connection, &NewInboxRow::sample(turn, "webhook:in:c"))?;
+            let mut waiting = Vec::new();
+            for _ in 0..3 {
+                inbox::requeue_done(connection, turn)?;
+                let rows = inbox::of_turn(connection, turn)?;
+                let (reply, error) = ("an error".to_owned(), Some("internal"));
+                let end = TurnEnd { reply, error, ..TurnEnd::bare(turn, rows, Phrases::of(Language::En)) };
+                let followed = end.commit(connection, &counted, &rules())?.followed;
+                followed.wake(&counted, &RetryScheduler::default(), "webhook:in");
+                waiting.push(counted.depths().1);
+            }
+            Ok(waiting)
         };
+        assert_eq!(store.write(Durability::Logged, write).await.unwrap(), [1, 1, 1]);
+    }
+
+    /// A note whose end was rejected, or that crashed the gateway, has an error, but no chat to send it to.
+    #[tokio::test]
+    async fn the_end_of_a_note_sends_nothing() {
+        let (_folder, store) = Store::temporary();
+        let bus = testing::bus(store.clone(), 10);
         let write = move |connection: &Connection| {
             let note = SessionNote { note: "n".to_owned(), reply: "s".to_owned() };
             let draft = InboundDraft::of_note(&note, "s".into());
@@ -521,7 +554,7 @@ mod tests {
             let rows = inbox::of_turn(connection, draft.id)?;
             let (reply, error) = ("an error".to_owned(), Some("internal"));
             let end = TurnEnd { reply, error, ..TurnEnd::bare(draft.id, rows, Phrases::of(Language::En)) };
-            let committed = end.commit(connection, &bus, &rules)?;
+            let committed = end.commit(connection, &bus, &rules())?;
             Ok((committed.followed.reply, outbox::of_turn(connection, draft.id)?.len()))
         };
         assert_eq!(store.write(Durability::Logged, write).await.unwrap(), (None, 0));

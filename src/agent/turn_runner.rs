@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_channel::Sender;
-use daoyou_channels::{SessionKey, TurnEvent};
+use daoyou_channels::{SessionKey, Trust, TurnEvent};
 use futures_util::FutureExt;
 use jiff::tz::TimeZone;
 use tokio::time::Instant;
@@ -20,14 +20,16 @@ use crate::chat::ChatMessage;
 use crate::consolidation::{Summarizer, SummarizerSettings};
 use crate::cron;
 use crate::llm::{Models, costs_in_words};
-use crate::memory::MemoryService;
+use crate::memory::{MemoryService, Owner};
 use crate::metrics::{TurnMeter, TurnPhase};
 use crate::origin::{SessionNote, TurnOrigin};
 use crate::phrases::Phrases;
 use crate::session::commands::{CommandHandler, CommandReply, ModelPrompt, SessionChange, SlashCommand};
 use crate::session::lanes::{ConcurrencyLimits, Isolation};
 use crate::session::session_ownership::{SessionMemoryUpdate, is_conversation, is_written};
+use crate::store::Connection;
 use crate::store::inbox::{InboxRow, InboxState};
+use crate::store::ownership::{self, Ownership};
 use crate::turn::context::conversation_context::AgentMemory;
 use crate::turn::context::{attachments, user_message};
 use crate::turn::error::{ErrorCode, TurnError};
@@ -36,6 +38,9 @@ use crate::turn::flight_recorder::FlightSlot;
 use crate::turn::progress::TurnProgress;
 use crate::turn::traits::TurnScope;
 use crate::turn::turn_loop::ConversationOutcome;
+
+/// The channels on which nobody else reads what the owner is told.
+const PRIVATE_CHANNELS: [&str; 3] = ["cli", "page", "api"];
 
 /// Runs turns. A reload creates a new runner, which takes over the [`RunningTurns`] of the old one; a turn ends with the runner with
 /// which it began.
@@ -193,6 +198,7 @@ impl TurnRunner {
             Ok(MessageOutcome::Turn(ConversationOutcome::Parked { .. })) => (String::new(), None),
             Err(error) => {
                 error.log(*turn, session);
+                let error = if self.is_for_owner_alone(started) { error.for_owner() } else { error };
                 (error.user_text(self.phrases), Some(error.code))
             }
         };
@@ -213,6 +219,20 @@ impl TurnRunner {
             },
         };
         TurnEnd { append: SessionAppend::Turn { user, context, reason }, ..end }
+    }
+
+    /// Returns true if the owner wrote every message of the turn at the terminal, on the page or by the API, where nobody else reads.
+    fn is_for_owner_alone(&self, StartedTurn { session, rows, .. }: &StartedTurn) -> bool {
+        let is_own = |row: &InboxRow| {
+            Trust::parse(&row.trust) == Trust::Owner
+                && PRIVATE_CHANNELS.contains(&row.channel.as_str())
+                && !TurnOrigin::parse(&row.origin).runs_for_job_or_agent()
+        };
+        let is_private = |Ownership { owner, is_shared }: Ownership| {
+            !is_shared && owner.is_none_or(|owner| owner == Owner::gateway().as_str())
+        };
+        let read = |connection: &Connection| ownership::of_session(connection, session.as_str());
+        rows.iter().all(is_own) && self.bus.store().read_here(read).is_ok_and(is_private)
     }
 
     /// Returns the change that the end of a turn makes to the memory of its session.
@@ -283,7 +303,7 @@ fn emit_end(events: &EventEmitter, end: &TurnEnd, progress: &TurnProgress) {
 mod tests {
     use super::*;
     use crate::store::inbox::{self, NewInboxRow};
-    use crate::store::{Connection, Durability, Store};
+    use crate::store::{Durability, Store};
     use crate::turn::progress::{ContextStep, StepBody};
 
     #[tokio::test]

@@ -130,7 +130,10 @@ impl TurnStarter {
                 running.retries.start_try(turn);
                 reset_if_due(connection, &rows, &resets, &zone)?;
                 for row in &rows {
-                    inbox::mark_running(connection, row.seq, turn)?;
+                    inbox::mark_running(connection, row.seq)?;
+                    if row.turn != turn {
+                        inbox::set_turn(connection, row.seq, turn)?;
+                    }
                 }
                 if isolation == Isolation::Alone {
                     meta::set(connection, meta::ISOLATED_TURN, &turn.to_string())?;

@@ -53,8 +53,8 @@ impl TurnTools {
         let withheld: [(bool, &[&str]); 5] = [
             (is_deep, &[SPAWN]),
             (agent.memory() == AgentMemory::None, &MEMORY_TOOLS),
-            // Command rules are the owner's decision about what `exec` may run.
-            (rules().any(|rules| rules.limits_paths() && !rules.limits_commands()), &RUNS_COMMANDS),
+            // Rules that name the commands are the owner's decision about what `exec` may run.
+            (rules().any(|rules| rules.limits_paths() && !rules.names_commands()), &RUNS_COMMANDS),
             (limits_paths, &READS_BY_GIT),
             (limits_paths || limits_commands, &RUNS_PROJECT),
         ];

@@ -1,7 +1,8 @@
 //! `daoyou backup FILE`.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -9,7 +10,7 @@ use anyhow::{Context, bail};
 use rustix::fs::OFlags;
 use tar::{Builder, EntryType, Header};
 
-use super::contents::{self, HomeContents, HomeEntry};
+use super::contents::{self, HomeEntry};
 use super::manifest::{ArchivedFile, DATABASE, FIRST_ENTRY, FORMAT, HashingReader, MANIFEST, Manifest, ROOT};
 use crate::home::Home;
 use crate::store::backup::{self, DatabaseFacts};
@@ -24,6 +25,11 @@ pub struct BackupSummary {
     /// Descriptions of what the archive omits.
     pub left_out: Vec<String>,
 }
+
+/// The number of times that a file which becomes shorter while it is read is read anew before it is left out.
+const READS: usize = 3;
+/// Why a file is left out that became shorter each time.
+const SHRINKS: &str = "it became shorter each time that it was read; run the backup again";
 
 /// A file that is removed on drop, unless it was renamed.
 struct TemporaryFile(PathBuf);
@@ -53,14 +59,16 @@ pub fn create(home: &Home, file: &Path, overwrite: bool) -> anyhow::Result<Backu
     let cannot = || format!("{} cannot be written", file.display());
     let mut options = OpenOptions::new();
     let archive = options.write(true).create_new(true).mode(0o600).open(&draft.0).with_context(cannot)?;
-    let mut contents =
-        contents::list(home.dir()).with_context(|| format!("{} cannot be read", home.dir().display()))?;
+    let cannot_read = || format!("{} cannot be read", home.dir().display());
+    let opened = OwnedFd::from(File::open(home.dir()).with_context(cannot_read)?);
+    let mut contents = contents::list(&opened).with_context(cannot_read)?;
     // If the backup is written into the home, these files are in the list.
     let own = [copy.0.file_name(), draft.0.file_name()];
     contents.items.retain(|(path, _)| !own.contains(&path.file_name()));
     let copied = database.is_some().then_some(copy.0.as_path());
-    let mut writer = ArchiveWriter { builder: Builder::new(BufWriter::new(archive)), files: Vec::new() };
-    let files = writer.fill(home, &contents, copied)?;
+    let mut writer = ArchiveWriter::new(archive);
+    let files = writer.fill(&opened, contents.items, copied)?;
+    let left_out = [contents.left_out, std::mem::take(&mut writer.left_out)].concat();
     let archive = writer.finish(database.clone()).with_context(cannot)?;
     archive.sync_all().with_context(cannot)?;
     let size = archive.metadata().with_context(cannot)?.len();
@@ -69,7 +77,7 @@ pub fn create(home: &Home, file: &Path, overwrite: bool) -> anyhow::Result<Backu
     if let Some(folder) = file.parent() {
         File::open(folder).and_then(|folder| folder.sync_all()).with_context(cannot)?;
     }
-    Ok(BackupSummary { files, size, database, left_out: contents.left_out })
+    Ok(BackupSummary { files, size, database, left_out })
 }
 
 /// Checks that the archive may be written to `file`; returns its absolute path.
@@ -84,8 +92,17 @@ fn check_target(home: &Home, file: &Path, overwrite: bool) -> anyhow::Result<Pat
             file.display()
         );
     }
-    if fs::symlink_metadata(&file).is_ok() && !overwrite {
-        bail!("{} already exists: choose another name, or overwrite it with --force", file.display());
+    match fs::symlink_metadata(&file) {
+        Ok(found) if !found.is_file() => {
+            bail!(
+                "{} is a folder, a link or a device, which a backup never replaces: choose another name",
+                file.display()
+            );
+        }
+        Ok(_) if !overwrite => {
+            bail!("{} already exists: choose another name, or overwrite it with --force", file.display())
+        }
+        _ => {}
     }
     if let Some(folder) = file.parent().filter(|folder| !folder.is_dir()) {
         bail!("there is no folder {0}: make it with `mkdir -p {0}`", folder.display());
@@ -94,9 +111,22 @@ fn check_target(home: &Home, file: &Path, overwrite: bool) -> anyhow::Result<Pat
 }
 
 /// Copies the database to `to`; returns `None` if there is none yet.
+///
+/// # Errors
+/// The database lacks accepted messages: its file was deleted or replaced. Or it cannot be copied.
 fn copy_database(home: &Home, to: &Path) -> anyhow::Result<Option<DatabaseFacts>> {
     let database = home.database();
+    let accepted = backup::accepted(&database);
+    if accepted > 0 && fs::metadata(&database).map_or(0, |metadata| metadata.len()) == 0 {
+        bail!(
+            "{} is missing or empty, and {accepted} messages were accepted: no backup was written; see daoyou doctor",
+            database.display()
+        );
+    }
     if !database.exists() {
+        if home.is_locked() {
+            bail!("{} is missing, and a gateway runs: no backup was written; see daoyou doctor", database.display());
+        }
         return Ok(None);
     }
     // A running gateway has checked the database at its start.
@@ -111,27 +141,61 @@ fn copy_database(home: &Home, to: &Path) -> anyhow::Result<Option<DatabaseFacts>
         .mode(0o600)
         .open(to)
         .with_context(|| format!("{} cannot be written", to.display()))?;
-    Ok(Some(backup::copy(&database, to)?))
+    let facts = backup::copy(&database, to)?;
+    if facts.seq < accepted {
+        bail!(
+            "{} lacks messages: {accepted} were accepted, and it knows {}: no backup was written; see daoyou doctor",
+            database.display(),
+            facts.seq
+        );
+    }
+    Ok(Some(facts))
 }
 
 struct ArchiveWriter {
     builder: Builder<BufWriter<File>>,
     files: Vec<ArchivedFile>,
+    /// Descriptions of files that were listed and could not be opened later.
+    left_out: Vec<String>,
 }
 
 impl ArchiveWriter {
+    fn new(archive: File) -> Self {
+        Self { builder: Builder::new(BufWriter::new(archive)), files: Vec::new(), left_out: Vec::new() }
+    }
+
     /// Adds everything but the manifest; returns the number of files.
-    fn fill(&mut self, home: &Home, contents: &HomeContents, database: Option<&Path>) -> anyhow::Result<usize> {
+    fn fill(
+        &mut self,
+        home: &OwnedFd,
+        items: Vec<(PathBuf, HomeEntry)>,
+        database: Option<&Path>,
+    ) -> anyhow::Result<usize> {
         self.text(FIRST_ENTRY, format!("{FORMAT} {}\n", env!("CARGO_PKG_VERSION")).as_bytes())?;
         if let Some(database) = database {
-            self.file(Path::new(DATABASE), database)?;
+            let flags = OFlags::NOFOLLOW.bits().cast_signed();
+            let file = OpenOptions::new().read(true).custom_flags(flags).open(database)?;
+            if !self.file(Path::new(DATABASE), file)? {
+                bail!("{} cannot be backed up: {SHRINKS}", database.display());
+            }
         }
-        for (path, item) in &contents.items {
-            let full = home.dir().join(path);
+        for (path, item) in items {
             match item {
-                HomeEntry::Folder => self.folder(path)?,
+                HomeEntry::Folder => self.folder(&path)?,
                 HomeEntry::File => {
-                    self.file(path, &full).with_context(|| format!("{} cannot be backed up", full.display()))?;
+                    let cannot = || format!("{} of the home cannot be backed up", path.display());
+                    match contents::open_file(home, &path) {
+                        Ok(file) => {
+                            if !self.file(&path, file).with_context(cannot)? {
+                                self.left_out.push(contents::describe(&path, SHRINKS));
+                            }
+                        }
+                        // Commands write below the top of the home, where the home's own files are.
+                        Err(error) if path.components().nth(1).is_some() => {
+                            self.left_out.extend(contents::omission(&error).map(|why| contents::describe(&path, &why)));
+                        }
+                        Err(error) => return Err(error).with_context(cannot),
+                    }
                 }
                 HomeEntry::Link(target) => {
                     let mut header = header(EntryType::Symlink, 0, 0o777);
@@ -147,26 +211,35 @@ impl ArchiveWriter {
         self.builder.append_data(&mut header, Path::new(ROOT).join(path), io::empty())
     }
 
-    fn file(&mut self, path: &Path, full: &Path) -> io::Result<()> {
-        // It was a regular file when the folder was read. If a pipe or a link has replaced it meanwhile, these flags prevent a wait
-        // and do not follow the link.
-        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
-        let file = OpenOptions::new().read(true).custom_flags(flags).open(full)?;
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(io::Error::other("it was changed during the backup; run the backup again"));
+    /// Adds a file with the content that it has now; returns false, and adds nothing, if it becomes shorter each time that it is read.
+    fn file(&mut self, path: &Path, mut file: File) -> io::Result<bool> {
+        for _ in 0..READS {
+            let metadata = file.metadata()?;
+            let mut header = header(EntryType::Regular, metadata.len(), metadata.permissions().mode() & 0o700);
+            header.set_mtime(u64::try_from(metadata.mtime()).unwrap_or(0));
+            if self.content(path, header, &mut file)? {
+                return Ok(true);
+            }
+            file.rewind()?;
         }
-        let size = metadata.len();
-        let mut header = header(EntryType::Regular, size, metadata.permissions().mode() & 0o700);
-        header.set_mtime(u64::try_from(metadata.mtime()).unwrap_or(0));
-        // A file that grows is archived up to its former length; a file that shrinks is an error.
-        let mut content = HashingReader::new(file.take(size));
+        Ok(false)
+    }
+
+    /// Adds as many bytes of `content` as the header says, so that a file that grows is added up to its former length. Returns false,
+    /// and adds nothing, if there are fewer.
+    fn content(&mut self, path: &Path, mut header: Header, content: impl Read) -> io::Result<bool> {
+        let size = header.size()?;
+        let start = self.builder.get_mut().stream_position()?;
+        let mut content = HashingReader::new(content.take(size));
         self.builder.append_data(&mut header, Path::new(ROOT).join(path), &mut content)?;
         if content.length != size {
-            return Err(io::Error::other("it was changed during the backup; run the backup again"));
+            let archive = self.builder.get_mut();
+            archive.seek(SeekFrom::Start(start))?;
+            archive.get_ref().set_len(start)?;
+            return Ok(false);
         }
         self.files.push(ArchivedFile { path: path.to_owned(), size, sha256: content.finish() });
-        Ok(())
+        Ok(true)
     }
 
     fn text(&mut self, name: &str, text: &[u8]) -> io::Result<()> {
@@ -234,15 +307,13 @@ mod tests {
         }
         let _socket = std::os::unix::net::UnixListener::bind(home.socket()).unwrap();
         std::os::unix::fs::symlink(home.dir(), outside("linked")).unwrap();
-        std::os::unix::fs::symlink(home.database(), outside("link.tar")).unwrap();
         std::os::unix::fs::symlink("/nowhere", inside("workspace/link")).unwrap();
-        fs::hard_link(home.lock_file(), outside("lock.tar")).unwrap();
-        fs::hard_link(inside("workspace/a/note.md"), outside("note.tar")).unwrap();
         let mut own = vec![outside("linked/daoyou.db"), outside("linked/workspace/../token")];
-        own.extend(["link.tar", "lock.tar", "note.tar"].map(outside));
         let names = ["daoyou.db", "daoyou.lock", "daoyou.sock", "daoyou.flight", "config.toml", "token", "history"];
         own.extend(names.map(inside));
-        own.extend(["workspace", "workspace/a/note.md", "workspace/link", "."].map(inside));
+        // None of these exists.
+        own.extend(["daoyou.restoring", "daoyou.db-journal", "daoyou.log", "cache"].map(inside));
+        own.extend(["workspace", "workspace/a/note.md", "workspace/link"].map(inside));
         let inode = |path: &Path| fs::symlink_metadata(path).map(|metadata| metadata.ino()).ok();
         for file in own {
             let before = inode(&file);
@@ -252,15 +323,87 @@ mod tests {
             }
             assert_eq!(inode(&file), before, "{}", file.display());
         }
-        assert_eq!(fs::read_to_string(inside("workspace/a/note.md")).unwrap(), "as it was");
         let error = create(&home, Path::new("-"), true).unwrap_err().to_string();
         assert!(error.contains("not to standard output"), "{error}");
+        std::os::unix::fs::symlink(inside("config.toml"), outside("link.tar")).unwrap();
+        for file in [inside("."), outside("link.tar"), outside("linked"), PathBuf::from("/dev/null")] {
+            let error = create(&home, &file, true).unwrap_err().to_string();
+            assert!(error.contains("a folder, a link or a device"), "{}: {error}", file.display());
+        }
         // A backup in the home may be replaced, and so may a file elsewhere.
         fs::write(outside("b.tar"), "").unwrap();
+        fs::hard_link(inside("workspace/a/note.md"), outside("note.tar")).unwrap();
         create(&home, &inside("workspace/a/b.tar"), false).unwrap();
-        for file in [inside("workspace/a/b.tar"), outside("b.tar")] {
+        for file in [inside("workspace/a/b.tar"), outside("b.tar"), outside("note.tar")] {
             create(&home, &file, true).unwrap();
         }
+        for name in ["config.toml", "workspace/a/note.md"] {
+            assert_eq!(fs::read_to_string(inside(name)).unwrap(), "as it was");
+        }
+    }
+
+    #[test]
+    fn nothing_is_read_through_a_link_that_replaced_a_listed_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let (home, outside) = (folder.path().join("home"), folder.path().join("outside"));
+        fs::create_dir_all(home.join("workspace/zz")).unwrap();
+        fs::create_dir(&outside).unwrap();
+        for (path, text) in [
+            (home.join("workspace/gone"), "own"),
+            (home.join("workspace/note"), "own"),
+            (home.join("workspace/zz/file"), "own"),
+            (outside.join("file"), "foreign"),
+        ] {
+            fs::write(path, text).unwrap();
+        }
+        let opened = OwnedFd::from(File::open(&home).unwrap());
+        let listed = contents::list(&opened).unwrap();
+        fs::rename(home.join("workspace/zz"), home.join("workspace/.zz_old")).unwrap();
+        fs::remove_file(home.join("workspace/gone")).unwrap();
+        std::os::unix::fs::symlink(&outside, home.join("workspace/zz")).unwrap();
+        let archive = folder.path().join("b.tar");
+        let mut writer = ArchiveWriter::new(File::create(&archive).unwrap());
+        assert_eq!(writer.fill(&opened, listed.items, None).unwrap(), 1);
+        assert_eq!(writer.left_out, ["workspace/zz/file: it has become a link"]);
+        writer.finish(None).unwrap();
+        let mut archive = tar::Archive::new(File::open(&archive).unwrap());
+        let names = archive.entries().unwrap().map(|entry| entry.unwrap().path().unwrap().into_owned());
+        let names: Vec<String> = names.map(|name| name.display().to_string()).collect();
+        let folders = ["home/workspace", "home/workspace/zz"];
+        assert_eq!(names, [FIRST_ENTRY, folders[0], "home/workspace/note", folders[1], MANIFEST]);
+    }
+
+    /// The kernel says 4,096 bytes for a file of `/sys`, and gives fewer.
+    #[test]
+    fn a_file_that_becomes_shorter_is_left_out_and_the_backup_goes_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let archive = folder.path().join("b.tar");
+        let mut writer = ArchiveWriter::new(File::create(&archive).unwrap());
+        let mut add = |name: &str, size: u64, content: &'static str| {
+            let header = header(EntryType::Regular, size, 0o600);
+            writer.content(Path::new(name), header, content.as_bytes()).unwrap()
+        };
+        let long = "d/".repeat(100) + "shrinks";
+        assert!(add("whole", 5, "whole"));
+        assert!(!add("shrinks", 2_000, "short"));
+        assert!(!add(&long, 2_000, "short"));
+        assert!(add("grows", 4, "grows and grows"));
+        if let Ok(shorter) = File::open("/sys/devices/system/cpu/online") {
+            assert!(!writer.file(Path::new("sys"), shorter).unwrap());
+        }
+        writer.finish(None).unwrap();
+        let mut archive = tar::Archive::new(File::open(&archive).unwrap());
+        let mut found = Vec::new();
+        for entry in archive.entries().unwrap() {
+            let mut entry = entry.unwrap();
+            let (name, mut text) = (entry.path().unwrap().display().to_string(), String::new());
+            entry.read_to_string(&mut text).unwrap();
+            found.push((name, text));
+        }
+        let (name, manifest) = found.pop().unwrap();
+        assert!(name == MANIFEST && !manifest.contains("shrinks") && !manifest.contains("sys"), "{name}: {manifest}");
+        let [whole, grows] = [("home/whole", "whole"), ("home/grows", "grow")];
+        assert_eq!(found, [whole, grows].map(|(name, text)| (name.to_owned(), text.to_owned())));
     }
 
     #[test]

@@ -15,8 +15,8 @@ use super::manifest::{self, ArchivedFile, DATABASE, FIRST_ENTRY, FORMAT, Hashing
 use crate::home::{Home, HomeLock};
 use crate::store::backup;
 
-/// The largest manifest that is read, in bytes; each file takes a few hundred bytes in it.
-const MANIFEST_LIMIT: u64 = 1 << 30;
+/// The largest manifest that is read, in bytes; a file takes a few hundred bytes in it, and at most a few thousand.
+const MANIFEST_LIMIT: u64 = 1 << 32;
 
 /// Files of the former gateway, besides the database itself.
 const RUNTIME_FILES: [&str; 4] = ["daoyou.db-wal", "daoyou.db-shm", "daoyou.flight", "daoyou.suspect"];

@@ -48,9 +48,10 @@ impl MessageBus {
         reply: Option<String>,
         extras: AcceptExtras,
     ) -> Result<Acceptance, Refusal> {
-        // A separate task, because a caller that hangs up drops its future, and the consumer must be woken for the commit.
+        // A separate task, because a caller that hangs up drops its future, and the consumer must be woken for the commit. Boxed,
+        // because a spawned future is copied several times.
         let bus = self.clone();
-        let accepted = tokio::spawn(async move {
+        let accepted = tokio::spawn(Box::pin(async move {
             let channel = bus.metrics.messages.channel(&message.channel);
             let answer = bus.accept(message, reply, extras).await;
             match &answer {
@@ -59,7 +60,7 @@ impl MessageBus {
                 Err(refusal) => channel.refused.get(refusal_code(refusal)).increment(),
             }
             answer
-        });
+        }));
         accepted.await.unwrap_or_else(|error| Err(StoreError::Row(error.to_string()).into()))
     }
 
@@ -245,14 +246,14 @@ impl MessageBus {
                     (Vec::new(), answer.reply)
                 }
             };
-            draft.reply(content, error).insert(connection)?;
-            Ok((notified, Some(cancelled)))
+            let inserted = draft.reply(content, error).insert(connection)?;
+            Ok((notified, Some((cancelled, inserted))))
         };
         let (notified, written) = self.store.write(Durability::Synced, answer).await?;
         self.wake_for_notice(notified);
         match written {
-            Some(cancelled) => {
-                self.outbound_written(&message.channel, 1);
+            Some((cancelled, inserted)) => {
+                self.outbound_inserted(&message.channel, inserted);
                 self.stop_turns(cancelled);
                 Ok(Acceptance::Accepted { id, session })
             }

@@ -48,8 +48,8 @@ impl ChannelHealth {
     }
 }
 
-/// The reason why a model service does not answer. It is stored as long as messages wait for the service.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The reason why a model service does not answer. It is stored as long as messages wait for a service.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceFault {
     /// The stable error code, e.g. `llm_auth`.
     pub code: String,
@@ -60,6 +60,19 @@ pub struct ServiceFault {
     /// A notice has reached the owner, not only the log.
     #[serde(default)]
     pub is_reported: bool,
+    /// The service has answered since the last failure, so the fault is not shown.
+    #[serde(default)]
+    is_over: bool,
+    /// The service has answered since a message began to wait because of the fault.
+    #[serde(default)]
+    has_answered: bool,
+}
+
+impl ServiceFault {
+    /// Creates a fault that begins at `since`, in UTC milliseconds, and is not reported yet.
+    pub fn new(code: &str, message: String, since: i64) -> Self {
+        Self { code: code.to_owned(), message, since, ..Self::default() }
+    }
 }
 
 /// The faults of the services that messages wait for, by the provider's name. The store has a copy, so that the owner gets one
@@ -68,16 +81,19 @@ pub struct ServiceFault {
 pub struct ServiceHealth(Mutex<BTreeMap<String, ServiceFault>>);
 
 impl ServiceHealth {
-    /// Records the fault of a service. Returns true if the owner needs a notice: the fault is new, or the fault has changed and the
-    /// owner must act (`must_act`), or no earlier notice reached the owner.
-    pub fn record_fault(&self, provider: &str, fault: ServiceFault, must_act: bool) -> bool {
+    /// Records the fault of a service. `is_retry` is true if the failed message waited before. Returns true if the owner needs a
+    /// notice: the fault is new, or the fault has changed and the owner must act (`must_act`), or no earlier notice reached the
+    /// owner. If the service has answered meanwhile, a message that waits for the first time makes the fault new; a retry of a
+    /// message does not.
+    pub fn record_fault(&self, provider: &str, fault: ServiceFault, must_act: bool, is_retry: bool) -> bool {
         let mut faults = self.0.lock();
         match faults.get_mut(provider) {
             Some(known) => {
-                let is_news = must_act && known.code != fault.code;
+                let has_answered = known.has_answered && is_retry;
+                let is_news = (must_act && known.code != fault.code) || (known.has_answered && !is_retry);
                 let (since, is_reported) =
                     if is_news { (fault.since, false) } else { (known.since, known.is_reported) };
-                *known = ServiceFault { since, is_reported, ..fault };
+                *known = ServiceFault { since, is_reported, has_answered, ..fault };
                 !is_reported
             }
             None => faults.insert(provider.to_owned(), fault).is_none(),
@@ -90,9 +106,13 @@ impl ServiceHealth {
         faults.entry(provider.to_owned()).and_modify(|fault| fault.is_reported = true);
     }
 
-    /// Removes the fault of a service that answers again. Returns true if there was one.
-    pub fn clear(&self, provider: &str) -> bool {
-        self.0.lock().remove(provider).is_some()
+    /// Records that a service answers again. Returns true if that ends a fault. The fault is not removed, because a message that
+    /// waits may fail again, and the owner has a notice of that.
+    pub fn record_answer(&self, provider: &str) -> bool {
+        let mut faults = self.0.lock();
+        let Some(fault) = faults.get_mut(provider).filter(|fault| !fault.is_over) else { return false };
+        (fault.is_over, fault.has_answered) = (true, true);
+        true
     }
 
     /// Removes all faults. Returns true if there was one.
@@ -100,14 +120,26 @@ impl ServiceHealth {
         !std::mem::take(&mut *self.0.lock()).is_empty()
     }
 
+    /// Returns true if no fault is recorded, not even one that is over.
+    pub fn is_empty(&self) -> bool {
+        self.0.lock().is_empty()
+    }
+
+    /// Returns the faults that are not over.
     pub fn all(&self) -> BTreeMap<String, ServiceFault> {
-        self.0.lock().clone()
+        self.0
+            .lock()
+            .iter()
+            .filter(|(_, fault)| !fault.is_over)
+            .map(|(name, fault)| (name.clone(), fault.clone()))
+            .collect()
     }
 
     /// Writes the copy into the store, with the faults of the `reported` providers marked as reported. The caller marks them in
     /// memory after its commit.
     pub fn write(&self, connection: &Connection, reported: &[String]) -> Result<(), StoreError> {
-        let (mut faults, stored) = (self.all(), stored_service_faults(connection)?);
+        let mut faults = self.0.lock().clone();
+        let stored = stored_faults(connection)?;
         for (provider, fault) in &mut faults {
             fault.is_reported |= reported.contains(provider) || is_reported_in(&stored, provider, fault);
         }
@@ -116,8 +148,8 @@ impl ServiceHealth {
 
     /// Returns true if a committed notice of the provider's fault reaches the owner. The fault may not be marked in memory yet.
     pub fn has_notice(&self, connection: &Connection, provider: &str) -> Result<bool, StoreError> {
-        let stored = stored_service_faults(connection)?;
-        Ok(self.all().get(provider).is_some_and(|fault| is_reported_in(&stored, provider, fault)))
+        let stored = stored_faults(connection)?;
+        Ok(self.0.lock().get(provider).is_some_and(|fault| is_reported_in(&stored, provider, fault)))
     }
 
     /// Replaces the faults by the copy from the store.
@@ -133,8 +165,13 @@ fn is_reported_in(stored: &BTreeMap<String, ServiceFault>, provider: &str, fault
     })
 }
 
-/// Reads the copy in the store.
+/// Reads the faults that are not over from the copy in the store.
 pub fn stored_service_faults(connection: &Connection) -> Result<BTreeMap<String, ServiceFault>, StoreError> {
+    Ok(stored_faults(connection)?.into_iter().filter(|(_, fault)| !fault.is_over).collect())
+}
+
+/// Reads the copy in the store.
+pub(super) fn stored_faults(connection: &Connection) -> Result<BTreeMap<String, ServiceFault>, StoreError> {
     let stored = meta::get(connection, meta::SERVICE_FAULTS)?.unwrap_or_default();
     // A copy in the format of another version counts as empty; the next failure replaces it.
     Ok(serde_json::from_str(&stored).unwrap_or_default())
@@ -147,17 +184,33 @@ mod tests {
     #[test]
     fn a_service_fault_is_reported_once_after_a_notice_reached_the_owner() {
         let services = ServiceHealth::default();
-        let fault = |code: &str| {
-            let (code, message) = (code.to_owned(), "HTTP 401".to_owned());
-            ServiceFault { code, message, since: 7, is_reported: false }
-        };
-        assert!(services.record_fault("p", fault("llm_unreachable"), false));
-        assert!(services.record_fault("p", fault("llm_unreachable"), false), "it went to the log alone");
+        let fault = |code: &str| ServiceFault::new(code, "HTTP 401".to_owned(), 7);
+        assert!(services.record_fault("p", fault("llm_unreachable"), false, false));
+        assert!(services.record_fault("p", fault("llm_unreachable"), false, false), "it went to the log alone");
         services.mark_reported("p");
         services.mark_reported("q");
-        assert!(!services.record_fault("p", fault("llm_unreachable"), false) && services.all().len() == 1);
-        assert!(services.record_fault("p", fault("llm_auth"), true), "now there is something to do");
+        assert!(!services.record_fault("p", fault("llm_unreachable"), false, false) && services.all().len() == 1);
+        assert!(services.record_fault("p", fault("llm_auth"), true, false), "now there is something to do");
         services.mark_reported("p");
-        assert!(!services.record_fault("p", fault("llm_auth"), true));
+        assert!(!services.record_fault("p", fault("llm_auth"), true, false));
+    }
+
+    /// The service answers others and rejects one message again and again.
+    #[test]
+    fn the_retries_of_a_message_are_no_new_fault_after_the_service_has_answered_others() {
+        let services = ServiceHealth::default();
+        let fail = |is_retry| {
+            let fault = ServiceFault::new("llm_server_error", "HTTP 500".to_owned(), 7);
+            services.record_fault("p", fault, false, is_retry)
+        };
+        assert!(fail(false));
+        services.mark_reported("p");
+        for _ in 0..3 {
+            assert!(services.record_answer("p") && !services.record_answer("p") && services.all().is_empty());
+            assert!(!fail(true) && services.all().len() == 1);
+        }
+        assert!(fail(false), "the service fails for another message too");
+        services.mark_reported("p");
+        assert!(!fail(false) && !fail(true) && services.clear_all() && services.is_empty());
     }
 }

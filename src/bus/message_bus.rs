@@ -8,12 +8,16 @@ use std::time::{Duration, Instant};
 use async_channel::{Receiver, Sender, TrySendError};
 use async_trait::async_trait;
 use daoyou_channels::{InboundMessage, Refusal, SessionKey};
+use parking_lot::Mutex;
 use uuid::Uuid;
 
 use super::capacity::{Capacities, CapacityTracker, check_reserve};
 use super::events::EventHub;
-use super::health::{ServiceHealth, stored_service_faults};
-use super::notices::{DeadLetter, NoticeSettings, NoticeThrottle, write_notice};
+use super::health::{ServiceHealth, stored_faults};
+use super::notices::{
+    DeadLetter, NoticeSettings, NoticeThrottle, REFUSED_KEY, forget_refusal, is_refusal_news, record_refusal,
+    reported_refusals, write_notice,
+};
 use super::outbound::{NoticeKind, OutboundDraft, OutboxSlot};
 use super::waiters::Waiters;
 use crate::live::LivePart;
@@ -123,6 +127,8 @@ pub struct MessageBus {
     pub(super) store: Store,
     pub(super) settings: LivePart<BusSettings>,
     notice_throttle: NoticeThrottle,
+    /// The providers that refused their key, and the model that was refused and has not answered since.
+    refused_keys: Mutex<BTreeMap<String, String>>,
     /// Returns true if a terminal is open.
     terminals: OpenCheck,
     /// Returns true if a page is open.
@@ -189,6 +195,7 @@ impl MessageBus {
             store,
             settings,
             notice_throttle: NoticeThrottle::default(),
+            refused_keys: Mutex::default(),
             terminals: OnceLock::new(),
             pages: OnceLock::new(),
             capacity: CapacityTracker::default(),
@@ -251,17 +258,19 @@ impl MessageBus {
 
     /// Counts the rows in the store, so that capacities hold across restarts.
     pub async fn recount(&self) -> Result<(), StoreError> {
-        let (inbound, outbound, faults) = self
+        let (inbound, outbound, faults, refused) = self
             .store
             .read(|connection| {
-                let faults = match inbox::count_waiting(connection)? {
-                    0 => BTreeMap::new(),
-                    _ => stored_service_faults(connection)?,
+                let faults = match inbox::has_waiting_turn(connection)? {
+                    true => stored_faults(connection)?,
+                    false => BTreeMap::new(),
                 };
-                Ok((inbox::open_sessions(connection)?, outbox::open_by_channel(connection)?, faults))
+                let (inbound, outbound) = (inbox::open_sessions(connection)?, outbox::open_by_channel(connection)?);
+                Ok((inbound, outbound, faults, reported_refusals(connection)?))
             })
             .await?;
         self.services.restore(faults);
+        *self.refused_keys.lock() = refused;
         for (session, messages, _) in inbound {
             self.capacity.add(&SessionKey::from(session), messages);
         }
@@ -279,9 +288,9 @@ impl MessageBus {
     /// Writes a message into the outbox in its own commit, and wakes the consumer.
     pub async fn publish_outbound(&self, draft: OutboundDraft) -> Result<Uuid, StoreError> {
         let channel = draft.channel.clone();
-        let id = self.store.write(Durability::Synced, move |connection| draft.insert(connection)).await?;
-        self.outbound_written(&channel, 1);
-        Ok(id)
+        let inserted = self.store.write(Durability::Synced, move |connection| draft.insert(connection)).await?;
+        self.outbound_inserted(&channel, inserted);
+        Ok(inserted.id)
     }
 
     /// Notifies the owner of a dead letter, at most once an hour for each reason, since an unreachable receiver causes many. There
@@ -355,6 +364,11 @@ impl MessageBus {
         self.outbound.wake(channel.to_owned());
     }
 
+    /// Counts an outbox row that the caller committed, unless it took the place of a counted one. Wakes the consumer.
+    pub fn outbound_inserted(&self, channel: &str, inserted: outbox::InsertedOutbound) {
+        self.outbound_written(channel, usize::from(!inserted.replaces_pending));
+    }
+
     /// Wakes the consumer for outbox rows that were made due before their retry time.
     pub fn outbound_made_due(&self, channel: &str) {
         self.outbound.wake(channel.to_owned());
@@ -376,40 +390,82 @@ impl MessageBus {
         &self.services
     }
 
-    /// Records that a model service has answered, and removes its fault.
-    pub fn service_answered(self: &Arc<Self>, provider: &str) {
-        if self.services.clear(provider) {
-            self.store_services();
+    /// Records that a model service has answered, so that its fault is over. It accepts its key again if it refused it for this
+    /// `model`: some services refuse one model, and accept the key for others.
+    pub fn service_answered(self: &Arc<Self>, provider: &str, model: &str) {
+        if self.services.record_answer(provider) {
+            self.write_in_background(|bus, connection| bus.services.write(connection, &[]));
         }
+        let mut refused_keys = self.refused_keys.lock();
+        if refused_keys.get(provider).is_none_or(|refused| refused != model) {
+            return;
+        }
+        refused_keys.remove(provider);
+        self.notice_throttle.forget(REFUSED_KEY, provider);
+        let provider = provider.to_owned();
+        self.write_in_background(move |_, connection| forget_refusal(connection, &provider));
+    }
+
+    /// Notifies the owner, in the background and once a day for each provider, that it refuses its key while another model answers. A
+    /// provider whose fault has a notice needs none. If the refused `model` has answered since the last notice, a refusal is new.
+    pub fn notify_refused_key(self: &Arc<Self>, provider: &str, model: &str, content: String) {
+        self.refused_keys.lock().entry(provider.to_owned()).or_insert_with(|| model.to_owned());
+        if !self.notice_throttle.is_news(REFUSED_KEY, provider, Instant::now()) {
+            return;
+        }
+        let (bus, provider, model) = (self.clone(), provider.to_owned(), model.to_owned());
+        tokio::spawn(async move {
+            let (writer, refused) = (bus.clone(), provider.clone());
+            let write = move |connection: &Connection| {
+                if writer.services.has_notice(connection, &refused)? || !is_refusal_news(connection, &refused)? {
+                    return Ok(None);
+                }
+                let slot = OutboxSlot::notice(NoticeKind::Service);
+                let channel = writer.write_owner_notice(connection, daoyou_channels::new_id(), slot, content)?;
+                if channel.is_some() {
+                    record_refusal(connection, &refused, model)?;
+                }
+                Ok(channel)
+            };
+            match bus.store.write(Durability::Synced, write).await {
+                Ok(channel) => channel.iter().for_each(|channel| bus.outbound_written(channel, 1)),
+                Err(error) => {
+                    bus.notice_throttle.forget(REFUSED_KEY, &provider);
+                    tracing::error!(provider, %error, "the notice of a refused key could not be written");
+                }
+            }
+        });
     }
 
     /// Clears the faults of all services if no message waits any more; this includes messages from before a restart. Called at the
     /// end of a turn.
     pub fn clear_faults_if_nobody_waits(self: &Arc<Self>) {
-        if self.services.all().is_empty() {
+        if self.services.is_empty() {
             return;
         }
-        match self.store.read_here(inbox::count_waiting) {
-            Ok(0) => self.clear_service_faults(),
-            Ok(_) | Err(StoreError::Closed) => {}
-            Err(error) => tracing::warn!(%error, "the number of messages that wait for a model could not be read"),
+        match self.store.read_here(inbox::has_waiting_turn) {
+            Ok(false) => self.clear_service_faults(),
+            Ok(true) | Err(StoreError::Closed) => {}
+            Err(error) => tracing::warn!(%error, "the messages that wait for a model could not be read"),
         }
     }
 
     /// Clears the faults of all services, because the configuration was reloaded or no message waits.
     pub fn clear_service_faults(self: &Arc<Self>) {
         if self.services.clear_all() {
-            self.store_services();
+            self.write_in_background(|bus, connection| bus.services.write(connection, &[]));
         }
     }
 
-    /// Writes the faults into the store, in the background.
-    fn store_services(self: &Arc<Self>) {
+    /// Records the recovery of a model service with `write`, in the background.
+    fn write_in_background(
+        self: &Arc<Self>,
+        write: impl FnOnce(&Self, &Connection) -> Result<(), StoreError> + Send + 'static,
+    ) {
         let bus = self.clone();
         tokio::spawn(async move {
-            let write = bus.clone();
-            let written =
-                bus.store.write(Durability::Logged, move |connection| write.services.write(connection, &[])).await;
+            let writer = bus.clone();
+            let written = bus.store.write(Durability::Logged, move |connection| write(&writer, connection)).await;
             if let Err(error) = written {
                 tracing::warn!(%error, "the recovery of a model service could not be recorded");
             }
@@ -488,17 +544,20 @@ impl MessageBus {
         if self.draining.load(Ordering::SeqCst) {
             return Some("the gateway is stopping".to_owned());
         }
-        self.store.fault().or_else(|| check_reserve(self.store.path(), self.settings.get().reserve).err())
+        self.storage_fault()
     }
 
-    /// Checks that the reserved space is free on disk.
+    /// Checks that the store can take a message: it has no fault, and the reserved space is free on disk.
     ///
     /// # Errors
     /// [`Refusal::Store`].
     pub fn check_disk(&self) -> Result<(), Refusal> {
-        let settings = self.settings.get();
-        let retry_after = settings.drain_timeout;
-        check_reserve(self.store.path(), settings.reserve).map_err(|reason| Refusal::Store { reason, retry_after })
+        let retry_after = self.settings.get().drain_timeout;
+        self.storage_fault().map_or(Ok(()), |reason| Err(Refusal::Store { reason, retry_after }))
+    }
+
+    fn storage_fault(&self) -> Option<String> {
+        self.store.fault().or_else(|| check_reserve(self.store.path(), self.settings.get().reserve).err())
     }
 
     pub fn events(&self) -> &Arc<EventHub> {

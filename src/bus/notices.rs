@@ -1,17 +1,22 @@
 //! Notices for the owner, and their throttling.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use daoyou_channels::SessionKey;
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::outbound::{OutboundBody, OutboundDraft, OutboxSlot};
-use crate::store::{Connection, StoreError};
+use crate::store::{Connection, StoreError, meta, now_ms};
 
 /// The time during which the same cause on the same channel yields no second notice.
 const REPEAT_INTERVAL: Duration = Duration::from_secs(3_600);
+/// The time during which a refused key yields no second notice, in milliseconds.
+const REFUSAL_INTERVAL: i64 = 24 * 3_600_000;
+/// The entry of [`NoticeThrottle`] for refused keys, in place of a channel.
+pub(super) const REFUSED_KEY: &str = "refused key";
 /// The most remembered causes; beyond this number, some causes may be reported twice.
 const MAX_CAUSES: usize = 1_000;
 
@@ -56,6 +61,15 @@ impl NoticeSettings {
     }
 }
 
+/// A notice that a provider refuses its key.
+#[derive(Serialize, Deserialize)]
+struct RefusalNotice {
+    /// The time of the notice, in UTC milliseconds.
+    at: i64,
+    /// The model that was refused.
+    model: String,
+}
+
 /// Writes a notice for the owner into the outbox, and returns the channel that has to deliver it. Without `notices`, it writes the
 /// notice to the log.
 pub(super) fn write_notice(
@@ -71,6 +85,42 @@ pub(super) fn write_notice(
     };
     notices.draft(turn, slot, content).insert(connection)?;
     Ok(Some(notices.channel.clone()))
+}
+
+/// Returns true if the owner got no notice within a day that the provider refuses its key, or the provider has accepted its key since.
+/// The store keeps the times, so that a restart repeats no notice.
+pub(super) fn is_refusal_news(connection: &Connection, provider: &str) -> Result<bool, StoreError> {
+    Ok(!refusals(connection)?.contains_key(provider))
+}
+
+/// Returns the providers whose refusals of their keys the owner got a notice of within a day, with the refused models.
+pub(super) fn reported_refusals(connection: &Connection) -> Result<BTreeMap<String, String>, StoreError> {
+    Ok(refusals(connection)?.into_iter().map(|(provider, notice)| (provider, notice.model)).collect())
+}
+
+/// Records that the owner gets a notice now, because the provider refuses its key for `model`.
+pub(super) fn record_refusal(connection: &Connection, provider: &str, model: String) -> Result<(), StoreError> {
+    let mut refusals = refusals(connection)?;
+    refusals.insert(provider.to_owned(), RefusalNotice { at: now_ms(), model });
+    meta::set(connection, meta::REFUSED_KEYS, &serde_json::to_string(&refusals)?)
+}
+
+/// Removes the record of a notice, because the provider accepts its key again. Its next refusal is new.
+pub(super) fn forget_refusal(connection: &Connection, provider: &str) -> Result<(), StoreError> {
+    let mut refusals = refusals(connection)?;
+    if refusals.remove(provider).is_none() {
+        return Ok(());
+    }
+    meta::set(connection, meta::REFUSED_KEYS, &serde_json::to_string(&refusals)?)
+}
+
+/// Returns the notices of the last day. Times in the future come from a clock that was set back.
+fn refusals(connection: &Connection) -> Result<BTreeMap<String, RefusalNotice>, StoreError> {
+    let stored = meta::get(connection, meta::REFUSED_KEYS)?.unwrap_or_default();
+    // The format of another version counts as empty; the next refusal is a new notice.
+    let mut refusals: BTreeMap<String, RefusalNotice> = serde_json::from_str(&stored).unwrap_or_default();
+    refusals.retain(|_, notice| (0..REFUSAL_INTERVAL).contains(&(now_ms() - notice.at)));
+    Ok(refusals)
 }
 
 /// The recently reported causes, by channel and reason. Unlike the channels' `RateLimiter`, it can forget a cause again.

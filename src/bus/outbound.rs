@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::store::outbox::{self, NewOutbound, OutboxRow};
+use crate::store::outbox::{self, InsertedOutbound, NewOutbound, OutboxRow};
 use crate::store::{Connection, StoreError};
 
 /// The body of an outbox row, as JSON.
@@ -153,8 +153,8 @@ pub struct OutboundDraft {
 }
 
 impl OutboundDraft {
-    /// Inserts the row into the outbox within the caller's commit, and returns its id.
-    pub fn insert(&self, connection: &Connection) -> Result<Uuid, StoreError> {
+    /// Inserts the row into the outbox within the caller's commit.
+    pub fn insert(&self, connection: &Connection) -> Result<InsertedOutbound, StoreError> {
         outbox::insert(
             connection,
             &NewOutbound {

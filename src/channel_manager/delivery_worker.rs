@@ -82,16 +82,18 @@ impl DeliveryWorker {
         // The end of a delivery adds nothing to the outbox, so the outbox is not read again then.
         let mut is_read = false;
         loop {
+            // Looked at once: a flush that begins after this line still ends the wait below.
+            let is_flushing = flush.is_cancelled();
             match if is_read { Ok(()) } else { self.read_outbox().await } {
                 Ok(()) => is_read = true,
                 Err(error) => {
                     tracing::error!(channel = self.channel.name(), %error, "the outbox could not be read");
                     // During the flush there is no further try: the rows stay for the next start. Messages in flight still end.
-                    is_read = flush.is_cancelled();
+                    is_read = is_flushing;
                 }
             }
             self.send_due();
-            if flush.is_cancelled() && self.in_flight.is_empty() {
+            if is_flushing && self.in_flight.is_empty() {
                 return;
             }
             let wait = if is_read { self.until_next() } else { READ_RETRY };
@@ -115,7 +117,7 @@ impl DeliveryWorker {
                     self.queues.present();
                     present = channel.present();
                 }
-                () = flush.cancelled(), if !flush.is_cancelled() => is_read = false,
+                () = flush.cancelled(), if !is_flushing => is_read = false,
             }
         }
     }
@@ -413,5 +415,50 @@ pub(super) mod tests {
         channel.may_send.add_permits(1);
         worker.await.unwrap();
         assert_eq!(state_of(hello).await, "sent");
+    }
+
+    /// A channel that has nothing to send.
+    struct IdleChannel(RetryTable);
+
+    #[async_trait]
+    impl Channel for IdleChannel {
+        fn name(&self) -> &str {
+            "idle"
+        }
+
+        fn resend(&self) -> Resend {
+            Resend::Never
+        }
+
+        fn retry(&self) -> &RetryTable {
+            &self.0
+        }
+
+        async fn start(&self, _: ChannelContext) -> Result<(), StartError> {
+            Ok(())
+        }
+
+        async fn send(&self, _: &OutboundMessage) -> Result<Receipt, SendError> {
+            Ok(Receipt::default())
+        }
+    }
+
+    /// The flush begins at varying moments of the worker's loop, because a worker that misses it waits for a minute.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_flush_ends_an_idle_worker_whenever_it_begins() {
+        let folder = tempfile::tempdir().unwrap();
+        let bus = bus(Store::open(&folder.path().join("daoyou.db")).unwrap(), 1);
+        let channel = Arc::new(IdleChannel(RetryTable::new(Vec::new())));
+        for round in 0..20_000 {
+            let (flush, waker) = (CancellationToken::new(), Arc::new(Notify::new()));
+            let worker = DeliveryWorker::new(channel.clone(), bus.clone(), waker.clone(), Arc::default());
+            let worker = tokio::spawn(worker.run(flush.clone()));
+            waker.notify_one();
+            for _ in 0..round * 7 % 9_001 {
+                std::hint::spin_loop();
+            }
+            flush.cancel();
+            tokio::time::timeout(Duration::from_secs(10), worker).await.expect("the worker ends").unwrap();
+        }
     }
 }

@@ -84,18 +84,18 @@ pub struct CronAdd {
     #[arg(long)]
     pub name: Option<String>,
     /// Run once: 'in 20m', '9:00', 'tomorrow 9:00', 'December 24 at 18:00', 2026-03-08T09:00:00+01:00
-    #[arg(long, value_name = "WHEN")]
+    #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
     pub at: Option<String>,
     /// Run repeatedly, with this interval, e.g. 2h
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub every: Option<String>,
     /// Run by a cron expression: 5 or 6 fields, or @daily and the like
-    #[arg(long, value_name = "EXPR")]
+    #[arg(long, value_name = "EXPR", allow_hyphen_values = true)]
     pub cron: Option<String>,
     /// The time zone: an IANA name, e.g. Europe/Berlin, or an offset, e.g. UTC+8 [default: agent.timezone]
     #[arg(long, value_name = "ZONE")]
     pub tz: Option<String>,
-    /// The time from which --every counts [default: now]
+    /// The time from which --every counts, in both directions [default: now]
     #[arg(long, value_name = "TIME", conflicts_with_all = ["at", "cron"])]
     pub anchor: Option<String>,
     /// The prompt for the agent; {{ time }}, {{ last_run }}, {{ last_result }} and {{ name }} are filled in

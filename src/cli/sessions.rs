@@ -40,7 +40,7 @@ pub enum SessionsCommand {
     },
     /// Print a whole conversation, as JSON with one message on each line, or as a text to read
     ///
-    /// `sessions import` reads both: the text ends with a comment that contains the JSON.
+    /// `sessions import` reads both: the text ends with a comment that contains the JSON. --json means --format jsonl.
     #[command(after_help = "Examples:\n  daoyou sessions export cli:direct > direct.jsonl\n  \
                             daoyou sessions export cli:direct --format md > direct.md")]
     Export {
@@ -49,6 +49,8 @@ pub enum SessionsCommand {
         /// The format: jsonl or md
         #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl, hide_possible_values = true)]
         format: ExportFormat,
+        #[command(flatten)]
+        output: Output,
     },
     /// Import an exported conversation, or one of another assistant
     ///

@@ -29,6 +29,8 @@ pub struct LogsArgs {
     /// Only lines of this level, or of a worse one
     #[arg(long, value_name = "LEVEL")]
     pub level: Option<ShownLevel>,
+    #[command(flatten)]
+    pub output: Output,
 }
 
 /// A level of the log, the worst last.

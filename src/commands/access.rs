@@ -36,10 +36,22 @@ impl GatewayAccess {
     /// # Errors
     /// Another process holds the home and does not answer, or the home cannot be locked.
     pub async fn find(home: &Home) -> anyhow::Result<Self> {
+        Self::find_with(home, Home::lock).await
+    }
+
+    /// Does the same as [`Self::find`] for a command that only reads: the home need not be writable.
+    ///
+    /// # Errors
+    /// Those of [`Self::find`].
+    pub async fn find_to_read(home: &Home) -> anyhow::Result<Self> {
+        Self::find_with(home, Home::lock_to_read).await
+    }
+
+    async fn find_with(home: &Home, lock: fn(&Home) -> Result<HomeLock, LockError>) -> anyhow::Result<Self> {
         let client = ControlClient::new(&home.socket())?;
         let mut probes = 0;
         loop {
-            let held = match home.lock() {
+            let held = match lock(home) {
                 Ok(lock) => return Ok(Self::Offline(lock)),
                 Err(held @ LockError::Held { .. }) => held,
                 Err(error) => return Err(error.into()),
@@ -59,13 +71,13 @@ impl GatewayAccess {
     }
 }
 
-/// Returns the running gateway's answer to `query`, or the result of `offline` if none is running.
+/// Returns the running gateway's answer to a query or change, or the result of `offline` if none is running.
 async fn answer<Query: ToRequest>(
     query: Query,
-    home: &Home,
+    access: GatewayAccess,
     offline: impl AsyncFnOnce(&HomeLock, Query) -> anyhow::Result<Value>,
 ) -> anyhow::Result<Value> {
-    match GatewayAccess::find(home).await? {
+    match access {
         GatewayAccess::Running(client) => client.send(query.request()).await,
         GatewayAccess::Offline(lock) => offline(&lock, query).await,
     }
@@ -76,7 +88,8 @@ async fn answer<Query: ToRequest>(
 /// # Errors
 /// The subject does not exist, or the store cannot be read.
 pub async fn read_store(query: StoreQuery, home: &Home) -> anyhow::Result<Value> {
-    answer(query, home, async |lock, query| gateway::read_store(home, lock, query).await).await
+    let access = GatewayAccess::find_to_read(home).await?;
+    answer(query, access, async |lock, query| gateway::read_store(home, lock, query).await).await
 }
 
 /// Makes a change to sessions, turns or the queue.
@@ -84,7 +97,8 @@ pub async fn read_store(query: StoreQuery, home: &Home) -> anyhow::Result<Value>
 /// # Errors
 /// The subject does not exist, or the store cannot be written.
 pub async fn change_store(change: StoreChange, home: &Home) -> anyhow::Result<Value> {
-    answer(change, home, async |lock, change| gateway::change_store(home, lock, change).await).await
+    let access = GatewayAccess::find(home).await?;
+    answer(change, access, async |lock, change| gateway::change_store(home, lock, change).await).await
 }
 
 /// Lists the named tokens.
@@ -92,7 +106,7 @@ pub async fn change_store(change: StoreChange, home: &Home) -> anyhow::Result<Va
 /// # Errors
 /// The store cannot be read.
 pub async fn list_tokens(home: &Home) -> anyhow::Result<Value> {
-    match GatewayAccess::find(home).await? {
+    match GatewayAccess::find_to_read(home).await? {
         GatewayAccess::Running(client) => client.get("/api/tokens").await,
         GatewayAccess::Offline(lock) => gateway::list_tokens(home, &lock).await,
     }
@@ -103,7 +117,8 @@ pub async fn list_tokens(home: &Home) -> anyhow::Result<Value> {
 /// # Errors
 /// The change is invalid, or the store cannot be written.
 pub async fn change_tokens(change: TokenChange, home: &Home) -> anyhow::Result<Value> {
-    answer(change, home, async |lock, change| gateway::change_tokens(home, lock, change).await).await
+    let access = GatewayAccess::find(home).await?;
+    answer(change, access, async |lock, change| gateway::change_tokens(home, lock, change).await).await
 }
 
 /// Answers a query about jobs.
@@ -113,7 +128,7 @@ pub async fn change_tokens(change: TokenChange, home: &Home) -> anyhow::Result<V
 pub async fn read_jobs(query: JobQuery, environment: &CommandEnvironment) -> anyhow::Result<Value> {
     let home = &environment.home;
     let offline = async |lock: &_, query| gateway::read_jobs(home, lock, environment.without_secrets()?, query).await;
-    answer(query, home, offline).await
+    answer(query, GatewayAccess::find_to_read(home).await?, offline).await
 }
 
 /// Makes a change to jobs; returns the result, and true if a gateway is running, which applies the change at once.
@@ -136,7 +151,7 @@ pub async fn change_jobs(change: JobChange, environment: &CommandEnvironment) ->
 pub async fn read_memory(query: MemoryQuery, environment: &CommandEnvironment) -> anyhow::Result<Value> {
     let home = &environment.home;
     let offline = async |lock: &_, query| gateway::read_memory(home, lock, environment.without_secrets()?, query).await;
-    answer(query, home, offline).await
+    answer(query, GatewayAccess::find_to_read(home).await?, offline).await
 }
 
 /// Makes a change to memories.
@@ -147,7 +162,7 @@ pub async fn change_memory(change: MemoryChange, environment: &CommandEnvironmen
     let home = &environment.home;
     let offline =
         async |lock: &_, change| gateway::change_memory(home, lock, environment.without_secrets()?, change).await;
-    answer(change, home, offline).await
+    answer(change, GatewayAccess::find(home).await?, offline).await
 }
 
 /// Answers a query about the running gateway, or about the gateway that this home would have.
@@ -155,7 +170,12 @@ pub async fn change_memory(change: MemoryChange, environment: &CommandEnvironmen
 /// # Errors
 /// The configuration is invalid, or the subject does not exist.
 pub async fn inspect(query: GatewayQuery, environment: &CommandEnvironment) -> anyhow::Result<Value> {
-    match GatewayAccess::find(&environment.home).await? {
+    let access = match query {
+        // The parts of a gateway are built for it.
+        GatewayQuery::Prompt { .. } => GatewayAccess::find(&environment.home).await?,
+        _ => GatewayAccess::find_to_read(&environment.home).await?,
+    };
+    match access {
         GatewayAccess::Running(client) => client.send(query.request()).await,
         GatewayAccess::Offline(lock) => {
             let loaded = match query {

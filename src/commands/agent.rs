@@ -15,12 +15,13 @@ use uuid::Uuid;
 use super::access::{GatewayAccess, read_store};
 use super::environment::{CommandEnvironment, watch_signals};
 use super::files::read_text;
-use super::output::CleanJson;
+use super::output::{CleanJson, tr};
+use super::translation::tr_fill;
 use super::{CommandExit, output};
 use crate::cli::AgentArgs;
 use crate::control::ControlClient;
 use crate::gateway::{self, Gateway, Options};
-use crate::home::HomeLock;
+use crate::home::{Home, HomeLock};
 use crate::query::StoreQuery;
 
 /// The time for which one poll waits for the end of the message. Each poll also shows whether the message waits for a model.
@@ -29,6 +30,13 @@ const WAIT: Duration = Duration::from_secs(2);
 /// The interval at which a pause checks that the gateway still runs.
 const PACE: Duration = Duration::from_millis(200);
 
+/// The time for which an accepted message waits for the next gateway before this process answers it: a supervisor such as systemd
+/// restarts a gateway after 5 s.
+const RESTART_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The time for which a command without a gateway waits for the end of its work after its time limit.
+const LATE_END: Duration = Duration::from_secs(1);
+
 /// The longest message from standard input, in bytes: the default limit of a webhook.
 const MESSAGE_LIMIT: u64 = 2_000_000;
 
@@ -36,7 +44,7 @@ const MESSAGE_LIMIT: u64 = 2_000_000;
 const TRIES: u32 = 5;
 
 /// Sends the message through the running gateway, or answers it in this process if none is running. If the gateway stops before the
-/// reply, the message is on disk, and the next gateway or this process answers it.
+/// reply, the message is on disk, and the next gateway answers it, or this process if none starts soon.
 ///
 /// # Errors
 /// The message was not accepted.
@@ -46,7 +54,7 @@ pub async fn run(args: &AgentArgs, environment: &CommandEnvironment) -> anyhow::
         text => text.to_owned(),
     };
     if content.trim().is_empty() {
-        bail!("the message is empty");
+        bail!(tr("the message is empty", "消息是空的"));
     }
     let mut message = one_shot(content.trim_end(), args.session.as_deref());
     message.settings.requested_model.clone_from(&args.model);
@@ -54,9 +62,14 @@ pub async fn run(args: &AgentArgs, environment: &CommandEnvironment) -> anyhow::
     if !args.timeout.0.is_zero() {
         pending.until = Some(Instant::now() + args.timeout.0);
     }
-    let mut tries = 0;
+    // No gateway follows another `daoyou agent` that held the home.
+    let (mut tries, mut is_holder_temporary) = (0, false);
     let state = loop {
         tries += 1;
+        if pending.id.is_some() && !is_holder_temporary {
+            pending.await_gateway(&environment.home).await?;
+        }
+        is_holder_temporary = environment.home.is_held_temporarily();
         match GatewayAccess::find(&environment.home).await? {
             GatewayAccess::Running(client) => match pending.send(&client, message.clone()).await {
                 Ok(state) => break state,
@@ -65,7 +78,12 @@ pub async fn run(args: &AgentArgs, environment: &CommandEnvironment) -> anyhow::
                 Err(error) if tries >= TRIES => return Err(error.into()),
                 Err(Refusal::Busy { reason, retry_after }) if !pending.is_late() => {
                     if pending.id.is_none() {
-                        output::print_note(format_args!("{reason} (sent again after {} s)", retry_after.as_secs()));
+                        let seconds = retry_after.as_secs().to_string();
+                        output::print_note(tr_fill(
+                            "{} (sent again after {} s)",
+                            "{}（{} 秒后重新发送）",
+                            &[&reason, &seconds],
+                        ));
                     }
                     pending.pause(&client, retry_after).await;
                 }
@@ -85,9 +103,14 @@ pub async fn run(args: &AgentArgs, environment: &CommandEnvironment) -> anyhow::
             return report_question(args, id, &session, &question);
         }
         (_, Some(id)) if pending.is_late() => return report_timeout(args, id),
-        _ => bail!("stopped before the reply came; the message is kept and answered by the next gateway"),
+        _ => bail!(tr(
+            "stopped before the reply came; the message is kept and answered by the next gateway",
+            "回复到达之前已停止；消息已保存，网关下次启动时会回答",
+        )),
     };
-    let Some(reply) = state.reply else { bail!("the message ended without a reply") };
+    let Some(reply) = state.reply else {
+        bail!(tr("the message ended without a reply", "处理已结束，没有回复"))
+    };
     let mut out = output::stdout();
     if args.output.json {
         let error = reply.error.as_ref().map(|error| json!({ "code": error.code }));
@@ -99,7 +122,7 @@ pub async fn run(args: &AgentArgs, environment: &CommandEnvironment) -> anyhow::
             "error": error,
             "tokens": { "input": used["input"], "output": used["output"], "cached": used["cached"] },
             // Null if no price is known.
-            "cost": used["cost"],
+            "cost": used["cost"], "costs": used["costs"],
         });
         writeln!(out, "{}", CleanJson(&answer))?;
     } else {
@@ -135,13 +158,20 @@ fn report_question(args: &AgentArgs, id: Uuid, session: &SessionKey, question: &
     } else {
         writeln!(out, "{}", question.trim_end())?;
     }
-    output::print_note("this is a question: the next `daoyou agent -m` in this conversation is the answer");
+    output::print_note(tr(
+        "this is a question: the next `daoyou agent -m` in this conversation is the answer",
+        "这是一个提问：在本会话中再次运行 `daoyou agent -m` 即是回答",
+    ));
     Ok(CommandExit::ReplyPending)
 }
 
 /// Prints that the reply did not arrive in time.
 fn report_timeout(args: &AgentArgs, id: Uuid) -> anyhow::Result<CommandExit> {
-    output::print_note(format!("no reply within {}; the message is kept and will be answered: {id}", args.timeout));
+    let (en, zh) = (
+        "no reply within {}; the message is kept and will be answered: {}",
+        "{} 内没有回复；消息已保存，之后会回答：{}",
+    );
+    output::print_note(tr_fill(en, zh, &[&args.timeout.to_string(), &id.to_string()]));
     if args.output.json {
         let answer = json!({ "id": id, "reply": null, "error": { "code": "timeout" } });
         writeln!(output::stdout(), "{}", CleanJson(&answer))?;
@@ -152,9 +182,10 @@ fn report_timeout(args: &AgentArgs, id: Uuid) -> anyhow::Result<CommandExit> {
 async fn answer_in_process(
     pending: &mut PendingMessage,
     message: InboundMessage,
-    lock: HomeLock,
+    mut lock: HomeLock,
     environment: &CommandEnvironment,
 ) -> anyhow::Result<Option<MessageState>> {
+    lock.mark_temporary();
     let shutdown = watch_signals(Interrupt::default())?;
     let options = Options { only_session: Some(message.session_key()), ..Options::default() };
     let gateway = Gateway::build(environment.home.clone(), lock, environment.with_secrets()?, options).await?;
@@ -181,10 +212,19 @@ async fn answer_in_process(
         }
     };
     shutdown.cancel();
-    running.await??;
+    // The turn of a late message is resumed by the next gateway, so its end is not awaited.
+    let limit = if pending.is_late() { LATE_END } else { Duration::MAX };
+    let Ok(ended) = tokio::time::timeout(limit, &mut running).await else { return Ok(state) };
+    ended??;
     match pending.id {
         // The turn may have ended while the gateway drained.
-        Some(id) if !state.as_ref().is_some_and(has_ended) => Ok(stored_state(id, environment).await?.or(state)),
+        Some(id) if !state.as_ref().is_some_and(|state| has_ended(state) || state.question.is_some()) => {
+            let stored = stored_state(id, environment).await.unwrap_or_else(|error| {
+                tracing::debug!(%error, "whether the turn ended in the meantime is not known");
+                None
+            });
+            Ok(stored.or(state))
+        }
         _ => Ok(state),
     }
 }
@@ -236,6 +276,21 @@ impl PendingMessage {
             () = stopped => {}
             () = tokio::time::sleep(limit) => {}
         }
+    }
+
+    /// Waits until a gateway answers, but not longer than the restart of a gateway takes. All messages wait for that gateway, and this
+    /// process would answer only its own.
+    async fn await_gateway(&self, home: &Home) -> anyhow::Result<()> {
+        let client = ControlClient::new(&home.socket())?;
+        let end = Instant::now() + RESTART_PATIENCE;
+        while !self.is_late() && Instant::now() < end {
+            // A process that is stopped accepts the connection and never answers.
+            if matches!(tokio::time::timeout(PACE, client.get("/healthz")).await, Ok(Ok(_))) {
+                break;
+            }
+            tokio::time::sleep(PACE).await;
+        }
+        Ok(())
     }
 
     async fn accept(&mut self, inbox: &dyn Inbox, message: InboundMessage) -> Result<(), Refusal> {

@@ -3,14 +3,16 @@
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use serde_json::json;
 
 use super::CommandExit;
 use super::environment::exit_for_lock_error;
-use super::output::print;
+use super::output::{print, tr};
+use super::translation::{fill_template, translate};
 use crate::backup;
 use crate::cli::{BackupArgs, Globals, RestoreArgs};
+use crate::config;
 use crate::home::Home;
 use crate::logging::{self, LogConfig};
 
@@ -21,12 +23,15 @@ use crate::logging::{self, LogConfig};
 pub fn create(args: &BackupArgs, globals: &Globals) -> anyhow::Result<CommandExit> {
     start_log(globals)?;
     let home = Home::locate(globals.home.clone())?;
+    super::config::set_locale(globals, &home);
     if !home.dir().is_dir() {
-        bail!("there is no home at {}", home.dir().display());
+        bail!("{}{}", tr("there is no home at ", "没有主目录 "), home.dir().display());
     }
-    let created = backup::create(&home, &args.file, args.force)?;
+    let created = backup::create(&home, &args.file, args.force).map_err(translate_error)?;
     let mut left_out = created.left_out;
-    left_out.extend(workspace_outside(&home));
+    let config = std::path::absolute(super::config::path_of(globals, &home, &config::environment()))?;
+    left_out.extend(config_outside(&home, &config));
+    left_out.extend(workspace_outside(&home, &config));
     let answer = json!({
         "file": args.file,
         "bytes": created.size,
@@ -35,14 +40,26 @@ pub fn create(args: &BackupArgs, globals: &Globals) -> anyhow::Result<CommandExi
         "left_out": left_out,
     });
     print(&answer, args.output, |out| {
-        let (file, folder) = (args.file.display(), home.dir().display());
-        writeln!(out, "{file}: {} files of {folder}, {} bytes", created.files, created.size)?;
+        let (file, folder) = (args.file.display().to_string(), home.dir().display().to_string());
+        let values = [file, created.files.to_string(), folder, created.size.to_string()];
+        let words = tr("{0}: {1} files of {2}, {3} bytes", "{0}：{2} 的 {1} 个文件，{3} 字节");
+        writeln!(out, "{}", fill_template(words, &values))?;
         match &created.database {
-            Some(facts) => writeln!(out, "messages accepted so far: {}", facts.seq)?,
-            None => writeln!(out, "there is no database yet")?,
+            Some(facts) => {
+                writeln!(out, "{}{}", tr("messages accepted so far: ", "至今已接收的消息数："), facts.seq)?;
+            }
+            None => writeln!(out, "{}", tr("there is no database yet", "还没有数据库"))?,
         }
-        left_out.iter().try_for_each(|what| writeln!(out, "not in it: {what}"))
+        let not_in_it = tr("not in it: ", "未包含：");
+        left_out.iter().try_for_each(|what| writeln!(out, "{not_in_it}{}", translate(what)))
     })
+}
+
+/// Translates a fault of the target; any other error keeps its causes.
+fn translate_error(error: anyhow::Error) -> anyhow::Error {
+    let english = format!("{error:#}");
+    let shown = translate(&english);
+    if shown == english { error } else { anyhow!(shown) }
 }
 
 /// Restores a home from a file.
@@ -52,6 +69,7 @@ pub fn create(args: &BackupArgs, globals: &Globals) -> anyhow::Result<CommandExi
 pub fn restore(args: &RestoreArgs, globals: &Globals) -> anyhow::Result<CommandExit> {
     start_log(globals)?;
     let home = Home::open(globals.home.clone())?;
+    super::config::set_locale(globals, &home);
     let lock = match home.lock() {
         Ok(lock) => lock,
         Err(error) => return exit_for_lock_error(error),
@@ -65,12 +83,13 @@ pub fn restore(args: &RestoreArgs, globals: &Globals) -> anyhow::Result<CommandE
         "missing": restored.missing,
     });
     print(&answer, args.output, |out| {
-        let dir = home.dir().display();
-        writeln!(out, "{dir}: {} files, as they were at {}", restored.files, restored.created_at)?;
+        let values = [home.dir().display().to_string(), restored.files.to_string(), restored.created_at.to_string()];
+        let words = tr("{}: {} files, as they were at {}", "{}：{} 个文件，恢复到 {} 时的样子");
+        writeln!(out, "{}", fill_template(words, &values))?;
         if let Some(kept) = &restored.kept {
-            writeln!(out, "what was there before is in {}", kept.display())?;
+            writeln!(out, "{}{}", tr("what was there before is in ", "原有内容移到了 "), kept.display())?;
         }
-        restored.missing.iter().try_for_each(|missing| writeln!(out, "{missing}"))
+        restored.missing.iter().try_for_each(|missing| writeln!(out, "{}", translate(missing)))
     })
 }
 
@@ -81,9 +100,17 @@ fn start_log(globals: &Globals) -> anyhow::Result<()> {
     logging::start(&LogConfig { level, format }, None).map(drop)
 }
 
-/// Returns a note if the configured workspace is not part of the home.
-fn workspace_outside(home: &Home) -> Option<String> {
-    let text = std::fs::read_to_string(home.config()).ok()?;
+/// Returns a note if the configuration file is not part of the home.
+fn config_outside(home: &Home, config: &Path) -> Option<String> {
+    let real = |path: &Path| path.canonicalize().ok();
+    let is_inside = config.starts_with(home.dir())
+        || real(config).zip(real(home.dir())).is_some_and(|(config, home)| config.starts_with(home));
+    (!is_inside).then(|| format!("{}: the configuration is not in the home", config.display()))
+}
+
+/// Returns a note if the workspace that the file `config` sets is not part of the home.
+fn workspace_outside(home: &Home, config: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(config).ok()?;
     let config: toml::Table = text.parse().ok()?;
     let configured = config.get("agent")?.get("workspace")?.as_str()?;
     let workspace = home.workspace(configured);

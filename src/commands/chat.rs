@@ -1,10 +1,12 @@
 //! `daoyou chat`: a conversation at this terminal.
 
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, bail};
 use daoyou_channels::cli::{
-    CompletionNames, Console, ConversationFiles, Interrupt, NameDirectory, Terminal, TerminalConversation,
+    CompletionNames, Console, ConversationFiles, Interrupt, NameDirectory, OutputFault, Terminal, TerminalConversation,
     TerminalExit, TerminalHost, TerminalSetup,
 };
 
@@ -19,7 +21,7 @@ use crate::home::Home;
 /// Runs a conversation through the running gateway, or in this process if none is running.
 ///
 /// # Errors
-/// A file cannot be added, the model is unknown, the terminal cannot be opened, or the gateway stops.
+/// A file cannot be added, the model is unknown, the terminal cannot be opened or written, or the gateway stops.
 pub async fn run(args: &ChatArgs, environment: CommandEnvironment) -> anyhow::Result<CommandExit> {
     let conversation =
         TerminalConversation { model: args.model.clone(), ..TerminalConversation::of(args.session.as_deref()) };
@@ -43,21 +45,37 @@ pub async fn run(args: &ChatArgs, environment: CommandEnvironment) -> anyhow::Re
             let following = client.follow(&conversation).await?;
             let workspace = home.workspace(&loaded.config.agent.workspace);
             let mut setup = terminal_setup(&home, &loaded.config, conversation, interrupt)?;
+            let (has_failed, output_fault) = (Arc::clone(&setup.has_failed), setup.console.output_fault());
             setup.files = files;
             setup.banner = banner(&model, &workspace, &setup, names_no_model(&loaded.config));
             let terminal = Terminal::new(setup, Arc::new(client.clone()), Arc::new(client), following);
-            let left = terminal.run(shutdown).await?;
-            Ok(if left == TerminalExit::Shutdown { CommandExit::Failed } else { CommandExit::Ok })
+            match terminal.run(shutdown).await {
+                Ok(TerminalExit::Shutdown) => Ok(CommandExit::Failed),
+                Err(error) if output_fault.get().is_none() => Err(error.into()),
+                _ => exit_of(&has_failed, &output_fault),
+            }
         }
         GatewayAccess::Offline(lock) => {
             let only_session = Some(conversation.key());
-            let terminal =
-                Some(TerminalSetup { files, ..terminal_setup(&home, &loaded.config, conversation, interrupt)? });
-            let options = Options { only_session, terminal, ..Options::default() };
+            let terminal = TerminalSetup { files, ..terminal_setup(&home, &loaded.config, conversation, interrupt)? };
+            let (has_failed, output_fault) = (Arc::clone(&terminal.has_failed), terminal.console.output_fault());
+            let options = Options { only_session, terminal: Some(terminal), ..Options::default() };
             let gateway = Gateway::build(home, lock, &loaded, options).await?;
             gateway.run(shutdown, |_| {}).await?;
-            Ok(CommandExit::Ok)
+            exit_of(&has_failed, &output_fault)
         }
+    }
+}
+
+/// Returns the exit of a conversation; with piped lines, it fails if one of them was not taken or its turn failed.
+///
+/// # Errors
+/// The output could not be written. A reader that closed the pipe is no error.
+fn exit_of(has_failed: &AtomicBool, output_fault: &OutputFault) -> anyhow::Result<CommandExit> {
+    match output_fault.get() {
+        Some(error) => Ok(CommandExit::of_output(Err(io::Error::new(error.kind(), error.to_string())))?),
+        None if has_failed.load(Ordering::Relaxed) => Ok(CommandExit::Failed),
+        None => Ok(CommandExit::Ok),
     }
 }
 
@@ -80,6 +98,7 @@ pub fn terminal_setup(
         thinking: config.channels.cli.thinking,
         interrupt,
         directory: Arc::new(EmptyDirectory),
+        has_failed: Arc::default(),
     })
 }
 

@@ -32,6 +32,11 @@ pub fn read(globals: &Globals, home: &Home, env: &BTreeMap<String, String>) -> C
     draft
 }
 
+/// Sets the language of texts for people, for a command that needs no configuration: faulty settings count as their defaults.
+pub fn set_locale(globals: &Globals, home: &Home) {
+    super::output::set_locale(&read(globals, home, &config::environment()).loaded.config);
+}
+
 /// Reads the configuration of a gateway, with the checks of the modules.
 ///
 /// # Errors

@@ -11,6 +11,7 @@ use super::access::{change_jobs, read_jobs};
 use super::environment::CommandEnvironment;
 use super::files::read_text;
 use super::output::{print, tr};
+use super::translation::tr_fill;
 use super::{CommandExit, output, render};
 use crate::cli::{CronAdd, CronCommand, CronJob, Output};
 use crate::query::{JobChange, JobQuery};
@@ -137,8 +138,11 @@ fn print_started(job: &mut Value, is_running: bool, output: Output) -> anyhow::R
     print(job, output, |out| {
         let named = format!("{} {}", render::text(&job["id"]), render::text(&job["name"]));
         match is_running {
-            true => writeln!(out, "started: {named}"),
-            false => writeln!(out, "queued: {named}; no gateway runs at the moment, the next one carries it out"),
+            true => writeln!(out, "{}{named}", tr("started: ", "已开始：")),
+            false => {
+                let en = "queued: {}; no gateway runs at the moment, the next one carries it out";
+                writeln!(out, "{}", tr_fill(en, "已排队：{}；网关未运行，下次启动时执行", &[&named]))
+            }
         }
     })
 }
@@ -168,6 +172,13 @@ fn print_jobs(jobs: &Value, mut out: impl Write) -> io::Result<()> {
     for job in render::items(jobs) {
         if let Some(reason) = job["error"].as_str().or(job["paused"].as_str()) {
             writeln!(out, "{} is {}: {reason}", render::text(&job["id"]), render::text(&job["state"]))?;
+        }
+        if job["maker_unrecorded"] == true {
+            let en = "{}: an earlier version made this job in a chat and did not record for whom. It has the rights of the least \
+                      trusted sender who has written there as the owner. To make it yours, remove it and add it with `daoyou cron add`";
+            let zh = "{}：此任务由旧版本在聊天中创建，没有记录是为谁创建的。它只有曾在该聊天中以主人身份发言者中权限最低者的权限。\
+                      要使它归你所有，请删除它，再用 `daoyou cron add` 添加";
+            writeln!(out, "{}", tr_fill(en, zh, &[&render::text(&job["id"])]))?;
         }
     }
     Ok(())

@@ -14,9 +14,10 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::access::{change_store, inspect, read_store};
-use super::environment::{CommandEnvironment, has_terminal};
-use super::output::print;
+use super::environment::CommandEnvironment;
+use super::output::{print, tr};
 use super::render::print_fields;
+use super::translation::tr_fill;
 use super::{
     CommandExit, agent, backup, chat, cron, doctor, gateway, init, logs, mcp, memory, output, page, render, service,
     sessions, skills, status, tools,
@@ -63,6 +64,11 @@ pub fn run(cli: &Cli) -> anyhow::Result<CommandExit> {
             Err(error) => report_faults(error),
             exit => exit,
         },
+        // Its signals are handled before it prepares a home.
+        Command::Gateway(_) => match in_runtime(Box::pin(gateway::run(cli))) {
+            Err(error) => report_faults(error),
+            exit => exit,
+        },
         _ => {
             let environment = match CommandEnvironment::new(cli)? {
                 Ok(environment) => environment,
@@ -96,7 +102,6 @@ fn in_runtime(command: impl Future<Output = anyhow::Result<CommandExit>>) -> any
 
 async fn run_in_environment(cli: &Cli, environment: CommandEnvironment) -> anyhow::Result<CommandExit> {
     match &cli.command {
-        Command::Gateway(_) => Box::pin(gateway::run(has_terminal(cli), &cli.globals, environment)).await,
         Command::Chat(args) => Box::pin(chat::run(args, environment)).await,
         Command::Agent(args) => Box::pin(agent::run(args, &environment)).await,
         Command::Open(args) => page::open(*args, &environment).await,
@@ -105,7 +110,9 @@ async fn run_in_environment(cli: &Cli, environment: CommandEnvironment) -> anyho
             print_fields(&change_store(StoreChange::Acknowledge, &environment.home).await?, *output)
         }
         Command::Status(StatusArgs { output, .. }) => {
-            let found = inspect(GatewayQuery::Status, &environment).await?;
+            let mut found = inspect(GatewayQuery::Status, &environment).await?;
+            let is_up = found["gateway"] == "up";
+            found["login"] = if is_up { page::login_link(&environment).await } else { Value::Null };
             print(&found, *output, |out| status::status(&found, out))
         }
         Command::Cron(command) => Box::pin(cron::run(command, &environment)).await,
@@ -127,6 +134,7 @@ async fn run_in_environment(cli: &Cli, environment: CommandEnvironment) -> anyho
         | Command::Completions { .. }
         | Command::Config(_)
         | Command::Doctor(_)
+        | Command::Gateway(_)
         | Command::Init(_)
         | Command::Logs(_)
         | Command::Man { .. }
@@ -227,9 +235,7 @@ async fn approvals(command: &ApprovalsCommand, home: &Home) -> anyhow::Result<Co
     let (id, answer, output) = match command {
         ApprovalsCommand::List(output) => {
             let list = read_store(StoreQuery::Approvals, home).await?;
-            return print(&list, *output, |out| {
-                render::table(&list, render::APPROVALS, "nothing waits for your approval", out)
-            });
+            return print(&list, *output, |out| render::approvals(&list, out));
         }
         ApprovalsCommand::Approve { id, session, output } => {
             (id, ApprovalAnswer::Approve { for_session: *session }, output)
@@ -251,11 +257,15 @@ async fn trash(command: &TrashCommand, environment: &CommandEnvironment) -> anyh
         TrashCommand::Restore { id, to, output } => {
             let restore = move || restore_trash(&home, &config, &id, to.as_deref());
             let restored = tokio::task::spawn_blocking(restore).await??;
-            print(&restored, output, |out| writeln!(out, "restored: {}", render::text(&restored["restored"])))
+            let path = render::text(&restored["restored"]);
+            print(&restored, output, |out| writeln!(out, "{}{path}", tr("restored: ", "已恢复：")))
         }
         TrashCommand::Empty(output) => {
             let emptied = tokio::task::spawn_blocking(move || empty_trash(&home, &config)).await??;
-            print(&emptied, output, |out| writeln!(out, "{} entries removed", emptied["removed"]))
+            let removed = emptied["removed"].to_string();
+            print(&emptied, output, |out| {
+                writeln!(out, "{}", tr_fill("{} entries removed", "已删除 {} 项", &[&removed]))
+            })
         }
     }
 }
@@ -307,12 +317,18 @@ fn man_page(command: &clap::Command, name: &str) -> io::Result<Vec<u8>> {
 fn parse_beginning(text: &str) -> anyhow::Result<String> {
     let is_id = (4..=36).contains(&text.len()) && text.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
     is_id.then(|| text.to_ascii_lowercase()).ok_or_else(|| {
-        let like = "ids look like 019a2b3c-4d5e-7f60-8a9b-0c1d2e3f4a5b, and 4 or more characters of it will do";
-        anyhow!("{text:?} is no id; {like}")
+        let en =
+            "{} is no id; ids look like 019a2b3c-4d5e-7f60-8a9b-0c1d2e3f4a5b, and 4 or more characters of it will do";
+        let zh = "{} 不是编号；编号形如 019a2b3c-4d5e-7f60-8a9b-0c1d2e3f4a5b，写出前 4 个或更多字符即可";
+        anyhow!("{}", tr_fill(en, zh, &[&format!("{text:?}")]))
     })
 }
 
 /// Parses an id.
 fn parse_id(text: &str) -> anyhow::Result<Uuid> {
-    text.parse().map_err(|_| anyhow!("{text:?} is no id; ids look like 019a2b3c-4d5e-7f60-8a9b-0c1d2e3f4a5b"))
+    text.parse().map_err(|_| {
+        let en = "{} is no id; ids look like 019a2b3c-4d5e-7f60-8a9b-0c1d2e3f4a5b";
+        let zh = "{} 不是编号；编号形如 019a2b3c-4d5e-7f60-8a9b-0c1d2e3f4a5b";
+        anyhow!("{}", tr_fill(en, zh, &[&format!("{text:?}")]))
+    })
 }

@@ -6,8 +6,12 @@ use std::path::{Path, PathBuf};
 use daoyou_channels::cli::Interrupt;
 use tokio_util::sync::CancellationToken;
 
+use super::translation::translate;
 use super::{CommandExit, output};
-use crate::cli::{Cli, Command};
+use crate::cli::{
+    ApprovalsCommand, ChannelsCommand, Cli, Command, CronCommand, McpCommand, MemoryCommand, QueueCommand,
+    SessionsCommand, SkillsCommand, TokensCommand, ToolsCommand, TurnsCommand,
+};
 use crate::config::{self, ConfigFault, ConfigFaults, LoadedConfig};
 use crate::gateway;
 use crate::home::{Home, LockError, is_unwritable};
@@ -31,7 +35,8 @@ impl CommandEnvironment {
     /// Opens the home, loads the configuration, and starts the log. The inner error is the exit code, after the faults were printed.
     pub fn new(cli: &Cli) -> anyhow::Result<Result<Self, CommandExit>> {
         let env = config::environment();
-        let home = match Home::open(cli.globals.home.clone()) {
+        let open = if only_reads(&cli.command) { Home::open_to_read } else { Home::open };
+        let home = match open(cli.globals.home.clone()) {
             // The gateway starts nevertheless, reports the error, and waits until the home can be written.
             Err(error) if matches!(cli.command, Command::Gateway(_)) && error.unwritable().is_some() => {
                 Home::locate(cli.globals.home.clone())?
@@ -85,6 +90,38 @@ impl CommandEnvironment {
     /// [`ConfigFaults`]: the configuration is invalid.
     pub fn without_secrets(&self) -> anyhow::Result<&LoadedConfig> {
         if self.faults.is_empty() { Ok(&self.loaded) } else { Err(ConfigFaults(self.faults.clone()).into()) }
+    }
+}
+
+/// Returns true for a command that changes nothing in the home.
+fn only_reads(command: &Command) -> bool {
+    match command {
+        Command::Status(args) => !args.acknowledge,
+        Command::Models(_)
+        | Command::Agents(_)
+        | Command::Channels(ChannelsCommand::List(_))
+        | Command::Tools(ToolsCommand::List(_) | ToolsCommand::Show { .. })
+        | Command::Skills(SkillsCommand::List(_) | SkillsCommand::Show { .. } | SkillsCommand::Check { .. })
+        | Command::Mcp(McpCommand::List(_))
+        | Command::Queue(QueueCommand::List(_) | QueueCommand::Show(_))
+        | Command::Approvals(ApprovalsCommand::List(_))
+        | Command::Tokens(TokensCommand::List(_))
+        | Command::Turns(TurnsCommand::List { .. } | TurnsCommand::Show(_)) => true,
+        Command::Sessions(command) => {
+            !matches!(command, SessionsCommand::Import { .. } | SessionsCommand::Clear { .. })
+        }
+        Command::Cron(command) => matches!(
+            command,
+            CronCommand::List(_) | CronCommand::Show(_) | CronCommand::History { .. } | CronCommand::Export { .. }
+        ),
+        Command::Memory(command) => matches!(
+            command,
+            MemoryCommand::Show { .. }
+                | MemoryCommand::Search { .. }
+                | MemoryCommand::Export { .. }
+                | MemoryCommand::Stats(_)
+        ),
+        _ => false,
     }
 }
 
@@ -145,7 +182,7 @@ pub fn watch_signals(interrupt: Interrupt) -> std::io::Result<CancellationToken>
 pub fn exit_for_lock_error(error: LockError) -> anyhow::Result<CommandExit> {
     match error {
         LockError::Held { .. } => {
-            output::print_note(format_args!("daoyou: {error}"));
+            output::print_note(format_args!("daoyou: {}", translate(&error.to_string())));
             Ok(CommandExit::HomeHeld)
         }
         LockError::Home(error) => Err(error.into()),

@@ -4,11 +4,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use daoyou_channels::cli::{Interrupt, TerminalConversation};
+use parking_lot::Mutex;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::environment::{CommandEnvironment, exit_for_lock_error, watch_signals};
+use super::environment::{CommandEnvironment, exit_for_lock_error, has_terminal, watch_signals};
+use super::translation::translate;
 use super::{CommandExit, output};
-use crate::cli::Globals;
+use crate::cli::Cli;
 use crate::config;
 use crate::gateway::{GatewayStart, Options, ReloadSource, serve};
 use crate::home::LockError;
@@ -17,19 +19,23 @@ use crate::home::LockError;
 ///
 /// # Errors
 /// The gateway cannot be built, or a part of it ended unexpectedly.
-pub async fn run(
-    has_terminal: bool,
-    globals: &Globals,
-    environment: CommandEnvironment,
-) -> anyhow::Result<CommandExit> {
-    let CommandEnvironment { home, loaded, log, .. } = environment;
+pub async fn run(cli: &Cli) -> anyhow::Result<CommandExit> {
+    // Registered before anything else: without a handler, a signal ends the process.
     let interrupt = Interrupt::default();
     let shutdown = watch_signals(interrupt.clone())?;
+    let hangup = Mutex::new(Some(signal(SignalKind::hangup())?));
+    // These two mean nothing here. A handler that was registered once stays.
+    drop((signal(SignalKind::user_defined1())?, signal(SignalKind::user_defined2())?));
+    let CommandEnvironment { home, loaded, log, .. } = match CommandEnvironment::new(cli)? {
+        Ok(environment) => environment,
+        Err(exit) => return Ok(exit),
+    };
+    let (has_terminal, globals) = (has_terminal(cli), &cli.globals);
     let options = || {
         let (same_globals, same_home) = (globals.clone(), home.clone());
+        let first = hangup.lock().take();
         let reload = ReloadSource {
-            // Registered before anything starts: without a handler the signal would end the process.
-            hangup: signal(SignalKind::hangup())?,
+            hangup: first.map_or_else(|| signal(SignalKind::hangup()), Ok)?,
             load: Arc::new(move || super::config::load(&same_globals, &same_home, &config::environment())),
             log: log.clone(),
         };
@@ -50,11 +56,23 @@ pub async fn run(
             output::print_note(format_args!("daoyou: read-only until the home can be written: {reason}"));
         }
     };
+    let on_held = |held: &LockError| {
+        tracing::warn!("{held}; this gateway starts after it");
+        if has_terminal {
+            output::print_note(format_args!("daoyou: {}", translate(&held.to_string())));
+        }
+    };
     let on_ready = |served: Option<SocketAddr>| {
         let listen = served.map_or_else(|| "nowhere".to_owned(), |served| served.to_string());
         tracing::info!(listen, "ready");
     };
-    let start = GatewayStart { home: &home, loaded: &loaded, options: &options, on_read_only: &on_read_only };
+    let start = GatewayStart {
+        home: &home,
+        loaded: &loaded,
+        options: &options,
+        on_read_only: &on_read_only,
+        on_held: &on_held,
+    };
     match serve(start, shutdown, on_ready).await {
         Err(error) => exit_for_lock_error(error.downcast::<LockError>()?),
         Ok(()) => Ok(CommandExit::Ok),

@@ -1,7 +1,7 @@
 //! `daoyou logs`: the log of the gateway, wherever it is stored.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,9 +9,10 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use serde_json::Value;
+use jiff::Timestamp;
+use serde_json::{Value, json};
 
-use super::output::tr;
+use super::output::{CleanJson, tr};
 use super::{CommandExit, output, service, unit_file};
 use crate::cli::{Globals, LogsArgs, ShownLevel};
 use crate::home::{Home, LockError};
@@ -69,10 +70,10 @@ fn find(home: &Home) -> anyhow::Result<LogPlace> {
 /// Returns the pid of the gateway that holds the home.
 fn running(home: &Home) -> anyhow::Result<Option<u32>> {
     // Locking would create the file.
-    if !home.lock_file().exists() {
+    if !home.lock_file().exists() && !home.is_locked() {
         return Ok(None);
     }
-    match home.lock() {
+    match home.lock_to_read() {
         Ok(_) => Ok(None),
         Err(LockError::Held { pid, .. }) => Ok(pid),
         Err(error) => Err(error.into()),
@@ -117,27 +118,86 @@ fn show_journal(args: &LogsArgs, is_system: bool) -> anyhow::Result<CommandExit>
     if let Some(priority) = priority {
         command.args(["--priority", priority]);
     }
-    let ended = command.stdin(Stdio::null()).status().context("journalctl cannot be run")?;
+    command.stdin(Stdio::null());
+    if args.output.json {
+        command.args(["--output", "json", "--all", "--quiet"]).stdout(Stdio::piped());
+    }
+    let mut journal = command.spawn().context("journalctl cannot be run")?;
+    if let Some(Err(error)) = journal.stdout.take().map(print_journal) {
+        // A journal that is followed does not end by itself.
+        journal.kill()?;
+        journal.wait()?;
+        return Ok(CommandExit::of_output(Err(error))?);
+    }
+    let ended = journal.wait()?;
     Ok(if ended.success() { CommandExit::Ok } else { CommandExit::Failed })
+}
+
+/// Prints the entries of the journal as JSON lines.
+fn print_journal(entries: impl Read) -> io::Result<()> {
+    let mut out = output::stdout();
+    for entry in BufReader::new(entries).lines() {
+        // The journal also writes separators such as "-- Boot … --".
+        let Ok(entry @ Value::Object(_)) = serde_json::from_str(&entry?) else { continue };
+        let mut line = line_as_json(&journal_text(&entry["MESSAGE"]));
+        if line["time"].is_null() {
+            let micros = entry["__REALTIME_TIMESTAMP"].as_str().and_then(|micros| micros.parse().ok());
+            let time = micros.and_then(|micros| Timestamp::from_microsecond(micros).ok());
+            line["time"] = json!(time.map(|time| time.to_string()));
+        }
+        writeln!(out, "{}", CleanJson(&line))?;
+        out.flush()?;
+    }
+    Ok(())
+}
+
+/// Returns the text of a field: a string, or its bytes if some of them are unprintable (systemd.journal-fields(7)).
+fn journal_text(field: &Value) -> String {
+    let byte = |number: &Value| number.as_u64().and_then(|number| u8::try_from(number).ok());
+    let bytes = field.as_array().map(|numbers| numbers.iter().filter_map(byte).collect::<Vec<_>>());
+    match bytes {
+        Some(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        None => field.as_str().unwrap_or_default().to_owned(),
+    }
+}
+
+/// Prints a line as it is, or as JSON.
+fn print_line(line: &str, is_json: bool, out: &mut impl Write) -> io::Result<()> {
+    if is_json { writeln!(out, "{}", CleanJson(&line_as_json(line))) } else { writeln!(out, "{line}") }
+}
+
+/// Returns the time, level, target and message of a line. A line of another form, such as that of a panic, is a message alone.
+fn line_as_json(line: &str) -> Value {
+    if let Ok(Value::Object(mut fields)) = serde_json::from_str(line) {
+        let time = fields.remove("timestamp").unwrap_or_default();
+        fields.insert("time".to_owned(), time);
+        return Value::Object(fields);
+    }
+    let (time, rest) = match line.split_once(' ') {
+        Some((first, rest)) if first.parse::<Timestamp>().is_ok() => (Some(first), rest),
+        _ => (None, line),
+    };
+    let level = rest.trim_start().split_once(' ').filter(|(word, _)| ShownLevel::parse(word).is_some());
+    match level.and_then(|(level, rest)| Some((level, rest.split_once(": ")?))) {
+        Some((level, (target, message))) => {
+            json!({ "time": time, "level": level, "target": target, "message": message })
+        }
+        None => json!({ "time": null, "level": null, "target": null, "message": line }),
+    }
 }
 
 fn show_file(args: &LogsArgs, path: &Path) -> io::Result<()> {
     let mut out = output::stdout();
     let mut file = File::open(path)?;
     let (position, last) = last_lines(&mut file, args)?;
-    out.write_all(earlier_lines(path, args, last.lines().count())?.as_bytes())?;
-    out.write_all(last.as_bytes())?;
+    let earlier = earlier_lines(path, args, last.lines().count())?;
+    earlier.lines().chain(last.lines()).try_for_each(|line| print_line(line, args.output.json, &mut out))?;
     out.flush()?;
-    if args.follow { follow(path, (file, position), args.level, &mut out) } else { Ok(()) }
+    if args.follow { follow(path, (file, position), args, &mut out) } else { Ok(()) }
 }
 
 /// Writes new lines after a position of the file, until the file cannot be read or the reader of the output is gone.
-fn follow(
-    path: &Path,
-    (mut file, mut position): (File, u64),
-    level: Option<ShownLevel>,
-    out: &mut impl Write,
-) -> io::Result<()> {
+fn follow(path: &Path, (mut file, mut position): (File, u64), args: &LogsArgs, out: &mut impl Write) -> io::Result<()> {
     let mut partial = Vec::new();
     loop {
         thread::sleep(PACE);
@@ -153,8 +213,8 @@ fn follow(
         position += (&mut file).take(SEARCHED).read_to_end(&mut partial)? as u64;
         let Some(end) = partial.iter().rposition(|byte| *byte == b'\n') else { continue };
         let lines: Vec<u8> = partial.drain(..=end).collect();
-        for line in String::from_utf8_lossy(&lines).lines().filter(|line| is_shown(line, level)) {
-            writeln!(out, "{line}")?;
+        for line in String::from_utf8_lossy(&lines).lines().filter(|line| is_shown(line, args.level)) {
+            print_line(line, args.output.json, out)?;
         }
         out.flush()?;
     }
@@ -199,6 +259,7 @@ fn is_shown(line: &str, least: Option<ShownLevel>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::Output;
 
     #[test]
     fn lines_are_filtered_by_their_level() {
@@ -219,6 +280,30 @@ mod tests {
     }
 
     #[test]
+    fn lines_become_time_level_target_and_message() {
+        const TIME: &str = "2026-01-01T00:00:00.123Z";
+        let none = Value::Null;
+        for (line, expected) in [
+            (
+                "2026-01-01T00:00:00.123Z  WARN daoyou::x: a: b c=1",
+                [json!(TIME), "WARN".into(), "daoyou::x".into(), "a: b c=1".into()],
+            ),
+            (" INFO daoyou: ready", [none.clone(), "INFO".into(), "daoyou".into(), "ready".into()]),
+            (
+                "thread 'main' panicked at src/x.rs",
+                [none.clone(), none.clone(), none.clone(), "thread 'main' panicked at src/x.rs".into()],
+            ),
+            (
+                "{\"timestamp\":\"2026-01-01T00:00:00.123Z\",\"level\":\"WARN\",\"target\":\"daoyou\",\"message\":\"a\",\"n\":1}",
+                [json!(TIME), "WARN".into(), "daoyou".into(), "a".into()],
+            ),
+        ] {
+            let shown = line_as_json(line);
+            assert_eq!(["time", "level", "target", "message"].map(|key| shown[key].clone()), expected, "{line}");
+        }
+    }
+
+    #[test]
     fn the_last_complete_lines_are_shown() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
@@ -226,11 +311,11 @@ mod tests {
             [("a\nb\nc\n", 2, "b\nc\n", 6), ("a\nb\nhalf", 5, "a\nb\n", 4), ("half", 5, "", 0), ("", 5, "", 0)]
         {
             fs::write(&path, text).unwrap();
-            let args = LogsArgs { lines, follow: false, level: None };
+            let args = LogsArgs { lines, follow: false, level: None, output: Output::default() };
             let found = last_lines(&mut File::open(&path).unwrap(), &args).unwrap();
             assert_eq!(found, (end, expected.to_owned()), "{text:?}");
         }
-        let args = LogsArgs { lines: 3, follow: false, level: None };
+        let args = LogsArgs { lines: 3, follow: false, level: None, output: Output::default() };
         assert_eq!(earlier_lines(&path, &args, 1).unwrap(), "");
         fs::write(path.with_added_extension("1"), "a\nb\nc\n").unwrap();
         for (shown, expected) in [(1, "b\nc\n"), (3, ""), (0, "a\nb\nc\n")] {

@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::access::inspect;
 use super::environment::CommandEnvironment;
 use super::output::{print, print_note, tr};
+use super::translation::tr_fill;
 use super::{CommandExit, mcp_bridge, output, render};
 use crate::cli::McpCommand;
 use crate::gateway::{ImportedServer, import_servers};
@@ -100,14 +101,17 @@ fn import(file: &Path, is_added: bool, environment: &CommandEnvironment) -> anyh
         return Ok(CommandExit::of_output(printed.map(|()| CommandExit::Ok))?);
     }
     let known = &environment.without_secrets()?.config.mcp;
-    if let Some(taken) = imported.iter().find(|server| known.contains_key(&server.name)) {
-        bail!("config.toml has [mcp.{}] already: remove it, or rename the server in {}", taken.name, file.display());
-    }
     let default = environment.home.config();
     let config = environment.loaded.file.as_deref().unwrap_or(&default);
+    if let Some(taken) = imported.iter().find(|server| known.contains_key(&server.name)) {
+        let (config, file) = (config.display(), file.display());
+        bail!("{config} has [mcp.{}] already: remove it, or rename the server in {file}", taken.name);
+    }
     append(config, &imported).with_context(|| config.display().to_string())?;
     let names = imported.iter().map(|server| server.name.as_str()).collect::<Vec<_>>().join(", ");
-    print_note(format!("{}: {names}", tr("added to config.toml", "已加入 config.toml")));
+    let en = "added to {}: {}; a running gateway uses them after its next reload";
+    let zh = "已加入 {}：{}；正在运行的网关在下次重新加载后使用";
+    print_note(tr_fill(en, zh, &[&config.display().to_string(), &names]));
     Ok(CommandExit::Ok)
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, ReadHalf, WriteHalf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -15,14 +15,17 @@ use super::access::GatewayAccess;
 use super::environment::CommandEnvironment;
 use super::output;
 use crate::control::ControlClient;
+use crate::gateway::{BoundedLine, LineReader, MAX_MESSAGE, too_long_error};
 
-/// The longest line of either side, in bytes. The gateway accepts shorter lines, and its responses are bounded as well.
+/// The longest line of the gateway, in bytes. Its responses are shorter.
 const MAX_LINE: usize = 16 * 1024 * 1024;
 /// The time that a request waits for a restarting gateway, and the number of its tries.
 const RESTART_LIMIT: Duration = Duration::from_secs(10);
 const RESTART_INTERVAL: Duration = Duration::from_millis(100);
 /// The most pending requests of a client. Further ones get no response if the gateway stops.
 const MAX_PENDING: usize = 1_000;
+/// The error if no gateway runs after [`RESTART_LIMIT`].
+const NO_GATEWAY: &str = "no gateway runs any more: start one with `daoyou gateway`, then call again";
 /// The error code of JSON-RPC for a server's own errors.
 const SERVER_ERROR: i32 = -32_000;
 
@@ -43,12 +46,12 @@ pub async fn run(session: Option<&str>, environment: &CommandEnvironment) -> any
     let mut bridge = McpBridge {
         client,
         connection,
-        gateway: Some((LineReader::new(read), write)),
+        gateway: Some((LineReader::new(read, MAX_LINE), write)),
         handshake: Handshake::default(),
         pending: HashMap::new(),
         out: output::protocol_output(),
     };
-    bridge.run(LineReader::new(tokio::io::stdin())).await?;
+    bridge.run(LineReader::new(tokio::io::stdin(), MAX_MESSAGE)).await?;
     Ok(CommandExit::Ok)
 }
 
@@ -96,15 +99,18 @@ impl<Out: AsyncWrite + Unpin> McpBridge<Out> {
             };
             tokio::select! {
                 line = input.next() => match line.context("standard input")? {
-                    Some(BridgeLine::Complete(line)) => self.take_client_line(line).await?,
-                    Some(BridgeLine::TooLong) => {
-                        self.answer(&Value::Null, &format!("a message has more than {MAX_LINE} bytes")).await?;
+                    Some(BoundedLine::Complete(line)) => self.take_client_line(line).await?,
+                    Some(BoundedLine::TooLong(start)) => {
+                        let answer = too_long_error(&start, |id| {
+                            self.pending.contains_key(&id.clone().into_json_value().to_string())
+                        });
+                        self.answer_with(&answer).await?;
                     }
                     None => return self.finish().await,
                 },
                 line = take_gateway_line => match line {
-                    Ok(Some(BridgeLine::Complete(line))) => self.take_gateway_line(&line).await?,
-                    Ok(Some(BridgeLine::TooLong)) => output::print_note("an answer of the gateway is too long and was left out"),
+                    Ok(Some(BoundedLine::Complete(line))) => self.take_gateway_line(&line).await?,
+                    Ok(Some(BoundedLine::TooLong(_))) => output::print_note("an answer of the gateway is too long and was left out"),
                     Ok(None) | Err(_) => self.lose_gateway().await?,
                 },
             }
@@ -115,10 +121,11 @@ impl<Out: AsyncWrite + Unpin> McpBridge<Out> {
         let message: Value = serde_json::from_slice(&line).unwrap_or_default();
         let method = message["method"].as_str().unwrap_or_default().to_owned();
         let id = message.get("id").filter(|id| id.is_string() || id.is_number()).cloned();
-        if self.gateway.is_none() && !self.reconnect(&method).await? {
+        if self.gateway.is_none()
+            && let Some(reason) = self.reconnect(&method).await?
+        {
             if let Some(id) = id.filter(|_| !method.is_empty()) {
-                let text = "no gateway runs any more: start one with `daoyou gateway`, then call again";
-                self.answer(&id, text).await?;
+                self.answer(&id, &reason).await?;
             }
             return Ok(());
         }
@@ -165,25 +172,30 @@ impl<Out: AsyncWrite + Unpin> McpBridge<Out> {
         Ok(())
     }
 
-    /// Connects to the next gateway and repeats the handshake; returns false if no gateway starts in time.
-    async fn reconnect(&mut self, method: &str) -> anyhow::Result<bool> {
+    /// Connects to the next gateway and repeats the handshake; returns the reason if that does not succeed in time.
+    async fn reconnect(&mut self, method: &str) -> anyhow::Result<Option<String>> {
+        let mut reason = NO_GATEWAY.to_owned();
         let until = Instant::now() + RESTART_LIMIT;
         while Instant::now() < until {
             match self.client.open_mcp_stream(&self.connection).await {
                 Ok(stream) => {
                     let (read, write) = tokio::io::split(stream);
-                    let mut gateway = (LineReader::new(read), write);
+                    let mut gateway = (LineReader::new(read, MAX_LINE), write);
                     // A client that begins anew makes its own handshake.
                     if method == "initialize" || self.repeat_handshake(&mut gateway).await? {
                         self.gateway = Some(gateway);
-                        return Ok(true);
+                        return Ok(None);
                     }
                 }
-                Err(error) => tracing::debug!(%error, "the gateway is not back"),
+                Err(error) => {
+                    tracing::debug!(%error, "the gateway is not back");
+                    // A gateway that refuses the stream says why.
+                    reason = if error.is::<reqwest::Error>() { NO_GATEWAY.to_owned() } else { format!("{error:#}") };
+                }
             }
             tokio::time::sleep(RESTART_INTERVAL).await;
         }
-        Ok(false)
+        Ok(Some(reason))
     }
 
     async fn repeat_handshake(&self, (read, write): &mut GatewaySide) -> anyhow::Result<bool> {
@@ -193,7 +205,7 @@ impl<Out: AsyncWrite + Unpin> McpBridge<Out> {
         }
         loop {
             let answer = tokio::time::timeout(RESTART_LIMIT, read.next()).await;
-            let Ok(Ok(Some(BridgeLine::Complete(line)))) = answer else { return Ok(false) };
+            let Ok(Ok(Some(BoundedLine::Complete(line)))) = answer else { return Ok(false) };
             let message: Value = serde_json::from_slice(&line).unwrap_or_default();
             if message["id"] == *id {
                 break;
@@ -206,8 +218,12 @@ impl<Out: AsyncWrite + Unpin> McpBridge<Out> {
     }
 
     async fn answer(&mut self, id: &Value, text: &str) -> anyhow::Result<()> {
-        let error = json!({ "jsonrpc": "2.0", "id": id, "error": { "code": SERVER_ERROR, "message": text } });
-        send(&mut self.out, error.to_string().as_bytes()).await.context("standard output")
+        self.answer_with(&json!({ "jsonrpc": "2.0", "id": id, "error": { "code": SERVER_ERROR, "message": text } }))
+            .await
+    }
+
+    async fn answer_with(&mut self, answer: &Value) -> anyhow::Result<()> {
+        send(&mut self.out, answer.to_string().as_bytes()).await.context("standard output")
     }
 
     /// Passes on the gateway's remaining responses after the end of the input.
@@ -217,7 +233,7 @@ impl<Out: AsyncWrite + Unpin> McpBridge<Out> {
             return Ok(());
         }
         while let Ok(Some(line)) = read.next().await {
-            if let BridgeLine::Complete(line) = line {
+            if let BoundedLine::Complete(line) = line {
                 self.take_gateway_line(&line).await?;
             }
         }
@@ -231,57 +247,6 @@ async fn send(to: &mut (impl AsyncWrite + Unpin), line: &[u8]) -> std::io::Resul
         to.write_all(b"\n").await?;
     }
     to.flush().await
-}
-
-/// A line of one side.
-#[derive(Debug, PartialEq, Eq)]
-enum BridgeLine {
-    /// A line with its line break, if it has one.
-    Complete(Vec<u8>),
-    /// The line was longer than [`MAX_LINE`] and was dropped.
-    TooLong,
-}
-
-/// A reader of lines of bounded length. Dropping a pending read loses no data.
-struct LineReader<R> {
-    from: BufReader<R>,
-    line: Vec<u8>,
-    /// The rest of a line that is too long is being dropped.
-    is_dropping: bool,
-}
-
-impl<R: AsyncRead + Unpin> LineReader<R> {
-    fn new(from: R) -> Self {
-        Self { from: BufReader::new(from), line: Vec::new(), is_dropping: false }
-    }
-
-    /// Returns the next line; `None` at the end.
-    async fn next(&mut self) -> std::io::Result<Option<BridgeLine>> {
-        loop {
-            let available = self.from.fill_buf().await?;
-            if available.is_empty() {
-                let rest = std::mem::take(&mut self.line);
-                return Ok((!rest.is_empty()).then_some(BridgeLine::Complete(rest)));
-            }
-            let end = available.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
-            let length = end.unwrap_or(available.len());
-            self.is_dropping |= self.line.len() + length > MAX_LINE;
-            if self.is_dropping {
-                self.line.clear();
-            } else {
-                self.line.extend_from_slice(&available[..length]);
-            }
-            self.from.consume(length);
-            if end.is_some() {
-                let line = std::mem::take(&mut self.line);
-                return Ok(Some(if std::mem::take(&mut self.is_dropping) {
-                    BridgeLine::TooLong
-                } else {
-                    BridgeLine::Complete(line)
-                }));
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -299,19 +264,5 @@ mod tests {
             assert_eq!(connection_name(Some(name)).is_ok(), is_valid, "{name:?}");
         }
         assert_eq!(connection_name(None).unwrap().len(), 12);
-    }
-
-    #[tokio::test]
-    async fn lines_are_bounded_and_the_next_one_is_read() {
-        let mut input = b"a\n".to_vec();
-        input.extend(vec![b'x'; MAX_LINE + 1]);
-        input.extend(b"\nb\nc");
-        let mut lines = LineReader::new(input.as_slice());
-        let mut found = Vec::new();
-        while let Some(line) = lines.next().await.unwrap() {
-            found.push(line);
-        }
-        let complete = |text: &str| BridgeLine::Complete(text.as_bytes().to_vec());
-        assert_eq!(found, [complete("a\n"), BridgeLine::TooLong, complete("b\n"), complete("c")]);
     }
 }

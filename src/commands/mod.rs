@@ -31,6 +31,7 @@ mod unit_file;
 
 pub use exit::CommandExit;
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -66,9 +67,23 @@ pub fn main() -> ExitCode {
     exit.into()
 }
 
+/// Parses the command line. The help of the command `help` is that of the commands that it names.
+fn try_parse() -> Result<Cli, clap::Error> {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let error = match Cli::try_parse_from(&arguments) {
+        Err(error) if error.kind() == ErrorKind::InvalidSubcommand => error,
+        parsed => return parsed,
+    };
+    let Some(at) = arguments.iter().position(|argument| argument == "help") else { return Err(error) };
+    let (before, after) = arguments.split_at(at);
+    let plain = after.iter().filter(|argument| *argument != "--help" && *argument != "-h");
+    let plain: Vec<_> = before.iter().chain(plain).collect();
+    if plain.len() == arguments.len() { Err(error) } else { Cli::try_parse_from(plain) }
+}
+
 /// Parses the command line. If there is no command to run, prints the help, the version or the error, and returns the exit code.
 fn parse_arguments() -> Result<Cli, CommandExit> {
-    Cli::try_parse().map_err(|error| {
+    try_parse().map_err(|error| {
         // Without arguments the program prints the help, but a script cannot have intended that.
         let is_help = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
         // The text quotes the command line, so it is cleaned like any other output.
@@ -77,10 +92,13 @@ fn parse_arguments() -> Result<Cli, CommandExit> {
             true => output::stderr().write_all(text.as_bytes()),
             false => output::stdout().write_all(text.as_bytes()),
         };
-        match (printed, error.use_stderr()) {
-            (_, true) => CommandExit::Usage,
-            (Ok(()), false) => CommandExit::Ok,
-            (Err(_), false) => CommandExit::Failed,
+        match CommandExit::of_output(printed.map(|()| CommandExit::Ok)) {
+            _ if error.use_stderr() => CommandExit::Usage,
+            Ok(exit) => exit,
+            Err(error) => {
+                output::print_note(format_args!("daoyou: {error}"));
+                CommandExit::Failed
+            }
         }
     })
 }

@@ -4,13 +4,14 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use anyhow::bail;
+use serde_json::Value;
 
 use super::access::{GatewayAccess, change_tokens, list_tokens};
 use super::environment::CommandEnvironment;
 use super::output::{print, print_note, tr};
 use super::{CommandExit, render};
 use crate::cli::{OpenArgs, TokensCommand};
-use crate::control::ControlRequest;
+use crate::control::{ControlClient, ControlRequest};
 use crate::query::TokenChange;
 
 /// The programs that open a link in the system's browser.
@@ -37,6 +38,17 @@ pub async fn open(args: OpenArgs, environment: &CommandEnvironment) -> anyhow::R
         print_note(tr("No browser could be opened; open the link yourself.", "无法打开浏览器，请自行打开此链接。"));
     }
     Ok(printed)
+}
+
+/// Returns a link to the page that logs in once, for `daoyou status` of a running gateway; null if it gives none. It is the previous
+/// one while that is unused and valid for a while.
+pub async fn login_link(environment: &CommandEnvironment) -> Value {
+    let Ok(client) = ControlClient::new(&environment.home.socket()) else { return Value::Null };
+    let link = client.send(ControlRequest::post("/api/page/code?again=true")).await;
+    link.unwrap_or_else(|error| {
+        tracing::debug!(%error, "the gateway gives no link to its page");
+        Value::Null
+    })
 }
 
 fn has_display() -> bool {

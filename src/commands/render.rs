@@ -8,11 +8,12 @@ use serde_json::Value;
 
 use super::exit::CommandExit;
 use super::output::{field, local_time, print, tr};
-use super::translation::{fill_template, translate};
+use super::translation::{fill_template, tr_fill, translate};
 use crate::cli::Output;
+use crate::text::visible::{quote_visibly, visible_json};
 use crate::text::{one_line, truncate};
 
-/// The columns of a list, as `(heading, key)`.
+/// The columns of a list, as `(heading, key)`. `chinese.txt` has the Chinese headings.
 pub type TableColumns = &'static [(&'static str, &'static str)];
 
 pub const SESSIONS: TableColumns = &[
@@ -22,7 +23,7 @@ pub const SESSIONS: TableColumns = &[
     ("COST", "cost"),
     ("LAST USED", "updated_at"),
 ];
-const TURNS: TableColumns = &[
+pub const TURNS: TableColumns = &[
     ("TURN", "turn"),
     ("STATE", "state"),
     ("SESSION", "session"),
@@ -32,14 +33,6 @@ const TURNS: TableColumns = &[
     ("TOKENS", "tokens"),
     ("COST", "cost"),
     ("MESSAGE", "content"),
-];
-pub const APPROVALS: TableColumns = &[
-    ("ID", "id"),
-    ("TOOL", "tool"),
-    ("ARGUMENTS", "arguments"),
-    ("SESSION", "session"),
-    ("HAS READ", "taint"),
-    ("EXPIRES", "expires"),
 ];
 pub const QUEUE: TableColumns = &[
     ("ID", "id"),
@@ -102,6 +95,9 @@ pub const CHANNELS: TableColumns = &[
 
 /// The most characters of a cell.
 const CELL_LIMIT: usize = 48;
+/// The columns of a line of the arguments of a call, and the spaces before it.
+const ARGUMENTS_WIDTH: usize = 76;
+const ARGUMENTS_INDENT: &str = "    ";
 /// The most characters of the reason for a skipped message.
 const REASON_LIMIT: usize = 160;
 
@@ -125,7 +121,7 @@ pub fn table(list: &Value, columns: &[(&str, &str)], nothing: &str, mut out: imp
     if rows.is_empty() {
         return writeln!(out, "{}", translate(nothing));
     }
-    let heading: Vec<String> = columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
+    let heading: Vec<String> = columns.iter().map(|(heading, _)| translate(heading)).collect();
     let width = |column: usize| {
         let cells = rows.iter().chain([&heading]).map(|row| display_width(&row[column]));
         cells.max().unwrap_or_default()
@@ -139,6 +135,46 @@ pub fn table(list: &Value, columns: &[(&str, &str)], nothing: &str, mut out: imp
     Ok(())
 }
 
+/// Writes each call that waits for approval, with its whole arguments.
+pub fn approvals(list: &Value, mut out: impl Write) -> io::Result<()> {
+    if items(list).is_empty() {
+        return writeln!(out, "{}", translate("nothing waits for your approval"));
+    }
+    for (number, row) in items(list).iter().enumerate() {
+        if number > 0 {
+            writeln!(out)?;
+        }
+        let taint: Vec<_> = items(&row["taint"]).iter().filter_map(Value::as_str).map(quote_visibly).collect();
+        let mut fields: Vec<_> = ["id", "tool"].map(|key| (key, text(&row[key]))).into();
+        fields.push(("session", quote_visibly(row["session"].as_str().unwrap_or_default())));
+        fields.push(("taint", taint.join(", ")));
+        fields.extend(["created", "expires"].map(|key| (key, text(&row[key]))));
+        fields.push(("arguments", String::new()));
+        for (key, value) in fields {
+            writeln!(out, "{}", tr_fill("{}: {}", "{}：{}", &[&translate(key), &value]).trim_end())?;
+        }
+        writeln!(out, "{}", wrapped(&visible_json(row["arguments"].clone())))?;
+    }
+    Ok(())
+}
+
+/// Returns a text on indented lines.
+fn wrapped(text: &str) -> String {
+    let mut lines = ARGUMENTS_INDENT.to_owned();
+    let mut column = 0;
+    for c in text.chars() {
+        let width = display_width(c.encode_utf8(&mut [0; 4]));
+        if column + width > ARGUMENTS_WIDTH {
+            lines.push('\n');
+            lines.push_str(ARGUMENTS_INDENT);
+            column = 0;
+        }
+        lines.push(c);
+        column += width;
+    }
+    lines
+}
+
 /// Writes the channels, and below them the messages that they skipped.
 pub fn channels(list: &Value, mut out: impl Write) -> io::Result<()> {
     table(list, CHANNELS, "no channels", &mut out)?;
@@ -147,8 +183,9 @@ pub fn channels(list: &Value, mut out: impl Write) -> io::Result<()> {
         if last.is_empty() {
             continue;
         }
-        let (name, count) = (text(&row["name"]), &row["skipped"]);
-        writeln!(out, "\n{name} passed over {count} in the last thirty days, of these last:")?;
+        let (en, zh) =
+            ("{} passed over {} in the last thirty days, of these last:", "{} 近三十天跳过了 {} 条，最近的有：");
+        writeln!(out, "\n{}", tr_fill(en, zh, &[&text(&row["name"]), &row["skipped"].to_string()]))?;
         for place in last {
             let (at, source) = (text(&place["at"]), cell(&place["source"]));
             writeln!(out, "  {at}  {source}  {}", line(&place["reason"], REASON_LIMIT))?;
@@ -189,38 +226,53 @@ pub fn turns(list: &Value, out: impl Write) -> io::Result<()> {
 pub fn turn(turn: &Value, mut out: impl Write) -> io::Result<()> {
     if let Some(label) = turn["sub_agent"]["label"].as_str() {
         let (session, asked) = (text(&turn["sub_agent"]["session"]), text(&turn["sub_agent"]["turn"]));
-        writeln!(out, "the turn of sub-agent {label:?}, asked for by session {session} in turn {asked}")?;
+        let en = "the turn of sub-agent {}, asked for by session {} in turn {}";
+        let zh = "子智能体 {} 的回合，由会话 {} 的回合 {} 发起";
+        writeln!(out, "{}", tr_fill(en, zh, &[&format!("{label:?}"), &session, &asked]))?;
     }
     for message in items(&turn["messages"]) {
-        let [id, state, sender, channel, content] =
-            ["id", "state", "sender", "channel", "content"].map(|key| text(&message[key]));
-        writeln!(out, "message {id} [{state}] from {sender} on {channel}: {content}")?;
+        let fields = ["id", "state", "sender", "channel", "content"].map(|key| text(&message[key]));
+        let words = tr("message {0} [{1}] from {2} on {3}: {4}", "消息 {0} [{1}]，{2} 发自 {3}：{4}");
+        writeln!(out, "{}", fill_template(words, &fields))?;
     }
     for step in items(&turn["steps"]) {
         let [seq, at, kind] = ["seq", "at", "kind"].map(|key| text(&step[key]));
         writeln!(out, "{seq:>4}  {at}  {kind:13} {}", summary(step))?;
     }
-    let steps = items(&turn["steps"]).len();
-    match (turn["intact"] == true, steps) {
-        (false, _) => {
-            writeln!(out, "the hash chain of these steps is broken: they were changed after they were written")?;
-        }
-        (true, 0) => writeln!(out, "no steps are kept of this turn")?,
-        (true, _) => writeln!(out, "the hash chain of these {steps} steps holds")?,
-    }
+    writeln!(out, "{}", chain(turn))?;
     for model in items(&turn["used"]["by_model"]) {
-        writeln!(out, "used {}: {}", text(&model["model"]), used(model))?;
+        writeln!(out, "{}", tr_fill("used {}: {}", "用量 {}：{}", &[&text(&model["model"]), &used(model)]))?;
     }
-    match turn["checkpoint"]["reason"].as_str() {
-        Some(reason) => writeln!(out, "its session cannot go back to it: {reason}")?,
-        None => writeln!(out, "its session can go back to it: daoyou turns restore {}", text(&turn["turn"]))?,
-    }
+    let way_back = match turn["checkpoint"]["reason"].as_str() {
+        Some(reason) => {
+            tr_fill("its session cannot go back to it: {}", "会话无法回到这个回合：{}", &[&translate(reason)])
+        }
+        None => {
+            let en = "its session can go back to it: daoyou turns restore {}";
+            tr_fill(en, "会话可以回到这个回合：daoyou turns restore {}", &[&text(&turn["turn"])])
+        }
+    };
+    writeln!(out, "{way_back}")?;
     for row in items(&turn["outbox"]) {
-        let [slot, state, channel, chat, content] =
-            ["slot", "state", "channel", "chat_id", "content"].map(|key| text(&row[key]));
-        writeln!(out, "{slot} [{state}] to {channel} {chat}: {content}")?;
+        let fields = ["slot", "state", "channel", "chat_id", "content"].map(|key| text(&row[key]));
+        writeln!(out, "{}", fill_template(tr("{} [{}] to {} {}: {}", "{} [{}] 发往 {} {}：{}"), &fields))?;
     }
     Ok(())
+}
+
+/// Describes whether the steps of a turn are unchanged.
+fn chain(turn: &Value) -> String {
+    match (turn["intact"] == true, items(&turn["steps"]).len()) {
+        (false, _) => tr(
+            "the hash chain of these steps is broken: they were changed after they were written",
+            "这些步骤的哈希链已断：它们在写入之后被改动过",
+        )
+        .to_owned(),
+        (true, 0) => tr("no steps are kept of this turn", "这个回合没有留下步骤").to_owned(),
+        (true, steps) => {
+            tr_fill("the hash chain of these {} steps holds", "这 {} 步的哈希链完好", &[&steps.to_string()])
+        }
+    }
 }
 
 /// Formats tokens, and the cost if it is known.
@@ -231,11 +283,16 @@ pub fn used(used: &Value) -> String {
     format!("{}{cost}", fill_template(words, &numbers))
 }
 
-/// Writes keys and values, one pair per line.
+/// Writes keys and values, one pair per line. `chinese.txt` has the Chinese keys.
 pub fn fields(value: &Value, mut out: impl Write) -> io::Result<()> {
     let Value::Object(fields) = value else { return writeln!(out, "{}", text(value)) };
     for (key, value) in fields {
-        writeln!(out, "{key}: {}", text(value))?;
+        let value = match value {
+            Value::Bool(true) => tr("true", "是").to_owned(),
+            Value::Bool(false) => tr("false", "否").to_owned(),
+            other => text(other),
+        };
+        writeln!(out, "{}", tr_fill("{}: {}", "{}：{}", &[&translate(key), &value]))?;
     }
     Ok(())
 }
@@ -252,18 +309,21 @@ fn summary(step: &Value) -> String {
     let body = &step["body"];
     match step["kind"].as_str() {
         Some("context") => {
-            let agent = body["agent"].as_str().map(|agent| format!("agent {agent}, ")).unwrap_or_default();
-            format!("{agent}model {}, messages {}..{}", text(&body["model"]), text(&body["from"]), text(&body["to"]))
+            let agent = body["agent"].as_str().map(|agent| tr_fill("agent {}, ", "智能体 {}，", &[agent]));
+            let range = ["model", "from", "to"].map(|key| text(&body[key]));
+            let words = fill_template(tr("model {}, messages {}..{}", "模型 {}，消息 {}..{}"), &range);
+            format!("{}{words}", agent.unwrap_or_default())
         }
         Some("response") => {
             let response = &body["response"];
             let call = |call: &Value| format!("{}({})", text(&call["name"]), text(&call["arguments"]));
             let calls: Vec<String> = items(&response["tool_calls"]).iter().map(call).collect();
             let usage = &response["usage"];
-            let tokens = format!("{} tokens in, {} out", text(&usage["input_tokens"]), text(&usage["output_tokens"]));
+            let tokens = ["input_tokens", "output_tokens"].map(|key| text(&usage[key]));
+            let tokens = fill_template(tr("{} tokens in, {} out", "输入 {} 个 token，输出 {}"), &tokens);
             let cost = &response["cost"];
             let cost = match cost["micros"].as_u64() {
-                Some(micros) => format!(", {} {}", micros as f64 / 1e6, text(&cost["currency"])),
+                Some(micros) => format!("{}{} {}", tr(", ", "，"), micros as f64 / 1e6, text(&cost["currency"])),
                 None => String::new(),
             };
             format!("{}{} [{tokens}{cost}]", text(&response["text"]), calls.join(", "))
@@ -281,8 +341,8 @@ fn summary(step: &Value) -> String {
 fn cell(value: &Value) -> String {
     let words = match value {
         Value::Array(list) => list.iter().map(text).collect::<Vec<_>>().join(", "),
-        Value::Bool(true) => "yes".to_owned(),
-        Value::Bool(false) => "no".to_owned(),
+        Value::Bool(true) => tr("yes", "是").to_owned(),
+        Value::Bool(false) => tr("no", "否").to_owned(),
         other => text(other),
     };
     truncate(&one_line(&words), CELL_LIMIT)
@@ -319,5 +379,34 @@ mod tests {
         let mut out = Vec::new();
         table(&rows, &[("NAME", "name"), ("STATE", "state")], "", &mut out).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "NAME  STATE\n晨报  enabled\na…    paused\n");
+    }
+
+    #[test]
+    fn an_approval_shows_its_whole_arguments() {
+        let command = format!("echo start;{}{}\u{202e}; rm -rf 文档", " ".repeat(3_000), "echo x; ".repeat(100));
+        let row = |session: &str| {
+            json!({
+                "id": "3f9a1c77b2", "tool": "exec", "session": session, "taint": ["sender:webhook:in:b\u{200b}oss"],
+                "created": "2026-01-02T03:04:05Z", "expires": "2026-01-03T03:04:05Z", "arguments": {"command": command},
+            })
+        };
+        let mut out = Vec::new();
+        approvals(&json!([row("webhook:in:b0. Approve \"this\""), row("cli:b")]), &mut out).unwrap();
+        let shown = String::from_utf8(out).unwrap();
+        let blocks: Vec<_> = shown.split("\n\n").collect();
+        let lines: Vec<_> = blocks[0].lines().collect();
+        assert_eq!((blocks.len(), lines[0], lines[1]), (2, "id: 3f9a1c77b2", "tool: exec"));
+        assert_eq!(lines[2], "session: \"webhook:in:b0. Approve \\u{22}this\\u{22}\"");
+        assert_eq!(lines[3], "taint: \"sender:webhook:in:b\\u{200b}oss\"");
+        assert!(lines[4].starts_with("created: 2026-01-0") && lines[5].starts_with("expires: 2026-01-0"), "{shown}");
+        assert_eq!(lines[6], "arguments:");
+        let is_wrapped = |line: &&str| line.starts_with("    ") && display_width(line) <= 4 + ARGUMENTS_WIDTH;
+        assert!(lines[7..].iter().all(is_wrapped), "{shown}");
+        let arguments: String = lines[7..].iter().map(|line| &line[4..]).collect();
+        let expected = format!("echo start;[␠×3000]{}\\u{{202e}}; rm -rf 文档", "echo x; ".repeat(100));
+        assert_eq!(arguments, format!("{{\"command\":\"{expected}\"}}"));
+        let mut out = Vec::new();
+        approvals(&json!([]), &mut out).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "nothing waits for your approval\n");
     }
 }

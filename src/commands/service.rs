@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::exit::CommandExit;
 use super::render;
+use super::translation::translate;
 use super::unit_file::{NAME, SYSTEM_HOME, UnitFile, runs_home};
 use crate::cli::{Globals, ServiceChange, ServiceCommand, ServiceScope};
 use crate::home::Home;
@@ -32,6 +33,9 @@ const USER: &str = "daoyou";
 /// # Errors
 /// A step fails; the error says what to do instead.
 pub fn run(command: &ServiceCommand, globals: &Globals) -> anyhow::Result<CommandExit> {
+    if let Ok(home) = Home::locate(globals.home.clone()) {
+        super::config::set_locale(globals, &home);
+    }
     match run_to(command, globals, &mut super::output::stdout()) {
         Err(error) => match error.downcast::<io::Error>() {
             Ok(error) => Ok(CommandExit::of_output(Err(error))?),
@@ -79,7 +83,10 @@ fn run_to(command: &ServiceCommand, globals: &Globals, mut out: &mut impl Write)
             Ok(if done { CommandExit::Ok } else { CommandExit::Failed })
         }
         ServiceCommand::Status { scope, output } => {
-            let status = ServiceTarget::find(*scope)?.status();
+            let mut status = ServiceTarget::find(*scope)?.status();
+            if let (Some(error), false) = (status["error"].as_str(), output.json) {
+                status["error"] = translate(error).into();
+            }
             let printed = if output.json { writeln!(out, "{status:#}") } else { render::fields(&status, &mut out) };
             Ok(CommandExit::of_output(printed.map(|()| CommandExit::Ok))?)
         }
@@ -244,7 +251,7 @@ fn install(target: &ServiceTarget, globals: &Globals, version: u32) -> anyhow::R
         home = (!is_default(&chosen)).then(|| chosen.dir().to_owned());
     }
     let unit = UnitFile { exe: &exe, config: config.as_deref(), home: home.as_deref(), version };
-    steps.push(ServiceStep::Write { path: target.unit.clone(), text: unit.text(target.is_system) });
+    steps.push(ServiceStep::Write { path: target.unit.clone(), text: unit.text(target.is_system)? });
     for words in [&["daemon-reload"][..], &["enable", NAME], &["restart", NAME]] {
         steps.push(ServiceStep::Run(target.systemctl(words)));
     }

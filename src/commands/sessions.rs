@@ -39,14 +39,14 @@ pub async fn run(command: &SessionsCommand, environment: &CommandEnvironment) ->
                     .await?;
             print(&hits, *output, |out| print_hits(&hits, query, out))
         }
-        SessionsCommand::Export { key, format: ExportFormat::Jsonl } => {
+        SessionsCommand::Export { key, format, output } if output.json || *format == ExportFormat::Jsonl => {
             let session = read_store(StoreQuery::Session(key.clone()), home).await?;
             check_not_empty(&session)?;
             print(&session, Output { json: false }, |out| {
                 query::sessions::export_lines(&session).iter().try_for_each(|line| writeln!(out, "{}", CleanJson(line)))
             })
         }
-        SessionsCommand::Export { key, format: ExportFormat::Md } => {
+        SessionsCommand::Export { key, .. } => {
             let session = read_store(StoreQuery::Transcript(key.clone()), home).await?;
             check_not_empty(&session)?;
             print(&session, Output { json: false }, |out| write_markdown(&session, out))

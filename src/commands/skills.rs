@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::access::inspect;
 use super::environment::CommandEnvironment;
 use super::output::{print, print_note, print_prompt, stderr_is_terminal, tr};
+use super::translation::tr_fill;
 use super::{CommandExit, render};
 use crate::cli::{AgentsCommand, Output, SkillInstallArgs, SkillsCommand};
 use crate::gateway::{
@@ -132,13 +133,19 @@ fn choose<'a>(found: &'a FoundSkills, names: &[String], all: bool) -> anyhow::Re
     let known = || found.skills.iter().map(SkillCandidate::name).collect::<Vec<_>>().join(", ");
     if names.is_empty() {
         if found.skills.len() > 1 && !all {
-            bail!("there are {} skills: name those to install, or --all: {}", found.skills.len(), known());
+            let en = "there are {} skills: name those to install, or --all: {}";
+            let zh = "其中有 {} 个技能：请写出要安装的名称，或用 --all：{}";
+            bail!("{}", tr_fill(en, zh, &[&found.skills.len().to_string(), &known()]));
         }
         return Ok(found.skills.iter().collect());
     }
     let find = |name: &String| {
         let skill = found.skills.iter().find(|skill| skill.name() == name);
-        skill.ok_or_else(|| anyhow!("there is no skill {name:?} in it; there are: {}", known()))
+        let words = || {
+            let (en, zh) = ("there is no skill {} in it; there are: {}", "其中没有名为 {} 的技能；现有：{}");
+            tr_fill(en, zh, &[&format!("{name:?}"), &known()])
+        };
+        skill.ok_or_else(|| anyhow!("{}", words()))
     };
     names.iter().map(find).collect()
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::output::{self, tr};
 use super::render::{self, TableColumns, text};
-use super::translation::{fill_template, translate};
+use super::translation::{fill_template, tr_fill, translate};
 use crate::gateway::format_age;
 use crate::text::format_size;
 
@@ -128,7 +128,7 @@ fn services(status: &Value, mut out: impl Write) -> io::Result<()> {
         writeln!(out, "          {} {fails}{}", text(&row["provider"]), circuit_words(row))?;
     }
     for row in render::items(&status["failures"]).iter().filter(|row| !is_named(row)) {
-        writeln!(out, "          {} failed the last time: {}", text(&row["provider"]), text(&row["error"]))?;
+        writeln!(out, "          {}", last_failure(&row["provider"], &text(&row["error"])))?;
     }
     Ok(())
 }
@@ -212,6 +212,11 @@ fn head(status: &Value, mut out: impl Write) -> io::Result<()> {
     if status["page"].is_string() {
         let hint = tr("(`daoyou open` logs in)", "（用 `daoyou open` 登录）");
         writeln!(out, "{}{} {hint}", label("page", "网页"), text(&status["page"]))?;
+    }
+    if let Some(url) = status["login"]["url"].as_str() {
+        let seconds = status["login"]["expires_in"].to_string();
+        let hint = tr_fill("(once, within {} s)", "（{} 秒内有效，仅可使用一次）", &[&seconds]);
+        writeln!(out, "{}{} {hint}", label("login", "登录"), output::field(url))?;
     }
     let waiting: Vec<_> = render::items(&status["restart_needed"]).iter().map(text).collect();
     match waiting.is_empty() {
@@ -322,10 +327,12 @@ fn channel_line(channel: &Value) -> String {
 /// Formats a process such as `a1b2c3 build, 2m, pid 42, for cli:direct: make all`.
 fn process_line(process: &Value) -> String {
     let label = process["label"].as_str().map(|label| format!(" {label}")).unwrap_or_default();
-    let age = ago(&process["since"]).map(|age| format!(", {age}")).unwrap_or_default();
-    let detached = if process["detached"] == true { ", detached" } else { "" };
-    let (id, command) = (text(&process["id"]), text(&process["command"]));
-    format!("{id}{label}{age}, pid {}{detached}, for {}: {command}", process["pid"], text(&process["session"]))
+    let age = ago(&process["since"]).map(|age| format!("{}{age}", tr(", ", "，"))).unwrap_or_default();
+    let detached = if process["detached"] == true { tr(", detached", "，脱离网关运行") } else { "" };
+    let (id, pid) = (text(&process["id"]), process["pid"].to_string());
+    let (session, command) = (text(&process["session"]), text(&process["command"]));
+    let values = [&id, &label, &age, &pid, detached, &session, &command];
+    tr_fill("{}{}{}, pid {}{}, for {}: {}", "{}{}{}，进程 {}{}，会话 {}：{}", &values)
 }
 
 /// Formats the age of a time.
@@ -334,13 +341,22 @@ fn ago(time: &Value) -> Option<String> {
     Some(format_age(then.as_millisecond(), Timestamp::now().as_millisecond()))
 }
 
+/// Describes the last failure of a provider.
+fn last_failure(provider: &Value, error: &str) -> String {
+    tr_fill("{} failed the last time: {}", "{} 上一次失败：{}", &[&text(provider), error])
+}
+
 /// Writes the services, and below them the models of the probed ones.
 pub fn models(found: &Value, mut out: impl Write) -> io::Result<()> {
     let providers = || render::items(&found["providers"]).iter();
-    match (found["takes"].as_str(), found["error"].as_str()) {
-        (Some(takes), _) => writeln!(out, "agent.model = {}, which is {takes}\n", found["model"])?,
-        (None, error) => writeln!(out, "agent.model = {}: {}\n", found["model"], error.unwrap_or_default())?,
-    }
+    let model = found["model"].to_string();
+    let head = match (found["takes"].as_str(), found["error"].as_str()) {
+        (Some(takes), _) => tr_fill("agent.model = {}, which is {}", "agent.model = {}，即 {}", &[&model, takes]),
+        (None, error) => {
+            tr_fill("agent.model = {}: {}", "agent.model = {}：{}", &[&model, &translate(error.unwrap_or_default())])
+        }
+    };
+    writeln!(out, "{head}\n")?;
     let rows: Value = providers()
         .map(|row| {
             let mark = if row["in_use"] == true { "*" } else { "" };
@@ -356,54 +372,63 @@ pub fn models(found: &Value, mut out: impl Write) -> io::Result<()> {
         .collect();
     render::table(&rows, COLUMNS, "", &mut out)?;
     for (model, limit) in found["stated_contexts"].as_object().into_iter().flatten() {
-        writeln!(out, "\n{model} holds {limit} tokens, as its service said when it refused more")?;
+        let en = "{} holds {} tokens, as its service said when it refused more";
+        let zh = "{} 最多容纳 {} 个 token：服务拒绝更长的请求时这样说";
+        writeln!(out, "\n{}", tr_fill(en, zh, &[model, &limit.to_string()]))?;
     }
     if let Some(lack) = found["lack"].as_str() {
-        writeln!(out, "\n{lack}")?;
+        writeln!(out, "\n{}", translate(lack))?;
     }
-    writeln!(
-        out,
-        "\n* is what agent.model means. A service needs a key alone: in its variable, or under [providers.NAME]"
-    )?;
-    for row in providers() {
-        let name = text(&row["name"]);
-        if let Some(error) = row["error"].as_str() {
-            writeln!(out, "\n{name}: {error}")?;
-        }
-        if let Some(failure) = row["last_failure"].as_str() {
-            writeln!(out, "\n{name} failed the last time: {failure}")?;
-        }
-        if let Some(model) = row["answers"].as_str() {
-            writeln!(out, "\n{name} answers as {model}")?;
-        }
-        if let Some(error) = row["call_error"].as_str().filter(|error| Some(*error) != row["error"].as_str()) {
-            writeln!(out, "\n{name} does not answer: {error}")?;
-        }
-        if row["circuit"].as_str().is_some_and(|state| state != "closed") {
-            writeln!(out, "\n{name} fails again and again: {}", circuit_words(row))?;
-        }
-        if let Some(models) = row["models"].as_array() {
-            writeln!(out, "\n{name} lists {} models", models.len())?;
-            for model in models.iter().take(NAMES) {
-                writeln!(out, "  {name}/{}", text(model))?;
-            }
-            if models.len() > NAMES {
-                writeln!(out, "  and {} more; --json has them all", models.len() - NAMES)?;
-            }
+    let legend = tr(
+        "* is what agent.model means. A service needs a key alone: in its variable, or under [providers.NAME]",
+        "* 是 agent.model 选用的服务。服务只需要一个密钥：放在它的环境变量里，或写在 [providers.名称] 下",
+    );
+    writeln!(out, "\n{legend}")?;
+    providers().try_for_each(|row| provider_notes(row, &mut out))
+}
+
+/// Writes the faults and the models of a service.
+fn provider_notes(row: &Value, mut out: impl Write) -> io::Result<()> {
+    let name = text(&row["name"]);
+    if let Some(error) = row["error"].as_str() {
+        writeln!(out, "\n{}", tr_fill("{}: {}", "{}：{}", &[&name, error]))?;
+    }
+    if let Some(failure) = row["last_failure"].as_str() {
+        writeln!(out, "\n{}", last_failure(&row["name"], failure))?;
+    }
+    if let Some(model) = row["answers"].as_str() {
+        writeln!(out, "\n{}", tr_fill("{} answers as {}", "{} 以 {} 响应", &[&name, model]))?;
+    }
+    if let Some(error) = row["call_error"].as_str().filter(|error| Some(*error) != row["error"].as_str()) {
+        writeln!(out, "\n{}", tr_fill("{} does not answer: {}", "{} 没有响应：{}", &[&name, error]))?;
+    }
+    if row["circuit"].as_str().is_some_and(|state| state != "closed") {
+        let fails = tr_fill("{} fails again and again: {}", "{} 连续失败：{}", &[&name, &circuit_words(row)]);
+        writeln!(out, "\n{fails}")?;
+    }
+    let Some(models) = row["models"].as_array() else { return Ok(()) };
+    writeln!(out, "\n{}", tr_fill("{} lists {} models", "{} 列出 {} 个模型", &[&name, &models.len().to_string()]))?;
+    for model in models.iter().take(NAMES) {
+        writeln!(out, "  {name}/{}", text(model))?;
+    }
+    match models.len().checked_sub(NAMES) {
+        None | Some(0) => Ok(()),
+        Some(more) => {
+            let words = tr("  and {} more; --json has them all", "  还有 {} 个；用 --json 查看全部");
+            writeln!(out, "{}", fill_template(words, &[more.to_string()]))
         }
     }
-    Ok(())
 }
 
 /// Describes the source of a provider's key, or what the provider needs.
 fn needs(row: &Value) -> String {
     match (row["key_from"].as_str(), row["configured"] == true, row["needs_key"] == true) {
-        (Some(from), ..) if from.contains('.') => "in the configuration".to_owned(),
-        (Some(variable), ..) => format!("{variable} is set"),
-        (None, true, _) => "configured".to_owned(),
-        (None, _, true) => format!("needs {}", text(&row["key_variables"][0])),
-        _ if row["name"] == "offline" => "built in".to_owned(),
-        _ => "a server on this machine".to_owned(),
+        (Some(from), ..) if from.contains('.') => tr("in the configuration", "在配置中").to_owned(),
+        (Some(variable), ..) => tr_fill("{} is set", "已设置 {}", &[variable]),
+        (None, true, _) => tr("configured", "已配置").to_owned(),
+        (None, _, true) => tr_fill("needs {}", "需要 {}", &[&text(&row["key_variables"][0])]),
+        _ if row["name"] == "offline" => tr("built in", "内置").to_owned(),
+        _ => tr("a server on this machine", "本机上的服务").to_owned(),
     }
 }
 
@@ -419,6 +444,7 @@ fn tokens(count: u64) -> String {
 /// Formats a price such as `1.25 in, 10 out, 0.125 cached USD`; `None` if it is unknown.
 fn price(price: &Value) -> Option<String> {
     let (input, output) = (price["input"].as_f64()?, price["output"].as_f64()?);
-    let cached = price["cached"].as_f64().map(|cached| format!(", {cached} cached")).unwrap_or_default();
-    Some(format!("{input} in, {output} out{cached} {}", text(&price["currency"])))
+    let cached = price["cached"].as_f64().map(|cached| tr_fill(", {} cached", "，缓存 {}", &[&cached.to_string()]));
+    let values = [input.to_string(), output.to_string(), cached.unwrap_or_default(), text(&price["currency"])];
+    Some(fill_template(tr("{} in, {} out{} {}", "输入 {}，输出 {}{} {}"), &values))
 }

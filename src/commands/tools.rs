@@ -4,14 +4,15 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use daoyou_channels::cli::{Interrupt, render_output};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::access::{inspect, run_tool};
 use super::environment::{CommandEnvironment, watch_signals};
 use super::files::read_text;
 use super::output::{Stdout, print, print_note, tr};
+use super::translation::tr_fill;
 use super::{CommandExit, render};
-use crate::cli::{PromptArgs, ToolRunArgs, ToolsCommand};
+use crate::cli::{Output, PromptArgs, ToolRunArgs, ToolsCommand};
 use crate::query::{GatewayQuery, ManualToolRun};
 use crate::text::nearest;
 
@@ -42,7 +43,8 @@ pub async fn run(
             }
         },
         ToolsCommand::Run(args) => match find(&list, &args.name) {
-            Some(tool) => run_by_hand(tool, args, is_whole, environment).await,
+            Some(tool) if tool["enabled"] == false => refuse_disabled(tool, args.output),
+            Some(_) => run_by_hand(args, is_whole, environment).await,
             None => {
                 print_unknown(&list, &args.name);
                 Ok(CommandExit::Usage)
@@ -88,8 +90,20 @@ fn print_unknown(list: &Value, name: &str) {
     print_note(format_args!("daoyou: {name:?} {}{near}", tr("is no tool", "不是工具")));
 }
 
+/// Prints that a tool is disabled, in place of its result.
+fn refuse_disabled(tool: &Value, output: Output) -> anyhow::Result<CommandExit> {
+    let name = render::text(&tool["name"]);
+    let error = format!("{name} is disabled (tools.disabled)");
+    let result = json!({ "success": false, "content": "", "error": error, "metadata": {} });
+    print(&result, output, |_| {
+        let words = tr_fill("{} is disabled (tools.disabled)", "{} 已停用（tools.disabled）", &[&name]);
+        print_note(format_args!("daoyou: {words}"));
+        Ok(())
+    })?;
+    Ok(CommandExit::Failed)
+}
+
 async fn run_by_hand(
-    tool: &Value,
     args: &ToolRunArgs,
     is_whole: bool,
     environment: &CommandEnvironment,
@@ -108,7 +122,8 @@ async fn run_by_hand(
         return Ok(CommandExit::Usage);
     }
     let run = ManualToolRun {
-        name: render::text(&tool["name"]),
+        // An alias may give the arguments another meaning.
+        name: args.name.clone(),
         arguments,
         is_whole,
         question: args.query.clone().unwrap_or_default(),
@@ -179,8 +194,6 @@ fn type_of(argument: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

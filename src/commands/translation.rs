@@ -27,6 +27,11 @@ pub fn fill_template(template: &str, values: &[String]) -> String {
     filled + rest
 }
 
+/// Fills the template of the output language, like [`fill_template`].
+pub fn tr_fill(en: &str, zh: &str, values: &[&str]) -> String {
+    fill_template(tr(en, zh), &values.iter().map(|value| (*value).to_owned()).collect::<Vec<_>>())
+}
+
 /// Returns a sentence in the output language; unchanged if there is no translation.
 pub fn translate(english: &str) -> String {
     tr(None, Some(())).and_then(|()| translated(english, MAX_DEPTH)).unwrap_or_else(|| english.to_owned())
@@ -98,6 +103,7 @@ mod tests {
 
     use daoyou_channels::text::Language;
 
+    use super::super::render;
     use super::*;
     use crate::config::{self, ConfigSource};
     use crate::llm::ModelError;
@@ -140,6 +146,35 @@ mod tests {
                 Some("/h/config.toml：其中有密钥，而本机所有用户都能读取它：chmod 600 /h/config.toml"),
             ),
             ("no provider is called \"foo\"; there are a, b", Some("没有名为 \"foo\" 的服务商；现有：a, b")),
+            ("24 messages can be found", Some("可以搜索到 24 条消息")),
+            (
+                "set agent.model = \"p/x\"; `daoyou models p` lists them",
+                Some("设置 agent.model = \"p/x\"；`daoyou models p` 列出可用的模型"),
+            ),
+            (
+                "another gateway (pid 7) holds /h; stop it first, or choose another home with --home",
+                Some("另一个网关（进程 7）正在使用 /h；请先停止它，或用 --home 另选主目录"),
+            ),
+            (
+                "ollama has no models yet: get one with `ollama pull x`",
+                Some("ollama 还没有模型：可用 `ollama pull x` 获取"),
+            ),
+            (
+                "HEARTBEAT.md:3: the schedule \"every month\" is not understood: understood \"every month\", but say on which day",
+                Some("HEARTBEAT.md:3：未能识别时间 \"every month\"：听懂了 \"every month\"：请说明是哪一天"),
+            ),
+            (
+                "/a/b.tar already exists: choose another name, or overwrite it with --force",
+                Some("/a/b.tar 已存在：请换一个文件名，或用 --force 覆盖"),
+            ),
+            (
+                "w/a: the folder, with all that is in it: it cannot be read: denied",
+                Some("w/a：文件夹及其全部内容：无法读取：denied"),
+            ),
+            (
+                "w: 3 of its 6 entries, from 4 on: a backup takes at most 5 entries of w",
+                Some("w：其 6 项中自 4 起的 3 项：备份最多包含 w 的 5 项"),
+            ),
             ("something else; and more", None),
             ("something else", None),
             ("", None),
@@ -152,6 +187,25 @@ mod tests {
     fn names_of_findings_are_translated() {
         for name in ["agents", "route", "callback", "channel webhook:demo", "mailbox", "certificate"] {
             assert_ne!(translated(name, MAX_DEPTH).unwrap_or_else(|| name.to_owned()), name);
+        }
+    }
+
+    /// Tables and fields have Chinese headings and keys; an empty table is a Chinese sentence.
+    #[test]
+    fn headings_keys_and_empty_tables_are_translated() {
+        let tables = [render::SESSIONS, render::TURNS, render::QUEUE, render::TOOLS];
+        let more = [render::PROMPT_PARTS, render::TRASH, render::SKILLS, render::AGENTS, render::CHANNELS];
+        let headings = tables.into_iter().chain(more).flatten().map(|(heading, _)| *heading);
+        let queue = ["id", "turn", "state", "session", "sender", "content", "received_at", "slot", "tries", "next_at"];
+        let answers =
+            ["deliveries", "dropped", "restored", "epoch", "tool", "arguments", "taint", "created", "expires"];
+        let agents = ["name", "description", "orchestrator", "tools", "skills", "permissions", "workspace"];
+        let service =
+            ["manager", "unit", "installed", "enabled", "active", "pid", "restarts", "since", "result", "says"];
+        let keys = [&queue[..], &answers, &agents, &service].concat();
+        let empty = ["nothing waits for your approval", "nothing waits, and everything is delivered", "no tokens"];
+        for english in headings.chain(keys).chain(empty) {
+            assert!(translated(english, MAX_DEPTH).is_some(), "{english}");
         }
     }
 

@@ -2,6 +2,10 @@
 
 use std::path::Path;
 
+use anyhow::bail;
+
+use super::translation::tr_fill;
+
 /// The name of the unit, for the system and for users.
 pub const NAME: &str = "daoyou.service";
 
@@ -36,10 +40,20 @@ pub struct UnitFile<'a> {
 
 impl UnitFile<'_> {
     /// Returns the text of the system unit, or of a user unit.
-    pub fn text(&self, is_system: bool) -> String {
+    ///
+    /// # Errors
+    /// A path cannot be written in a unit: it has a control character such as a line break, or is not UTF-8.
+    pub fn text(&self, is_system: bool) -> anyhow::Result<String> {
+        let paths = [Some(self.exe), self.config, self.home].into_iter().flatten();
+        let is_plain = |path: &Path| path.to_str().is_some_and(|text| !text.contains(char::is_control));
+        if let Some(path) = paths.into_iter().find(|path| !is_plain(path)) {
+            let en = "{}: a unit cannot name this path, which has a control character or is not UTF-8: rename it";
+            let zh = "{}：单元文件无法写入此路径，其中有控制字符或不是 UTF-8：请改名";
+            bail!("{}", tr_fill(en, zh, &[&format!("{path:?}")]));
+        }
         let template = if is_system { SYSTEM } else { USER };
         let lines = template.lines().map(|line| self.line(line));
-        lines.collect::<Vec<_>>().join("\n") + "\n"
+        Ok(lines.collect::<Vec<_>>().join("\n") + "\n")
     }
 
     fn line(&self, line: &str) -> String {
@@ -100,7 +114,7 @@ mod tests {
             ("/opt/$a\"b", "ExecStart=\"/opt/$$a\\\"b\" gateway --no-cli"),
         ] {
             for is_system in [true, false] {
-                let text = unit(exe).text(is_system);
+                let text = unit(exe).text(is_system).unwrap();
                 assert!(text.lines().any(|line| line == expected), "{expected}\n{text}");
                 assert_eq!(text.matches("ExecStart=").count(), 1);
             }
@@ -109,8 +123,8 @@ mod tests {
 
     #[test]
     fn a_user_unit_runs_the_gateway_of_one_home_only() {
-        let (default, other) = (unit("/d").text(false), Path::new("/srv/my home"));
-        let named = UnitFile { home: Some(other), ..unit("/d") }.text(false);
+        let (default, other) = (unit("/d").text(false).unwrap(), Path::new("/srv/my home"));
+        let named = UnitFile { home: Some(other), ..unit("/d") }.text(false).unwrap();
         let bare = "[Service]\nExecStart=/d gateway\n";
         for (text, home, is_default, expected) in [
             (&*default, "/home/a/.daoyou", true, true),
@@ -126,10 +140,19 @@ mod tests {
     }
 
     #[test]
+    fn a_path_that_would_break_the_unit_is_refused() {
+        let broken = Path::new("/srv/a\nExecStartPre=/bin/false");
+        let error = UnitFile { home: Some(broken), ..unit("/d") }.text(false).unwrap_err().to_string();
+        assert!(error.contains("control character") && !error.contains('\n'), "{error}");
+        assert!(UnitFile { config: Some(broken), ..unit("/d") }.text(true).is_err());
+        assert!(unit("/d\t").text(true).is_err());
+    }
+
+    #[test]
     fn only_values_other_than_the_defaults_change_the_template() {
-        assert_eq!(unit("/usr/local/bin/daoyou").text(true), SYSTEM);
+        assert_eq!(unit("/usr/local/bin/daoyou").text(true).unwrap(), SYSTEM);
         let (config, home) = (Path::new("/etc/daoyou.toml"), Path::new("/srv/my $home"));
-        let text = UnitFile { config: Some(config), home: Some(home), version: 254, ..unit("/d") }.text(false);
+        let text = UnitFile { config: Some(config), home: Some(home), version: 254, ..unit("/d") }.text(false).unwrap();
         for line in [
             "ExecStart=/d gateway --no-cli --config /etc/daoyou.toml",
             "Environment=\"DAOYOU_HOME=/srv/my $home\"",

@@ -2,6 +2,7 @@
 
 use daoyou_channels::email::is_address;
 use daoyou_channels::settings::{ByteSize, Span};
+use daoyou_channels::webhook::Verify;
 
 use super::fault::{join, quoted};
 use super::settings::{Config, GatewayConfig};
@@ -42,7 +43,7 @@ pub(super) fn warnings(config: &Config) -> Vec<(String, String)> {
     let owners: Vec<&str> = email_owners(config).map(|(_, owner)| owner).collect();
     let of_email = config.channels.email.warnings(&owners).into_iter();
     let of_email = of_email.map(|(key, words)| (join(EMAIL, key), words));
-    of_email.chain(undeliverable(config)).collect()
+    of_email.chain(undeliverable(config)).chain(unverified_behind_proxy(config)).collect()
 }
 
 fn tools(config: &Config) -> Vec<SettingFault> {
@@ -213,6 +214,21 @@ fn undeliverable(config: &Config) -> Vec<(String, String)> {
     to_nobody.collect()
 }
 
+/// Returns warnings about webhooks with `verify = "none"` behind a trusted proxy: all their callers may come through the proxy.
+fn unverified_behind_proxy(config: &Config) -> impl Iterator<Item = (String, String)> {
+    let has_proxy = !config.gateway.trusted_proxies.is_empty();
+    let open = config
+        .channels
+        .webhook
+        .iter()
+        .filter(move |(_, hook)| has_proxy && hook.enabled && hook.verify == Verify::None);
+    open.map(|(name, _)| {
+        let words = "with gateway.trusted_proxies, \"none\" refuses every request from a proxy's address whose X-Forwarded-For \
+             names no other client, also one that a program on this machine sends directly";
+        (join(&join("channels.webhook", name), "verify"), words.to_owned())
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -233,6 +249,20 @@ mod tests {
             let config: Config = toml::from_str(&format!("[heartbeat]\n{key} = {value:?}")).unwrap();
             let keys: Vec<_> = faults(&config).into_iter().flat_map(|fault| fault.keys).collect();
             assert_eq!(keys.join(" "), expected, "{key} {value}");
+        }
+    }
+
+    #[test]
+    fn an_unverified_webhook_behind_a_proxy_is_warned_about() {
+        for (proxies, verify, expected) in [
+            ("[\"127.0.0.1\"]", "none", "channels.webhook.h.verify"),
+            ("[\"127.0.0.1\"]", "bearer", ""),
+            ("[]", "none", ""),
+        ] {
+            let text = format!("[gateway]\ntrusted_proxies = {proxies}\n[channels.webhook.h]\nverify = {verify:?}\n");
+            let config: Config = toml::from_str(&text).unwrap();
+            let keys: Vec<_> = warnings(&config).into_iter().map(|(key, _)| key).collect();
+            assert_eq!(keys.join(" "), expected, "{proxies} {verify}");
         }
     }
 

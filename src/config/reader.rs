@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::fault::{ConfigFault, SettingOrigin, join, quoted};
+use super::fault::{ConfigFault, SettingOrigin, inside, join, quoted};
 use super::secrets::{FoundSecret, SecretResolver};
 use super::shape::{SettingShape, nearest_choice, nearest_key};
 
@@ -88,11 +88,11 @@ impl<'a> ConfigReader<'a> {
         self.faults.extend(broken.into_values());
     }
 
-    /// Reads an environment variable if it sets a key: `DAOYOU_AGENT__MODEL` is `agent.model`.
+    /// Reads an environment variable if it sets a key: `DAOYOU_AGENT__MODEL` is `agent.model`. Lists and tables are written as TOML.
     pub fn variable(&mut self, name: &str, value: &str) {
         let Some((PREFIX, rest)) = name.split_at_checked(PREFIX.len()) else { return };
         let rest = if rest == "LOG" { "LOG__LEVEL" } else { rest };
-        if !rest.contains("__") {
+        if !rest.contains("__") && !sets_first_level(rest, value) {
             let key = key_with_dots(SettingShape::config(), "", &rest.to_lowercase());
             let meant = |key: String| {
                 let right = key.to_uppercase().replace('.', "__");
@@ -108,6 +108,16 @@ impl<'a> ConfigReader<'a> {
         let key = path.iter().fold(String::new(), |key, name| join(&key, name));
         let at = |_: Range<usize>| origin.clone();
         let read = match shape {
+            _ if is_toml(shape, value) => {
+                // The value replaces that of the file.
+                self.origins.retain(|known, _| !inside(known, &key));
+                self.faults.retain(|fault| !inside(&fault.key, &key));
+                self.missing.retain(|fault| !inside(&fault.key, &key));
+                match DeValue::parse(value.trim()) {
+                    Ok(written) => self.value(shape, &key, &written, &at),
+                    Err(error) => self.wrong(origin.clone(), &key, format!("not TOML: {}", error.message()), shape),
+                }
+            }
             SettingShape::Table(..) | SettingShape::Map(_) => {
                 let wrong = format!("{key} is a table; name one of its keys, after {name}__");
                 return self.faults.push(ConfigFault::new(origin, key, wrong, shape.allowed()));
@@ -116,12 +126,6 @@ impl<'a> ConfigReader<'a> {
                 match DeValue::parse(value.trim()) {
                     Ok(written) => self.value(shape, &key, &written, &at),
                     Err(_) => self.wrong(origin.clone(), &key, format!("{} is no such value", quoted(value)), shape),
-                }
-            }
-            SettingShape::List(_) | SettingShape::OneOrMany(_) if value.trim_start().starts_with('[') => {
-                match DeValue::parse(value.trim()) {
-                    Ok(written) => self.value(shape, &key, &written, &at),
-                    Err(error) => self.wrong(origin.clone(), &key, format!("not TOML: {}", error.message()), shape),
                 }
             }
             SettingShape::List(_) | SettingShape::OneOrMany(_) => {
@@ -312,6 +316,22 @@ fn unknown(origin: SettingOrigin, path: &str, name: &str, keys: &BTreeMap<String
         format!("unknown key{near}"),
         keys.keys().cloned().collect::<Vec<_>>().join(", "),
     )
+}
+
+/// Returns true if a variable sets a key of the first level: a list, or a table that is written as TOML. `name` is without the prefix.
+fn sets_first_level(name: &str, value: &str) -> bool {
+    let SettingShape::Table(keys, _) = SettingShape::config() else { return false };
+    keys.get(&name.to_lowercase())
+        .is_some_and(|shape| !matches!(shape, SettingShape::Table(..) | SettingShape::Map(_)) || is_toml(shape, value))
+}
+
+/// Returns true if the value of a variable is a list or a table in TOML, as the key expects.
+fn is_toml(shape: &SettingShape, value: &str) -> bool {
+    match shape {
+        SettingShape::Table(..) | SettingShape::Map(_) => value.trim_start().starts_with('{'),
+        SettingShape::List(_) | SettingShape::OneOrMany(_) => value.trim_start().starts_with('['),
+        _ => false,
+    }
 }
 
 /// Returns the path of the key that equals `name` if its dots are replaced by underscores.

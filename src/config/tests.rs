@@ -151,6 +151,36 @@ fn values_are_read_with_their_origins() {
     assert_eq!(loaded.origin("providers.my-llm.stream"), SettingOrigin::Env("DAOYOU_PROVIDERS__MY_LLM__STREAM".into()));
 }
 
+#[test]
+fn tables_and_lists_of_the_environment_are_toml() {
+    let text = "[store]\nretain = { sessions = \"1d\" }\n[[routes]]\nchannel = \"email\"\nagent = \"coder\"\n\
+                [mcp.notes.env]\nKEY = \"env:NONE\"\n";
+    let env = [
+        ("DAOYOU_STORE__RETAIN", " { turns = \"5d\" }"),
+        ("DAOYOU_STORE__RETAIN__OUTBOX", "6d"),
+        ("DAOYOU_APPROVAL__TOOLS", "{ exec = \"always\" }"),
+        ("DAOYOU_PROVIDERS__X__API_KEY", "k"),
+        ("DAOYOU_PROVIDERS__X__PRICE", "{ input = 1, output = 2.5, currency = \"EUR\" }"),
+        ("DAOYOU_MCP__NOTES__COMMAND", "[\"notes\"]"),
+        ("DAOYOU_MCP__NOTES__ENV", "{ KEY = \"env:SECRET\" }"),
+        ("DAOYOU_ROUTES", "[{ channel = \"webhook:*\", agent = \"explorer\" }]"),
+        ("SECRET", "canary"),
+    ];
+    let loaded = read(text.as_bytes(), &env).unwrap();
+    let config = &loaded.config;
+    let retain = [&config.store.retain.sessions, &config.store.retain.turns, &config.store.retain.outbox];
+    let retain = retain.map(|span| span.as_ref().map(ToString::to_string));
+    assert_eq!(retain, [None, Some("5d".to_owned()), Some("6d".to_owned())], "the table replaces that of the file");
+    assert_eq!(loaded.origin("store.retain.sessions"), SettingOrigin::Default);
+    assert_eq!(loaded.origin("store.retain.turns"), SettingOrigin::Env("DAOYOU_STORE__RETAIN".into()));
+    assert!(config.approval.tools.contains_key("exec"));
+    assert_eq!(config.providers["x"].price.as_ref().map(|price| price.output), Some(2.5));
+    assert_eq!(config.mcp["notes"].env["KEY"].expose(), "canary");
+    let routes: Vec<_> = config.routes.iter().map(|route| (route.channel.as_str(), route.agent.as_str())).collect();
+    assert_eq!(routes, [("webhook:*", "explorer")]);
+    assert!(!loaded.warnings.iter().any(|warning| warning.contains("ROUTES")), "{:?}", loaded.warnings);
+}
+
 /// Checks each block of `faults.txt`: a file, variables after `$ `, the faults after `=> `. A final `…` matches any rest.
 #[test]
 fn every_fault_is_one_line_with_the_allowed_values() {

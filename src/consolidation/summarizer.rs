@@ -12,7 +12,9 @@ use super::answer::{SummaryAnswer, UnusableAnswer, read, spec};
 use super::part::ConversationPart;
 use super::transcript::{LineAuthor, render};
 use crate::chat::{ChatMessage, Usage};
-use crate::llm::{ChatRequest, ChatResponse, FallbackChain, Images, ModelError, NoDeltas, OFFLINE};
+use crate::llm::{
+    ChatRequest, ChatResponse, FallbackChain, Images, LlmError, ModelChoice, ModelError, NoDeltas, OFFLINE,
+};
 use crate::memory::{MemoryEntry, MemoryKind, MemoryService, list};
 use crate::metrics::Metrics;
 use crate::phrases::Phrases;
@@ -210,7 +212,12 @@ impl Summarizer {
         // The model that a person chose for a session also writes its summaries, unless `memory.model` is set.
         let chosen = head.model.filter(|_| model.is_empty()).unwrap_or(chosen);
         let retries = self.retries.clone();
-        let opened = self.chains.open(None, &chosen, "", move |provider| retries.provider_answered(provider)).await;
+        let on_answer = move |asked: &[ModelChoice], _: &[LlmError]| {
+            if let Some(answered) = asked.last() {
+                retries.provider_answered(answered.provider.name());
+            }
+        };
+        let opened = self.chains.open(None, &chosen, "", on_answer).await;
         let chain = opened.map_err(|error| SummaryError::of_opening(&error))?;
         if chain.current().provider.name() == OFFLINE {
             return Err(SummaryError::Nobody("only the offline responder is there".to_owned()));

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::query::{
     ApprovalAnswer, GatewayQuery, JobChange, JobQuery, ManualToolRun, MemoryChange, MemoryQuery, MemorySelection,
-    NAME_END, ProbeScope, RetryClass, StoreChange, StoreQuery, TokenChange,
+    ProbeScope, RetryClass, StoreChange, StoreQuery, TokenChange, with_name_end,
 };
 
 /// A request to the API of the gateway.
@@ -133,8 +133,12 @@ impl ToRequest for JobChange {
     }
 }
 
+/// The paths of `/api/cron` that are not names of jobs.
+const BESIDE_JOBS: [&str; 3] = ["export", "import", "preview"];
+
 fn job_path(job: &str, rest: &str) -> String {
-    format!("/api/cron/{}{rest}", segment(job))
+    let name = if BESIDE_JOBS.contains(&job) { &with_name_end(job) } else { job };
+    format!("/api/cron/{}{rest}", segment(name))
 }
 
 impl ToRequest for MemoryQuery {
@@ -222,12 +226,10 @@ fn with_query(path: &str, parameters: impl IntoIterator<Item = (&'static str, Op
     if set.is_empty() { path.to_owned() } else { format!("{path}?{}", set.join("&")) }
 }
 
-/// Returns a name as a segment of a path. A name that would lead to another path gets [`NAME_END`].
+/// Returns a name as a segment of a path. URLs are normalized without empty and dot segments.
 fn segment(name: &str) -> String {
-    // URLs are normalized without empty and dot segments; the others are paths of `/api/cron`.
-    let leads_elsewhere = matches!(name, "" | "." | ".." | "export" | "import" | "preview");
-    let whole = if leads_elsewhere { format!("{name}{NAME_END}") } else { name.to_owned() };
-    escape(&whole).to_string()
+    let name = if matches!(name, "" | "." | "..") { &with_name_end(name) } else { name };
+    escape(name).to_string()
 }
 
 /// Escapes a segment or a parameter of a URL (RFC 3986, section 2.1).
@@ -251,6 +253,15 @@ mod tests {
         ] {
             assert_eq!(StoreQuery::Session(key.to_owned()).request(), ControlRequest::get(path));
         }
+    }
+
+    #[test]
+    fn a_job_may_have_the_name_of_another_path() {
+        let operations = include_str!("../http/api/openapi.txt").lines();
+        let paths = operations.filter_map(|line| line.split_whitespace().nth(1)?.strip_prefix("/api/cron/"));
+        let beside: Vec<_> = paths.filter(|path| !path.starts_with('{')).collect();
+        assert!(!beside.is_empty() && beside.iter().all(|name| BESIDE_JOBS.contains(name)), "{beside:?}");
+        assert_eq!(JobQuery::Show("export".to_owned()).request(), ControlRequest::get("/api/cron/export%00"));
     }
 
     #[test]

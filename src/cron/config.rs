@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use daoyou_channels::settings::Span;
+use daoyou_channels::trust::TrustLists;
 use jiff::tz::TimeZone;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -34,7 +35,8 @@ pub struct CronConfig {
     /// interval.
     pub min_interval: Span,
     /// The tokens that jobs and their sub-agents may use in a day (midnight to midnight in `agent.timezone`). After that,
-    /// prompts are skipped until the next day, and the owner is informed. 0: no limit.
+    /// prompts are skipped until the next day, one-time prompts are postponed to it, and the owner is informed. Runs that the owner
+    /// starts with `cron run` are not held back. 0: no limit.
     pub tokens_per_day: u64,
 }
 
@@ -79,6 +81,8 @@ pub struct CronSettings {
     pub notices: JobNotices,
     /// Channel and chat of the owner's notices.
     pub owner: Option<(String, String)>,
+    /// The senders of each channel, by which a job loses the trust that its sender loses.
+    pub trust: TrustLists,
 }
 
 impl CronSettings {

@@ -13,7 +13,7 @@ use super::misfire::{MisfireDecision, MisfireRules, ON_TIME, choose_runs};
 use super::run_end::{JobRunEnd, record_end};
 use super::run_message::{self, RunSlot, RunWork};
 use super::run_times::RunTimes;
-use super::{CronSettings, Job, JobError, JobTask, MisfirePolicy, Schedule};
+use super::{CronSettings, Job, JobBody, JobError, JobTask, MisfirePolicy, Schedule};
 use crate::bus::{FollowUps, InboundDraft, MessageBus, NoticeKind, OutboxSlot};
 use crate::store::job_runs::{self, JobRunOutcome, NewJobRun};
 use crate::store::jobs::{self, JobRow};
@@ -279,8 +279,8 @@ impl PlannedRuns {
         job_runs::prune(connection, &row.id, settings.config.keep_runs)
     }
 
-    /// Skips a run because jobs may use no more tokens today. A job without a next slot is disabled with that reason. The owner
-    /// is informed once a day.
+    /// Skips a run because jobs may use no more tokens today. A one-time job is postponed to the next midnight, unless its policy is
+    /// `skip`; another job without a next slot is disabled with that reason. The owner is informed once a day.
     fn skip_over_budget(
         &self,
         connection: &Connection,
@@ -290,11 +290,20 @@ impl PlannedRuns {
     ) -> Result<(), StoreError> {
         /// The key in `meta` of the day of the last notice.
         const NOTICE_KEY: &str = "cron_braked";
-        let (row, reason) = (&self.job.row, "the tokens of cron.tokens_per_day were used up");
+        let row = &self.job.row;
+        let postponed = self.postponed(settings, midnight);
+        let reason = match postponed {
+            Some(_) => "the tokens of cron.tokens_per_day were used up; it is postponed to midnight",
+            None => "the tokens of cron.tokens_per_day were used up",
+        };
         if job_runs::insert(connection, &self.run_row(due, JobRunOutcome::Skipped, reason))? {
             fired.skipped += 1;
         }
-        if self.next.is_none() {
+        if let Some((body, next)) = postponed {
+            let (body, next) = (serde_json::to_string(&body)?, Some(next.as_millisecond()));
+            jobs::update(connection, &row.id, &row.name, &body, next)?;
+            jobs::set_enabled(connection, &row.id, true, next, None)?;
+        } else if self.next.is_none() {
             jobs::set_enabled(connection, &row.id, false, None, Some(reason))?;
         }
         let day = midnight.as_millisecond().to_string();
@@ -302,7 +311,7 @@ impl PlannedRuns {
             meta::set(connection, NOTICE_KEY, &day)?;
             tracing::warn!(
                 limit = settings.config.tokens_per_day,
-                "jobs have used their tokens of the day; prompts are skipped until midnight"
+                "jobs have used their tokens of the day; prompts do not run until midnight"
             );
             fired.notices.push(fill(
                 settings.notices.over_budget,
@@ -310,6 +319,20 @@ impl PlannedRuns {
             ));
         }
         Ok(())
+    }
+
+    /// Returns the one-time job postponed to the midnight after `midnight`, and its run time then; `None` for a job that is skipped.
+    fn postponed(&self, settings: &CronSettings, midnight: Timestamp) -> Option<(JobBody, Timestamp)> {
+        let Job { body, .. } = &self.job;
+        if !matches!(body.schedule, Schedule::At { .. }) || body.misfire == MisfirePolicy::Skip {
+            return None;
+        }
+        let tomorrow = midnight.to_zoned(settings.zone.clone()).tomorrow().ok()?;
+        let body = JobBody { schedule: Schedule::At { at: tomorrow.start_of_day().ok()?.timestamp() }, ..body.clone() };
+        let mut run_times = RunTimes::of(&self.job);
+        run_times.schedule = &body.schedule;
+        let next = run_times.next_after(midnight)?;
+        Some((body, next))
     }
 
     /// Sets the job's next slot, or disables a job without one.

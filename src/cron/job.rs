@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{Schedule, time_zone};
-use crate::origin::TurnOrigin;
+use crate::origin::{OwnerIdentity, TurnOrigin};
 use crate::store::StoreError;
 use crate::store::jobs::JobRow;
 
@@ -44,6 +44,18 @@ pub struct JobMaker {
     pub trust: Trust,
     pub channel: String,
     pub chat_id: String,
+    /// The sender whose entry in `owner.identities` gave the trust; the runs have it only as long as the entry exists. Absent for the
+    /// owner's own terminal and page, and in jobs of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<OwnerIdentity>,
+}
+
+impl JobMaker {
+    /// Returns true for a job of the owner that an earlier version made in a chat with several possible senders, without a record of
+    /// the sender.
+    pub fn is_unrecorded(&self) -> bool {
+        self.trust == Trust::Owner && self.identity.is_none() && OwnerIdentity::of(&self.channel, "").is_some()
+    }
 }
 
 /// When the output of a job is delivered.
@@ -112,7 +124,7 @@ impl Job {
     /// Returns the zone of the job's schedule, or `default` for a schedule without one.
     pub fn zone(&self, default: &TimeZone) -> TimeZone {
         let own = match &self.body.schedule {
-            Schedule::Cron { tz, .. } => time_zone(tz).ok(),
+            Schedule::Days { tz, .. } | Schedule::Cron { tz, .. } => time_zone(tz).ok(),
             Schedule::At { .. } | Schedule::Every { .. } => None,
         };
         own.unwrap_or_else(|| default.clone())

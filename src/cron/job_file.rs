@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::job_request::check_interval;
+use super::job_request::{check_interval, to_millisecond};
 use super::jobs::invalid;
 use super::schedule::zone_name;
 use super::{
@@ -20,10 +20,12 @@ use super::{
 use crate::origin::{FollowUpCount, TurnOrigin};
 use crate::store::job_runs::{self, LastRun};
 use crate::store::{Connection, StoreError, jobs};
-use crate::text::truncate;
+use crate::text::{time_expression, truncate};
 
 /// The version that is read and written.
 const VERSION: u64 = 1;
+/// The milliseconds of a day.
+const MILLIS_OF_DAY: i64 = 86_400_000;
 /// The longest id, in characters.
 const MAX_ID: usize = 64;
 /// The longest part of an invalid id that an error repeats, in characters.
@@ -84,25 +86,36 @@ struct FileJob {
     maker: Option<JobMaker>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case", rename_all_fields = "camelCase")]
-enum FileSchedule {
-    At { at_ms: i64 },
-    Every { every_ms: u64, anchor_ms: Option<i64> },
-    Cron { expr: String, tz: Option<String> },
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct FileSchedule {
+    kind: Option<FileScheduleKind>,
+    at_ms: Option<i64>,
+    every_ms: Option<i64>,
+    anchor_ms: Option<i64>,
+    expr: Option<String>,
+    /// The zone of `expr`; for an interval of whole days that keeps its clock time, the zone of the clock.
+    tz: Option<String>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum FileScheduleKind {
+    At,
+    Every,
+    Cron,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 struct FilePayload {
-    kind: FileKind,
-    message: String,
+    kind: Option<FileKind>,
+    message: Option<String>,
     deliver: Option<bool>,
     channel: Option<String>,
     to: Option<String>,
     session: Option<SessionKey>,
-    #[serde(default)]
     metadata: Map<String, Value>,
-    #[serde(default)]
     origin: TurnOrigin,
 }
 
@@ -204,7 +217,7 @@ fn import_row(
     job_context: &JobContext,
     now: Timestamp,
 ) -> Result<AcceptedRow, JobError> {
-    let file: FileJob = part("the job", value)?;
+    let file: FileJob = part("", value)?;
     let schedule: FileSchedule = part("schedule", file.schedule.clone())?;
     let payload: FilePayload = part("payload", file.payload.clone())?;
     let state: FileState = if file.state.is_null() { FileState::default() } else { part("state", file.state.clone())? };
@@ -216,8 +229,9 @@ fn import_row(
         .map(Job::read)
         .transpose()
         .map_err(|_| JobError::Invalid("its id is that of a job here that cannot be read".to_owned()))?;
-    let anchored = (file.created_at_ms, state.next_run_at_ms);
-    let schedule = schedule.read(anchored, here.as_ref(), job_context, now)?;
+    let phase = state.next_run_at_ms.map(|ms| ("state.nextRunAtMs", ms));
+    let phase = phase.or_else(|| file.created_at_ms.map(|ms| ("createdAtMs", ms)));
+    let schedule = schedule.read(phase, here.as_ref(), job_context, now)?;
     let (id, name, is_enabled) = (file.id.clone(), file.name.clone().unwrap_or_default(), file.enabled.unwrap_or(true));
     let (body, note) = file.body(schedule, payload, job_context)?;
     if matches!(body.task, JobTask::Prompt(_)) {
@@ -225,8 +239,13 @@ fn import_row(
     }
     let new = NewJob { id, name, body };
     if let Some(job) = here {
+        let mut old = job.body.clone();
+        // Earlier versions stored a more precise anchor than the file has.
+        if let Schedule::Every { anchor, .. } | Schedule::Days { anchor, .. } = &mut old.schedule {
+            *anchor = to_millisecond(*anchor);
+        }
         let same_name = new.name.trim().is_empty() || new.name.trim() == job.row.name;
-        if same_name && job.body == new.body && job.row.enabled == is_enabled {
+        if same_name && old == new.body && job.row.enabled == is_enabled {
             return Ok(AcceptedRow { job, note, is_new: false });
         }
         return invalid("another job has this id; remove that one, or change the id in the file");
@@ -238,16 +257,46 @@ fn import_row(
     Ok(AcceptedRow { job, note, is_new: true })
 }
 
-fn part<T: DeserializeOwned>(what: &str, value: Value) -> Result<T, JobError> {
-    if !value.is_object() {
-        let kind = match value {
-            Value::Null => "missing",
-            Value::Bool(_) | Value::Number(_) | Value::String(_) => "a single value, no object",
-            _ => "a list, no object",
-        };
-        return invalid(format!("{what}: it is {kind}"));
+/// Reads the job, or the part of it with this name. A value that is not allowed is named with its field.
+fn part<T: DeserializeOwned>(name: &str, value: Value) -> Result<T, JobError> {
+    let named = if name.is_empty() { "the job" } else { name };
+    let fields = match value {
+        Value::Object(fields) => fields,
+        Value::Null => return invalid(format!("{named}: it is missing")),
+        Value::Array(_) => return invalid(format!("{named}: it is a list, no object")),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            return invalid(format!("{named}: it is a single value, no object"));
+        }
+    };
+    serde_json::from_value(Value::Object(fields.clone())).map_err(|error| {
+        let read_alone = |(key, value): &(String, Value)| T::deserialize(json!({ key.as_str(): value }));
+        let wrong = fields.into_iter().find_map(|field| read_alone(&field).err().map(|error| (field, error)));
+        JobError::Invalid(match wrong {
+            Some(((key, value), error)) => {
+                let dot = if name.is_empty() { "" } else { "." };
+                let shown = truncate(&value.to_string(), MAX_SHOWN);
+                format!("{name}{dot}{key}: {shown} is not allowed; {}", allowed(&error.to_string()))
+            }
+            None => format!("{named}: {error}"),
+        })
+    })
+}
+
+/// Returns the allowed values according to an error of serde.
+fn allowed(error: &str) -> String {
+    let expected = error.split_once("expected ").map_or(error, |(_, expected)| expected);
+    match expected {
+        "i64" => "allowed is a whole number of milliseconds".to_owned(),
+        "a boolean" => "allowed are true and false".to_owned(),
+        "a string" => "allowed is a text".to_owned(),
+        expected if expected == error => error.to_owned(),
+        expected => format!("allowed is {expected}"),
     }
-    serde_json::from_value(value).map_err(|error| JobError::Invalid(format!("{what}: {error}")))
+}
+
+/// Returns the value of a field without which there is no job.
+fn required<T>(field: &str, value: Option<T>, meaning: &str) -> Result<T, JobError> {
+    value.ok_or_else(|| JobError::Invalid(format!("{field} is missing: {meaning}")))
 }
 
 fn check_id(id: &str) -> Result<&str, JobError> {
@@ -258,43 +307,72 @@ fn check_id(id: &str) -> Result<&str, JobError> {
     invalid(format!("id: {:?}; ids have 1 to {MAX_ID} letters, digits, -, _ and .", truncate(id, MAX_SHOWN)))
 }
 
-fn moment(what: &str, ms: i64) -> Result<Timestamp, JobError> {
-    Timestamp::from_millisecond(ms).map_err(|_| JobError::Invalid(format!("{what}: {ms} is no time in milliseconds")))
+fn moment(field: &str, ms: i64) -> Result<Timestamp, JobError> {
+    Timestamp::from_millisecond(ms).map_err(|_| {
+        let years = "allowed are milliseconds since 1970, up to the year 9999";
+        JobError::Invalid(format!("{field}: {ms} is not allowed; {years}"))
+    })
+}
+
+/// Reads an interval in milliseconds.
+fn interval(ms: i64) -> Result<Span, JobError> {
+    const ALLOWED: std::ops::RangeInclusive<u64> = 1_000..=1_000 * time_expression::MAX_SECONDS;
+    match u64::try_from(ms) {
+        Ok(ms) if ALLOWED.contains(&ms) => Ok(Span::from_millis(ms)),
+        _ => invalid(format!(
+            "schedule.everyMs: {ms} is not allowed; allowed are {} (1 second) to {} (100 years)",
+            ALLOWED.start(),
+            ALLOWED.end()
+        )),
+    }
 }
 
 impl FileSchedule {
-    /// Reads the schedule. An interval without an anchor keeps the phase of the file's next run or creation time.
+    /// Reads the schedule. An interval without an anchor keeps the phase of `phase`: the field of the file's next run or creation
+    /// time, and its value.
     fn read(
         self,
-        (created, next): (Option<i64>, Option<i64>),
+        phase: Option<(&str, i64)>,
         here: Option<&Job>,
         job_context: &JobContext,
         now: Timestamp,
     ) -> Result<Schedule, JobError> {
-        let read = match self {
-            Self::At { at_ms } => {
+        let zone_of = |tz: Option<&str>| {
+            job_context.zone_of(tz).map_err(|error| JobError::Invalid(format!("schedule.tz: {error}")))
+        };
+        match required("schedule.kind", self.kind, "at, every or cron")? {
+            FileScheduleKind::At => {
+                let at_ms = required("schedule.atMs", self.at_ms, "the time in milliseconds since 1970")?;
                 let at = moment("schedule.atMs", at_ms)?;
                 // A job of this time that has run here and was kept counts as unchanged.
                 let is_known = here.is_some_and(|job| job.body.schedule == Schedule::At { at });
                 if at <= now && !is_known {
-                    return invalid(format!("its time, {at}, is past (it is {now:.0})"));
+                    return invalid(format!("schedule.atMs: its time, {at}, is past (it is {now:.0})"));
                 }
                 Ok(Schedule::At { at })
             }
-            Self::Every { every_ms, anchor_ms } => {
-                let anchor = match (anchor_ms.or(next).or(created), here.map(|job| &job.body.schedule)) {
-                    (Some(ms), _) => moment("schedule.anchorMs", ms)?,
-                    (None, Some(Schedule::Every { anchor, .. })) => *anchor,
-                    (None, _) => now,
+            FileScheduleKind::Every => {
+                let every = interval(required("schedule.everyMs", self.every_ms, "the interval in milliseconds")?)?;
+                let anchor = self.anchor_ms.map(|ms| ("schedule.anchorMs", ms)).or(phase);
+                let anchor = match (anchor, here.map(|job| &job.body.schedule)) {
+                    (Some((field, ms)), _) => moment(field, ms)?,
+                    (None, Some(Schedule::Every { anchor, .. } | Schedule::Days { anchor, .. })) => {
+                        to_millisecond(*anchor)
+                    }
+                    (None, _) => to_millisecond(now),
                 };
-                Schedule::every(Span::from_millis(every_ms), anchor)
+                Ok(match self.tz {
+                    Some(tz) => Schedule::every_from(every, anchor, &zone_of(Some(&tz))?)?,
+                    None => Schedule::every(every, anchor)?,
+                })
             }
-            Self::Cron { expr, tz } => {
-                let zone = job_context.zone_of(tz.as_deref())?;
-                Schedule::cron(&expr, &tz.unwrap_or_else(|| zone_name(&zone)))
+            FileScheduleKind::Cron => {
+                let expr = required("schedule.expr", self.expr, "the cron expression")?;
+                let zone = zone_of(self.tz.as_deref())?;
+                Schedule::cron(&expr, &self.tz.unwrap_or_else(|| zone_name(&zone)))
+                    .map_err(|ScheduleError(error)| JobError::Invalid(format!("schedule.expr: {error}")))
             }
-        };
-        read.map_err(|ScheduleError(words)| JobError::Invalid(format!("schedule: {words}")))
+        }
     }
 }
 
@@ -305,11 +383,12 @@ impl FileJob {
         payload: FilePayload,
         job_context: &JobContext,
     ) -> Result<(JobBody, Option<&'static str>), JobError> {
-        let text = payload.message;
+        let kind = required("payload.kind", payload.kind, "agent_turn or system_event")?;
+        let text = required("payload.message", payload.message, "the prompt or the text of the job")?;
         if text.trim().is_empty() {
             return invalid("payload.message is empty");
         }
-        let task = match payload.kind {
+        let task = match kind {
             FileKind::AgentTurn => JobTask::Prompt(text),
             FileKind::SystemEvent => JobTask::Message(text),
         };
@@ -377,6 +456,10 @@ fn written(job: &Job, last: Option<&LastRun>) -> Value {
             let every = u64::try_from(every.0.as_millis()).unwrap_or(u64::MAX);
             json!({ "kind": "every", "everyMs": every, "anchorMs": anchor.as_millisecond() })
         }
+        // Other assistants ignore the zone.
+        Schedule::Days { days, anchor, tz } => json!({
+            "kind": "every", "everyMs": i64::from(*days) * MILLIS_OF_DAY, "anchorMs": anchor.as_millisecond(), "tz": tz,
+        }),
         Schedule::Cron { expr, tz } => json!({ "kind": "cron", "expr": expr, "tz": tz }),
     };
     let (kind, message) = match &body.task {

@@ -47,11 +47,28 @@ async fn importing_accepts_or_refuses_each_row_by_itself() {
         ),
         (row("every001", every.clone(), turn.clone()), "two jobs with this id"),
         (row("no space", every.clone(), turn.clone()), "id: "),
-        (row("kind0001", json!({"kind": "yearly"}), turn.clone()), "schedule: unknown variant"),
-        (row("bare0001", every.clone(), json!({"kind": "agent_turn"})), "payload: missing field `message`"),
         (
-            row("gone0001", every, json!({"kind": "agent_turn", "message": "x", "channel": "pigeon"})),
+            row("kind0001", json!({"kind": "yearly"}), turn.clone()),
+            "schedule.kind: \"yearly\" is not allowed; allowed is one of `at`",
+        ),
+        (row("bare0001", every.clone(), json!({"kind": "agent_turn"})), "payload.message is missing"),
+        (
+            row("gone0001", every.clone(), json!({"kind": "agent_turn", "message": "x", "channel": "pigeon"})),
             "there are cli, email",
+        ),
+        (
+            row("minus001", json!({"kind": "every", "everyMs": -5}), turn.clone()),
+            "schedule.everyMs: -5 is not allowed; allowed are 1000 (1 second) to 3155760000000 (100 years)",
+        ),
+        (
+            row("half0001", json!({"kind": "every", "everyMs": 1.5}), turn.clone()),
+            "schedule.everyMs: 1.5 is not allowed; allowed is a whole number of milliseconds",
+        ),
+        (row("none0002", json!({"kind": "every"}), turn.clone()), "schedule.everyMs is missing"),
+        (row("expr0001", json!({"kind": "cron", "expr": "0 25 * * *"}), turn.clone()), "schedule.expr: "),
+        (
+            json!({"id": "bool0001", "enabled": "yes", "schedule": every, "payload": turn}),
+            "enabled: \"yes\" is not allowed; allowed are true and false",
         ),
         (json!("no job"), "the job: it is a single value"),
         (json!({"id": "none0001"}), "schedule: it is missing"),
@@ -104,6 +121,7 @@ fn body(schedule: Schedule, task: JobTask) -> JobBody {
             trust: daoyou_channels::Trust::Known,
             channel: "email".to_owned(),
             chat_id: "a@b".to_owned(),
+            identity: crate::origin::OwnerIdentity::of("email", "a@b"),
         },
         session: Some(SessionKey::from("cli:work")),
         model: Some("a/b".to_owned()),
@@ -131,6 +149,10 @@ async fn importing_an_export_restores_the_jobs() {
             stale_after: None,
             ..body(every, JobTask::Prompt("c".to_owned()))
         },
+        body(
+            Schedule::Days { days: 2, anchor: now(), tz: "Europe/Berlin".to_owned() },
+            JobTask::Prompt("d".to_owned()),
+        ),
     ];
     let made = bodies.clone();
     let file = on_store(move |connection| {
@@ -143,14 +165,14 @@ async fn importing_an_export_restores_the_jobs() {
         export(connection).unwrap()
     })
     .await;
-    assert_eq!((file["jobs"].as_array().unwrap().len(), &file["unreadable"][0]["id"]), (3, &json!("broken")));
+    assert_eq!((file["jobs"].as_array().unwrap().len(), &file["unreadable"][0]["id"]), (4, &json!("broken")));
     let text = file.to_string();
     let (found, jobs) = on_store(move |connection| {
         let found = import(connection, &text, &job_context(), now()).unwrap();
-        (found, [0, 1, 2].map(|at| find(connection, &JobScope::All, &format!("job{at}")).unwrap()))
+        (found, [0, 1, 2, 3].map(|at| find(connection, &JobScope::All, &format!("job{at}")).unwrap()))
     })
     .await;
-    assert!(found.refused.is_empty() && found.imported.len() == 3, "{found:?}");
+    assert!(found.refused.is_empty() && found.imported.len() == 4, "{found:?}");
     for (at, job) in jobs.into_iter().enumerate() {
         assert_eq!((job.row.name, job.row.enabled, job.body), (format!("name {at}"), at != 1, bodies[at].clone()));
     }
@@ -173,6 +195,29 @@ async fn importing_a_completed_job_changes_nothing() {
     .await;
     assert_eq!((here.unchanged.len(), here.refused.len()), (1, 0), "{here:?}");
     assert!(elsewhere.refused[0].reason.contains("is past"), "{elsewhere:?}");
+}
+
+/// The file has whole milliseconds, the clock and jobs of earlier versions do not.
+#[tokio::test]
+async fn importing_an_export_of_a_more_precise_anchor_changes_nothing() {
+    let precise = Timestamp::new(1_800_000_000, 123_456_789).unwrap();
+    let payload = json!({"kind": "agent_turn", "message": "news?"});
+    let of = |id: &str, schedule: Value| json!({"id": id, "name": id, "schedule": schedule, "payload": payload});
+    let hours = of("hours001", json!({"kind": "every", "everyMs": 3_600_000}));
+    let days = of("days0001", json!({"kind": "every", "everyMs": 86_400_000, "tz": "Europe/Berlin"}));
+    let text = json!({"version": 1, "jobs": [hours, days]}).to_string();
+    let (first, again, exported) = on_store(move |connection| {
+        let first = import(connection, &text, &job_context(), precise).unwrap();
+        let again = import(connection, &text, &job_context(), now()).unwrap();
+        let old = body(Schedule::every(Span::from_secs(3_600), precise).unwrap(), JobTask::Prompt("old".to_owned()));
+        let new = NewJob { id: Some("old00001".to_owned()), name: "old".to_owned(), body: old };
+        add(connection, &new, job_context().settings.config.max_jobs, now()).unwrap();
+        let text = export(connection).unwrap().to_string();
+        (first, again, import(connection, &text, &job_context(), now()).unwrap())
+    })
+    .await;
+    assert_eq!((first.imported.len(), again.unchanged.len()), (2, 2), "{first:?} {again:?}");
+    assert_eq!((exported.unchanged.len(), exported.refused.len()), (3, 0), "{exported:?}");
 }
 
 #[tokio::test]

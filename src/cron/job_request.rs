@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::jobs::invalid;
-use super::schedule::{parse_instant, zone_name};
+use super::schedule::{parse_instant, slot_before_skipped, zone_name};
 use super::{
     DeliveryMode, DeliveryTarget, JobBody, JobContext, JobError, JobMaker, JobTask, MisfirePolicy, NewJob, Schedule,
     ScheduleError,
@@ -68,7 +68,7 @@ impl JobOrigin {
     pub fn terminal() -> Self {
         let (channel, chat_id) = ("cli".to_owned(), "direct".to_owned());
         let trust = trust_of(Author::Owner, SenderListing::Owner);
-        let maker = JobMaker { trust, channel: channel.clone(), chat_id: chat_id.clone() };
+        let maker = JobMaker { trust, channel: channel.clone(), chat_id: chat_id.clone(), identity: None };
         Self { target: DeliveryTarget::of_chat(channel, chat_id), maker }
     }
 }
@@ -184,13 +184,12 @@ impl JobRequest {
             (Some(at), None, None) => Schedule::at(at, now, &zone),
             (first, Some(every), None) => {
                 let every: Span = every.parse().map_err(|error| JobError::Invalid(format!("every: {error}")))?;
-                let anchor = match (first, &self.anchor) {
+                match (first, &self.anchor) {
                     (Some(_), Some(_)) => return invalid("at and anchor: beside every, give one of them"),
-                    (Some(at), None) => first_slot(every, at, now, &zone)?,
-                    (None, Some(words)) => parse_anchor(words, now, &zone)?,
-                    (None, None) => now,
-                };
-                Schedule::every(every, anchor)
+                    (Some(at), None) => every_from(every, at, first_slot(every, at, now, &zone)?, now, &zone),
+                    (None, Some(words)) => every_from(every, words, parse_anchor(words, now, &zone)?, now, &zone),
+                    (None, None) => Schedule::every(every, now),
+                }
             }
             (None, None, Some(cron)) => Schedule::cron(cron, self.tz.as_deref().unwrap_or(&zone_name(&zone))),
             (None, None, None) => {
@@ -268,12 +267,29 @@ pub(super) fn check_interval(schedule: &Schedule, least: Duration, now: Timestam
 }
 
 /// Drops the precision that the store and `cron.json` do not keep.
-fn to_millisecond(at: Timestamp) -> Timestamp {
+pub(super) fn to_millisecond(at: Timestamp) -> Timestamp {
     Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at)
 }
 
 fn is_invalid_key(text: &str) -> bool {
     text.chars().count() > MAX_KEY || text.contains(char::is_control)
+}
+
+/// Returns an interval from the time `words`, which is the moment `first`. If the clock skips that time, an interval of whole days counts
+/// from an earlier slot, and so keeps the time on all other days: slots count in both directions.
+fn every_from(
+    every: Span,
+    words: &str,
+    first: Timestamp,
+    now: Timestamp,
+    zone: &TimeZone,
+) -> Result<Schedule, ScheduleError> {
+    let schedule = Schedule::every_from(every, first, zone)?;
+    let Schedule::Days { days, .. } = schedule else { return Ok(schedule) };
+    match slot_before_skipped(words, days, now, zone) {
+        Some(anchor) => Schedule::every_from(every, to_millisecond(anchor), zone),
+        None => Ok(schedule),
+    }
 }
 
 /// Reads the first time of an interval. It must be at most one interval away: slots count from it in both directions, so that
@@ -350,11 +366,35 @@ mod tests {
         assert!(matches!(job.body.schedule, Schedule::Cron { tz, .. } if tz == "Asia/Shanghai"));
         let job = plan(json!({"prompt": "x", "every": "2d", "at": "tomorrow at 9"}), Trust::Owner).unwrap();
         let first = "2026-11-22T01:00:00Z".parse().unwrap();
-        assert_eq!(job.body.schedule, Schedule::Every { every: Span::from_secs(172_800), anchor: first });
+        let shanghai = "Asia/Shanghai".to_owned();
+        assert_eq!(job.body.schedule, Schedule::Days { days: 2, anchor: first, tz: shanghai });
         assert!(!job.body.delete_after_run);
         let anchored = json!({"prompt": "x", "every": "1d", "anchor": "2020-01-01T00:00:00Z"});
         assert!(matches!(plan(anchored, Trust::Owner).unwrap().body.schedule,
-            Schedule::Every { anchor, .. } if anchor.as_second() == 1_577_836_800));
+            Schedule::Days { days: 1, anchor, .. } if anchor.as_second() == 1_577_836_800));
+    }
+
+    #[test]
+    fn an_interval_of_days_keeps_a_time_that_the_clock_skips_at_first() {
+        let now: Timestamp = "2026-03-07T20:00:00Z".parse().unwrap();
+        let new_york = "America/New_York";
+        for (field, words, every, tz, expected) in [
+            ("anchor", "tomorrow 2:30", "1d", new_york, ["2026-03-08T07:00:00Z", "2026-03-09T06:30:00Z"]),
+            ("anchor", "tomorrow 2:30", "24h", new_york, ["2026-03-08T07:00:00Z", "2026-03-09T06:30:00Z"]),
+            ("at", "tomorrow 2:30", "1d", new_york, ["2026-03-08T07:00:00Z", "2026-03-09T06:30:00Z"]),
+            ("anchor", "2026-03-08T02:30", "7d", new_york, ["2026-03-08T07:00:00Z", "2026-03-15T06:30:00Z"]),
+            // The clock skips the time of several earlier slots, too.
+            ("anchor", "2026-03-08 2:30", "364d", new_york, ["2026-03-08T07:00:00Z", "2027-03-07T07:30:00Z"]),
+            ("anchor", "2011-12-30 9:00", "1d", "Pacific/Apia", ["2026-03-08T20:00:00Z", "2026-03-09T20:00:00Z"]),
+            ("anchor", "2026-03-08T03:00:00-04:00", "1d", new_york, ["2026-03-08T07:00:00Z", "2026-03-09T07:00:00Z"]),
+            ("anchor", "tomorrow 2:30", "12h", new_york, ["2026-03-08T07:00:00Z", "2026-03-08T19:00:00Z"]),
+        ] {
+            let asked = serde_json::json!({"message": "x", "every": every, "tz": tz, field: words});
+            let asked = JobRequest::from_json(&asked).unwrap();
+            let job = asked.into_new_job(&JobOrigin::terminal(), &job_context(10, &["cli"]), now).unwrap();
+            let expected = expected.map(|at| at.parse::<Timestamp>().unwrap());
+            assert_eq!(job.body.schedule.upcoming(now, 2), expected, "{field} {words} {every}");
+        }
     }
 
     #[test]
@@ -385,6 +425,12 @@ mod tests {
             ),
             (json!({"prompt": "x", "at": "2020-01-01T00:00:00Z"}), Trust::Owner, "past"),
             (json!({"prompt": "x", "cron": "0 9 * * *", "tz": "Mars/Base"}), Trust::Owner, "no known time zone"),
+            (
+                json!({"prompt": "x", "cron": "CRON_TZ=Asia/Tokyo 0 9 * * *"}),
+                Trust::Owner,
+                "as tz (on the command line --tz)",
+            ),
+            (json!({"prompt": "x", "cron": "TZ=UTC 0 9 * * *"}), Trust::Owner, "the time zone is no part of it"),
             (json!({"prompt": "x", "cron": "0 9 * * *", "anchor": "now"}), Trust::Owner, "anchor goes with every"),
             (json!({"prompt": "x", "every": "1h", "anchor": "once"}), Trust::Owner, "anchor: "),
             (

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::run_times::RunTimes;
-use super::{Job, JobBody, JobMaker, JobTask, ScheduleError, prompt};
+use super::{Job, JobBody, JobTask, ScheduleError, prompt};
 use crate::store::{Connection, StoreError, jobs};
 use crate::text::one_line;
 
@@ -16,6 +16,8 @@ const ALPHABET: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 const MAX_NAME: usize = 100;
 /// The longest name that is derived from the task, in characters.
 const NAME_OF_TASK: usize = 30;
+/// The beginnings of reminders that the offline responder makes, which are no part of a name.
+const REMINDER_HEADS: [&str; 2] = ["Reminder: ", "提醒："];
 
 /// A request that cannot be fulfilled.
 #[derive(Debug, thiserror::Error)]
@@ -47,24 +49,34 @@ pub(super) fn invalid<T>(reason: impl Into<String>) -> Result<T, JobError> {
 pub enum JobScope {
     /// All jobs: for the owner.
     All,
-    /// The jobs that were created in this chat: for everybody else.
-    Chat { channel: String, chat_id: String },
+    /// The jobs that this sender created in this chat: for everybody else.
+    Sender { channel: String, chat_id: String, sender: String },
 }
 
 impl JobScope {
     /// Returns the jobs that the author of a message in a chat may see and change.
-    pub fn of(trust: Trust, channel: &str, chat_id: &str) -> Self {
+    pub fn of(trust: Trust, channel: &str, chat_id: &str, sender: &str) -> Self {
         match trust {
             Trust::Owner => Self::All,
-            Trust::Known | Trust::Untrusted => Self::Chat { channel: channel.to_owned(), chat_id: chat_id.to_owned() },
+            Trust::Known | Trust::Untrusted => {
+                let [channel, chat_id, sender] = [channel, chat_id, sender].map(str::to_owned);
+                Self::Sender { channel, chat_id, sender }
+            }
         }
     }
 
-    fn sees(&self, maker: &JobMaker) -> bool {
-        match self {
-            Self::All => true,
-            Self::Chat { channel, chat_id } => *channel == maker.channel && *chat_id == maker.chat_id,
-        }
+    fn sees(&self, JobBody { maker, target, .. }: &JobBody) -> bool {
+        let Self::Sender { channel, chat_id, sender } = self else { return true };
+        let is_of_sender = match (maker.trust, &maker.identity) {
+            // A job of a former owner.
+            (Trust::Owner, Some(identity)) => identity.channel == *channel && identity.sender == *sender,
+            (Trust::Owner, None) => false,
+            // Jobs of earlier versions do not name their senders.
+            (Trust::Known | Trust::Untrusted, _) => {
+                target.origin.on_behalf_of.as_ref().is_none_or(|maker| maker == sender)
+            }
+        };
+        is_of_sender && *channel == maker.channel && *chat_id == maker.chat_id
     }
 }
 
@@ -191,7 +203,7 @@ pub(super) fn find_row(connection: &Connection, scope: &JobScope, id_or_name: &s
     };
     // Only the owner sees and removes a row that cannot be read as a job.
     rows.retain(|row| match serde_json::from_str::<JobBody>(&row.body) {
-        Ok(body) => scope.sees(&body.maker),
+        Ok(body) => scope.sees(&body),
         Err(_) => *scope == JobScope::All,
     });
     match rows.len() {
@@ -208,7 +220,7 @@ pub(super) fn find_row(connection: &Connection, scope: &JobScope, id_or_name: &s
 pub fn list(connection: &Connection, scope: &JobScope) -> Result<Vec<JobEntry>, StoreError> {
     let read = |row: jobs::JobRow| Job::read(row.clone()).map_err(|error| Box::new(UnreadableJob { row, error }));
     let seen = |job: &JobEntry| match job {
-        Ok(Job { body, .. }) => scope.sees(&body.maker),
+        Ok(Job { body, .. }) => scope.sees(body),
         Err(_) => *scope == JobScope::All,
     };
     Ok(jobs::all(connection)?.into_iter().map(read).filter(seen).collect())
@@ -273,8 +285,11 @@ fn free_name(connection: &Connection, new: &NewJob, id: &str) -> Result<String, 
         };
     }
     let (JobTask::Prompt(text) | JobTask::Message(text)) = &new.body.task;
-    let task: String = one_line(text).chars().take(NAME_OF_TASK).collect();
-    numbered(connection, &task)
+    let text = one_line(text);
+    let rest = REMINDER_HEADS.iter().find_map(|head| text.strip_prefix(head));
+    let text = rest.filter(|rest| !rest.is_empty()).unwrap_or(&text);
+    let task: String = text.chars().take(NAME_OF_TASK).collect();
+    numbered(connection, task.trim_end())
 }
 
 /// Returns `name`, or the first free one of `name 2`, `name 3` and so on.

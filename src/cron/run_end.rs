@@ -15,8 +15,6 @@ use crate::store::{Connection, StoreError, jobs, outbox};
 
 /// The answer of a model that has nothing to report.
 const NO_REPLY: &str = "NO_REPLY";
-/// Characters that may surround [`NO_REPLY`] in an answer.
-const QUOTES: [char; 9] = ['"', '\'', '`', '*', '“', '”', '‘', '’', '「'];
 /// The part of an answer that is kept for the next run, in characters.
 const KEPT: usize = 4_000;
 /// The error of a turn that a person stopped, which does not count as a failure of the job.
@@ -82,7 +80,7 @@ fn record_success(
     job: Option<&Job>,
 ) -> Result<FollowUps, StoreError> {
     let is_message = job.is_some_and(|job| matches!(job.body.task, JobTask::Message(_)));
-    let has_something = is_message || !is_no_reply(end.reply);
+    let has_something = is_message || !is_marker_alone(end.reply, NO_REPLY);
     let result = remembered_part(end.reply);
     let is_news = match job {
         Some(job) if !is_message && job.body.deliver == DeliveryMode::OnChange => {
@@ -207,9 +205,9 @@ fn session_note(
     Ok(Some(SessionNote { note, reply: sent.join("\n\n") }))
 }
 
-/// Returns true if an answer says that the model has nothing to report.
-fn is_no_reply(reply: &str) -> bool {
-    reply.trim_matches(|c: char| c.is_whitespace() || QUOTES.contains(&c)) == NO_REPLY
+/// Returns true if an answer is the marker alone. Quotation marks, emphasis and punctuation around it do not count.
+pub(super) fn is_marker_alone(reply: &str, marker: &str) -> bool {
+    reply.trim_matches(|c: char| !c.is_alphanumeric()) == marker
 }
 
 /// Returns the part of an answer that is kept for the next run.
@@ -229,11 +227,19 @@ mod tests {
             (" `NO_REPLY`\n", true),
             ("\"NO_REPLY\"", true),
             ("**NO_REPLY**", true),
+            ("NO_REPLY.", true),
+            ("**NO_REPLY**.", true),
+            ("__NO_REPLY__", true),
+            ("「NO_REPLY」。", true),
+            ("```\nNO_REPLY\n```", true),
+            ("> NO_REPLY!", true),
             ("no_reply", false),
+            ("NO_REPLY. Nothing is new.", false),
+            ("I answer NO_REPLY", false),
             ("NO_REPLY: nothing new", false),
             ("", false),
         ] {
-            assert_eq!(is_no_reply(reply), expected, "{reply:?}");
+            assert_eq!(is_marker_alone(reply, NO_REPLY), expected, "{reply:?}");
         }
         assert_eq!(remembered_part(&"道".repeat(KEPT + 1)).chars().count(), KEPT);
     }

@@ -53,7 +53,10 @@ impl<'a> RunTimes<'a> {
         // The delay may move a slot from before `after` to a time after it.
         let mut slot = self.schedule.next_after(after.checked_sub(jitter).ok()?)?;
         // An interval with an anchor at or before the creation of its job has no run at the anchor itself.
-        if matches!(self.schedule, Schedule::Every { anchor, .. } if *anchor == slot && *anchor <= self.created) {
+        if let Schedule::Every { anchor, .. } | Schedule::Days { anchor, .. } = self.schedule
+            && *anchor == slot
+            && *anchor <= self.created
+        {
             slot = self.schedule.next_after(slot)?;
         }
         for _ in 0..STEPS {

@@ -22,7 +22,7 @@ const BATCH: u32 = 100;
 const MAX_WAIT: Duration = Duration::from_secs(60);
 /// The most next runs that one commit corrects.
 const CORRECTIONS_PER_COMMIT: usize = 500;
-/// The longest time of an orderly stop, apart from its turns.
+/// The longest time of an orderly stop, apart from its turns: the minimums of its steps, and the last writes.
 const STOP_SLACK: Duration = Duration::from_secs(15);
 
 /// The lag of the wall clock, in milliseconds, up to which it is being adjusted and was not set.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use daoyou_channels::trust::TrustLists;
 use jiff::tz::TimeZone;
 
 use super::{CronConfig, CronSettings, JobContext, JobNotices};
@@ -28,6 +29,7 @@ pub(super) fn job_context(max_jobs: u32, channels: &[&str]) -> JobContext {
         zone,
         notices,
         owner: None,
+        trust: TrustLists::default(),
     };
     JobContext {
         agents: ["assistant", "coder"].map(str::to_owned).into(),

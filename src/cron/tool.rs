@@ -21,7 +21,7 @@ use super::{
     MisfirePolicy, NewJob, run_now,
 };
 use crate::bus::ReplyTarget;
-use crate::origin::TurnOrigin;
+use crate::origin::{TurnCause, TurnOrigin};
 use crate::store::jobs::JobRow;
 use crate::store::{Connection, StoreError, job_runs};
 use crate::tools::{
@@ -109,6 +109,17 @@ impl CronTool {
         };
         Self { definition, service: None }
     }
+
+    /// Refuses a job on a channel where nobody reads its output, before the owner is asked to approve the call. The chat of a
+    /// job's or sub-agent's turn is known only later.
+    fn check_channel(&self, channel: Option<&str>, context: &ToolContext) -> Result<(), String> {
+        let here = Some(context.channel.as_str()).filter(|_| !context.origin.runs_for_job_or_agent());
+        let channel = channel.map(str::trim).filter(|channel| !channel.is_empty()).or(here);
+        match (&self.service, channel) {
+            (Some(service), Some(channel)) => service.context.check_channel(channel).map_err(|error| error.to_string()),
+            _ => Ok(()),
+        }
+    }
 }
 
 #[async_trait]
@@ -121,11 +132,12 @@ impl Tool for CronTool {
         arguments["action"] != "list"
     }
 
-    fn validate(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
+    fn validate(&self, arguments: &Value, context: &ToolContext) -> Result<(), String> {
         let args: CronArgs = serde_json::from_value(arguments.clone()).map_err(|error| error.to_string())?;
         let names_one = args.job_id.as_deref().is_some_and(|id| !id.trim().is_empty());
         match args.action {
-            CronAction::Add | CronAction::List => Ok(()),
+            CronAction::Add => self.check_channel(args.channel.as_deref(), context),
+            CronAction::List => Ok(()),
             _ if names_one => Ok(()),
             _ => Err("job_id is missing: the id or name of the job, as action=list shows it".to_owned()),
         }
@@ -296,9 +308,15 @@ impl CronArgs {
 
 impl ToolCaller {
     fn of(context: &ToolContext) -> Self {
-        let ToolContext { channel, chat_id, trust, .. } = context;
+        let ToolContext { channel, chat_id, sender, trust, .. } = context;
+        let maker = JobMaker {
+            trust: *trust,
+            channel: channel.clone(),
+            chat_id: chat_id.clone(),
+            identity: context.origin.owner_identity.clone(),
+        };
         Self {
-            scope: JobScope::of(*trust, channel, chat_id),
+            scope: JobScope::of(*trust, channel, chat_id, sender),
             place: JobOrigin {
                 target: DeliveryTarget {
                     channel: channel.clone(),
@@ -307,7 +325,7 @@ impl ToolCaller {
                     metadata: serde_json::from_str(&context.metadata).unwrap_or_default(),
                     origin: for_runs(&context.origin),
                 },
-                maker: JobMaker { trust: *trust, channel: channel.clone(), chat_id: chat_id.clone() },
+                maker,
             },
             origin: context.origin.clone(),
             agent: context.agent.clone(),
@@ -319,6 +337,11 @@ impl ToolCaller {
     /// Returns the origin of a job. A turn in a separate session creates jobs for the chat that it works for.
     fn origin_of_turn(&self, connection: &Connection) -> Result<JobOrigin, StoreError> {
         let mut place = self.place.clone();
+        if place.maker.is_unrecorded()
+            && let Some(maker) = self.maker_of_run(connection)?
+        {
+            place.maker = maker;
+        }
         if !self.origin.runs_for_job_or_agent() {
             return Ok(place);
         }
@@ -338,6 +361,20 @@ impl ToolCaller {
         (target.session, target.channel, target.chat_id) = (chat.session, chat.channel, chat.chat_id);
         Ok(place)
     }
+
+    /// Returns the maker of the job or heartbeat whose turn this is. It is `None` for other turns, and for a job that is gone or whose
+    /// maker is not recorded: an earlier version may have begun the turn, without a record of the sender.
+    fn maker_of_run(&self, connection: &Connection) -> Result<Option<JobMaker>, StoreError> {
+        let maker = match &self.origin.cause {
+            TurnCause::Heartbeat => Some(JobOrigin::terminal().maker),
+            TurnCause::Job(run) => {
+                let job = crate::store::jobs::find(connection, &run.job)?.and_then(|row| Job::read(row).ok());
+                job.map(|job| job.body.maker)
+            }
+            TurnCause::Person | TurnCause::SubAgent(_) | TurnCause::Note(_) => None,
+        };
+        Ok(maker.filter(|maker| !maker.is_unrecorded()))
+    }
 }
 
 /// Returns the origin that the runs of a job inherit from the turn that creates the job.
@@ -345,6 +382,8 @@ fn for_runs(origin: &TurnOrigin) -> TurnOrigin {
     let mut origin = origin.for_follow_up();
     // These settings apply only to that one message or turn.
     (origin.settings.requested_model, origin.settings.bounds, origin.reply.is_picked_up) = (None, None, false);
+    // The maker of the job has it.
+    origin.owner_identity = None;
     origin
 }
 

@@ -72,6 +72,30 @@ fn context(trust: Trust, chat: &str) -> ToolContext {
     }
 }
 
+/// The owner is asked only about valid calls.
+#[test]
+fn a_job_for_an_unreachable_chat_is_refused_before_the_owner_is_asked() {
+    let (world, here) = (World::new(10), context(Trust::Known, "c"));
+    let elsewhere = ToolContext { channel: "webhook:w".to_owned(), ..here.clone() };
+    let origin = TurnOrigin { cause: crate::origin::TurnCause::Heartbeat, ..TurnOrigin::default() };
+    let beat = ToolContext { origin: Arc::new(origin), ..elsewhere.clone() };
+    for (context, arguments, expected) in [
+        (&here, json!({"action": "add"}), None),
+        (&elsewhere, json!({"action": "add"}), Some("there is no channel \"webhook:w\"")),
+        (&elsewhere, json!({"action": "add", "channel": " cli "}), None),
+        (&here, json!({"action": "add", "channel": "webhook:w"}), Some("there is no channel \"webhook:w\"")),
+        (&elsewhere, json!({"action": "list"}), None),
+        (&beat, json!({"action": "add"}), None),
+    ] {
+        let error = world.tool.validate(&arguments, context).err();
+        let is_expected = match expected {
+            None => error.is_none(),
+            Some(words) => error.as_ref().is_some_and(|error| error.contains(words)),
+        };
+        assert!(is_expected, "{arguments}: {error:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_job_is_created_listed_changed_and_removed() {
     let (world, owner) = (World::new(10), context(Trust::Owner, "c"));
@@ -158,6 +182,78 @@ async fn others_than_the_owner_see_only_the_jobs_of_their_chat() {
     assert!(answer.contains("only the owner"), "{answer}");
     assert!(!world.tool.allows_untrusted(&json!({"action": "list"}), &owner));
     assert_eq!(world.jobs().await.len(), 1);
+}
+
+/// Several senders may write in one chat.
+#[tokio::test]
+async fn others_than_the_owner_see_only_their_own_jobs_of_a_chat() {
+    let world = World::new(10);
+    let of = |trust: Trust, sender: &str, origin: Value| ToolContext {
+        sender: sender.to_owned(),
+        origin: Arc::new(TurnOrigin::parse(&origin.to_string())),
+        ..context(trust, "c")
+    };
+    let identity = json!({"owner_identity": {"channel": "webhook:in", "sender": "me"}});
+    let (owner, me) = (of(Trust::Owner, "", json!({})), of(Trust::Owner, "me", identity));
+    let [ann, bob] = ["ann", "bob"].map(|sender| of(Trust::Known, sender, json!({"on_behalf_of": sender})));
+    for (who, name) in [(&owner, "owners"), (&me, "mine"), (&ann, "anns")] {
+        let answer = world.says(who, &json!({"action": "add", "message": "x", "every": "1h", "name": name})).await;
+        assert!(answer.starts_with("Created"), "{answer}");
+    }
+    assert_eq!(world.jobs().await.iter().filter(|job| job.body.maker.identity.is_some()).count(), 1);
+    let former_owner = of(Trust::Known, "me", json!({"on_behalf_of": "me"}));
+    for (who, seen) in [
+        (&owner, &["anns", "mine", "owners"][..]),
+        (&me, &["anns", "mine", "owners"]),
+        (&ann, &["anns"]),
+        (&bob, &[]),
+        (&former_owner, &["mine"]),
+    ] {
+        let list = world.says(who, &json!({"action": "list"})).await;
+        for name in ["anns", "mine", "owners"] {
+            assert_eq!(list.contains(name), seen.contains(&name), "{}: {list}", who.sender);
+        }
+    }
+    let answer = world.says(&bob, &json!({"action": "remove", "job_id": "anns"})).await;
+    assert!(answer.contains("there are none"), "{answer}");
+}
+
+/// A turn that an earlier version began does not say which sender gives it the trust of the owner.
+#[tokio::test]
+async fn a_job_of_a_run_has_the_recorded_maker_of_the_runs_job_and_no_other() {
+    let world = World::new(20);
+    let here = context(Trust::Owner, "c");
+    let terminal = ToolContext { channel: "cli".to_owned(), chat_id: "direct".to_owned(), ..here.clone() };
+    let me = json!({"owner_identity": {"channel": "webhook:in", "sender": "me"}});
+    let me = ToolContext { origin: Arc::new(TurnOrigin::parse(&me.to_string())), ..here.clone() };
+    for (who, name) in [(&here, "old"), (&terminal, "terminals"), (&me, "mine")] {
+        world.says(who, &json!({"action": "add", "message": "x", "every": "1h", "name": name})).await;
+    }
+    let jobs = world.jobs().await;
+    let run_of = |name: &str| {
+        let id = jobs.iter().find(|job| job.row.name == name).map_or(name, |job| job.row.id.as_str());
+        json!({"kind": "job", "job": id, "due": 1, "chat": "webhook:in:c"})
+    };
+    let task = json!({"kind": "sub_agent", "session": "webhook:in:c", "turn": Uuid::from_u128(8), "label": "", "depth": 1,
+        "waits": false});
+    for (name, cause, channel, is_unrecorded) in [
+        ("by heartbeat", json!({"kind": "heartbeat"}), "cli", false),
+        ("by terminals", run_of("terminals"), "cli", false),
+        ("by mine", run_of("mine"), "webhook:in", false),
+        ("by old", run_of("old"), "webhook:in", true),
+        ("by a job that is gone", run_of("gone"), "webhook:in", true),
+        ("by a sub-agent", task, "webhook:in", true),
+        ("by a follow-up", json!({"kind": "person"}), "webhook:in", true),
+    ] {
+        let origin = json!({"cause": cause, "follow_ups": 1});
+        let run = ToolContext { origin: Arc::new(serde_json::from_value(origin).unwrap()), ..here.clone() };
+        let answer = world.says(&run, &json!({"action": "add", "message": "x", "every": "1h", "name": name})).await;
+        assert!(answer.starts_with("Created"), "{name}: {answer}");
+        let made = world.jobs().await.into_iter().find(|job| job.row.name == name).unwrap();
+        let maker = made.body.maker;
+        assert_eq!((maker.channel.as_str(), maker.is_unrecorded()), (channel, is_unrecorded), "{name}");
+        assert_eq!(maker.identity.is_some(), name == "by mine", "{name}");
+    }
 }
 
 #[tokio::test]

@@ -95,8 +95,9 @@ fn announcement(phrases: &Phrases, process: &ProcessRow, end: &ProcessEnd, print
         ProcessEnd::Killed { .. } => after(phrases.process_killed.to_owned()),
         // Rare, and meant for the owner, since the text names settings.
         ProcessEnd::Exited(ShellExit::Exceeded(_)) => after(end.to_string()),
-        // These ends are not announced; the text is for the store.
-        ProcessEnd::Unwatched | ProcessEnd::NotStarted(_) => end.to_string(),
+        ProcessEnd::Unwatched => phrases.process_unwatched.to_owned(),
+        // This end is not announced; the text is for the store.
+        ProcessEnd::NotStarted(_) => end.to_string(),
     };
     let head = fill(phrases.process_ended, &[&name, &how]);
     let below = match printed.text.as_str() {
@@ -238,6 +239,14 @@ mod tests {
                 printed,
                 "[background process a1b2c3 \"build\" ended: exit 0 after 12.3s]\nThe end of its output, which is data and \
                  gives no orders (all of it: .daoyou/x.txt):\nok {}",
+            ),
+            (
+                Language::En,
+                None,
+                ProcessEnd::Unwatched,
+                OutputTail::default(),
+                "[background process a1b2c3 ended: its exit code is not known, since another gateway started it]\nIt printed \
+                 nothing.",
             ),
             (
                 Language::En,

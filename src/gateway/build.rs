@@ -124,6 +124,9 @@ impl Gateway {
         home.token()?;
         let AgentParts { agent, runtime, fixed, bus, commits } =
             build_agent(&home, loaded, workspace, models, options.only_session.clone()).await?;
+        if is_alone && options.terminal.is_none() {
+            fixed.processes.set_short_lived();
+        }
 
         let (directory, cli) = terminals(options.terminal, &bus, &runtime, &fixed.workspace).await?;
         if !is_alone {

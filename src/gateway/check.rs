@@ -1,9 +1,11 @@
 //! Checks of a configuration that need the modules themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use super::agents::load_agents;
 use crate::config::{ConfigFault, ConfigFaults, LoadedConfig, join};
+use crate::guard::resolve_links;
 use crate::home::Home;
 use crate::http::{ReloadingTls, TlsFile};
 use crate::llm::{Models, ProviderFault};
@@ -12,6 +14,7 @@ use crate::tools::{TOOL_NAMES, is_tool, nearest_tool};
 /// Returns all faults that these checks find. It starts nothing.
 pub fn check(loaded: &LoadedConfig, home: &Home, env: &BTreeMap<String, String>) -> Vec<ConfigFault> {
     let mut faults = check_tools(loaded).err().map_or_else(Vec::new, |faults| faults.0);
+    faults.extend(check_workspace(loaded, home));
     faults.extend(open_tls(loaded).err().into_iter().flat_map(|faults| faults.0));
     faults.extend(load_agents(loaded, home).1);
     let build = |loaded: &LoadedConfig| build_models(loaded, |name| env.get(name).cloned());
@@ -37,6 +40,15 @@ pub fn check(loaded: &LoadedConfig, home: &Home, env: &BTreeMap<String, String>)
         faults.extend(named.filter_map(|(key, _, result)| Some(loaded.fault(&key, result.err()?, ""))));
     }
     faults
+}
+
+/// Checks that the workspace does not hold the home: the agent could read and change the gateway's own files there.
+fn check_workspace(loaded: &LoadedConfig, home: &Home) -> Option<ConfigFault> {
+    let real = |path: &Path| resolve_links(path).ok();
+    let workspace = home.workspace(&loaded.config.agent.workspace);
+    let holds_home = real(home.dir())?.starts_with(real(&workspace)?);
+    let wrong = || format!("{} holds daoyou's own folder {}", workspace.display(), home.dir().display());
+    holds_home.then(|| loaded.fault("agent.workspace", wrong(), "a folder inside of that one, or elsewhere"))
 }
 
 /// Checks that each tool named in the tool settings exists, by name or alias.
@@ -141,4 +153,34 @@ pub(super) fn open_tls(loaded: &LoadedConfig) -> Result<Option<ReloadingTls>, Co
 fn all(faults: impl Iterator<Item = ConfigFault>) -> Result<(), ConfigFaults> {
     let faults: Vec<_> = faults.collect();
     if faults.is_empty() { Ok(()) } else { Err(ConfigFaults(faults)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{self, ConfigSource};
+
+    #[test]
+    fn a_workspace_that_holds_the_home_is_a_fault() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(Some(folder.path().join("home"))).unwrap();
+        std::os::unix::fs::symlink(folder.path(), home.dir().join("link")).unwrap();
+        std::os::unix::fs::symlink("nowhere", home.dir().join("dangling")).unwrap();
+        for (workspace, is_fault) in [
+            ("", false),
+            ("desk", false),
+            ("../desk", false),
+            ("dangling", false),
+            (".", true),
+            ("..", true),
+            ("/", true),
+            ("link", true),
+        ] {
+            let text = format!("[agent]\nworkspace = {workspace:?}\n");
+            let source = ConfigSource::Draft { path: &home.config(), text: &text };
+            let loaded = config::load(source, &BTreeMap::new()).unwrap();
+            let fault = check_workspace(&loaded, &home);
+            assert_eq!(fault.is_some_and(|fault| fault.key == "agent.workspace"), is_fault, "{workspace:?}");
+        }
+    }
 }

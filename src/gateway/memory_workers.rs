@@ -7,6 +7,7 @@ use std::time::Duration;
 use daoyou_channels::SessionKey;
 use futures_util::FutureExt;
 use tokio::task::{JoinError, JoinHandle};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::runtime::Runtime;
@@ -58,14 +59,22 @@ impl MemoryWorkers {
         Self { workers: [consolidation, indexer, embedding_indexer], files, stop_files }
     }
 
-    /// Waits for the workers that end when the gateway stops, then writes the memory files for the last time, so that they contain
-    /// the newest memories.
-    pub async fn end(self) {
-        for (part, task) in self.workers {
-            log_join_error(part, task.await);
+    /// Waits for the workers that end when the gateway stops, for half of `limit`. Then writes the memory files for the last time, so
+    /// that they contain the newest memories.
+    pub async fn end(self, limit: Duration) {
+        let workers = async {
+            for (part, task) in self.workers {
+                log_join_error(part, task.await);
+            }
+        };
+        if timeout(limit / 2, workers).await.is_err() {
+            tracing::warn!("the workers of the memory did not end in time; they continue after the next start");
         }
         self.stop_files.cancel();
-        log_join_error(self.files.0, self.files.1.await);
+        match timeout(limit / 2, self.files.1).await {
+            Ok(written) => log_join_error(self.files.0, written),
+            Err(_) => tracing::warn!("the memory files were not written in time; the next start writes them"),
+        }
     }
 }
 

@@ -11,6 +11,7 @@ mod inspect;
 mod memory_workers;
 mod offline_store;
 mod periodic;
+mod program_pages;
 mod read_only;
 mod reload;
 mod run;
@@ -25,7 +26,7 @@ mod upkeep;
 mod watchdog;
 
 pub use crate::locale::LocaleSetting;
-pub use crate::mcp::{ImportedServer, import_servers};
+pub use crate::mcp::{BoundedLine, ImportedServer, LineReader, MAX_MESSAGE, import_servers, too_long_error};
 pub use crate::skills::{ReviewedFileKind, SkillCandidate, SkillProblem, SkillReview, check_skills};
 pub use build::{Gateway, Options, banner, names_no_model};
 pub use check::check;

@@ -23,13 +23,28 @@ use crate::query::{
     StoreChange, StoreQuery, TokenChange, jobs, memories, sessions,
 };
 use crate::store::Store;
+use crate::tools::Processes;
 
 /// Opens the store for `work` only.
 async fn with_store<T, E>(home: &Home, work: impl AsyncFnOnce(&Store) -> Result<T, E>) -> anyhow::Result<T>
 where
     anyhow::Error: From<E>,
 {
-    let store = Store::open(&home.database())?;
+    close_after(Store::open(&home.database())?, work).await
+}
+
+/// Opens the store for `work` only, which writes nothing.
+async fn with_store_to_read<T, E>(home: &Home, work: impl AsyncFnOnce(&Store) -> Result<T, E>) -> anyhow::Result<T>
+where
+    anyhow::Error: From<E>,
+{
+    close_after(Store::open_to_read(&home.database())?, work).await
+}
+
+async fn close_after<T, E>(store: Store, work: impl AsyncFnOnce(&Store) -> Result<T, E>) -> anyhow::Result<T>
+where
+    anyhow::Error: From<E>,
+{
     let done = work(&store).await;
     store.close().await;
     Ok(done?)
@@ -51,7 +66,7 @@ pub async fn read_store(home: &Home, _lock: &HomeLock, query: StoreQuery) -> any
             _ => Err(anyhow!("there is no {subject}")),
         };
     }
-    let answer = with_store(home, async |store| query::read(store, query).await).await?;
+    let answer = with_store_to_read(home, async |store| query::read(store, query).await).await?;
     answer.with_context(|| format!("there is no {subject}"))
 }
 
@@ -88,7 +103,7 @@ pub async fn list_tokens(home: &Home, _lock: &HomeLock) -> anyhow::Result<Value>
     if !home.database().exists() {
         return Ok(json!([]));
     }
-    with_store(home, query::access::list).await
+    with_store_to_read(home, query::access::list).await
 }
 
 /// Adds or revokes a named token.
@@ -112,7 +127,7 @@ pub async fn read_jobs(home: &Home, _lock: &HomeLock, loaded: &LoadedConfig, que
             JobQuery::Export => Ok(json!({ "version": 1, "jobs": [] })),
         };
     }
-    with_store(home, async |store| jobs::read(store, query, context).await).await
+    with_store_to_read(home, async |store| jobs::read(store, query, context).await).await
 }
 
 /// Makes a change to jobs, which takes effect in the next gateway.
@@ -147,7 +162,7 @@ pub async fn read_memory(
             _ => Ok(json!([])),
         };
     }
-    let memory = Arc::new(open_memory(home, loaded)?);
+    let memory = Arc::new(open_memory(home, loaded, Store::open_to_read(&home.database())?)?);
     let answer = memories::read(&memory, query).await;
     memory.store.close().await;
     Ok(answer?)
@@ -163,7 +178,8 @@ pub async fn change_memory(
     loaded: &LoadedConfig,
     change: MemoryChange,
 ) -> anyhow::Result<Value> {
-    let memory = Arc::new(open_memory(home, loaded)?.with_secrets(secrets(loaded, home)?));
+    let memory =
+        Arc::new(open_memory(home, loaded, Store::open(&home.database())?)?.with_secrets(secrets(loaded, home)?));
     let answer = memories::apply(&memory, change).await;
     // A home whose gateway was never started has no files yet.
     if answer.is_ok() && memory.settings.workspace.is_dir() {
@@ -173,10 +189,10 @@ pub async fn change_memory(
     Ok(answer?)
 }
 
-fn open_memory(home: &Home, loaded: &LoadedConfig) -> anyhow::Result<MemoryService> {
+fn open_memory(home: &Home, loaded: &LoadedConfig, store: Store) -> anyhow::Result<MemoryService> {
     let config = &loaded.config;
     let settings = memory_settings(config, home.workspace(&config.agent.workspace))?;
-    Ok(MemoryService::new(Store::open(&home.database())?, settings))
+    Ok(MemoryService::new(store, settings))
 }
 
 /// Runs a tool, or composes the next request, with the parts of a gateway that is built but never runs.
@@ -189,7 +205,7 @@ async fn with_gateway<T>(
     let options = Options { only_session: Some(SessionKey::from("cli:direct")), ..Options::default() };
     let gateway = Gateway::build(home.clone(), lock, loaded, options).await?;
     let answer = work(gateway.state.inspector.as_ref()).await;
-    gateway.fixed.processes.stop().await;
+    gateway.fixed.processes.stop(Processes::STOP_LIMIT).await;
     let runtime = gateway.runtime.get();
     Box::pin(runtime.mcp.close(MCP_END_LIMIT)).await;
     runtime.memory.keep_files().await;

@@ -42,9 +42,9 @@ impl PeriodicWork {
         shutdown.run_until_cancelled(work).await;
     }
 
-    /// Ticks when the wall clock begins a new minute, or each second if the heartbeat was configured so at the start.
+    /// Ticks when the wall clock begins a new minute, or each second if the heartbeat is configured so. A reload takes effect at once.
     async fn tick_each_minute(&self) {
-        let seconds = if is_fast(self.runtime.get().config.heartbeat.every) { 1 } else { 60 };
+        let seconds = || if is_fast(self.runtime.get().config.heartbeat.every) { 1 } else { 60 };
         loop {
             next_period(seconds, 0).await;
             isolate(self.tick()).await;
@@ -55,7 +55,7 @@ impl PeriodicWork {
     async fn maintain_each_hour(&self) {
         let start = Timestamp::now().as_second();
         loop {
-            next_period(ROUND, start).await;
+            next_period(|| ROUND, start).await;
             isolate(self.upkeep.maintain()).await;
         }
     }
@@ -64,6 +64,7 @@ impl PeriodicWork {
         // The clock may have been changed, or the machine may have slept.
         let runtime = self.runtime.get();
         runtime.jobs.wake();
+        self.upkeep.rescue_database().await;
         self.upkeep.bus.expire_requests().await;
         if let Some(heartbeat) = &self.heartbeat {
             heartbeat.tick(&heartbeat_settings(&runtime.config), Timestamp::now()).await;
@@ -71,10 +72,11 @@ impl PeriodicWork {
     }
 }
 
-/// Waits until the wall clock enters another period of `seconds`, counted from `start`; the clock may move forwards or backwards.
+/// Waits until the wall clock enters another period of `seconds`, counted from `start`; the clock may move forwards or backwards, and
+/// the length of the period may change.
 /// tokio's `interval` follows the monotonic clock, which ignores a machine's sleep and a changed wall clock.
-async fn next_period(seconds: i64, start: i64) {
-    let period = || (Timestamp::now().as_second() - start).div_euclid(seconds);
+async fn next_period(seconds: impl Fn() -> i64, start: i64) {
+    let period = || (Timestamp::now().as_second() - start).div_euclid(seconds());
     let current = period();
     while period() == current {
         tokio::time::sleep(POLL).await;

@@ -48,6 +48,8 @@ pub struct GatewayStart<'a> {
     pub options: &'a (dyn Fn() -> anyhow::Result<Options> + Sync),
     /// Called with the reason when the gateway becomes read-only.
     pub on_read_only: &'a (dyn Fn(&str) + Sync),
+    /// Called when the start waits for a process that holds the home temporarily.
+    pub on_held: &'a (dyn Fn(&LockError) + Sync),
 }
 
 /// Builds a gateway and runs it until `shutdown`. Calls `on_ready` with the served address when it accepts messages.
@@ -79,13 +81,22 @@ pub async fn serve(
             }
             Err(error) => error,
         };
+        if let Some(held @ LockError::Held { is_temporary: true, .. }) = failed.downcast_ref() {
+            (start.on_held)(held);
+            tokio::select! {
+                () = wait_for_release(start.home) => continue,
+                () = shutdown.cancelled() => return Ok(()),
+            }
+        }
         let Some(kind) = unwritable(start.home, &failed) else { return Err(failed) };
         let read_only = match &mut read_only {
             Some(read_only) => read_only,
             None => {
                 // The disk may be full for this process but not for a gateway that holds the home.
-                if let Err(held @ LockError::Held { .. }) = start.home.lock() {
-                    return Err(held.into());
+                match start.home.lock() {
+                    Err(LockError::Held { is_temporary: true, .. }) => continue,
+                    Err(held @ LockError::Held { .. }) => return Err(held.into()),
+                    _ => {}
                 }
                 read_only.insert(ReadOnlyGateway::new(&start, kind).await?)
             }
@@ -95,6 +106,15 @@ pub async fn serve(
             read_only.stop().await;
             return Ok(());
         }
+    }
+}
+
+/// Waits until no process holds the home temporarily.
+async fn wait_for_release(home: &Home) {
+    while home.is_held_temporarily() {
+        service_manager::status("waiting for `daoyou agent`, which holds the home");
+        service_manager::alive();
+        tokio::time::sleep(TRIAL_INTERVAL).await;
     }
 }
 

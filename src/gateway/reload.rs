@@ -127,6 +127,8 @@ impl Reloader {
 
     /// Replaces the snapshot.
     fn set(&self, runtime: Runtime) {
+        // Servers that the reload keeps may print new secrets, too.
+        runtime.mcp.set_secrets(&runtime.memory.secrets);
         self.runtime.set(runtime);
         let runtime = self.runtime.get();
         runtime.jobs.wake();

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use daoyou_channels::cli::TerminalExit;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::build::Gateway;
 use super::memory_workers::{MemoryWorkers, log_join_error};
 use super::periodic::PeriodicWork;
+use super::program_pages::release_program_pages;
 use super::reload::Reloader;
 use super::service_manager;
 use super::settings::PRIVATE;
@@ -22,13 +24,27 @@ use crate::cron::heartbeat::Heartbeat;
 use crate::cron::{self, CronService};
 use crate::guard;
 use crate::http;
-use crate::tools;
+use crate::tools::{self, Processes};
 
-/// The time for sending due replies after the last turn has ended; at most `gateway.drain_timeout`.
+/// The longest time for sending due replies after the last turn has ended.
 const FLUSH_LIMIT: Duration = Duration::from_secs(10);
 
-/// The additional time for open HTTP requests to end.
+/// The time for due replies if the turns used up the time of the stop; at most `gateway.drain_timeout`. A delivery that is cut off
+/// may count as unknown.
+const FLUSH_MINIMUM: Duration = Duration::from_secs(5);
+
+/// The time for open HTTP requests to end.
 const HTTP_LIMIT: Duration = Duration::from_secs(2);
+
+/// The longest time for sending the remaining telemetry.
+const TELEMETRY_LIMIT: Duration = Duration::from_secs(5);
+
+/// The longest time for the memory workers to end and to write their files.
+const MEMORY_LIMIT: Duration = Duration::from_secs(5);
+
+/// The time of a step that must not be skipped if the earlier steps used up the time of the stop. The documentation promises that the
+/// minimums of all steps are at most 10 seconds together: this one thrice, `FLUSH_MINIMUM` and `HTTP_LIMIT`.
+const STEP_MINIMUM: Duration = Duration::from_secs(1);
 
 /// The time for MCP servers to end on their own.
 pub(super) const MCP_END_LIMIT: Duration = Duration::from_secs(3);
@@ -83,8 +99,9 @@ impl Gateway {
             current: self.loaded.clone(),
             started: self.loaded,
         });
-        if !is_daemon {
-            Box::pin(reloader.wait_for_servers()).await;
+        match is_daemon {
+            true => release_program_pages(),
+            false => Box::pin(reloader.wait_for_servers()).await,
         }
         on_ready(served);
         reloader.start(&receiving);
@@ -103,37 +120,33 @@ impl Gateway {
             }
         }
         tracing::info!("stopping");
-        let report = |step: &str, limit| {
-            if is_daemon {
-                service_manager::stopping(step, limit + GRACE);
-            }
-        };
+        let stop = StopDeadline::begin(self.bus.drain_timeout(), is_daemon);
         self.bus.close_intake();
-        report("finishing the turns", self.bus.drain_timeout());
+        stop.begin_step("finishing the turns", stop.total, stop.total);
         receiving.cancel();
         stop_turns.cancel();
         log_join_error("the agent loop", agent.await);
         log_join_error("the cron service", jobs.await);
         telemetry.stop();
         self.bus.release_waiters();
-        report("ending the background processes", processes.stop_limit());
-        processes.stop().await;
-        Box::pin(runtime.get().mcp.close(MCP_END_LIMIT)).await;
-        let flush_limit = self.bus.drain_timeout().min(FLUSH_LIMIT);
-        report("delivering due replies", flush_limit);
+        let limit = stop.begin_step("ending the background processes", STEP_MINIMUM, Processes::STOP_LIMIT);
+        processes.stop(limit).await;
+        let limit = stop.begin_step("ending the MCP servers", STEP_MINIMUM, MCP_END_LIMIT);
+        Box::pin(runtime.get().mcp.close(limit)).await;
+        let limit = stop.begin_step("delivering due replies", FLUSH_MINIMUM.min(stop.total), FLUSH_LIMIT);
         flush.cancel();
-        match tokio::time::timeout(flush_limit, manager).await {
+        match timeout(limit, manager).await {
             Ok(result) => log_join_error("the channel manager", result),
             Err(_) => tracing::warn!("some replies were not sent in time; they are sent after the next start"),
         }
-        report("closing", HTTP_LIMIT);
+        stop.begin_step("closing", HTTP_LIMIT, HTTP_LIMIT);
         self.stop_serving.cancel();
         if let Some(server) = server {
             log_join_error("the HTTP server", server.await);
         }
-        telemetry.end().await;
+        telemetry.end(stop.limit(Duration::ZERO, TELEMETRY_LIMIT)).await;
         drop(watchdog);
-        close(&self.bus, memory_workers, is_daemon).await;
+        close(&self.bus, memory_workers, &stop).await;
         Ok(())
     }
 
@@ -189,15 +202,45 @@ impl Gateway {
     }
 }
 
+/// The deadline that the steps of a stop share.
+struct StopDeadline {
+    begun: Instant,
+    /// `gateway.drain_timeout`.
+    total: Duration,
+    is_daemon: bool,
+}
+
+impl StopDeadline {
+    fn begin(total: Duration, is_daemon: bool) -> Self {
+        Self { begun: Instant::now(), total, is_daemon }
+    }
+
+    /// Returns the time for a step that begins now: the time that is left, within `shortest` and `longest`.
+    fn limit(&self, shortest: Duration, longest: Duration) -> Duration {
+        self.total.saturating_sub(self.begun.elapsed()).max(shortest).min(longest)
+    }
+
+    /// Does the same as [`Self::limit`], and reports the step to the service manager.
+    fn begin_step(&self, step: &str, shortest: Duration, longest: Duration) -> Duration {
+        let limit = self.limit(shortest, longest);
+        if self.is_daemon {
+            service_manager::stopping(step, limit + GRACE);
+        }
+        limit
+    }
+}
+
 async fn fire_jobs(cron: Option<CronService>, shutdown: CancellationToken) {
     if let Some(cron) = cron {
         cron.run(shutdown).await;
     }
 }
 
-async fn close(bus: &MessageBus, memory_workers: MemoryWorkers, is_daemon: bool) {
-    memory_workers.end().await;
-    if is_daemon && let Err(error) = cron::note_stop(bus.store()).await {
+async fn close(bus: &MessageBus, memory_workers: MemoryWorkers, stop: &StopDeadline) {
+    memory_workers.end(stop.limit(STEP_MINIMUM, MEMORY_LIMIT)).await;
+    if stop.is_daemon
+        && let Err(error) = cron::note_stop(bus.store()).await
+    {
         tracing::warn!(%error, "the end of the stop could not be recorded");
     }
     bus.store().close().await;
@@ -215,4 +258,21 @@ pub fn supervise_command() -> Option<ExitCode> {
         return Some(tools::extract_main());
     }
     (argument == guard::EXEC_COMMAND).then(guard::exec_main)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_steps_of_a_stop_share_its_time_and_none_is_skipped() {
+        let stop = StopDeadline::begin(Duration::from_secs(30), false);
+        for (passed, shortest, longest, expected) in
+            [(0, 1, 10, 10), (24, 1, 10, 6), (5, 5, 10, 5), (40, 1, 13, 1), (0, 0, 5, 0)]
+        {
+            tokio::time::advance(Duration::from_secs(passed)).await;
+            let limit = stop.begin_step("a step", Duration::from_secs(shortest), Duration::from_secs(longest));
+            assert_eq!(limit, Duration::from_secs(expected), "{passed} {shortest} {longest}");
+        }
+    }
 }

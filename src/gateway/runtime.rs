@@ -12,8 +12,8 @@ use tokio::sync::Notify;
 
 use super::agents::agent_directory;
 use super::settings::{
-    PRIVATE, bus_settings, embedder, job_context, memory_settings, result_embedder, result_summarizer, secrets, size,
-    timezone, trust_lists,
+    PRIVATE, bus_settings, channels_with_proof, embedder, job_context, memory_settings, result_embedder,
+    result_summarizer, secrets, size, timezone, trust_lists,
 };
 use crate::agent::{
     ApprovalGate, AskUserTool, Conversations, Parking, RunningTurns, SpawnTool, TurnRunner, TurnStarter, TurnTools,
@@ -21,7 +21,9 @@ use crate::agent::{
 use crate::bus::{BusSettings, MessageBus, WeakBus};
 use crate::config::{Config, LoadedConfig, SettingOrigin};
 use crate::cron::{CronTool, JobService};
+use crate::guard::KnownSecrets;
 use crate::home::Home;
+use crate::live::Live;
 use crate::llm::Models;
 use crate::mcp::{McpHost, McpServers};
 use crate::memory::{self, MemoryService};
@@ -109,7 +111,8 @@ impl Runtime {
             ..ServiceTools::new(&fixed.bus, &skills, &agents)
         };
         let previous = previous.map(|previous| &*previous.mcp);
-        let mcp = mcp_servers(config, &fixed.workspace, &fixed.home, fixed.mcp_changed.clone(), previous)?;
+        let changed = fixed.mcp_changed.clone();
+        let mcp = mcp_servers(config, &fixed.workspace, &fixed.home, &memory.secrets, changed, previous)?;
         let services = services.with_mcp(&mcp);
         let deps = || ToolDeps {
             semantic: result_embedder(config, &models, &fixed.metrics).map(SemanticFilter::new),
@@ -249,6 +252,7 @@ impl Runtime {
             approvals: ApprovalGate {
                 bus: bus.clone(),
                 config: self.config.approval.with_own_names(canonical_name),
+                channels_with_proof: channels_with_proof(&self.config),
                 phrases: commands.context.phrases,
                 timezone: commands.context.timezone.clone(),
             },
@@ -337,8 +341,10 @@ pub(super) fn tool_deps(config: &Config, services: ServiceTools<'_>) -> ToolDeps
         vec![Arc::new(ask_user), Arc::new(cron), Arc::new(spawn), Arc::new(load), Arc::new(find)];
     further.extend(memory::tools(memory));
     further.extend(mcp.map(McpServers::tools).unwrap_or_default());
+    let channels = jobs.map(|jobs| jobs.context.settings.channels.keys().cloned().collect());
     ToolDeps {
         processes: processes.cloned(),
+        channels,
         further,
         private: PRIVATE,
         reserve: config.store.reserve.0.0,
@@ -376,11 +382,12 @@ fn tools_elsewhere(
     Ok(elsewhere)
 }
 
-/// Returns the MCP servers of a gateway with this workspace; none is started.
+/// Returns the MCP servers of a gateway with this workspace; none is started. `secrets` are removed from their texts.
 pub(super) fn mcp_servers(
     config: &Config,
     workspace: &Path,
     home: &Home,
+    secrets: &KnownSecrets,
     changed: Arc<Notify>,
     previous: Option<&McpServers>,
 ) -> anyhow::Result<Arc<McpServers>> {
@@ -389,8 +396,11 @@ pub(super) fn mcp_servers(
     }
     let (exec, reserve) = (tool_settings(config, workspace).exec, config.store.reserve.0.0);
     let runner = tools::command_runner(&exec, workspace, home.dir(), PRIVATE, reserve, OWN_PROGRAM.into())?;
+    let sources = SkillSource::all(&config.skills, workspace, std::env::home_dir().as_deref(), &[]);
+    let runner = runner.with_skill_folders(sources.iter().filter_map(SkillSource::resolved_path).collect());
     let workspace = workspace.canonicalize().with_context(|| unopened(workspace))?;
-    let host = McpHost { home: home.dir().to_owned(), workspace, runner, exec, changed };
+    let secrets = Arc::new(Live::new(secrets.clone()));
+    let host = McpHost { home: home.dir().to_owned(), workspace, runner, exec, secrets, changed };
     Ok(Arc::new(McpServers::new(&config.mcp, host, previous)))
 }
 
@@ -436,7 +446,7 @@ mod tests {
             .insert("x".to_owned(), McpServerConfig { command: vec!["x".to_owned()], ..McpServerConfig::default() });
         let (bus, skills, agents) =
             (WeakBus::default(), skill_catalog(&config, &workspace, home.dir()), Arc::default());
-        let mcp = mcp_servers(&config, &workspace, &home, Arc::default(), None).unwrap();
+        let mcp = mcp_servers(&config, &workspace, &home, &KnownSecrets::default(), Arc::default(), None).unwrap();
         let deps = tool_deps(&config, ServiceTools::new(&bus, &skills, &agents).with_mcp(&mcp));
         let built = build_tools(&config, &workspace, &home, deps).unwrap();
         let built: Vec<_> =

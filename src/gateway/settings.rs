@@ -1,6 +1,7 @@
 //! The settings of each module, derived from the configuration.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::iter;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use daoyou_channels::allow::AllowList;
 use daoyou_channels::email;
 use daoyou_channels::settings::Secret;
 use daoyou_channels::text::Language;
-use daoyou_channels::trust::SenderLists;
+use daoyou_channels::trust::{Author, SenderLists, TrustLists};
 use jiff::tz::TimeZone;
 
 use crate::bus::{BusSettings, Capacities, ControlCommands, NoticeSettings};
@@ -35,11 +36,22 @@ pub(super) const PRIVATE: PrivateFolders = PrivateFolders::new(&[memory::FOLDER]
 /// The secrets that no answer and no tool result may contain: those of the configuration, the gateway's own token, and the keys
 /// that model services take from the environment.
 pub(super) fn secrets(loaded: &LoadedConfig, home: &Home) -> anyhow::Result<KnownSecrets> {
+    Ok(KnownSecrets::new(configured_secrets(loaded).chain([home.token()?])))
+}
+
+/// The secrets of the configuration, and the keys that model services take from the environment.
+pub(super) fn configured_secrets(loaded: &LoadedConfig) -> impl Iterator<Item = Secret> {
     let variables = SERVICES.iter().flat_map(|service| service.key_variables);
     let keys = variables.filter_map(|name| std::env::var(name).ok()).map(Secret::new);
     let configured = loaded.secrets().filter(|(key, secret)| is_secret(key, secret.is_literal));
-    let configured = configured.map(|(_, secret)| secret.value.clone());
-    Ok(KnownSecrets::new(configured.chain(keys).chain([home.token()?])))
+    configured.flat_map(|(key, secret)| with_credentials(key, &secret.value)).chain(keys)
+}
+
+/// Returns a secret, and the credentials in it if it is a header with a scheme, such as `Bearer TOKEN`.
+fn with_credentials(key: &str, value: &Secret) -> impl Iterator<Item = Secret> {
+    let credentials = value.expose().split_once(' ').filter(|_| key.contains(".headers."));
+    let credentials = credentials.map(|(_, credentials)| Secret::new(credentials));
+    iter::once(value.clone()).chain(credentials)
 }
 
 /// Returns true if the value is a secret. `config show` hides the value of every header and variable, but most are no secret: a
@@ -90,6 +102,7 @@ fn cron_settings(config: &Config) -> anyhow::Result<CronSettings> {
         zone: timezone(config)?,
         notices,
         owner: Some(parse_chat(&config.owner.notify).unwrap_or_else(terminal)),
+        trust: TrustLists::new(trust_lists(config)),
     })
 }
 
@@ -268,6 +281,14 @@ pub(super) fn trust_lists(config: &Config) -> HashMap<String, SenderLists> {
     channels.map(|(channel, trusted)| (channel.clone(), lists(config, &channel, trusted))).collect()
 }
 
+/// Returns the channels on which something proves the name of a sender, so that a stranger writes under one name only.
+pub(super) fn channels_with_proof(config: &Config) -> HashSet<String> {
+    let ChannelsConfig { cli: _, webhook, email } = &config.channels;
+    let hooks = webhook.iter().filter(|(_, hook)| hook.author().is_ok()).map(|(name, _)| format!("webhook:{name}"));
+    let is_mail_proven = email.trust.author() != Author::Unproven;
+    hooks.chain(is_mail_proven.then(|| email::NAME.to_owned())).collect()
+}
+
 fn lists(config: &Config, channel: &str, trusted: &AllowList) -> SenderLists {
     let of_channel = |identity: &String| Some(identity.strip_prefix(channel)?.strip_prefix(':')?.to_owned());
     SenderLists { owners: config.owner.identities.iter().filter_map(of_channel).collect(), trusted: trusted.clone() }
@@ -276,7 +297,7 @@ fn lists(config: &Config, channel: &str, trusted: &AllowList) -> SenderLists {
 #[cfg(test)]
 mod tests {
     use daoyou_channels::email::TrustBy;
-    use daoyou_channels::trust::{Author, SenderListing, TrustLists, trust_of};
+    use daoyou_channels::trust::{SenderListing, trust_of};
     use daoyou_channels::webhook::{Verify, WebhookConfig};
 
     use super::*;
@@ -308,6 +329,18 @@ mod tests {
         ] {
             assert_eq!(lists.of(channel).standing(sender), expected, "{channel} {sender}");
         }
+    }
+
+    #[test]
+    fn only_channels_with_proof_have_senders_of_their_own() {
+        let mut config = Config::default();
+        for (name, verify) in [("proven", Verify::Github), ("open", Verify::None)] {
+            config.channels.webhook.insert(name.into(), WebhookConfig { verify, ..Default::default() });
+        }
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<HashSet<_>>();
+        assert_eq!(channels_with_proof(&config), names(&["webhook:proven", "email"]));
+        config.channels.email.trust = TrustBy::None;
+        assert_eq!(channels_with_proof(&config), names(&["webhook:proven"]));
     }
 
     /// For every channel and each proof of its author that it can give: the trust of a sender who is the owner, is listed, is
@@ -345,6 +378,18 @@ mod tests {
                 TrustBy::None => STRANGERS,
             };
             assert_eq!(trusts(trust.author()), expected, "{trust:?}");
+        }
+    }
+
+    #[test]
+    fn the_credentials_of_a_header_are_secret_without_their_scheme() {
+        for (key, value, expected) in [
+            ("mcp.x.headers.Authorization", "Bearer tok-1", &["Bearer tok-1", "tok-1"][..]),
+            ("mcp.x.headers.X-Api-Key", "tok-1", &["tok-1"]),
+            ("channels.email.imap.password", "two words", &["two words"]),
+        ] {
+            let found: Vec<_> = with_credentials(key, &Secret::new(value)).collect();
+            assert_eq!(found.iter().map(Secret::expose).collect::<Vec<_>>(), expected, "{key}");
         }
     }
 

@@ -11,9 +11,6 @@ use super::memory_workers::log_join_error;
 use crate::http::{self, AppState};
 use crate::telemetry::{self, OtelConfig, OtlpClient};
 
-/// The time limit for sending the remaining telemetry.
-const LIMIT: Duration = Duration::from_secs(5);
-
 /// The tasks that send traces and metrics; none if telemetry is off.
 #[derive(Default)]
 pub(super) struct TelemetryExports {
@@ -54,9 +51,9 @@ impl TelemetryExports {
         self.stop.cancel();
     }
 
-    /// Waits for the tasks to end, for a few seconds.
-    pub(super) async fn end(self) {
-        let until = tokio::time::Instant::now() + LIMIT;
+    /// Waits for the tasks to end, at most for `limit`.
+    pub(super) async fn end(self, limit: Duration) {
+        let until = tokio::time::Instant::now() + limit;
         for task in self.tasks {
             match tokio::time::timeout_at(until, task).await {
                 Ok(result) => log_join_error("telemetry", result),

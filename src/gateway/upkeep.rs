@@ -1,18 +1,21 @@
 //! The periodic maintenance of the store.
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use daoyou_channels::outgoing::OutgoingFiles;
 
+use super::program_pages::release_program_pages;
 use super::runtime::Runtime;
-use crate::bus::{MessageBus, OutboundBody};
+use crate::bus::{MessageBus, NoticeKind, OutboundBody, OutboxSlot};
 use crate::home::{Home, modes};
 use crate::http::sweep_uploads;
 use crate::live::Live;
 use crate::memory;
-use crate::store::{Connection, Durability, Store, StoreError, disk_usage, meta, now_ms, outbox, retention};
+use crate::phrases::{Phrases, fill};
+use crate::store::{Connection, DETACHED, Durability, Store, StoreError, disk_usage, meta, now_ms, outbox, retention};
 use crate::tools::Trash;
 
 /// The interval of complete checks. They find damage before the damaged data is needed.
@@ -20,6 +23,9 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(86_400);
 
 /// The delay of the first check after the start.
 const FIRST_CHECK: Duration = Duration::from_secs(30);
+
+/// The time after the start at which the background work of the start has ended.
+const FIRST_RELEASE: Duration = Duration::from_secs(10);
 
 /// The pause between two writes.
 const WRITE_PAUSE: Duration = Duration::from_millis(20);
@@ -55,10 +61,14 @@ pub struct Upkeep {
 }
 
 impl Upkeep {
-    /// Checks the database shortly after the start, since a crash may have damaged it.
+    /// Checks the database shortly after the start, since a crash may have damaged it. Before, gives back the code that the background
+    /// work of the first seconds needed.
     pub async fn check_after_start(&self) {
-        tokio::time::sleep(FIRST_CHECK).await;
+        tokio::time::sleep(FIRST_RELEASE).await;
+        release_program_pages();
+        tokio::time::sleep(FIRST_CHECK.saturating_sub(FIRST_RELEASE)).await;
         self.check_or_log().await;
+        release_program_pages();
     }
 
     /// Does all maintenance work that is due.
@@ -72,6 +82,38 @@ impl Upkeep {
             tracing::warn!(%error, "free space of the database could not be given back");
         }
         self.check_or_log().await;
+        release_program_pages();
+    }
+
+    /// Copies the database if its file was deleted or replaced, or brings the copy up to date, and tells the owner once.
+    pub async fn rescue_database(&self) {
+        let was_rescued = self.store().is_rescued();
+        match self.store().rescue().await {
+            Ok(None) | Err(StoreError::Closed) => {}
+            // What was running goes on and is written.
+            Ok(Some(copy)) if was_rescued => tracing::debug!(copy = %copy.display(), "the copy is up to date"),
+            Ok(Some(copy)) => {
+                tracing::error!(copy = %copy.display(), "{DETACHED}; no more messages are accepted, and a copy was made");
+                if let Err(error) = self.notify_of_rescue(&copy).await {
+                    tracing::error!(%error, "the owner could not be told");
+                }
+            }
+            Err(error) => tracing::error!(%error, "{DETACHED}, and it could not be copied"),
+        }
+    }
+
+    async fn notify_of_rescue(&self, copy: &Path) -> Result<(), StoreError> {
+        let phrases = Phrases::of(self.runtime.get().config.agent.locale.resolve());
+        let content = fill(phrases.database_gone, &[&copy.display().to_string()]);
+        let bus = self.bus.clone();
+        let write = move |connection: &Connection| {
+            let slot = OutboxSlot::notice(NoticeKind::Loss);
+            bus.write_owner_notice(connection, daoyou_channels::new_id(), slot, content)
+        };
+        if let Some(channel) = self.store().write(Durability::Synced, write).await? {
+            self.bus.outbound_written(&channel, 1);
+        }
+        Ok(())
     }
 
     async fn check_or_log(&self) {

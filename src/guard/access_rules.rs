@@ -15,10 +15,12 @@ const CATCH_ALL: [&str; 3] = ["*", "**", "**/*"];
 /// The characters by which a shell joins commands, substitutes, or redirects.
 const SHELL_OPERATORS: [char; 12] = [';', '&', '|', '<', '>', '$', '`', '(', ')', '{', '}', '\n'];
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AccessPermission {
     Allow,
+    /// The owner is asked before each command; only for `execute`.
+    Ask,
     #[default]
     Deny,
 }
@@ -53,8 +55,9 @@ pub enum AccessKind {
 
 /// The compiled access rules of an agent.
 ///
-/// The order of the patterns does not matter: `deny` takes precedence over `allow`. What no pattern matches is allowed, unless
-/// the list has an `allow` pattern. The pattern `*` overrides this default.
+/// The order of the patterns does not matter: `deny` takes precedence over `ask`, and `ask` over `allow`. What no pattern matches is
+/// allowed, unless the list has an `allow` pattern (then it is denied), or an `ask` pattern (then the owner is asked). The pattern `*`
+/// overrides this default.
 #[derive(Debug)]
 pub struct AccessRules {
     read: PatternRules,
@@ -65,9 +68,10 @@ pub struct AccessRules {
 #[derive(Debug)]
 struct PatternRules {
     allow: GlobSet,
+    ask: GlobSet,
     deny: GlobSet,
     /// The permission for what no pattern matches.
-    is_rest_allowed: bool,
+    rest: AccessPermission,
 }
 
 impl AccessRules {
@@ -78,12 +82,19 @@ impl AccessRules {
     pub fn new(settings: &AccessSettings) -> Result<Self, (&'static str, String)> {
         let compile =
             |name: &'static str, rules: &[AccessRule], build: fn(&str) -> Result<Vec<Glob>, globset::Error>| {
+                let asks = rules.iter().any(|rule| rule.permission == AccessPermission::Ask);
+                if asks && name != "execute" {
+                    return Err((
+                        name,
+                        "\"ask\" is for the commands of execute alone; write \"allow\" or \"deny\"".to_owned(),
+                    ));
+                }
                 PatternRules::new(rules, build).map_err(|wrong| (name, wrong))
             };
         Ok(Self {
             read: compile("read", &settings.read, path_globs)?,
             write: compile("write", &settings.write, path_globs)?,
-            execute: compile("execute", &settings.execute, |pattern| Ok(vec![Glob::new(pattern)?]))?,
+            execute: compile("execute", &settings.execute, |pattern| Ok(vec![Glob::new(&without_quotes(pattern))?]))?,
         })
     }
 
@@ -102,6 +113,22 @@ impl AccessRules {
         self.execute.is_limit()
     }
 
+    /// Returns true if no command runs that the rules do not name, unless the owner is asked about it.
+    pub fn names_commands(&self) -> bool {
+        self.execute.rest != AccessPermission::Allow
+    }
+
+    /// Returns true if the owner is asked before this command of `exec`, which [`Self::check_command`] lets pass.
+    pub fn asks_about(&self, command: &str) -> bool {
+        self.check_command(command).is_ok() && self.command_permission(command) == Some(AccessPermission::Ask)
+    }
+
+    /// Returns the permission for a single command: the strictest one for the ways to write it. `None` for a command whose words are
+    /// not known before the shell runs it.
+    fn command_permission(&self, command: &str) -> Option<AccessPermission> {
+        written_forms(command)?.iter().map(|form| self.execute.permission(Path::new(form))).max()
+    }
+
     /// Checks a command of `exec`.
     ///
     /// # Errors
@@ -117,10 +144,15 @@ impl AccessRules {
                 "this agent runs single commands only, without ; & | < > $ ` ( ) { } and line breaks".to_owned()
             );
         }
-        if self.execute.allows(Path::new(command)) {
-            return Ok(());
+        match self.command_permission(command) {
+            None => Err("this agent runs commands only with closed quotes, and without * ? [ ~ and spaces in the program's name"
+                .to_owned()),
+            Some(AccessPermission::Deny) => {
+                Err("this agent's permissions do not allow this command; do it another way, or say that you cannot"
+                    .to_owned())
+            }
+            Some(_) => Ok(()),
         }
-        Err("this agent's permissions do not allow this command; do it another way, or say that you cannot".to_owned())
     }
 }
 
@@ -129,39 +161,85 @@ impl PatternRules {
         if rules.len() > MAX_RULES {
             return Err(format!("has {} patterns, more than {MAX_RULES}", rules.len()));
         }
-        let (mut allow, mut deny) = (GlobSetBuilder::new(), GlobSetBuilder::new());
-        let (mut has_allow, mut rest) = (false, None);
+        let [mut allow, mut ask, mut deny] = [(); 3].map(|()| GlobSetBuilder::new());
+        let mut rest = None;
         for AccessRule { pattern, permission } in rules {
             let pattern = pattern.trim();
             if pattern.is_empty() || pattern.len() > MAX_PATTERN {
                 return Err(format!("a pattern has 1 to {MAX_PATTERN} bytes"));
             }
-            let is_allowed = *permission == AccessPermission::Allow;
             if CATCH_ALL.contains(&pattern) {
                 // If the list has several catch-all patterns, the strictest one holds.
-                rest = Some(rest.unwrap_or(true) && is_allowed);
+                rest = rest.max(Some(*permission));
                 continue;
             }
             let globs = build(pattern).map_err(|error| format!("{pattern:?} is no pattern: {}", error.kind()))?;
-            has_allow |= is_allowed;
-            let set = if is_allowed { &mut allow } else { &mut deny };
+            let set = match permission {
+                AccessPermission::Allow => &mut allow,
+                AccessPermission::Ask => &mut ask,
+                AccessPermission::Deny => &mut deny,
+            };
             for glob in globs {
                 set.add(glob);
             }
         }
         let set = |builder: GlobSetBuilder| builder.build().map_err(|error| error.to_string());
-        let (allow, deny) = (set(allow)?, set(deny)?);
-        Ok(Self { allow, deny, is_rest_allowed: rest.unwrap_or(!has_allow) })
+        let (allow, ask, deny) = (set(allow)?, set(ask)?, set(deny)?);
+        let unmatched = match (allow.is_empty(), ask.is_empty()) {
+            (false, _) => AccessPermission::Deny,
+            // A command can be written in many ways, so one that must not run unasked is easily missed by its pattern.
+            (true, false) => AccessPermission::Ask,
+            (true, true) => AccessPermission::Allow,
+        };
+        Ok(Self { allow, ask, deny, rest: rest.unwrap_or(unmatched) })
     }
 
-    /// Returns true if the rules forbid something.
+    /// Returns true if the rules forbid something, or if the owner is asked about something.
     fn is_limit(&self) -> bool {
-        !self.is_rest_allowed || !self.deny.is_empty()
+        self.rest != AccessPermission::Allow || !self.ask.is_empty() || !self.deny.is_empty()
+    }
+
+    fn permission(&self, path: &Path) -> AccessPermission {
+        let sets = [
+            (&self.deny, AccessPermission::Deny),
+            (&self.ask, AccessPermission::Ask),
+            (&self.allow, AccessPermission::Allow),
+        ];
+        let found = sets.into_iter().find(|(set, _)| set.is_match(path));
+        found.map_or(self.rest, |(_, permission)| permission)
     }
 
     fn allows(&self, path: &Path) -> bool {
-        !self.deny.is_match(path) && (self.is_rest_allowed || self.allow.is_match(path))
+        self.permission(path) != AccessPermission::Deny
     }
+}
+
+/// Returns a command as its words, without quotes and with single spaces between them, and the same with the program's name without
+/// its folder, both without assignments of variables and `!` before the program. Returns `None` if a quote is not closed, if the
+/// shell expands the program's name, or if the name has a space.
+fn written_forms(command: &str) -> Option<[String; 3]> {
+    let words = shlex::split(command)?;
+    let is_prefix = |word: &&String| {
+        let name = word.split_once('=').map_or("", |(name, _)| name);
+        *word == "!" || !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    };
+    let whole = words.join(" ");
+    let mut rest = words.iter().skip_while(is_prefix);
+    let program = rest.next().map_or("", String::as_str);
+    let arguments: Vec<&str> = rest.map(String::as_str).collect();
+    // A name with a space would look like a program and its argument.
+    if program.contains(|c: char| c.is_whitespace() || matches!(c, '*' | '?' | '[' | '~')) {
+        return None;
+    }
+    let name = program.rsplit('/').next().unwrap_or_default();
+    let [of_program, of_name] = [program, name].map(|program| [&[program], &arguments[..]].concat().join(" "));
+    Some([whole, of_program, of_name])
+}
+
+/// Returns a pattern for commands without its quotes, as [`written_forms`] writes a command.
+fn without_quotes(pattern: &str) -> String {
+    let words = shlex::split(pattern).filter(|_| pattern.contains(['"', '\'']));
+    words.map_or_else(|| pattern.to_owned(), |words| words.join(" "))
 }
 
 /// Returns the globs of a path pattern. A pattern without a slash matches a name at any depth, and a folder's pattern matches
@@ -231,8 +309,41 @@ mod tests {
             ("git status; rm -rf x", false),
             ("git status\nrm x", false),
             ("git $(rm x)", false),
+            ("git  push x", false),
+            ("git\tpush x", false),
+            ("git \"push\" x", false),
+            ("git pus\\h x", false),
+            ("GIT_DIR=/x git push x", false),
+            ("GIT_DIR=/x git log", false),
+            ("! git log", false),
+            ("/bin/git log", false),
+            ("git log 'x", false),
+            ("g?t log", false),
+            ("git\\ log", false),
+            ("'git log' x", false),
+            ("", false),
         ] {
             assert_eq!(git.check_command(command).is_ok(), expected, "{command}");
+        }
+        let no_cat = rules(&json!({"execute": [
+            {"pattern": "cat *", "permission": "deny"}, {"pattern": "rm 'a b'*", "permission": "deny"},
+        ]}));
+        for command in [
+            "\"cat\" x",
+            "c''at x",
+            "\\cat x",
+            "cat\tx",
+            "X=1 cat x",
+            "! cat x",
+            "/bin/cat x",
+            "/bin/c?t x",
+            "rm  \"a b\"",
+            "rm a\\ b/c",
+        ] {
+            assert!(no_cat.check_command(command).is_err(), "{command}");
+        }
+        for command in ["ls cat", "dog 'cat x'", "./a=b cat x", "rm ab"] {
+            assert!(no_cat.check_command(command).is_ok(), "{command}");
         }
         assert!(rules(&json!({})).check_command("a; b").is_ok());
         for (settings, limits) in [
@@ -251,6 +362,39 @@ mod tests {
                 ..AccessSettings::default()
             };
             assert!(AccessRules::new(&settings).is_err_and(|(list, _)| list == "read"), "{pattern:?}");
+        }
+    }
+
+    #[test]
+    fn the_owner_is_asked_about_commands_alone() {
+        let rule = |pattern: &str, permission: &str| json!({"pattern": pattern, "permission": permission});
+        for (list, command, is_allowed, is_asked) in [
+            (json!([rule("git *", "allow"), rule("git push*", "ask")]), " git push x ", true, true),
+            (json!([rule("git *", "allow"), rule("git push*", "ask")]), "git log", true, false),
+            (json!([rule("git *", "allow"), rule("git push*", "ask")]), "ls", false, false),
+            (json!([rule("git push*", "ask")]), "ls", true, true),
+            (json!([rule("git push*", "ask")]), "\"git\" push", true, true),
+            (json!([rule("git push*", "ask")]), "git -C . push", true, true),
+            (json!([rule("git push*", "ask")]), "sh -c 'git push'", true, true),
+            (json!([rule("git push*", "ask"), rule("rm *", "deny")]), "ls", true, true),
+            (json!([rule("git push*", "ask"), rule("*", "allow")]), "ls", true, false),
+            (json!([rule("git push*", "ask"), rule("*", "allow")]), "git push", true, true),
+            (json!([rule("git push*", "ask"), rule("*", "allow")]), "/usr/bin/git 'push'", true, true),
+            (json!([rule("git push*", "ask"), rule("*", "deny")]), "ls", false, false),
+            (json!([rule("git push*", "ask")]), "ls; git push", false, false),
+            (json!([rule("git push*", "ask"), rule("git push -f*", "deny")]), "git push -f", false, false),
+            (json!([rule("*", "ask"), rule("ls", "allow")]), "rm x", true, true),
+            (json!([rule("*", "ask"), rule("ls", "allow")]), "ls", true, false),
+            (json!([rule("*", "allow"), rule("*", "ask")]), "ls", true, true),
+        ] {
+            let rules = rules(&json!({ "execute": list }));
+            let found = (rules.check_command(command).is_ok(), rules.asks_about(command) && rules.limits_commands());
+            assert_eq!(found, (is_allowed, is_asked), "{list} {command}");
+        }
+        for list in ["read", "write"] {
+            let settings: AccessSettings = serde_json::from_value(json!({ list: [rule("a", "ask")] })).unwrap();
+            let fault = AccessRules::new(&settings).unwrap_err();
+            assert!(fault.0 == list && fault.1.contains("for the commands of execute alone"), "{fault:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Opens files and folders below a folder without following a link and without leaving the folder's mount.
+//! Opens files and folders below a folder without following a link, and without leaving the folder's mount unless the caller allows it.
 //!
 //! `openat2` (Linux 5.6) does this in one call. Where the kernel or a container's filter lacks it, the path is walked
 //! component by component with `O_NOFOLLOW`, and the mount of each component is compared.
@@ -37,14 +37,33 @@ pub(super) struct HandleInfo {
 /// # Errors
 /// `ELOOP` for a link, `EXDEV` for a path that leads outside or to another mount, otherwise as open(2).
 pub(crate) fn open_beneath(folder: impl AsFd, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+    open_without_links(folder, path, flags, MountRule::Same)
+}
+
+/// Opens `path` as [`open_beneath`] does, also on another mount below `folder`, such as the volume of a container.
+///
+/// # Errors
+/// As [`open_beneath`], but not for another mount.
+pub(crate) fn open_beneath_on_any_mount(folder: impl AsFd, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+    open_without_links(folder, path, flags, MountRule::Any)
+}
+
+/// The mounts on which a path may lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MountRule {
+    Same,
+    Any,
+}
+
+fn open_without_links(folder: impl AsFd, path: &Path, flags: OFlags, mounts: MountRule) -> io::Result<OwnedFd> {
     let path = normalize(path)?;
     let flags = flags | OFlags::CLOEXEC;
-    let resolve =
-        ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
+    let links = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let resolve = if mounts == MountRule::Same { links | ResolveFlags::NO_XDEV } else { links };
     for _ in 0..TRIES {
         match rustix::fs::openat2(&folder, &path, flags, Mode::empty(), resolve) {
             Err(Errno::AGAIN) => {}
-            Err(Errno::NOSYS) => return open_by_walking(folder, &path, flags),
+            Err(Errno::NOSYS) => return open_by_walking(folder, &path, flags, mounts),
             opened => return Ok(opened?),
         }
     }
@@ -124,8 +143,8 @@ pub(super) fn normalize(path: &Path) -> io::Result<PathBuf> {
     Ok(normalized)
 }
 
-/// Implements [`open_beneath`] for kernels without `openat2`.
-fn open_by_walking(folder: impl AsFd, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+/// Implements [`open_without_links`] for kernels without `openat2`.
+fn open_by_walking(folder: impl AsFd, path: &Path, flags: OFlags, mounts: MountRule) -> io::Result<OwnedFd> {
     let is_same_mount = |from: &HandleInfo, to: &HandleInfo| {
         from.mount == to.mount && (from.mount.is_some() || from.identity.device == to.identity.device)
     };
@@ -143,7 +162,7 @@ fn open_by_walking(folder: impl AsFd, path: &Path, flags: OFlags) -> io::Result<
         if FileType::from_raw_mode(rustix::fs::fstat(&next)?.st_mode) == FileType::Symlink {
             return Err(Errno::LOOP.into());
         }
-        if !is_same_mount(&root, &handle_info(&next)?) {
+        if mounts == MountRule::Same && !is_same_mount(&root, &handle_info(&next)?) {
             return Err(Errno::XDEV.into());
         }
         at = next;
@@ -196,9 +215,13 @@ mod tests {
             let expected = expected.map(Errno::raw_os_error);
             let code = |opened: io::Result<OwnedFd>| opened.err().and_then(|error| error.raw_os_error());
             assert_eq!(code(open_beneath(&folder, Path::new(path), flags)), expected, "{path}");
-            let walked =
-                normalize(Path::new(path)).and_then(|path| open_by_walking(&folder, &path, flags | OFlags::CLOEXEC));
-            assert_eq!(code(walked), expected, "{path}, walked");
+            let anywhere = open_beneath_on_any_mount(&folder, Path::new(path), flags);
+            assert_eq!(code(anywhere), expected, "{path}, on any mount");
+            for mounts in [MountRule::Same, MountRule::Any] {
+                let flags = flags | OFlags::CLOEXEC;
+                let walked = normalize(Path::new(path)).and_then(|path| open_by_walking(&folder, &path, flags, mounts));
+                assert_eq!(code(walked), expected, "{path}, walked");
+            }
         }
         create_dir_beneath(&folder, Path::new("new/one")).unwrap();
         assert!(root.join("new/one").is_dir());

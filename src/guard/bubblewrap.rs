@@ -83,7 +83,9 @@ pub(super) fn bwrap_arguments(
     for path in &policy.write {
         mounts.bind("--bind", path, path);
     }
-    for path in &request.read_only {
+    let is_inside = |path: &Path| request.read_only.iter().any(|outer| path != outer && path.starts_with(outer));
+    for path in request.read_only.iter().filter(|path| !is_inside(path)) {
+        pin_parents(request, path, &mut mounts);
         mounts.bind("--ro-bind-try", path, path);
     }
     hide_folders(request, &mut mounts)?;
@@ -106,17 +108,7 @@ fn hide_folders(request: &ExecRequest, mounts: &mut BwrapArguments) -> Result<()
                 hidden.display()
             ));
         }
-        // A mount point cannot be renamed. Otherwise a command could move a hidden folder away together with its parent
-        // folder.
-        let above = hidden
-            .ancestors()
-            .skip(1)
-            .take_while(|above| *above != request.folder && above.starts_with(&request.folder));
-        for above in above.collect::<Vec<_>>().into_iter().rev() {
-            if mounts.pinned.insert(above.to_owned()) {
-                mounts.bind("--bind", above, above);
-            }
-        }
+        pin_parents(request, hidden, mounts);
         mounts.push(&["--tmpfs"]);
         mounts.arguments.push((*hidden).into());
     }
@@ -134,6 +126,21 @@ fn hide_folders(request: &ExecRequest, mounts: &mut BwrapArguments) -> Result<()
         mounts.arguments.push(hidden.into());
     }
     Ok(())
+}
+
+/// Turns the folders between a writable folder and `path` into mount points, which cannot be renamed. Otherwise a command could
+/// move `path` away together with its parent folder.
+fn pin_parents(request: &ExecRequest, path: &Path, mounts: &mut BwrapArguments) {
+    let writable = request.sandbox.iter().flat_map(|policy| &policy.write);
+    let Some(root) = writable.into_iter().find(|root| path.starts_with(root)) else { return };
+    let above: Vec<_> = path.ancestors().skip(1).take_while(|above| above != root && above.starts_with(root)).collect();
+    for above in above.into_iter().rev() {
+        // A read-only folder cannot be changed anyway, and binding it again would make it writable.
+        let is_read_only = request.read_only.iter().any(|fixed| above.starts_with(fixed));
+        if !is_read_only && mounts.pinned.insert(above.to_owned()) {
+            mounts.bind("--bind", above, above);
+        }
+    }
 }
 
 #[derive(Default)]
@@ -231,6 +238,23 @@ mod tests {
         for part in ["--unshare-user", "--unshare-net", "--symlink /usr/bin /bin", "--ro-bind-try /usr /usr"] {
             assert!(found.contains(part), "{part}: {found}");
         }
+    }
+
+    #[test]
+    fn read_only_folders_cannot_be_moved_away_with_their_parents() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(folder.path()).unwrap();
+        fs::create_dir_all(root.join("a/b")).unwrap();
+        fs::create_dir_all(root.join("c/hidden")).unwrap();
+        let read_only = ["a/b/skills", "c", "c/skills"].map(|path| root.join(path)).to_vec();
+        let found = line(&ExecRequest { read_only, ..request(&root, &["c/hidden"], &[]) }).unwrap();
+        let root = root.display().to_string();
+        let expected = format!(
+            "--bind {root} {root} --bind {root}/a {root}/a --bind {root}/a/b {root}/a/b \
+             --ro-bind-try {root}/a/b/skills {root}/a/b/skills --ro-bind-try {root}/c {root}/c --tmpfs {root}/c/hidden \
+             --remount-ro {root}/c/hidden"
+        );
+        assert!(found.contains(&expected), "{found}");
     }
 
     #[test]

@@ -33,7 +33,7 @@ mod walk;
 
 pub use access_rules::{AccessKind, AccessPermission, AccessRule, AccessRules, AccessSettings};
 pub use approval::{ApprovalConfig, ApprovalPolicy, Taint, means_tool, runs_project_code};
-pub(crate) use beneath::{create_dir_beneath, open_beneath, sync_folder};
+pub(crate) use beneath::{create_dir_beneath, open_beneath, open_beneath_on_any_mount, sync_folder};
 pub use confine::{CONFINE_COMMAND, confine_main};
 pub use egress::{EgressClient, EgressError, EgressRules, HostPattern};
 pub use entries::{EntryFacts, JailEntry};
@@ -43,7 +43,7 @@ pub use jail::{FileContent, Jail, OpenFile};
 pub use jail_error::JailError;
 pub use jail_writer::JailWriter;
 pub use namespace_support::{NAMESPACE_HELP, NamespaceSupport, namespace_support};
-pub use path_rules::{protected_paths, readable_links, readable_paths};
+pub use path_rules::{protected_paths, readable_links, readable_paths, resolve_links};
 pub use procfs::{is_same_process, process_start_identity, signal_group};
 pub use protocol::{BackgroundOptions, CommandLimits, ExecReport, ExecRequest, SandboxPolicy, ShellExit};
 pub use redact::{mask_url, redact};

@@ -92,7 +92,7 @@ fn protected_paths_of(home: &Path, user: &Path) -> Vec<PathBuf> {
 }
 
 /// Resolves the links of the existing part of a path, and appends the rest.
-pub(super) fn resolve_links(path: &Path) -> io::Result<PathBuf> {
+pub fn resolve_links(path: &Path) -> io::Result<PathBuf> {
     let mut missing = Vec::new();
     let mut existing = path;
     loop {

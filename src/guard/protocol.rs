@@ -88,7 +88,7 @@ pub struct CommandLimits {
     pub processes: u32,
     /// The maximum memory in bytes.
     pub memory: u64,
-    /// The maximum number of bytes that the command may add to the disk.
+    /// The maximum number of bytes that the command may add to the disk. Each file or folder counts as at least 4 KiB.
     pub disk: u64,
     /// The number of bytes that must stay free on the disk, whoever uses it.
     pub reserve: u64,
@@ -129,6 +129,7 @@ pub enum LimitExceeded {
     Memory(u64),
     Disk(u64),
     Reserve(u64),
+    Inodes(u64),
 }
 
 impl fmt::Display for LimitExceeded {
@@ -140,6 +141,7 @@ impl fmt::Display for LimitExceeded {
             Self::Reserve(kept) => {
                 write!(f, "the disk was nearly full: store.reserve ({}) stays free", ByteSize(*kept))
             }
+            Self::Inodes(kept) => write!(f, "the disk had room for few more files: {kept} inodes stay free"),
         }
     }
 }

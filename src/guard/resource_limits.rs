@@ -23,6 +23,11 @@ const UNNAMED_EVERY: u32 = 10;
 pub(super) const THREADS_PER_PROCESS: u64 = 8;
 /// The bytes that a fast disk can take in between two samples. The command is killed this far before it uses the reserve.
 const RESERVE_MARGIN: u64 = 128 * 1_024 * 1_024;
+/// The free inodes that a command leaves on a file system, unless a hundredth of its inodes is less. A command can create this many
+/// files between two samples.
+const RESERVED_INODES: u64 = 50_000;
+/// The bytes that a file or folder counts at least. An empty file uses no block, but an inode and a part of its folder.
+const BYTES_PER_FILE: u64 = 4_096;
 /// The limit of open files of one process.
 const OPEN_FILES: u64 = 65_536;
 
@@ -72,8 +77,8 @@ pub(super) struct ResourceMonitor {
     limits: CommandLimits,
     /// The folders that the command can write.
     folders: Vec<PathBuf>,
-    /// The free bytes of the file system of each folder. The command's disk use is counted from this value.
-    free: Vec<u64>,
+    /// The usage of the file system of each folder. The command's disk use is counted from this value.
+    before: Vec<FileSystemUsage>,
     started: SystemTime,
     samples: u32,
     memory_files: u64,
@@ -85,8 +90,8 @@ impl ResourceMonitor {
     /// # Errors
     /// The disk has no room for any command.
     pub(super) fn new(limits: CommandLimits, folders: Vec<PathBuf>) -> Result<Self, String> {
-        let free: Vec<u64> = folders.iter().map(|folder| free_of(folder)).collect();
-        let least = free.iter().min().copied().unwrap_or(u64::MAX);
+        let before: Vec<_> = folders.iter().map(|folder| FileSystemUsage::of(folder)).collect();
+        let least = before.iter().map(|usage| usage.free_bytes).min().unwrap_or(u64::MAX);
         if limits.reserve > 0 && least < limits.reserve {
             return Err(format!(
                 "only {least} bytes are free on disk; {} are kept in reserve (store.reserve)",
@@ -96,7 +101,7 @@ impl ResourceMonitor {
         // The clock of file times may lag by a tick.
         let started = SystemTime::now().checked_sub(Duration::from_secs(1)).unwrap_or(SystemTime::UNIX_EPOCH);
         let tree = ProcessTree::Below(std::process::id());
-        Ok(Self { tree, limits, folders, free, started, samples: 0, memory_files: 0 })
+        Ok(Self { tree, limits, folders, before, started, samples: 0, memory_files: 0 })
     }
 
     /// Sets where the processes are found.
@@ -120,8 +125,7 @@ impl ResourceMonitor {
         }
         self.check_memory(proc, &processes)?;
         self.samples = self.samples.wrapping_add(1);
-        let free = self.check_disk(proc, &processes)?;
-        self.free = free;
+        self.before = self.check_disk(proc, &processes)?;
         Ok((begun.elapsed() * INTERVAL_FACTOR).clamp(INTERVAL, LONGEST_INTERVAL))
     }
 
@@ -147,18 +151,14 @@ impl ResourceMonitor {
         Ok(())
     }
 
-    /// Checks the disk limits. Returns the free bytes from which the next sample counts.
-    fn check_disk(&self, proc: &Path, processes: &[ProcessSample]) -> Result<Vec<u64>, LimitExceeded> {
-        let mut counted_from = Vec::with_capacity(self.free.len());
-        for (folder, before) in self.folders.iter().zip(&self.free) {
-            let free = free_of(folder);
-            if self.limits.reserve > 0 && free < self.limits.reserve + RESERVE_MARGIN.min(before / 2) && free < *before
-            {
-                return Err(LimitExceeded::Reserve(self.limits.reserve));
-            }
-            if before.saturating_sub(free) <= self.limits.disk {
-                // Space that other programs free does not add to the command's limit.
-                counted_from.push(free.max(*before));
+    /// Checks the disk limits. Returns the usage from which the next sample counts.
+    fn check_disk(&self, proc: &Path, processes: &[ProcessSample]) -> Result<Vec<FileSystemUsage>, LimitExceeded> {
+        let mut counted_from = Vec::with_capacity(self.before.len());
+        for (folder, before) in self.folders.iter().zip(&self.before) {
+            let now = FileSystemUsage::of(folder);
+            self.check_reserve(before, &now)?;
+            if now.growth_since(before) <= self.limits.disk {
+                counted_from.push(now.least_of(before));
                 continue;
             }
             // Other programs write to that disk as well, so the changed files decide.
@@ -166,20 +166,74 @@ impl ResourceMonitor {
             if written.saturating_add(procfs::unnamed_files(proc, processes).disk) > self.limits.disk {
                 return Err(LimitExceeded::Disk(self.limits.disk));
             }
-            counted_from.push(free);
+            counted_from.push(now);
         }
         Ok(counted_from)
     }
+
+    /// Checks that a file system on which the command writes keeps the store's reserve, and inodes for the files of the store.
+    fn check_reserve(&self, before: &FileSystemUsage, now: &FileSystemUsage) -> Result<(), LimitExceeded> {
+        let reserve = self.limits.reserve;
+        if reserve == 0 {
+            return Ok(());
+        }
+        let kept_bytes = reserve + RESERVE_MARGIN.min(before.free_bytes / 2);
+        if now.free_bytes < kept_bytes && now.free_bytes < before.free_bytes {
+            return Err(LimitExceeded::Reserve(reserve));
+        }
+        let kept_inodes = RESERVED_INODES.min(now.inodes / 100);
+        if now.free_inodes < kept_inodes && now.free_inodes < before.free_inodes {
+            return Err(LimitExceeded::Inodes(kept_inodes));
+        }
+        Ok(())
+    }
 }
 
-/// Returns the free bytes for this user on the file system of a folder. A file system that cannot be queried counts as having
-/// enough.
-fn free_of(folder: &Path) -> u64 {
-    rustix::fs::statvfs(folder).map_or(u64::MAX, |stat| stat.f_bavail.saturating_mul(stat.f_frsize))
+/// The usage of a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FileSystemUsage {
+    /// The free bytes for this user.
+    free_bytes: u64,
+    /// All inodes, used or free. 0 if the file system has no limit.
+    inodes: u64,
+    used_inodes: u64,
+    /// The free inodes for this user.
+    free_inodes: u64,
 }
 
-/// Returns the disk space of the files below `folder` that changed after `since`, in bytes. A folder that cannot be read, such as
-/// a folder that is nested too deeply, counts as full.
+impl FileSystemUsage {
+    /// Returns the usage of the file system of a folder. A file system that cannot be queried counts as having enough.
+    fn of(folder: &Path) -> Self {
+        match rustix::fs::statvfs(folder) {
+            Ok(stat) => Self {
+                free_bytes: stat.f_bavail.saturating_mul(stat.f_frsize),
+                inodes: stat.f_files,
+                used_inodes: stat.f_files.saturating_sub(stat.f_ffree),
+                free_inodes: stat.f_favail,
+            },
+            Err(_) => Self { free_bytes: u64::MAX, inodes: 0, used_inodes: 0, free_inodes: u64::MAX },
+        }
+    }
+
+    /// Returns the bytes that were added since `before` at most, whoever added them. New files are counted even if they are empty.
+    fn growth_since(&self, before: &Self) -> u64 {
+        let files = self.used_inodes.saturating_sub(before.used_inodes);
+        before.free_bytes.saturating_sub(self.free_bytes).saturating_add(files.saturating_mul(BYTES_PER_FILE))
+    }
+
+    /// Returns the lower usage of both: space that other programs free does not add to the command's limit.
+    fn least_of(&self, before: &Self) -> Self {
+        Self {
+            free_bytes: self.free_bytes.max(before.free_bytes),
+            inodes: self.inodes,
+            used_inodes: self.used_inodes.min(before.used_inodes),
+            free_inodes: self.free_inodes.max(before.free_inodes),
+        }
+    }
+}
+
+/// Returns the disk space of the files and folders below `folder` that changed after `since`, in bytes, each at least
+/// [`BYTES_PER_FILE`]. A folder that cannot be read, such as a folder that is nested too deeply, counts as full.
 fn changed_since(folder: &Path, since: SystemTime) -> u64 {
     let since = since.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let since = i64::try_from(since).unwrap_or(i64::MAX);
@@ -196,8 +250,9 @@ fn changed_since(folder: &Path, since: SystemTime) -> u64 {
             let Ok(metadata) = entry.metadata() else { continue };
             if metadata.is_dir() {
                 folders.push(entry.path());
-            } else if metadata.ctime() >= since {
-                found = found.saturating_add(metadata.blocks() * 512);
+            }
+            if metadata.ctime() >= since {
+                found = found.saturating_add((metadata.blocks() * 512).max(BYTES_PER_FILE));
             }
         }
     }
@@ -251,7 +306,51 @@ mod tests {
         let mut monitor = monitor(CommandLimits::default(), folder.path());
         assert_eq!(monitor.sample().err(), None);
         monitor.limits.reserve = limits.reserve;
-        monitor.free = vec![u64::MAX];
+        monitor.before[0].free_bytes = u64::MAX;
         assert_eq!(monitor.sample().err(), Some(LimitExceeded::Reserve(limits.reserve)));
+    }
+
+    #[test]
+    fn empty_files_and_folders_count_for_the_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("folder")).unwrap();
+        for name in ["a", "b", "folder/c"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        assert!(changed_since(folder.path(), SystemTime::UNIX_EPOCH) >= 4 * BYTES_PER_FILE);
+        let before = FileSystemUsage { free_bytes: 10_000, inodes: 100, used_inodes: 50, free_inodes: 50 };
+        for (free_bytes, used_inodes, growth) in
+            [(10_000, 50, 0), (9_000, 50, 1_000), (10_000, 53, 12_288), (9_000, 51, 5_096), (20_000, 40, 0)]
+        {
+            let now = FileSystemUsage { free_bytes, used_inodes, ..before };
+            assert_eq!(now.growth_since(&before), growth, "{now:?}");
+        }
+        let others_freed = FileSystemUsage { free_bytes: 20_000, used_inodes: 40, free_inodes: 60, ..before };
+        assert_eq!(others_freed.least_of(&before), others_freed);
+        assert_eq!(before.least_of(&others_freed), others_freed);
+    }
+
+    #[test]
+    fn a_command_that_uses_up_the_inodes_is_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let limits = CommandLimits { reserve: 1, ..CommandLimits::default() };
+        let watching = monitor(limits, folder.path());
+        let usage = |inodes, free_inodes| FileSystemUsage { free_bytes: u64::MAX, inodes, used_inodes: 0, free_inodes };
+        for (inodes, before, now, expected) in [
+            (1_000_000, 500_000, 10_000, None),
+            (1_000_000, 500_000, 9_999, Some(10_000)),
+            (100_000_000, 90_000_000, 50_000, None),
+            (100_000_000, 90_000_000, 49_999, Some(50_000)),
+            // It was so before the command.
+            (1_000_000, 9_999, 9_999, None),
+            // The file system has no limit.
+            (0, 0, 0, None),
+        ] {
+            let (before, now) = (usage(inodes, before), usage(inodes, now));
+            let found = watching.check_reserve(&before, &now).err();
+            assert_eq!(found, expected.map(LimitExceeded::Inodes), "{now:?}");
+            let without = monitor(CommandLimits { reserve: 0, ..limits }, folder.path());
+            assert_eq!(without.check_reserve(&before, &now), Ok(()), "{now:?}");
+        }
     }
 }

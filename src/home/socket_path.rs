@@ -14,7 +14,7 @@ use rustix::fs::OFlags;
 const MAX_PATH: usize = 107;
 
 /// A path under which this process binds or connects to a Unix socket. A path that is too long for an address leads through an open
-/// descriptor of the socket's folder; it is valid as long as this value exists.
+/// descriptor of the socket's folder, for which `/proc` must be mounted; it is valid as long as this value exists.
 #[derive(Clone, Debug)]
 pub struct SocketPath {
     path: PathBuf,
@@ -53,10 +53,12 @@ mod tests {
     #[test]
     fn a_socket_in_a_folder_with_a_long_name_is_bound_and_found() {
         let folder = tempfile::tempdir().unwrap();
-        for length in [1, 100, 250] {
-            let long = folder.path().join("x".repeat(length));
+        let shortest = folder.path().join("x").join("daoyou.sock").as_os_str().len();
+        for length in [shortest, MAX_PATH, MAX_PATH + 1, shortest + 200] {
+            let long = folder.path().join("x".repeat(1 + length - shortest));
             std::fs::create_dir(&long).unwrap();
             let socket = long.join("daoyou.sock");
+            assert_eq!(socket.as_os_str().len(), length);
             let _listener = UnixListener::bind(SocketPath::new(&socket).unwrap().as_path()).unwrap();
             assert!(socket.exists(), "{length}");
             UnixStream::connect(SocketPath::new(&socket).unwrap().as_path()).unwrap();

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use axum::http::StatusCode;
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep};
 
@@ -23,6 +24,8 @@ pub struct BoundedBody {
     /// The number of bytes that may still arrive.
     left: u64,
     limit: u64,
+    /// The memory of all bodies.
+    budget: ByteSize,
     /// The body's share of the memory of all bodies.
     share: BodyShare,
     deadline: Instant,
@@ -36,15 +39,25 @@ pub struct BoundedBody {
 
 impl BoundedBody {
     pub fn new(inner: Incoming, limits: &ServerLimits, share: BodyShare, connection: Arc<Connection>) -> Self {
-        let limit = limits.body_bytes;
+        let (limit, budget) = (limits.body_bytes, limits.body_budget);
         let deadline = Instant::now() + limits.body;
         let has_ended = Arc::default();
-        Self { inner, left: limit, limit, share, deadline, allowed: limits.body, timer: None, connection, has_ended }
+        let (left, allowed) = (limit, limits.body);
+        Self { inner, left, limit, budget, share, deadline, allowed, timer: None, connection, has_ended }
     }
 
     /// Returns a flag that is set once the body was read to its end.
     pub fn end(&self) -> Arc<AtomicBool> {
         self.has_ended.clone()
+    }
+
+    /// Checks the bytes that have arrived and `more` that will: a body larger than the memory of all bodies never fits.
+    fn check_budget(&self, more: u64) -> Result<(), HttpError> {
+        if (self.limit - self.left).saturating_add(more) <= self.budget.0 {
+            return Ok(());
+        }
+        let message = format!("the body is larger than gateway.body_budget ({})", self.budget);
+        Err(HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message))
     }
 
     fn fail(&self, error: HttpError) -> Box<dyn Error + Send + Sync> {
@@ -62,6 +75,10 @@ impl Body for BoundedBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        // Without Content-Length, the lower bound is zero.
+        if let Err(error) = self.check_budget(self.inner.size_hint().lower()) {
+            return Poll::Ready(Some(Err(self.fail(error))));
+        }
         let Poll::Ready(frame) = Pin::new(&mut self.inner).poll_frame(context) else {
             if let Poll::Ready(error) = self.share.poll_ended(context) {
                 return Poll::Ready(Some(Err(self.fail(error))));
@@ -81,6 +98,7 @@ impl Body for BoundedBody {
         };
         let size = frame.data_ref().map_or(0, Bytes::len);
         if let Err(error) = self.share.take(size) {
+            let error = self.check_budget(size as u64).err().unwrap_or(error);
             return Poll::Ready(Some(Err(self.fail(error))));
         }
         match self.left.checked_sub(size as u64) {

@@ -66,10 +66,11 @@ async fn stream(
         let message = format!("this is for Upgrade: {STREAM_PROTOCOL}");
         return Err(HttpError::new(StatusCode::UPGRADE_REQUIRED, "upgrade", message));
     }
+    let reserved = server.reserve_stream()?;
     let upgrade = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
         match upgrade.await {
-            Ok(upgraded) => server.serve_stream(TokioIo::new(upgraded), connection).await,
+            Ok(upgraded) => server.serve_stream(TokioIo::new(upgraded), connection, reserved).await,
             Err(error) => tracing::debug!(%error, "a connection could not become an MCP stream"),
         }
     });

@@ -27,7 +27,8 @@ pub struct TrustedProxies(pub Vec<IpNet>);
 
 impl TrustedProxies {
     /// Returns the client of a connection from `peer`. If `peer` is a trusted proxy, that is the last address of `X-Forwarded-For`
-    /// that is not a trusted proxy; otherwise it is `peer`.
+    /// that is not a trusted proxy; otherwise it is `peer`. The loopback address of a proxy that reports no client stands for
+    /// nobody: a proxy on this machine forwards the requests of others.
     pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> ClientAddr {
         let mut client = peer.to_canonical();
         if !self.trusts(client) {
@@ -46,7 +47,7 @@ impl TrustedProxies {
                 break;
             }
         }
-        ClientAddr(client)
+        if client.is_loopback() { ClientAddr::UNKNOWN } else { ClientAddr(client) }
     }
 
     /// Returns true if `peer` is a trusted proxy that the client reached by HTTPS.
@@ -100,14 +101,21 @@ mod tests {
         let proxies = TrustedProxies(["127.0.0.1", "10.0.0.0/8"].map(|text| parse_network(text).unwrap()).into());
         for (peer, fields, expected) in [
             ("203.0.113.9", &["198.51.100.1"][..], "203.0.113.9"),
-            ("127.0.0.1", &[], "127.0.0.1"),
+            ("127.0.0.1", &[], "0.0.0.0"),
+            ("127.0.0.1", &[""], "0.0.0.0"),
+            ("::1", &[], "::1"),
+            ("127.0.0.1", &["::1"], "0.0.0.0"),
+            ("127.0.0.1", &["127.0.0.2"], "0.0.0.0"),
+            ("127.0.0.1", &["127.0.0.1"], "0.0.0.0"),
+            ("127.0.0.1", &["198.51.100.1, junk, 127.0.0.1"], "0.0.0.0"),
+            ("10.0.0.5", &[], "10.0.0.5"),
             ("127.0.0.1", &["198.51.100.1"], "198.51.100.1"),
             ("::ffff:127.0.0.1", &["::ffff:198.51.100.1"], "198.51.100.1"),
             ("127.0.0.1", &["1.2.3.4, 198.51.100.1, 10.0.0.5"], "198.51.100.1"),
             ("127.0.0.1", &["1.2.3.4", "198.51.100.1"], "198.51.100.1"),
             ("127.0.0.1", &["198.51.100.1:4711"], "198.51.100.1"),
             ("127.0.0.1", &["[2001:db8::1]:4711"], "2001:db8::1"),
-            ("127.0.0.1", &["198.51.100.1, unknown"], "127.0.0.1"),
+            ("127.0.0.1", &["198.51.100.1, unknown"], "0.0.0.0"),
             ("127.0.0.1", &["198.51.100.1, nonsense, 10.0.0.5"], "10.0.0.5"),
             ("127.0.0.1", &["10.0.0.5, 10.0.0.6"], "10.0.0.5"),
         ] {

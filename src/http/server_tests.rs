@@ -5,6 +5,8 @@ use std::time::Duration;
 use axum::body::Bytes;
 use axum::response::sse::{Event, Sse};
 use axum::routing::{get, post};
+use daoyou_channels::limit_body;
+use daoyou_channels::settings::ByteSize;
 use futures_util::{StreamExt, stream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Semaphore;
@@ -47,6 +49,7 @@ async fn start(limits: ServerLimits, connections: usize) -> Running {
         .route("/", get(async || "hello"))
         .route("/panic", get(async || -> &'static str { panic!("canary") }))
         .route("/take", post(async |body: Bytes| body.len().to_string()))
+        .route("/limited", limit_body(post(async |body: Bytes| body.len().to_string()), 1_000))
         .route("/ignore", post(async || "ignored"))
         .route(
             "/slow",
@@ -270,6 +273,29 @@ async fn a_client_that_keeps_writing_still_reads_the_refusal() {
     until(&mut stream, "\r\n\r\n5").await;
     drop(stream);
     server.wait_count(0).await;
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_large_is_answered_with_the_limit_that_it_exceeds() {
+    let server = start(ServerLimits { body_budget: ByteSize(1_000_000), ..long() }, 100).await;
+    let body = "x".repeat(1_100_000);
+    for (path, length, limit) in [
+        ("/limited", "Content-Length: 1100000", "gateway.body_budget (1MB)"),
+        ("/limited", "Content-Length: 1001", "the body is larger than 1KB"),
+        ("/take", "Content-Length: 1100000", "gateway.body_budget (1MB)"),
+        ("/take", "Transfer-Encoding: chunked\n\n10c8e0", "gateway.body_budget (1MB)"),
+    ] {
+        let gap = if length.starts_with('C') { "\n\n" } else { "\n" };
+        let got = server.exchange(&format!("POST {path} HTTP/1.1\nHost: localhost\n{length}{gap}{body}")).await;
+        let is_right = got.starts_with("HTTP/1.1 413") && got.contains(limit) && !got.contains("retry-after");
+        assert!(is_right && got.contains("connection: close"), "{path} {length}: {got}");
+    }
+    // More than the server's limit, which is no limit of a route.
+    let server = start(long(), 100).await;
+    let body = "x".repeat(3_000_000);
+    let head = format!("POST /limited HTTP/1.1\nHost: localhost\nContent-Length: {}\n\n", body.len());
+    let got = server.exchange(&format!("{head}{body}")).await;
+    assert!(got.starts_with("HTTP/1.1 413") && got.contains("the body is larger than 1KB"), "{got}");
 }
 
 #[tokio::test]

@@ -11,7 +11,6 @@ use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use daoyou_channels::api::in_openai_form;
-use daoyou_channels::settings::ByteSize;
 use daoyou_channels::{BodyBudget, ClientAddr, HttpError};
 use futures_util::FutureExt;
 use http_body_util::BodyExt;
@@ -89,7 +88,8 @@ impl HttpService {
         addrs: ConnectionAddrs,
     ) -> Response {
         let is_openai = request.uri().path().starts_with(OPENAI_PATH);
-        let response = match head.and_then(|()| self.admit(&request, addrs)) {
+        let admitted = head.and_then(|()| self.hosts.admit(request.uri(), request.headers(), addrs.local));
+        let response = match admitted {
             Ok(()) => self.route(request, connection, addrs).await,
             Err(error) => {
                 self.metrics.http.rejected(error.code);
@@ -106,16 +106,6 @@ impl HttpService {
     /// request until the first one is answered, so it must not answer clients that have left.
     pub fn allows_half_close(request: &Request<Incoming>) -> bool {
         !request.uri().path().starts_with(OPENAI_PATH)
-    }
-
-    fn admit(&self, request: &Request<Incoming>, addrs: ConnectionAddrs) -> Result<(), HttpError> {
-        self.hosts.admit(request.uri(), request.headers(), addrs.local)?;
-        match request.body().size_hint().exact() {
-            Some(length) if length > self.limits.body_bytes => {
-                Err(HttpError::too_large(ByteSize(self.limits.body_bytes)))
-            }
-            _ => Ok(()),
-        }
     }
 
     async fn route(

@@ -1,6 +1,7 @@
 //! Circuit breaker of one service: after repeated failures, it refuses calls for a while, and then lets one probe at a time
 //! through. Pure: the caller passes the time.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -21,6 +22,14 @@ const FIRST_QUOTA_PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_QUOTA_PAUSE: Duration = Duration::from_secs(600);
 /// Consecutive successful probes that close the breaker.
 const SUCCESSES: u32 = 2;
+/// The time for which probes are reserved for requests that have not failed, if one of them was refused.
+const RESERVED: Duration = Duration::from_secs(10);
+/// The most failed requests that a breaker remembers.
+const FAILED_REQUESTS: usize = 64;
+
+/// A number that identifies the content of a request, so that the breaker recognizes a request that is repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestFingerprint(pub u64);
 
 /// The state of a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,12 +85,17 @@ pub enum CallOutcome {
     Left,
 }
 
-/// The breaker of one service.
-#[derive(Clone, Copy, Debug, Default)]
+/// The breaker of one service. A request that fails again and again counts once until the service answers another one: the
+/// request may be at fault, and must not stop the calls of others. An outage counts each time.
+#[derive(Clone, Debug, Default)]
 pub struct Breaker {
     state: BreakerState,
     /// Consecutive pauses for an empty account.
     quota_pauses: u32,
+    /// The requests whose failure has counted, the latest last.
+    failed: VecDeque<RequestFingerprint>,
+    /// The time until which a failed request gets no probe, because a request that has not failed waits for one.
+    reserved_until: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -99,48 +113,84 @@ impl Default for BreakerState {
 
 impl Breaker {
     /// Returns permission for a call, or the reason why the call is refused.
-    pub fn ask(&mut self, now: Instant) -> Result<BreakerPermit, CallRefusal> {
+    pub fn ask(&mut self, request: Option<RequestFingerprint>, now: Instant) -> Result<BreakerPermit, CallRefusal> {
+        let has_failed = self.has_failed(request);
+        let must_reserve = request.is_some() && !has_failed;
         match &mut self.state {
             BreakerState::Closed { .. } => Ok(BreakerPermit::Call),
-            BreakerState::Open { until } if now < *until => Err(CallRefusal::Open(*until - now)),
-            BreakerState::Open { .. } => {
-                self.state = BreakerState::HalfOpen { successes: 0, probing: true };
-                Ok(BreakerPermit::Probe)
+            BreakerState::Open { until } if now < *until => {
+                if must_reserve {
+                    self.reserved_until = Some(*until + RESERVED);
+                }
+                Err(CallRefusal::Open(*until - now))
             }
-            BreakerState::HalfOpen { probing: true, .. } => Err(CallRefusal::Probing),
-            BreakerState::HalfOpen { probing, .. } => {
-                *probing = true;
+            BreakerState::HalfOpen { probing: true, .. } => {
+                if must_reserve {
+                    self.reserved_until = Some(now + RESERVED);
+                }
+                Err(CallRefusal::Probing)
+            }
+            state => {
+                if let Some(until) = self.reserved_until.filter(|until| has_failed && now < *until) {
+                    return Err(CallRefusal::Open(until - now));
+                }
+                match state {
+                    BreakerState::HalfOpen { probing, .. } => *probing = true,
+                    other => *other = BreakerState::HalfOpen { successes: 0, probing: true },
+                }
                 Ok(BreakerPermit::Probe)
             }
         }
     }
 
     /// Records the outcome of a call; returns true if it opened the breaker.
-    pub fn settle(&mut self, permit: BreakerPermit, settled: CallOutcome, now: Instant) -> bool {
+    pub fn settle(
+        &mut self,
+        permit: BreakerPermit,
+        request: Option<RequestFingerprint>,
+        settled: CallOutcome,
+        now: Instant,
+    ) -> bool {
+        let is_outage = matches!(settled, CallOutcome::Failed { is_outage: true, .. });
+        let counts = is_outage || !self.has_failed(request);
         match (&mut self.state, permit, settled) {
             (BreakerState::Closed { .. }, ..) | (BreakerState::HalfOpen { .. }, BreakerPermit::Probe, _)
                 if matches!(settled, CallOutcome::KeyRefused | CallOutcome::QuotaUsedUp) =>
             {
                 return self.refuse(settled, now);
             }
-            (BreakerState::Closed { failures }, _, CallOutcome::Answered) => *failures = 0,
-            (BreakerState::Closed { failures }, _, CallOutcome::Failed { is_outage, retry_after }) => {
+            (BreakerState::Closed { failures }, _, CallOutcome::Answered) => {
+                *failures = 0;
+                self.failed.clear();
+            }
+            (BreakerState::Closed { failures }, _, CallOutcome::Failed { retry_after, .. }) if counts => {
                 *failures += 1;
-                if *failures >= FAILURES {
+                let must_open = *failures >= FAILURES;
+                self.remember(request);
+                if must_open {
                     return self.open(is_outage, retry_after, now);
                 }
             }
             // A slow call from before the breaker opened has succeeded, so the service works for some requests.
             (BreakerState::Open { .. }, _, CallOutcome::Answered) => {
                 self.state = BreakerState::HalfOpen { successes: 1, probing: false };
+                self.reserved_until = None;
             }
             (BreakerState::HalfOpen { successes, probing }, BreakerPermit::Probe, CallOutcome::Answered) => {
                 (*successes, *probing) = (*successes + 1, false);
+                self.reserved_until = None;
                 if *successes >= SUCCESSES {
                     *self = Self::default();
                 }
             }
-            (BreakerState::HalfOpen { .. }, BreakerPermit::Probe, CallOutcome::Failed { is_outage, retry_after }) => {
+            // The service has answered another request since it opened.
+            (BreakerState::HalfOpen { successes: 1.., probing }, BreakerPermit::Probe, CallOutcome::Failed { .. })
+                if !counts =>
+            {
+                *probing = false;
+            }
+            (BreakerState::HalfOpen { .. }, BreakerPermit::Probe, CallOutcome::Failed { retry_after, .. }) => {
+                self.remember(request);
                 return self.open(is_outage, retry_after, now);
             }
             (BreakerState::HalfOpen { probing, .. }, BreakerPermit::Probe, CallOutcome::Left) => *probing = false,
@@ -155,6 +205,18 @@ impl Breaker {
             BreakerState::Open { until } if now < until => CircuitState::Open(until - now),
             BreakerState::Open { .. } | BreakerState::HalfOpen { .. } => CircuitState::HalfOpen,
         }
+    }
+
+    fn has_failed(&self, request: Option<RequestFingerprint>) -> bool {
+        request.is_some_and(|request| self.failed.contains(&request))
+    }
+
+    fn remember(&mut self, request: Option<RequestFingerprint>) {
+        let Some(request) = request.filter(|request| !self.failed.contains(request)) else { return };
+        if self.failed.len() == FAILED_REQUESTS {
+            self.failed.pop_front();
+        }
+        self.failed.push_back(request);
     }
 
     fn refuse(&mut self, settled: CallOutcome, now: Instant) -> bool {
@@ -215,9 +277,9 @@ mod tests {
             let (start, mut breaker) = (Instant::now(), Breaker::default());
             for (at, settled, state) in failed.iter().chain(after) {
                 let now = start + secs(*at);
-                match (breaker.ask(now), settled) {
+                match (breaker.ask(None, now), settled) {
                     (Ok(permit), Some(settled)) => {
-                        let opened = breaker.settle(permit, *settled, now);
+                        let opened = breaker.settle(permit, None, *settled, now);
                         assert_eq!(opened, *state == "open", "{at}");
                     }
                     (Err(_), None) => {}
@@ -232,20 +294,51 @@ mod tests {
     fn an_answer_in_between_counts_anew_and_two_probes_never_run_at_once() {
         let (now, mut breaker) = (Instant::now(), Breaker::default());
         for settled in [BAD, BAD, BAD, BAD, OK, BAD, BAD, BAD, BAD] {
-            breaker.settle(BreakerPermit::Call, settled, now);
+            breaker.settle(BreakerPermit::Call, None, settled, now);
         }
         assert_eq!(breaker.state(now), CircuitState::Closed);
-        breaker.settle(BreakerPermit::Call, BAD, now);
-        assert_eq!(breaker.ask(now), Err(CallRefusal::Open(PAUSE)));
+        breaker.settle(BreakerPermit::Call, None, BAD, now);
+        assert_eq!(breaker.ask(None, now), Err(CallRefusal::Open(PAUSE)));
         let later = now + PAUSE;
-        assert_eq!((breaker.ask(later), breaker.ask(later)), (Ok(BreakerPermit::Probe), Err(CallRefusal::Probing)));
+        let asked = [breaker.ask(None, later), breaker.ask(None, later)];
+        assert_eq!(asked, [Ok(BreakerPermit::Probe), Err(CallRefusal::Probing)]);
         // The outcome of a slow call from before the breaker opened says nothing about the probe.
-        breaker.settle(BreakerPermit::Call, BAD, later);
-        assert_eq!(breaker.ask(later), Err(CallRefusal::Probing));
+        breaker.settle(BreakerPermit::Call, None, BAD, later);
+        assert_eq!(breaker.ask(None, later), Err(CallRefusal::Probing));
 
         let mut breaker = Breaker::default();
-        assert!((0..5).any(|_| breaker.settle(BreakerPermit::Call, BAD, now)));
-        breaker.settle(BreakerPermit::Call, OK, now);
-        assert_eq!(breaker.ask(now), Ok(BreakerPermit::Probe), "a late answer shows that it works");
+        assert!((0..5).any(|_| breaker.settle(BreakerPermit::Call, None, BAD, now)));
+        breaker.settle(BreakerPermit::Call, None, OK, now);
+        assert_eq!(breaker.ask(None, now), Ok(BreakerPermit::Probe), "a late answer shows that it works");
+    }
+
+    #[test]
+    fn a_request_that_fails_again_and_again_neither_opens_the_breaker_nor_takes_the_probe_of_another() {
+        let (now, mut breaker) = (Instant::now(), Breaker::default());
+        let [failing, other] = [1, 2].map(|number| Some(RequestFingerprint(number)));
+        for _ in 0..20 {
+            assert!(!breaker.settle(BreakerPermit::Call, failing, BAD, now));
+        }
+        assert!((0..4).any(|_| breaker.settle(BreakerPermit::Call, failing, GONE, now)), "an outage counts each time");
+
+        // It gets the probe only if no other request waits, and the answer to another one shows that the service works.
+        let mut later = now + OUTAGE_PAUSE;
+        assert_eq!(breaker.ask(failing, later), Ok(BreakerPermit::Probe));
+        assert!(breaker.settle(BreakerPermit::Probe, failing, BAD, later));
+        assert_eq!(breaker.ask(other, later), Err(CallRefusal::Open(PAUSE)));
+        later += PAUSE;
+        assert_eq!(breaker.ask(failing, later), Err(CallRefusal::Open(RESERVED)));
+        assert_eq!(breaker.ask(other, later), Ok(BreakerPermit::Probe));
+        assert!(!breaker.settle(BreakerPermit::Probe, other, OK, later));
+        assert_eq!(breaker.ask(failing, later), Ok(BreakerPermit::Probe));
+        assert!(!breaker.settle(BreakerPermit::Probe, failing, BAD, later));
+        assert_eq!(breaker.ask(other, later), Ok(BreakerPermit::Probe));
+        breaker.settle(BreakerPermit::Probe, other, OK, later);
+        assert_eq!(breaker.state(later), CircuitState::Closed);
+
+        // If the other request does not come back, the failing one is tried.
+        assert!((0..5).any(|_| breaker.settle(BreakerPermit::Call, failing, GONE, later)));
+        assert!(breaker.ask(other, later).is_err());
+        assert_eq!(breaker.ask(failing, later + OUTAGE_PAUSE + RESERVED), Ok(BreakerPermit::Probe));
     }
 }

@@ -9,8 +9,8 @@ use super::error::FailureScope;
 use super::provider::ShownWatch;
 use super::{ChatRequest, ChatResponse, DeltaSink, LlmError, ModelChoice, ModelError, Models};
 
-/// A callback that gets the name of each provider that has answered.
-pub type OnAnswer = Box<dyn Fn(&str) + Send + Sync>;
+/// A callback for each answer. It gets the models that were asked, the last of which has answered, and the failures of the others.
+pub type OnAnswer = Box<dyn Fn(&[ModelChoice], &[LlmError]) + Send + Sync>;
 
 /// A function that wraps each model before it is asked.
 pub type ModelWrapper = Box<dyn Fn(ModelChoice) -> ModelChoice + Send + Sync>;
@@ -107,18 +107,21 @@ impl FallbackChain {
     pub async fn chat(&self, request: &mut ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, LlmError> {
         let sink = ShownWatch { sink, is_shown: &self.is_shown };
         self.state.lock().failures.clear();
-        let (mut failures, mut asked): (Vec<LlmError>, Vec<String>) = (Vec::new(), Vec::new());
+        let (mut failures, mut asked): (Vec<LlmError>, Vec<ModelChoice>) = (Vec::new(), Vec::new());
         for place in 0..self.fallback.len() + 2 {
             let Some(choice) = self.member(place).await else { continue };
-            if asked.contains(&choice.to_string()) {
+            if asked.iter().any(|before| before.to_string() == choice.to_string()) {
                 continue;
             }
-            asked.push(choice.to_string());
+            asked.push(choice.clone());
             if let Some(failed) = failures.last() {
                 tracing::warn!(%failed, model = %choice, "another model is asked");
             }
             match self.ask(&choice, request, &sink).await {
-                Ok(response) => return Ok(response),
+                Ok(response) => {
+                    (self.on_answer)(&asked, &failures);
+                    return Ok(response);
+                }
                 Err(error) if error.may_fall_back() => failures.push(error),
                 // The request itself is at fault, so the failures of other members do not matter.
                 Err(error) => {
@@ -169,7 +172,6 @@ impl FallbackChain {
                     tracing::info!(model = %choice, instead_of = %self.chosen, "another model answered");
                 }
                 self.state.lock().current = choice.clone();
-                (self.on_answer)(choice.provider.name());
             }
             Err(error) => {
                 tracing::debug!(model = %choice, code = error.code(), outage = error.is_outage(), %error, "no answer");

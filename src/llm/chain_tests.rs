@@ -26,7 +26,7 @@ fn models(urls: &[(&str, &str)]) -> Arc<Models> {
 
 async fn chain(models: &Arc<Models>, fallback: &[&str], answered: &str) -> FallbackChain {
     let fallback: Vec<_> = fallback.iter().map(|name| (*name).to_owned()).collect();
-    FallbackChain::new(models.clone(), "one/m1", &fallback, answered, Box::new(|_| {})).await.unwrap()
+    FallbackChain::new(models.clone(), "one/m1", &fallback, answered, Box::new(|_, _| {})).await.unwrap()
 }
 
 /// The first member's answer, whether the second member is asked, and the result.
@@ -69,7 +69,11 @@ async fn a_turn_stays_with_what_answered_and_what_was_shown_is_taken_back() {
     let models = models(&[("one", &one.url), ("two", &two.url)]);
     let heard = Arc::new(Mutex::new(Vec::new()));
     let tell = heard.clone();
-    let on_answer = Box::new(move |name: &str| tell.lock().push(name.to_owned()));
+    let on_answer = Box::new(move |asked: &[ModelChoice], failures: &[LlmError]| {
+        assert_eq!(asked.len(), failures.len() + 1);
+        assert!(failures.iter().zip(asked).all(|(failure, model)| failure.provider == model.provider.name()));
+        tell.lock().push(asked.iter().map(ToString::to_string).collect::<Vec<_>>().join(">"));
+    });
     let chain = FallbackChain::new(models.clone(), "one/m1", &["two/m2".to_owned()], "", on_answer).await.unwrap();
     let notes = DeltaRecorder::default();
     for expected in ["two/m2", "two/m2", "one/m1"] {
@@ -77,7 +81,7 @@ async fn a_turn_stays_with_what_answered_and_what_was_shown_is_taken_back() {
         assert_eq!(chain.current().to_string(), expected);
     }
     assert_eq!(notes.0.into_inner(), ["Hel", "<restart>", "Hello", "Hello", "Hello"]);
-    assert_eq!(*heard.lock(), ["two", "two", "one"]);
+    assert_eq!(*heard.lock(), ["one/m1>two/m2", "two/m2", "two/m2>one/m1"]);
     assert_eq!(chain.providers(), ["one", "two"]);
 
     for (answered, expected) in [("two", "two/m2"), ("one", "one/m1"), ("gone", "one/m1"), ("", "one/m1")] {
@@ -99,7 +103,7 @@ async fn a_refused_key_of_one_does_not_make_the_others_wait() {
 
     let empty = FakeService::start([status(200, "", r#"{"object":"list","data":null}"#)]).await;
     let models = self::models(&[("ollama", &empty.url), ("two", &two.url)]);
-    let chain = FallbackChain::new(models, "ollama", &["two/m2".to_owned()], "", Box::new(|_| {})).await.unwrap();
+    let chain = FallbackChain::new(models, "ollama", &["two/m2".to_owned()], "", Box::new(|_, _| {})).await.unwrap();
     assert_eq!(chain.current().to_string(), "two/m2");
 }
 

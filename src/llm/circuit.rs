@@ -5,7 +5,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::breaker::{Breaker, BreakerPermit, CallOutcome, CallRefusal, CircuitState};
+use super::breaker::{Breaker, BreakerPermit, CallOutcome, CallRefusal, CircuitState, RequestFingerprint};
 use super::error::{FailureScope, LlmError, LlmErrorKind};
 
 /// The breaker in front of one provider.
@@ -26,18 +26,19 @@ struct CircuitBreakerState {
 pub struct CallPassage<'a> {
     circuit: &'a CircuitBreaker,
     permit: BreakerPermit,
+    request: Option<RequestFingerprint>,
     settled: CallOutcome,
 }
 
 impl CircuitBreaker {
-    /// Returns permission for a call.
+    /// Returns permission for a call. A `request` that is known counts as failed once, however often it is repeated.
     ///
     /// # Errors
     /// The breaker refuses the call. The error is an outage, with the time after which a call may go through.
-    pub fn enter(&self, provider: &str) -> Result<CallPassage<'_>, LlmError> {
+    pub fn enter(&self, provider: &str, request: Option<RequestFingerprint>) -> Result<CallPassage<'_>, LlmError> {
         let mut inner = self.0.lock();
-        match inner.breaker.ask(Instant::now()) {
-            Ok(permit) => Ok(CallPassage { circuit: self, permit, settled: CallOutcome::Left }),
+        match inner.breaker.ask(request, Instant::now()) {
+            Ok(permit) => Ok(CallPassage { circuit: self, permit, request, settled: CallOutcome::Left }),
             Err(held) => Err(inner.refusal_error(provider, held)),
         }
     }
@@ -105,7 +106,7 @@ impl CallPassage<'_> {
 impl Drop for CallPassage<'_> {
     fn drop(&mut self) {
         let mut inner = self.circuit.0.lock();
-        if inner.breaker.settle(self.permit, self.settled, Instant::now()) {
+        if inner.breaker.settle(self.permit, self.request, self.settled, Instant::now()) {
             inner.opened += 1;
         }
     }
@@ -118,26 +119,27 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_open_breaker_says_why_and_until_when() {
         let circuit = CircuitBreaker::default();
-        let fail = |kind| circuit.enter("p").map(|passage| passage.end(Some(&LlmError::new(kind, "p", "HTTP 500"))));
+        let fail =
+            |kind| circuit.enter("p", None).map(|passage| passage.end(Some(&LlmError::new(kind, "p", "HTTP 500"))));
         // A service that refuses a request is working, so the breaker stays closed.
         for kind in [LlmErrorKind::BadRequest, LlmErrorKind::Refused, LlmErrorKind::ContextTooLong] {
             (0..10).for_each(|_| fail(kind).unwrap());
         }
         assert_eq!(circuit.state(), (CircuitState::Closed, 0));
         (0..5).for_each(|_| fail(LlmErrorKind::Server).unwrap());
-        let held = circuit.enter("p").unwrap_err();
+        let held = circuit.enter("p", None).unwrap_err();
         assert_eq!(
             held.to_string(),
             "p: it failed again and again and is not asked for the next 61 s; the last time: HTTP 500"
         );
         assert!(held.is_outage() && held.kind == LlmErrorKind::Server && held.retry_after.is_some());
         tokio::time::advance(held.retry_after.unwrap()).await;
-        let probe = circuit.enter("p").unwrap();
-        assert!(circuit.enter("p").unwrap_err().message.contains("just being tried"));
+        let probe = circuit.enter("p", None).unwrap();
+        assert!(circuit.enter("p", None).unwrap_err().message.contains("just being tried"));
         drop(probe);
         assert_eq!(circuit.state(), (CircuitState::HalfOpen, 1));
         for _ in 0..2 {
-            circuit.enter("p").unwrap().end(None);
+            circuit.enter("p", None).unwrap().end(None);
         }
         assert_eq!(circuit.state(), (CircuitState::Closed, 1));
     }
@@ -147,9 +149,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_refused_key_and_an_empty_account_stop_all_calls_at_once() {
         let circuit = CircuitBreaker::default();
-        let fail = |kind| circuit.enter("p").unwrap().end(Some(&LlmError::new(kind, "p", "HTTP 4xx")));
+        let fail = |kind| circuit.enter("p", None).unwrap().end(Some(&LlmError::new(kind, "p", "HTTP 4xx")));
         fail(LlmErrorKind::Auth);
-        let held = circuit.enter("p").unwrap_err();
+        let held = circuit.enter("p", None).unwrap_err();
         assert_eq!(held.to_public(), "p: it refused the API key and is not asked for the next 3601 s");
         assert!(held.kind == LlmErrorKind::Auth && held.is_service_condition() && held.message.ends_with("HTTP 4xx"));
         tokio::time::advance(Duration::from_secs(3_600)).await;
@@ -162,7 +164,7 @@ mod tests {
             tokio::time::advance(Duration::from_secs(secs)).await;
         }
         for _ in 0..2 {
-            circuit.enter("p").unwrap().end(None);
+            circuit.enter("p", None).unwrap().end(None);
         }
         fail(LlmErrorKind::Quota);
         assert_eq!(circuit.remaining(), Some(Duration::from_secs(5)));

@@ -123,6 +123,9 @@ impl Models {
             return self.auto().await;
         }
         let (name, model) = wanted.split_once('/').unwrap_or((wanted, ""));
+        if let Some(error) = self.empty_model(wanted) {
+            return Err(error);
+        }
         if name == OFFLINE {
             return Ok(offline_choice());
         }
@@ -137,10 +140,19 @@ impl Models {
     pub fn check(&self, wanted: &str) -> Result<(), ModelError> {
         let wanted = wanted.trim();
         let name = wanted.split_once('/').map_or(wanted, |(name, _)| name);
+        if let Some(error) = self.empty_model(wanted) {
+            return Err(error);
+        }
         if matches!(wanted, "" | "auto") || name == OFFLINE || self.entries.contains_key(name) {
             return Ok(());
         }
         self.not_set_up(wanted, name).map(drop)
+    }
+
+    /// Returns the error of `PROVIDER/`, which names no model; the usual model is that of `PROVIDER` alone.
+    fn empty_model(&self, wanted: &str) -> Option<ModelError> {
+        let name = wanted.strip_suffix('/').filter(|name| *name == OFFLINE || self.entries.contains_key(*name))?;
+        Some(ModelError::UnknownModel { provider: name.to_owned(), model: String::new(), nearest: Vec::new() })
     }
 
     /// Returns the embedding model that `wanted` (`PROVIDER/MODEL`) names, with `dimensions`, or the model's default

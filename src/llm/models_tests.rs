@@ -227,6 +227,8 @@ async fn a_model_that_a_person_chooses_must_exist() {
             "error: vllm has no model \"qwen3:9b\"; near to it: vllm/qwen3:8b",
         ),
         ("vllm/xyz", vec![missing(), status(200, "", LIST)], "error: vllm has no model \"xyz\""),
+        ("vllm/ ", vec![], "error: vllm has no model \"\""),
+        ("offline/", vec![], "error: offline has no model \"\""),
         ("vllm/busy", vec![status(500, "", "")], "error: vllm has no model \"busy\""),
     ] {
         let service = FakeService::start([status(200, "", LIST)].into_iter().chain(then)).await;
@@ -234,6 +236,9 @@ async fn a_model_that_a_person_chooses_must_exist() {
         let chosen = models.choose(wanted).await.map_or_else(|error| format!("error: {error}"), |one| one.to_string());
         assert_eq!(chosen, expected);
     }
+    let models = alone(&configs(&[("vllm", "", "http://127.0.0.1:9")]), &[]);
+    let checked = ["vllm", "vllm/x", "vllm/", "offline/", "/x"].map(|wanted| models.check(wanted).is_ok());
+    assert_eq!(checked, [true, true, false, false, false]);
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! The interface to a model service.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,6 +8,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::breaker::RequestFingerprint;
 use super::{Cost, Images, LlmError};
 use crate::chat::{ChatMessage, Reasoning, ToolCall, ToolSpec, Usage};
 
@@ -25,6 +27,16 @@ pub struct ChatRequest {
     pub temperature: Option<f64>,
     /// The longest answer, in tokens.
     pub max_tokens: Option<u32>,
+}
+
+impl ChatRequest {
+    /// Returns the fingerprint of the conversation. A turn that waits for a model repeats the same conversation.
+    pub(super) fn fingerprint(&self) -> Option<RequestFingerprint> {
+        let messages = serde_json::to_vec(&self.messages).ok()?;
+        let mut hasher = DefaultHasher::new();
+        messages.hash(&mut hasher);
+        Some(RequestFingerprint(hasher.finish()))
+    }
 }
 
 /// A complete answer. An answer that a broken connection cut off is an error instead.
@@ -51,6 +63,9 @@ pub struct ChatResponse {
     /// The service cut the answer at its length limit.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
+    /// The service's content filter cut the answer. Such an answer holds no calls.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub filtered: bool,
     /// The answer comes from the response cache: no model was asked, and it cost nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cached: bool,

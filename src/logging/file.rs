@@ -1,9 +1,12 @@
 //! The log file. It is replaced when it is long, so that a process that runs for months does not fill the disk.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 /// The length in bytes from which on the file is replaced.
 const MAX_BYTES: u64 = 10_000_000;
@@ -81,8 +84,18 @@ impl Write for LogFile {
 }
 
 /// Opens the log file at its end. A new file is private, since log lines can contain texts of messages.
+///
+/// # Errors
+/// The file cannot be opened, or a symbolic link is in its place: log lines must not change another file.
 pub fn open_file(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+    let no_follow = OFlags::NOFOLLOW.bits().cast_signed();
+    let opened = OpenOptions::new().create(true).append(true).mode(0o600).custom_flags(no_follow).open(path);
+    opened.map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::LOOP) => {
+            io::Error::new(ErrorKind::InvalidInput, "it is a symbolic link, which is not followed: remove it")
+        }
+        _ => error,
+    })
 }
 
 #[cfg(test)]
@@ -121,6 +134,17 @@ mod tests {
         log.write_all(b"more").unwrap();
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.contains("cannot be replaced: ") && text.ends_with("\nmore"), "{}", &text[CHECK_BYTES..]);
+    }
+
+    #[test]
+    fn a_link_in_place_of_the_file_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, other) = (folder.path().join("daoyou.log"), folder.path().join("other"));
+        fs::write(&other, "kept").unwrap();
+        std::os::unix::fs::symlink(&other, &path).unwrap();
+        let error = open_file(&path).unwrap_err();
+        assert_eq!(error.to_string(), "it is a symbolic link, which is not followed: remove it");
+        assert_eq!(fs::read_to_string(&other).unwrap(), "kept");
     }
 
     #[test]

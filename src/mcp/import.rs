@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use daoyou_channels::json as strict_json;
 use daoyou_channels::settings::Secret;
 use serde_json::{Map, Value};
 
@@ -40,8 +41,11 @@ pub struct ImportedServer {
 /// # Errors
 /// Returns one line for each part that is not understood. No server is imported then.
 pub fn import_servers(text: &str) -> Result<Vec<ImportedServer>, Vec<String>> {
-    let root: Value = serde_json::from_str(&without_comments(text))
+    // Some editors write a byte order mark in front of the text.
+    let plain = without_comments(text.strip_prefix('\u{feff}').unwrap_or(text));
+    let root: Value = serde_json::from_str(&plain)
         .map_err(|error| vec![format!("not JSON: {error}; allowed is an object with mcpServers or servers")])?;
+    strict_json::check_keys(&plain).map_err(|error| vec![error.to_string()])?;
     let found = LISTS.iter().find_map(|key| servers_of(&root[*key]).map(|servers| ((*key).to_owned(), servers)));
     let Some((list, servers)) = found else {
         return Err(vec![
@@ -114,6 +118,9 @@ fn read_server(entry: &Value) -> Result<McpServerConfig, Vec<String>> {
         if let Err(allowed) = taken {
             faults.push(format!("{key}: allowed is {allowed}"));
         }
+    }
+    if !fields.contains_key("command") && !server.command.is_empty() {
+        faults.push("args: there is no command to which they belong".to_owned());
     }
     if let Some(kind) = fields.get("type").or_else(|| fields.get("transport")).and_then(Value::as_str) {
         match kind {
@@ -253,6 +260,7 @@ mod tests {
             },
         }"#;
         let imported = import_servers(text).unwrap();
+        assert_eq!(import_servers(&format!("\u{feff}{text}")).as_ref(), Ok(&imported));
         let tables: Vec<_> = imported.iter().map(|server| server.table.as_str()).collect();
         assert_eq!(
             tables,
@@ -278,7 +286,9 @@ mod tests {
             (r#"{"mcpServers": {"a": {"command": 1}}}"#, "mcpServers.a: command: allowed is a text"),
             (r#"{"mcpServers": {"a": {"command": "x", "cwd": "/"}}}"#, "mcpServers.a: cwd is not known here"),
             (r#"{"mcpServers": {"a": {"type": "ws", "url": "ws://x"}}}"#, "\"ws\" is not known"),
+            (r#"{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}"#, "the key \"a\" stands twice"),
             (r#"{"mcpServers": {"a": {}}}"#, "neither command nor url"),
+            (r#"{"mcpServers": {"a": {"args": ["x"]}}}"#, "mcpServers.a: args: there is no command"),
             (r#"{"servers": {"a": {"command": "x", "env": {"K": "${input:key}"}}}}"#, "holds a variable"),
             (r#"{"servers": {"a": {"command": "x", "args": ["${workspaceFolder}"]}}}"#, "holds a variable"),
         ] {

@@ -18,7 +18,9 @@ pub use client::{McpError, McpErrorKind};
 pub use config::{McpAuthConfig, McpConfigFault, McpServerConfig, McpTransport, is_server_name};
 pub use import::{ImportedServer, import_servers};
 pub use listing::{ListedPrompt, ListedResource, ListedTool, PromptArgument, ServerListing};
-pub use serve::{AgentAccess, MCP_CHANNEL, McpChannel, McpEndpoint};
+pub use serve::{
+    AgentAccess, BoundedLine, LineReader, MAX_MESSAGE, MCP_CHANNEL, McpChannel, McpEndpoint, too_long_error,
+};
 pub use server::{McpHost, McpServer, McpServerState, ServerStatus};
 pub use servers::McpServers;
 pub use tools::{MCP_READ, prompt_text};

@@ -11,14 +11,18 @@ use daoyou_channels::backoff::{Backoff, jittered};
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::Value;
-use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::cache::ListingCache;
-use super::client::{BearerTokens, McpConnection, McpError, McpErrorKind, McpRequest, ProtocolEra, http_client};
+use super::client::{
+    BearerTokens, McpConnection, McpError, McpErrorKind, McpRequest, ProtocolEra, ServerLabel, http_client,
+};
 use super::config::McpServerConfig;
 use super::listing::{ListKind, ServerListing};
+use crate::guard::KnownSecrets;
+use crate::live::Live;
 use crate::text::{one_line, truncate};
 use crate::tools::{CommandRunner, ExecConfig, ServerCommand};
 
@@ -42,6 +46,8 @@ pub struct McpHost {
     pub runner: CommandRunner,
     /// The settings of commands, which also apply to the servers' programs.
     pub exec: ExecConfig,
+    /// The secrets that are removed from the servers' texts for people, and from the log. A reload replaces them.
+    pub secrets: Arc<Live<KnownSecrets>>,
     /// Notified when the list of a server has changed.
     pub changed: Arc<Notify>,
 }
@@ -77,6 +83,10 @@ pub struct McpServer {
     pub(super) host: Arc<McpHost>,
     tokens: Mutex<Option<BearerTokens>>,
     link: tokio::sync::Mutex<ServerLink>,
+    /// The end of the program that was started last. The channel closes once all processes of the program are gone.
+    program_end: Mutex<Option<watch::Receiver<Option<String>>>>,
+    /// How the last connection began.
+    era: Mutex<ProtocolEra>,
     status: Mutex<ServerStatus>,
     listing: Mutex<Option<Arc<ServerListing>>>,
     /// Held while a list is made, so that there is only one listing at a time.
@@ -107,11 +117,18 @@ impl McpServer {
                 backoff: Backoff::new(FIRST_WAIT, LONGEST_WAIT),
                 next_try: None,
             }),
+            program_end: Mutex::default(),
+            era: Mutex::default(),
             status: Mutex::new(ServerStatus { listed_at, ..ServerStatus::default() }),
             listing: Mutex::new(listing),
             listing_turn: tokio::sync::Mutex::default(),
             has_begun_listing: AtomicBool::new(false),
         }
+    }
+
+    /// Returns the server's name, and the secrets that are removed from its texts.
+    pub(super) fn label(&self) -> ServerLabel {
+        ServerLabel { name: self.name.clone(), secrets: Arc::clone(&self.host.secrets) }
     }
 
     /// Returns the last list of what the server offers.
@@ -174,11 +191,15 @@ impl McpServer {
         }
     }
 
-    /// Drops a connection that no longer works.
+    /// Drops a connection that no longer works, and stops its program.
     async fn note_loss(&self, connection: &Arc<McpConnection>, error: &McpError) {
         let mut link = self.link.lock().await;
         if link.connection.as_ref().is_some_and(|current| Arc::ptr_eq(current, connection)) {
             link.connection = None;
+            if connection.transport == "stdio" {
+                // Callers that still wait must not keep the program alive: its next start waits for its end.
+                connection.stop();
+            }
             self.note_failure(&mut link, error);
         }
     }
@@ -217,14 +238,10 @@ impl McpServer {
             }
             sleep(wait).await;
         }
+        self.wait_for_program_end().await;
         self.status.lock().state = McpServerState::Starting;
         let begun = Instant::now();
-        let limit = self.config.start_timeout;
-        let connected = timeout(limit.0, self.connect()).await.unwrap_or_else(|_| {
-            let Self { name, .. } = &*self;
-            Err(McpError::not_sent(format!("{name} did not start within {limit} (mcp.{name}.start_timeout)")))
-        });
-        match connected {
+        match self.connect(begun + self.config.start_timeout.0).await {
             Ok(connection) => {
                 let connection = Arc::new(connection);
                 tracing::info!(
@@ -249,11 +266,31 @@ impl McpServer {
         }
     }
 
-    async fn connect(&self) -> Result<McpConnection, McpError> {
-        let known = self.listing().map(|listing| listing.protocol.clone()).unwrap_or_default();
-        let is_legacy = !known.is_empty() && known.as_str() < "2026";
-        let era = if is_legacy { ProtocolEra::Initialize } else { ProtocolEra::Any };
-        if self.config.url.is_empty() { self.start(era).await } else { self.connect_by_http(era).await }
+    /// Connects in the era of the last connection. If the server rejects `initialize`, connects anew in the newer era.
+    async fn connect(&self, end: Instant) -> Result<McpConnection, McpError> {
+        // A failure resets the era, because the server may have been replaced.
+        let mut era = std::mem::take(&mut *self.era.lock());
+        let mut connected = self.connect_in(era, end).await;
+        let is_rejected = connected.as_ref().is_err_and(|error| error.kind == McpErrorKind::Answer);
+        if is_rejected && era == ProtocolEra::Initialize {
+            era = ProtocolEra::Discover;
+            self.wait_for_program_end().await;
+            connected = self.connect_in(era, end).await.or(connected);
+        }
+        if connected.is_ok() {
+            *self.era.lock() = era;
+        }
+        connected
+    }
+
+    async fn connect_in(&self, era: ProtocolEra, end: Instant) -> Result<McpConnection, McpError> {
+        let Self { name, config, .. } = self;
+        let connecting =
+            async { if config.url.is_empty() { self.start(era).await } else { self.connect_by_http(era).await } };
+        timeout_at(end, connecting).await.unwrap_or_else(|_| {
+            let limit = config.start_timeout;
+            Err(McpError::not_sent(format!("{name} did not start within {limit} (mcp.{name}.start_timeout)")))
+        })
     }
 
     /// Starts the program, and connects to it.
@@ -272,7 +309,18 @@ impl McpServer {
         };
         let (process, socket) = host.runner.start_server(command).await.map_err(|error| failed(error.text))?;
         let root = reqwest::Url::from_file_path(&host.workspace).map(String::from).unwrap_or_default();
-        McpConnection::by_stdio(name, era, process, socket, root).await
+        let (sender, ended) = watch::channel(None);
+        *self.program_end.lock() = Some(ended);
+        McpConnection::by_stdio(&self.label(), era, process, socket, root, sender).await
+    }
+
+    /// Waits until the program that was started last is gone, so that it never runs twice at the same time: a program may lock
+    /// its files. The wait is bounded, because the supervisor of the program kills it after a grace period.
+    async fn wait_for_program_end(&self) {
+        let last = self.program_end.lock().clone();
+        if let Some(mut ended) = last {
+            while ended.changed().await.is_ok() {}
+        }
     }
 
     async fn connect_by_http(&self, era: ProtocolEra) -> Result<McpConnection, McpError> {
@@ -291,7 +339,7 @@ impl McpServer {
                 self.tokens.lock().insert(tokens).clone()
             }
         };
-        McpConnection::by_http(name, era, config, client, tokens).await
+        McpConnection::by_http(&self.label(), era, config, client, tokens).await
     }
 
     /// Returns true for a program on this machine that sees private folders, because its sandbox should hide them but cannot.
@@ -361,6 +409,11 @@ impl McpServer {
                 Err(error) => listing.add_problem(&format!("{}: {error}", kind.key())),
             }
         }
+        let secrets = self.host.secrets.get();
+        for problem in &mut listing.problems {
+            // A problem may quote a name, and names are kept as they are.
+            secrets.redact(problem);
+        }
         Ok(listing)
     }
 
@@ -388,8 +441,11 @@ impl McpServer {
     /// Closes the connection in an orderly way.
     pub(super) async fn close(&self) {
         let connection = self.link.lock().await.connection.take();
-        if let Some(connection) = connection.and_then(Arc::into_inner) {
-            connection.close().await;
+        match connection.map(Arc::try_unwrap) {
+            Some(Ok(connection)) => connection.close().await,
+            // A call still uses it.
+            Some(Err(connection)) => connection.stop(),
+            None => {}
         }
         self.status.lock().state = McpServerState::Idle;
     }

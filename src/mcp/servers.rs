@@ -12,6 +12,7 @@ use tokio::time::{sleep, timeout};
 use super::config::McpServerConfig;
 use super::server::{McpHost, McpServer};
 use super::tools::{McpRead, McpTool};
+use crate::guard::KnownSecrets;
 use crate::llm::estimate_tokens;
 use crate::tools::Tool;
 
@@ -39,8 +40,10 @@ impl McpServers {
         let known = |name: &str, config: &McpServerConfig| {
             let servers = previous.map(|previous| previous.servers.as_slice()).unwrap_or_default();
             let server = servers.iter().find(|server| server.name == name)?;
-            let is_same =
-                server.config == *config && server.host.exec == host.exec && server.host.workspace == host.workspace;
+            let is_same = server.config == *config
+                && server.host.exec == host.exec
+                && server.host.workspace == host.workspace
+                && server.host.runner.skill_folders() == host.runner.skill_folders();
             is_same.then(|| Arc::clone(server))
         };
         let (enabled, disabled): (Vec<_>, Vec<_>) = config.iter().partition(|(_, config)| config.enabled);
@@ -69,6 +72,13 @@ impl McpServers {
 
     pub fn get(&self, name: &str) -> Option<&Arc<McpServer>> {
         self.servers.iter().find(|server| server.name == name)
+    }
+
+    /// Replaces the secrets that are removed from the texts of the servers, also of those that were taken over.
+    pub fn set_secrets(&self, secrets: &Arc<KnownSecrets>) {
+        for server in &self.servers {
+            server.host.secrets.set(Arc::clone(secrets));
+        }
     }
 
     /// Returns the tools of all servers according to their last lists, and `mcp_read`. Returns none if there are no servers.

@@ -260,7 +260,7 @@ pub async fn prompt_text(
 ) -> Result<(String, Taint), McpError> {
     let request = McpRequest::GetPrompt { name: name.to_owned(), arguments };
     let answer = server.request(request, &tokio_util::sync::CancellationToken::new()).await?;
-    let text = ResultText::of_prompt(&answer);
+    let text = server.label().redacted(ResultText::of_prompt(&answer));
     if text.trim().is_empty() {
         return Err(McpError::new(McpErrorKind::Answer, format!("the prompt of {} is empty", server.name)));
     }
@@ -308,7 +308,8 @@ mod tests {
         let home = folder.path();
         let runner = command_runner(&exec, home, home, private, 0, "/proc/self/exe".into()).unwrap();
         let (home, workspace) = (home.to_owned(), home.to_owned());
-        let host = Arc::new(McpHost { home, workspace, runner, exec, changed: Arc::default() });
+        let host =
+            Arc::new(McpHost { home, workspace, runner, exec, secrets: Arc::default(), changed: Arc::default() });
         let command = vec!["/nonexistent/server".to_owned()];
         let config = McpServerConfig { command, ..McpServerConfig::default() };
         let server = Arc::new(McpServer::new("notes", config, host));

@@ -7,7 +7,7 @@ use daoyou_channels::Trust;
 use daoyou_channels::text::hex;
 use sha2::{Digest, Sha256};
 
-use crate::origin::TurnOrigin;
+use crate::origin::{OwnerIdentity, TurnOrigin};
 use crate::store::inbox::InboxRow;
 use crate::store::{Connection, StoreError, memory_queries};
 
@@ -148,11 +148,15 @@ pub fn sender_of(row: &InboxRow) -> String {
 }
 
 /// Returns the origin that the messages of a message's turn carry: its own origin, with the sender that it acts for. Nothing is
-/// added if the trust of the message alone identifies that sender.
+/// added if the trust of the message alone identifies that sender. For the owner, it is the identity that gives the trust.
 pub fn origin_on_behalf(row: &InboxRow) -> TurnOrigin {
     let mut origin = TurnOrigin::parse(&row.origin);
-    if Trust::parse(&row.trust) == Trust::Known && origin.on_behalf_of.is_none() {
-        origin.on_behalf_of = Some(row.sender.clone());
+    match Trust::parse(&row.trust) {
+        Trust::Known if origin.on_behalf_of.is_none() => origin.on_behalf_of = Some(row.sender.clone()),
+        Trust::Owner if origin.is_from_person() => {
+            origin.owner_identity = OwnerIdentity::of(&row.channel, &row.sender);
+        }
+        _ => {}
     }
     origin
 }
@@ -269,6 +273,16 @@ mod tests {
             assert_eq!(origin_on_behalf(&row).to_column(), along);
             assert_eq!(identities.owner_of_row(&row).as_ref().map(Owner::as_str), owner, "{sender}");
             assert_eq!(is_by_person(&row), sender != "cron");
+        }
+        for (channel, origin, expected) in [
+            ("webhook:in", "{}", Some("me")),
+            ("email", "{}", Some("me")),
+            ("cli", "{}", None),
+            ("webhook:in", r#"{"cause":{"kind":"heartbeat"}}"#, None),
+        ] {
+            let row = InboxRow { channel: channel.to_owned(), ..row("me", Trust::Owner, origin) };
+            let identity = origin_on_behalf(&row).owner_identity.map(|identity| identity.sender);
+            assert_eq!(identity.as_deref(), expected, "{channel} {origin}");
         }
         assert_eq!(identities.writer_of(&row("eve", Trust::Untrusted, "{}")).as_str(), "stranger:in:eve");
     }

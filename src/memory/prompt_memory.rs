@@ -64,11 +64,29 @@ pub(super) fn redact_prompts(
         forget_turn(connection, session, turn)?;
     }
     let mut sessions: BTreeSet<String> = copies.into_iter().map(|(session, _)| session).collect();
+    forget_command_replies(connection, (owner, since), &marks)?;
     for (place, left) in redacted {
         write_redacted(connection, (&place.0, &place.1), left)?;
         sessions.insert(place.0);
     }
     Ok(sessions)
+}
+
+/// Removes the delivered replies to slash commands that show a forgotten memory, such as the lists of `/memory`.
+fn forget_command_replies(
+    connection: &Connection,
+    (owner, since): (&Owner, i64),
+    marks: &ForgottenMarks,
+) -> Result<(), StoreError> {
+    let mut shown = BTreeSet::new();
+    forgetting::visit_command_replies(connection, (owner.as_str(), since), |turn, reply| {
+        let is_listed = marks.listed.iter().any(|line| reply.contains(line.as_str()));
+        let states = |it: &MentionDetector| it.is_named_in(&reply) || it.is_stated_in(&reply);
+        if is_listed || marks.detectors.iter().any(states) {
+            shown.insert(turn);
+        }
+    })?;
+    shown.iter().try_for_each(|turn| forgetting::forget_delivered(connection, turn))
 }
 
 /// Removes the words of a turn in which a memory was stated, and the task that was recorded of the turn. Returns true if the
@@ -153,6 +171,9 @@ pub fn redact_ended_turn(
         pending.0.iter().filter(|(turns, _)| turns.contains(turn)).flat_map(|(_, detectors)| detectors.clone());
     let detectors: Vec<MentionDetector> = detectors.collect();
     pending.remove(connection, turn)?;
+    if detectors.is_empty() {
+        return Ok(false);
+    }
     let marks = ForgottenMarks { detectors, ..ForgottenMarks::default() };
     let bodies = messages.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
     let mut is_changed = false;
@@ -244,6 +265,8 @@ struct ForgottenMarks {
     shown: Vec<String>,
     /// `- id 12 ·`, the beginning of a memory's line in a tool result.
     ids: Vec<String>,
+    /// ``- `12` ``, the beginning of a memory's line in a list of `/memory`.
+    listed: Vec<String>,
     /// ` · cli:direct #12 · `, the label of a forgotten message in a tool result.
     labels: Vec<String>,
 }
@@ -284,6 +307,7 @@ impl ForgottenMarks {
             detectors: Vec::new(),
             shown: entries.iter().map(shown).filter(|shown| !shown.is_empty()).collect(),
             ids: entries.iter().map(|entry| format!("{BULLET}id {} ·", entry.id)).collect(),
+            listed: entries.iter().map(|entry| format!("{BULLET}`{}` ", entry.id)).collect(),
             labels: Vec::new(),
         }
     }

@@ -1,8 +1,9 @@
 //! Splits a user's message into its text and its runtime context, and reads the time from the context.
 
-use jiff::Zoned;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
+
+use crate::text::time_expression::instant_at;
 
 const MARK: &str = "\n\n[Runtime Context]\n";
 
@@ -51,9 +52,10 @@ impl MessageTime {
         self.time_zone().is_some()
     }
 
-    /// Formats a time as RFC 3339 with the zone's offset; without an offset if the zone is unknown.
+    /// Formats a time as RFC 3339 with the zone's offset; without an offset if the zone is unknown. A time that the clock skips
+    /// is the end of the gap, as for every job.
     pub fn stamp(&self, at: DateTime) -> String {
-        let zoned: Option<Zoned> = self.time_zone().and_then(|zone| zone.to_ambiguous_zoned(at).compatible().ok());
+        let zoned = self.time_zone().and_then(|zone| Some(instant_at(at, &zone)?.to_zoned(zone)));
         match zoned {
             Some(zoned) => zoned.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string(),
             None => at.strftime("%Y-%m-%dT%H:%M:%S").to_string(),
@@ -100,6 +102,11 @@ mod tests {
         for (zone, expected) in cases {
             let now = MessageTime { at: jiff::civil::date(2026, 11, 21).at(14, 5, 0, 0), zone: zone.to_owned() };
             assert_eq!(now.stamp(now.at), expected, "{zone}");
+        }
+        let now = MessageTime { at: jiff::civil::date(2026, 11, 21).at(14, 5, 0, 0), zone: "Europe/Berlin".to_owned() };
+        for (month, day, expected) in [(3, 28, "2027-03-28T03:00:00+02:00"), (10, 31, "2027-10-31T02:30:00+02:00")] {
+            let at = jiff::civil::date(2027, month, day).at(2, 30, 0, 0);
+            assert_eq!(now.stamp(at), expected, "the scheduler's rule in a gap and for a repeated hour");
         }
     }
 }

@@ -2,17 +2,46 @@
 
 use daoyou_channels::settings::Span;
 use jiff::civil::DateTime;
+use jiff::tz::{self, TimeZone};
 use serde_json::{Map, Value, json};
 
 use super::context::MessageTime;
 use super::reply;
-use crate::text::Language;
 use crate::text::time_expression::{self as time, DueTime, TimeExpression, TimeFault, TimeParseError};
+use crate::text::{Language, truncate};
 
 /// The longest time in words, in bytes.
 const MAX_TIME: usize = 150;
-/// The longest name of a job, in characters; the name is the beginning of the note.
+/// The longest name by which a reminder is found, in characters; the name is the beginning of the note.
 const MAX_NAME: usize = 30;
+/// Words at the beginning of an English text that lead to a note.
+const LEADS: &[&str] = &["to ", "that ", "about ", "of "];
+/// Words at the beginning of an English text that name a time, even one that is not understood.
+const TIME_LEADS: &[&str] = &[
+    "after ",
+    "at ",
+    "before ",
+    "by ",
+    "every ",
+    "in ",
+    "last ",
+    "next ",
+    "on ",
+    "once ",
+    "this ",
+    "until ",
+    "when ",
+    "yesterday",
+];
+/// Words after a time in English that continue it.
+const CONTINUATIONS: &[&str] = &["not", "week"];
+/// Words after a time in English that name its zone.
+const ZONES: &[&str] = &[
+    "aedt", "aest", "akst", "bst", "cdt", "cest", "cet", "cst", "edt", "eest", "eet", "est", "gmt", "hkt", "hst",
+    "ist", "jst", "kst", "mdt", "msk", "mst", "nzst", "pdt", "pst", "sgt", "utc", "wet",
+];
+/// The most words of a place before the word "time".
+const MAX_PLACE: usize = 3;
 
 /// A reminder as the user asks for it.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,9 +66,14 @@ impl Reminder {
         if let Some(found) = time_and_note(text, language) {
             return at(found);
         }
+        let is_time = language == Language::En && prefix(text, TIME_LEADS).is_some();
         let text = strip_lead(text, language);
         match time::explain_partial_time(text, language) {
             Some(misread) => Self::Unclear(misread),
+            None if is_time => {
+                let rest = truncate(text, MAX_TIME);
+                Self::Unclear(TimeParseError { understood: String::new(), rest, fault: None })
+            }
             None => Self::NoTime { note: clean(text) },
         }
     }
@@ -93,13 +127,14 @@ impl Reminder {
         };
         let note = if note.is_empty() { reply::time_has_come(language) } else { note };
         let message = reply::reminder(language, note);
-        let what = [("action", "add"), ("kind", "message"), ("message", &message), ("name", &name(note))];
+        // Without a name, the job is named after the note, with a number if the name is taken.
+        let what = [("action", "add"), ("kind", "message"), ("message", &message)];
         let what = what.into_iter().map(|(key, value)| (key, value.to_owned()));
         Ok(what.chain(times).map(|(key, value)| (key.to_owned(), json!(value))).collect::<Map<_, _>>().into())
     }
 }
 
-/// Returns the name of the job that holds a reminder.
+/// Returns the name of the job that holds a reminder with this note.
 pub(super) fn name(note: &str) -> String {
     note.chars().take(MAX_NAME).collect::<String>().trim().to_owned()
 }
@@ -126,16 +161,53 @@ fn time_and_note(text: &str, language: Language) -> Option<(TimeExpression, &str
     };
     let joined = |rest: &str| {
         let lead = match language {
-            Language::En => prefix(rest, &[" to ", ","])?,
+            Language::En => prefix(rest, &[" to ", ", to "])
+                .or_else(|| prefix(rest, &[","]).filter(|lead| !continues_time(&rest[*lead..])))?,
             Language::Zh => prefix(rest, &["，", ",", "去", "要"]).unwrap_or(0),
         };
         (!time::starts_with_time(rest[lead..].trim(), language)).then_some(lead)
     };
-    let bare = |rest: &str| (rest.starts_with(' ') && !time::starts_with_time(rest.trim(), language)).then_some(0);
+    let is_unread = |rest: &str| language == Language::En && continues_time(rest);
+    let bare = |rest: &str| {
+        let is_note = rest.starts_with(' ') && !is_unread(rest) && !time::starts_with_time(rest.trim(), language);
+        is_note.then_some(0)
+    };
     leading(&marked_note)
         .or_else(|| leading(&joined))
         .or_else(|| trailing_time(strip_lead(text, language), language))
         .or_else(|| leading(&bare))
+}
+
+/// Returns true if an English text after a time begins with words that continue the time: its zone or place, or a span of days.
+fn continues_time(rest: &str) -> bool {
+    let words: Vec<&str> = rest.split([' ', ',']).filter(|word| !word.is_empty()).take(MAX_PLACE + 2).collect();
+    let Some((first, others)) = words.split_first() else { return false };
+    let lower = first.to_ascii_lowercase();
+    let after_first = rest.trim_start_matches([' ', ',']).get(first.len()..).unwrap_or_default().trim_start();
+    let span = after_first.strip_prefix("a ").or(after_first.strip_prefix("an ")).unwrap_or(after_first);
+    let leads_to_note = |next: Option<&&str>| next.is_none_or(|next| next.eq_ignore_ascii_case("to"));
+    let abbreviation = lower.split(['+', '-', ':']).next().unwrap_or_default();
+    // Without capitals, "wet" and "est" may be words of a note.
+    let is_zone = ZONES.contains(&abbreviation)
+        && (first.starts_with(|c: char| c.is_ascii_uppercase()) || leads_to_note(others.first()));
+    let at_time = words.iter().position(|word| word.eq_ignore_ascii_case("time"));
+    let is_place_time = at_time.filter(|at| *at > 0).is_some_and(|at| {
+        let is_name = words[..at].iter().all(|word| word.starts_with(char::is_uppercase));
+        is_place(&words[..at]) || (is_name && words[at] == "time" && leads_to_note(words.get(at + 1)))
+    });
+    CONTINUATIONS.contains(&lower.as_str())
+        || is_zone
+        || is_place_time
+        || (first.contains('/') && TimeZone::get(first).is_ok())
+        || (matches!(lower.as_str(), "of" | "for") && time::starts_with_period(span))
+        || (lower == "in" && (1..=others.len().min(MAX_PLACE)).any(|length| is_place(&others[..length])))
+}
+
+/// Returns true if words name a place that has a time zone, such as "New York".
+fn is_place(words: &[&str]) -> bool {
+    let name = words.join("_");
+    let is_city = |zone: &str| zone.rsplit('/').next().is_some_and(|city| city.eq_ignore_ascii_case(&name));
+    name.eq_ignore_ascii_case("local") || tz::db().available().any(|zone| is_city(zone.as_str()))
 }
 
 /// Splits a text into a note and the longest time at its end.
@@ -160,7 +232,7 @@ fn prefix(text: &str, words: &[&str]) -> Option<usize> {
 
 fn strip_lead(text: &str, language: Language) -> &str {
     let words: &[&str] = match language {
-        Language::En => &["to ", "that ", "about ", "of "],
+        Language::En => LEADS,
         Language::Zh => &["在"],
     };
     &text[prefix(text, words).unwrap_or(0)..]

@@ -9,6 +9,8 @@ use super::sections::indent;
 
 /// The longest list that stays whole.
 const SHORT_LIST: usize = 20;
+/// The unit in which lists are counted.
+pub const ENTRIES: &str = "entries";
 /// The most file extensions for which left out files are counted.
 const MAX_ENDINGS: usize = 4;
 
@@ -36,7 +38,7 @@ pub fn filter(raw: &RawResult<'_>, query: &FilterQuery, settings: &FilterSetting
             selection.keep_line(at);
         }
     }
-    let mut filtered = FilterOutput::of_lines(&lines, &selection, "entries", &remarks);
+    let mut filtered = FilterOutput::of_lines(&lines, &selection, ENTRIES, &remarks);
     filtered.remark = left_out(&lines, &selection);
     Some(filtered)
 }

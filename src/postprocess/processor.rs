@@ -19,7 +19,8 @@ use crate::text::pattern;
 
 /// The shortest result that is filtered, in characters.
 const MIN_CHARS: usize = 1_500;
-/// The shortest output of a filter, in characters. With a shorter one, which could answer nothing, the result stays whole.
+/// The shortest output of a filter, in characters. With a shorter one, which could answer nothing, the result stays whole. A list is
+/// filtered only if an entry matches, and one entry may be the answer.
 const MIN_KEPT_CHARS: usize = 40;
 /// The share of the whole result that the output of a filter may have at most.
 const MAX_KEPT_SHARE: f64 = 0.9;
@@ -258,7 +259,7 @@ impl Postprocessor {
 /// Adds the omissions that a result reports to its count. If the filter left a report out, repeats it in the remark.
 fn with_omissions(raw: &RawResult<'_>, mut output: FilterOutput) -> FilterOutput {
     let omissions = omissions(raw.text);
-    if matches!(output.unit, "lines" | "rows" | "matches" | "entries") {
+    if matches!(output.unit, "lines" | "rows" | "matches" | listing_filter::ENTRIES) {
         // The reports are themselves counted as lines, except in the unit `matches`.
         let markers = omissions.iter().filter(|omission| !omission.is_last && output.unit != "matches").count();
         let missing: usize = omissions.iter().map(|omission| omission.lines).sum();
@@ -323,7 +324,7 @@ fn is_better(raw: &RawResult<'_>, result: &FilteredResult) -> bool {
     // The length that is assumed for the path of the whole result, which is not known yet. The path is shorter.
     const PATH_CHARS: usize = 160;
     let with_note = result.render(None).chars().count() + PATH_CHARS;
-    (left >= MIN_KEPT_CHARS || result.mode == PostprocessMode::Llm)
+    (left >= MIN_KEPT_CHARS || result.output.unit == listing_filter::ENTRIES || result.mode == PostprocessMode::Llm)
         && with_note as f64 <= whole as f64 * MAX_KEPT_SHARE
         && result.output.kept > 0
 }

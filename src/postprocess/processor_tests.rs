@@ -55,6 +55,18 @@ fn matches(count: usize) -> String {
 }
 
 #[test]
+fn the_only_matching_entry_of_a_list_is_enough_wherever_it_is() {
+    for place in [0, 150, 299] {
+        let name = |at: usize| if at == place { "tax.md".to_owned() } else { format!("photo_{at}.jpeg") };
+        let list: Vec<String> = (0..300).map(name).collect();
+        let result = process("list_dir", &json!({}), &list.join("\n"), "Where is the file tax.md?");
+        let rendered = result.map(|result| result.render(None)).unwrap_or_default();
+        assert!(rendered.contains("tax.md") && !rendered.contains("photo_7.jpeg"), "{place}: {rendered}");
+        assert!(rendered.contains("1 of 300 entries"), "{place}: {rendered}");
+    }
+}
+
+#[test]
 fn every_failing_test_is_named_whatever_the_question_is_about() {
     let failure = |at: usize| format!("FAILED tests/test_time.py::test_parse[{at}] - assert {at} == 0");
     let passed = |at: usize| format!("tests/test_zone.py::test_zone_{at} PASSED");

@@ -298,7 +298,7 @@ mod tests {
             (&format!("{HEAD}rounds: 0"), "rounds is out of range"),
             (&format!("{HEAD}memory: mine"), "memory is not valid"),
             (&format!("{HEAD}prompt: {{file: a, inline: b}}"), "give one of"),
-            (&format!("{HEAD}permissions: {{read: [{{pattern: a, permission: ask}}]}}"), "unknown variant `ask`"),
+            (&format!("{HEAD}permissions: {{read: [{{pattern: a, permission: maybe}}]}}"), "unknown variant `maybe`"),
         ] {
             let (_, reason) = ProfileManifest::parse(text.as_bytes()).unwrap_err();
             assert!(reason.contains(expected), "{text}: {reason}");

@@ -185,7 +185,7 @@ fn view(job: &Job, context: &JobContext) -> Value {
         (None, true) => "enabled",
         (None, false) => "disabled",
     };
-    json!({
+    let mut view = json!({
         "id": row.id,
         "name": row.name,
         "state": state,
@@ -210,7 +210,11 @@ fn view(job: &Job, context: &JobContext) -> Value {
         "delete_after_run": body.delete_after_run,
         "created_at": timestamp(row.created_at),
         "updated_at": timestamp(row.updated_at),
-    })
+    });
+    if body.maker.is_unrecorded() {
+        view["maker_unrecorded"] = json!(true);
+    }
+    view
 }
 
 fn unreadable(UnreadableJob { row, error }: &UnreadableJob) -> Value {
@@ -228,6 +232,7 @@ fn schedule(schedule: &Schedule) -> Value {
     match schedule {
         Schedule::At { at } => json!({ "at": at }),
         Schedule::Every { every, anchor } => json!({ "every": every.to_string(), "anchor": anchor }),
+        Schedule::Days { days, anchor, tz } => json!({ "every": format!("{days}d"), "anchor": anchor, "tz": tz }),
         Schedule::Cron { expr, tz } => json!({ "cron": expr, "tz": tz }),
     }
 }

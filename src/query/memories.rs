@@ -338,7 +338,7 @@ fn import(connection: &Connection, text: &str, service: &MemoryService) -> Resul
     if !faults.is_empty() {
         return Err(MemoryError::Wrong(import_faults(&faults, fault_count)));
     }
-    let (mut written, mut known) = (0, 0);
+    let (mut written, mut known) = (Vec::new(), 0);
     for (entry, at) in &mut new {
         service.redact_secrets(entry);
         // Compared as in the file. This also finds tasks, which `remember` would write each time, and replaced memories.
@@ -349,13 +349,16 @@ fn import(connection: &Connection, text: &str, service: &MemoryService) -> Resul
         }
         match memory::remember(connection, entry, &settings.config)? {
             RememberOutcome::New(id) | RememberOutcome::Replaced { id, .. } => {
-                memories::set_created_at(connection, id, *at)?;
-                written += 1;
+                written.push((id, *at));
             }
             RememberOutcome::Known(_) => known += 1,
         }
     }
-    Ok(json!({ "imported": written, "known": known, "summaries": summaries }))
+    // Old times come last: while they are written, the imported memories are the newest, and none of them makes room for the next.
+    for (id, at) in &written {
+        memories::set_created_at(connection, *id, *at)?;
+    }
+    Ok(json!({ "imported": written.len(), "known": known, "summaries": summaries }))
 }
 
 /// Forgets all of these memories or none.

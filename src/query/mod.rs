@@ -26,4 +26,14 @@ pub use store_query::{StoreChange, StoreQuery, apply, read};
 pub use terminal::{GatewayDirectory, ModelSelection, TerminalFrame, TerminalInfo};
 
 /// The end of a name in the path of a request that would otherwise lead to another path, such as "..". No name contains it.
-pub const NAME_END: char = '\0';
+const NAME_END: char = '\0';
+
+/// Returns a name with [`NAME_END`], so that the path of a request can contain it although it would lead to another path.
+pub fn with_name_end(name: &str) -> String {
+    format!("{name}{NAME_END}")
+}
+
+/// Returns the name that the path of a request contains.
+pub fn name_of_path(segment: &str) -> &str {
+    segment.strip_suffix(NAME_END).unwrap_or(segment)
+}

@@ -118,7 +118,7 @@ pub(super) fn retry_all(connection: &Connection, classes: &[RetryClass]) -> Resu
                 }
             }
             RetryClass::Waiting => {
-                waiting = inbox::count_waiting(connection)?;
+                waiting = inbox::count_waiting_for_model(connection)?;
                 after.push(AfterCommit::RetryServices);
                 for id in outbox::waiting_for_retry(connection, RETRY_LIMIT)? {
                     after.extend(outbox::make_due(connection, id)?.map(|channel| AfterCommit::MakeDue { channel }));
@@ -171,8 +171,11 @@ pub(super) fn retry(connection: &Connection, id: Uuid) -> Result<Option<AppliedC
         return Ok(Some(AppliedChange { answer, after: AfterCommit::MakeDue { channel } }));
     }
     if inbox::find(connection, id)?.is_some_and(|row| row.state == InboxState::Waiting) {
-        let answer = json!({ "id": id, "state": "waiting", "asked_again": true });
-        return Ok(Some(AppliedChange { answer, after: AfterCommit::RetryServices }));
+        // A turn that waits for sub-agents or a person continues when they answer.
+        let asked_again = inbox::waits_for_model(connection, id)?;
+        let answer = json!({ "id": id, "state": "waiting", "asked_again": asked_again });
+        let after = if asked_again { AfterCommit::RetryServices } else { AfterCommit::Nothing };
+        return Ok(Some(AppliedChange { answer, after }));
     }
     let revived = match inbox::revive(connection, id)? {
         None => match inbox::find(connection, id)? {
@@ -194,4 +197,42 @@ pub(super) fn remove(connection: &Connection, id: Uuid) -> Result<Option<Applied
         return Ok(outbox::remove(connection, id)?.then_some(AppliedChange { answer, after }));
     }
     Ok(inbox::drop_dead(connection, id)?.then_some(AppliedChange { answer, after: AfterCommit::Nothing }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::inbox::NewInboxRow;
+    use crate::store::{Durability, Store};
+
+    /// A message that waits for an approval is no message that waits for a model.
+    #[tokio::test]
+    async fn only_messages_that_wait_for_a_model_are_asked_again() {
+        let (_folder, store) = Store::temporary();
+        let work = |connection: &Connection| {
+            let [approval, model] = [1, 2].map(Uuid::from_u128);
+            for (seq, id) in [(1, approval), (2, model)] {
+                inbox::insert(connection, &NewInboxRow::sample(id, &id.to_string()))?;
+                inbox::mark_running(connection, seq)?;
+                inbox::mark_waiting(connection, id)?;
+            }
+            // The first one waited for a model before, and the answer asks for the approval.
+            for (turn, kind, body) in [
+                (approval, "note", r#"{"step":"waiting","since":7}"#),
+                (approval, "response", "{}"),
+                (model, "response", "{}"),
+                (model, "note", r#"{"step":"waiting","since":7}"#),
+            ] {
+                turn_steps::append(connection, turn, kind, body)?;
+            }
+            let all = retry_all(connection, &[RetryClass::Waiting])?.answer;
+            let mut answers = vec![all["waiting"].clone()];
+            for id in [approval, model] {
+                answers.extend(retry(connection, id)?.map(|applied| applied.answer["asked_again"].clone()));
+            }
+            Ok(answers)
+        };
+        let answers = store.write(Durability::Logged, work).await.unwrap();
+        assert_eq!(answers, [json!(1), json!(false), json!(true)]);
+    }
 }

@@ -225,12 +225,12 @@ fn deliveries(connection: &Connection, key: &str, history: &[MessageRow]) -> Res
         let body: OutboundBody = serde_json::from_str(&row.body)?;
         let is_reply = row.slot == "reply";
         // A job's message is in the history of its chat as well.
-        let is_known =
+        let is_in_history =
             (is_reply && turns.contains(row.turn.to_string().as_str())) || spoken.contains(body.content.trim());
-        if is_known && body.attachments.is_empty() || body.context.is_picked_up {
+        if is_in_history && body.attachments.is_empty() || body.context.is_picked_up {
             continue;
         }
-        let asked = match body.in_reply_to.filter(|_| is_reply && !is_known) {
+        let asked = match body.in_reply_to.filter(|_| is_reply && !is_in_history) {
             Some(id) => inbox::find(connection, id)?.map(|row| row.content),
             None => None,
         };
@@ -242,7 +242,7 @@ fn deliveries(connection: &Connection, key: &str, history: &[MessageRow]) -> Res
             "kind": if kind == "tool" { "message" } else { kind },
             "in_reply_to": asked,
             "text": body.content,
-            "in_history": is_known,
+            "in_history": is_in_history,
             "job": body.context.job,
             "notice": body.context.notice,
             "error": body.error.map(|error| error.code),
@@ -254,7 +254,7 @@ fn deliveries(connection: &Connection, key: &str, history: &[MessageRow]) -> Res
 
 /// Starts a new epoch of a session in a home without a running gateway. In a running gateway, the session's lane does this.
 pub(super) fn clear(connection: &Connection, key: &str) -> Result<Value, StoreError> {
-    let exists = messages::session(connection, key)?.next_seq > 0;
+    let exists = is_known(connection, key)?;
     if exists {
         messages::new_epoch(connection, key)?;
     }
@@ -278,11 +278,10 @@ pub fn search(
     limit: usize,
 ) -> Result<Value, MemoryError> {
     check_search_text(text)?;
-    match session {
-        Some(session) if !is_known(connection, session)? => {
-            return Err(unknown(session));
-        }
-        _ => {}
+    if let Some(session) = session
+        && !is_known(connection, session)?
+    {
+        return Err(unknown(session));
     }
     let lines = memory::search_messages(connection, text.trim(), session, since, limit)?;
     let view = |line: memory::HistoryHit| {
@@ -313,10 +312,10 @@ pub(super) fn check_search_text(text: &str) -> Result<(), MemoryError> {
 /// Returns a session since its last `/new` as text for people, with the calls of each response and their results; `None` if the
 /// session does not exist.
 pub(super) fn transcript(connection: &Connection, key: &str) -> Result<Option<Value>, StoreError> {
-    let head = messages::session(connection, key)?;
-    if head.next_seq == 0 {
+    if !is_known(connection, key)? {
         return Ok(None);
     }
+    let head = messages::session(connection, key)?;
     let mut transcript: Vec<Value> = Vec::new();
     for row in messages::range(connection, key, head.first_seq, head.next_seq)? {
         match serde_json::from_str(&row.body)? {

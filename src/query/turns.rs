@@ -24,9 +24,11 @@ pub(super) fn list(
         Some(session) => inbox::newest_of_session(connection, session, limit)?,
         None => inbox::newest(connection, limit)?,
     };
-    match session {
-        Some(session) if rows.is_empty() && !sessions::is_known(connection, session)? => return Ok(None),
-        _ => {}
+    if let Some(session) = session
+        && rows.is_empty()
+        && !sessions::is_known(connection, session)?
+    {
+        return Ok(None);
     }
     rows.iter()
         .map(|row| {

@@ -1,6 +1,6 @@
 //! Schedules the retries of turns that wait because no model is available. Their rows are `waiting` in the store. The scheduler
 //! holds the next retry time of each turn, and the turns that sleep until a sub-agent has ended or a person has answered. A turn
-//! that the scheduler does not know, such as one that waited when the process ended, may be retried at once.
+//! that the scheduler does not know may be retried at once. The retries of turns that waited when the process ended are spread.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -21,10 +21,14 @@ pub const LONGEST_OUTAGE_WAIT: Duration = Duration::from_secs(15);
 /// The longest waits for a service that is busy or broken, and for an account without credit. Such services are asked less often.
 pub const LONGEST_FAILURE_WAIT: Duration = Duration::from_secs(60);
 pub const LONGEST_QUOTA_WAIT: Duration = Duration::from_secs(600);
-/// The number of retries that answers to other turns may trigger at once. Further retries wait at least this pause, since the
-/// service may answer others and still reject this turn.
-const QUICK_TRIES: u32 = 2;
-const PAUSE: Duration = Duration::from_secs(1);
+/// The number of retries that answers to other turns may trigger at once. Further such retries come after growing waits, since
+/// the service may answer others and still reject this turn.
+const QUICK_RETRIES: u32 = 2;
+/// The longest of these waits.
+const LONGEST_AFTER_ANSWER: Duration = Duration::from_secs(60);
+/// The longest time after a restart in which failures of other turns postpone the first try of a turn that waited before. The turns
+/// end these waits one after the other, in its second half.
+const LONGEST_RESTORED_WAIT: Duration = Duration::from_secs(600);
 
 /// Schedules the retries of waiting turns.
 #[derive(Debug)]
@@ -63,11 +67,18 @@ struct ParkingTable {
 #[derive(Debug)]
 struct ParkedTurn {
     session: SessionKey,
+    /// The providers that can answer the turn; empty if they are unknown, because the turn waited when the last process ended.
     providers: Vec<String>,
     tries: u32,
+    /// The retries that an answer to another turn triggered. All of them failed.
+    retries_after_answers: u32,
+    /// The upper limit of the growing waits.
+    longest: Duration,
     failed: Instant,
     /// The time of the next try; `None` while the turn runs.
     until: Option<Instant>,
+    /// The latest first try of a restored turn.
+    latest: Instant,
 }
 
 impl Default for RetryScheduler {
@@ -108,6 +119,18 @@ impl RetryScheduler {
     /// Reports that a turn waits for a person, in a process that ends after its single message.
     pub fn report_parked(&self) {
         self.has_parked.cancel();
+    }
+
+    /// Restores the waits of turns that waited for a model when the last process ended. Their services may be the same one, and may have
+    /// asked for a longer wait: the first turn is tried at once, the others one after the other, later after each failure, and at
+    /// once after an answer.
+    pub fn restore(&self, turns: impl IntoIterator<Item = (Uuid, SessionKey)>) {
+        let mut table = self.table.lock();
+        for (number, (turn, session)) in turns.into_iter().enumerate() {
+            let chance = if number == 0 { 0.0 } else { random_fraction() };
+            table.restore(turn, session, Instant::now(), chance);
+        }
+        self.changed.notify_one();
     }
 
     /// Makes the turn wait until [`RetryScheduler::resume`].
@@ -199,12 +222,45 @@ impl ParkingTable {
     fn park(&mut self, turn: Uuid, session: &SessionKey, awaited: RetryTerms, now: Instant, chance: f64) {
         let RetryTerms { providers, retry_after, longest, at_latest, answer_count } = awaited;
         let missed = providers.iter().any(|name| self.answered.get(name).is_some_and(|last| *last > answer_count));
-        let tries = self.turns.get(&turn).map_or(0, |parked| parked.tries) + 1;
-        let mut parked = ParkedTurn { session: session.clone(), providers, tries, failed: now, until: None };
+        let before = self.turns.get(&turn);
+        let tries = before.map_or(0, |parked| parked.tries) + 1;
+        let retries_after_answers = before.map_or(0, |parked| parked.retries_after_answers);
+        let session = session.clone();
+        let mut parked = ParkedTurn {
+            session,
+            providers,
+            tries,
+            retries_after_answers,
+            longest,
+            failed: now,
+            until: None,
+            latest: now,
+        };
         let wait = retry_after.unwrap_or_else(|| backoff(FIRST_WAIT, longest, tries - 1, chance));
-        let wait = if missed { parked.pause() } else { wait };
         parked.until = Some(now + wait.min(at_latest));
+        if missed {
+            parked.retry_after_answer(now);
+        }
         self.turns.insert(turn, parked);
+        // Which services the restored turns wait for is not stored; perhaps for this one, which asks for a wait.
+        let Some(wait) = retry_after.map(|wait| wait.min(LONGEST_FAILURE_WAIT)) else { return };
+        for restored in self.turns.values_mut().filter(|parked| parked.is_restored()) {
+            restored.postpone(now + wait.mul_f64(1.0 + random_fraction()));
+        }
+    }
+
+    fn restore(&mut self, turn: Uuid, session: SessionKey, now: Instant, chance: f64) {
+        let restored = ParkedTurn {
+            session,
+            providers: Vec::new(),
+            tries: 0,
+            retries_after_answers: 0,
+            longest: LONGEST_OUTAGE_WAIT,
+            failed: now,
+            until: Some(now + LONGEST_OUTAGE_WAIT.mul_f64(chance)),
+            latest: now + LONGEST_RESTORED_WAIT.mul_f64(0.5 + chance / 2.0),
+        };
+        self.turns.insert(turn, restored);
     }
 
     /// Returns true if a turn is due sooner than before.
@@ -215,12 +271,10 @@ impl ParkingTable {
             None => drop(self.answered.insert(provider.to_owned(), self.answers)),
         }
         let mut is_sooner = false;
-        for parked in self.turns.values_mut().filter(|parked| parked.providers.iter().any(|name| name == provider)) {
-            let soonest = now.max(parked.failed + parked.pause());
-            if let Some(until) = parked.until.as_mut().filter(|until| **until > soonest) {
-                *until = soonest;
-                is_sooner = true;
-            }
+        let may_answer =
+            |parked: &&mut ParkedTurn| parked.is_restored() || parked.providers.iter().any(|name| name == provider);
+        for parked in self.turns.values_mut().filter(may_answer) {
+            is_sooner |= parked.retry_after_answer(now);
         }
         is_sooner
     }
@@ -238,8 +292,30 @@ impl ParkingTable {
 }
 
 impl ParkedTurn {
-    fn pause(&self) -> Duration {
-        if self.tries <= QUICK_TRIES { Duration::ZERO } else { PAUSE }
+    /// Returns true if the turn waited when the last process ended, and was not tried since.
+    fn is_restored(&self) -> bool {
+        self.providers.is_empty()
+    }
+
+    /// Delays the first try of a restored turn, because another turn has failed.
+    fn postpone(&mut self, until: Instant) {
+        let until = until.min(self.latest);
+        self.until = self.until.map(|before| before.max(until));
+    }
+
+    /// Retries the turn because its provider has answered another one. Returns true if the turn is due sooner than before.
+    fn retry_after_answer(&mut self, now: Instant) -> bool {
+        let pause = match self.retries_after_answers.checked_sub(QUICK_RETRIES) {
+            Some(further) => backoff(FIRST_WAIT, self.longest.min(LONGEST_AFTER_ANSWER), further, 1.0),
+            None => Duration::ZERO,
+        };
+        let soonest = now.max(self.failed + pause);
+        let is_sooner = self.until.is_some_and(|until| until > soonest);
+        if is_sooner {
+            self.until = Some(soonest);
+            self.retries_after_answers += 1;
+        }
+        is_sooner
     }
 }
 
@@ -295,12 +371,49 @@ mod tests {
         assert_eq!(wait_of(&table, late, now), Duration::ZERO, "the answer came after it had asked");
         table.park(late, &"late".into(), RetryTerms { answer_count: table.answers, ..awaited("p") }, now, 1.0);
         assert_eq!(wait_of(&table, late, now).as_secs(), 2);
-        // Answers that others get and this turn does not get must not make it retry endlessly.
-        for _ in 0..3 {
-            table.park(late, &"late".into(), awaited("p"), now, 1.0);
+    }
+
+    /// After a restart, the turns that wait do not ask their service at once, whose request to wait is not known any more.
+    #[test]
+    fn turns_that_waited_before_a_restart_are_tried_one_after_the_other() {
+        let (mut table, now) = (ParkingTable::default(), Instant::now());
+        let [first, second, third] = [1, 2, 3].map(Uuid::from_u128);
+        for (turn, session, chance) in [(first, "1", 0.0), (second, "2", 0.2), (third, "3", 0.8)] {
+            table.restore(turn, session.into(), now, chance);
         }
-        table.provider_answered("p", now);
-        assert_eq!(wait_of(&table, late, now), PAUSE);
+        assert_eq!([first, second, third].map(|turn| wait_of(&table, turn, now).as_secs()), [0, 3, 12]);
+        assert!(matches!(table.next(now), NextRetry::Due(session) if session.as_str() == "1"));
+        assert!(matches!(table.next(now), NextRetry::At(Some(at)) if at > now));
+        let asked_to_wait = RetryTerms { retry_after: Some(LONG), ..awaited("p") };
+        table.park(first, &"1".into(), asked_to_wait.clone(), now, 1.0);
+        for turn in [second, third] {
+            assert!(wait_of(&table, turn, now) >= LONGEST_FAILURE_WAIT, "the service asks for a wait");
+        }
+        let late = now + LONGEST_RESTORED_WAIT;
+        table.park(first, &"1".into(), asked_to_wait, late, 1.0);
+        let ends = [second, third].map(|turn| wait_of(&table, turn, now).as_secs());
+        assert_eq!(ends, [360, 540], "its own service may answer, and does not get all turns at once");
+        table.provider_answered("q", now);
+        assert!([second, third].iter().all(|turn| wait_of(&table, *turn, now).is_zero()));
+        assert_eq!(table.turns[&first].until, Some(late + LONG), "it waits for another provider");
+    }
+
+    /// Answers that others get and this turn does not get must not make it retry endlessly.
+    #[test]
+    fn a_turn_that_fails_while_others_are_answered_waits_longer_each_time() {
+        let (mut table, mut now, turn) = (ParkingTable::default(), Instant::now(), Uuid::from_u128(1));
+        let mut waits = Vec::new();
+        for _ in 0..9 {
+            let answer_count = table.answers;
+            table.park(turn, &"s".into(), RetryTerms { answer_count, ..awaited("p") }, now, 1.0);
+            // The others are answered each second.
+            for second in 0..60 {
+                table.provider_answered("p", now + Duration::from_secs(second));
+            }
+            waits.push(wait_of(&table, turn, now).as_secs());
+            now += wait_of(&table, turn, now);
+        }
+        assert_eq!(waits, [0, 0, 1, 2, 4, 8, 15, 15, 15]);
     }
 
     #[tokio::test(start_paused = true)]

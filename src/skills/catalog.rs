@@ -1,7 +1,6 @@
 //! The catalog of skills. Each turn consults it, and it parses only files that have changed.
 
 use std::collections::{HashMap, HashSet};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +19,8 @@ use crate::tools::allow_rule_fault;
 /// For how long later turns use the result of a scan without examining the disk, unless a tool may have changed a file since the scan
 /// began.
 const MAX_AGE: Duration = Duration::from_millis(10);
-/// For how long they use it while the scanned folders and files are unchanged. A program may have been installed since.
+/// For how long they use it while the scanned folders and files are unchanged. A program may have been installed since, and file
+/// systems with coarse times do not show every change.
 const UNCHANGED_MAX_AGE: Duration = Duration::from_secs(1);
 /// The most folders and files whose versions a turn compares instead of a scan.
 const MAX_COMPARED: usize = 64;
@@ -172,7 +172,7 @@ impl SkillCatalog {
 
     /// Returns the skills that are on disk now. If nothing has changed, returns the same list as before.
     pub fn scan(&self) -> Arc<SkillList> {
-        self.scan_with(&mut self.state.lock())
+        self.scan_with(&mut self.state.lock(), Instant::now())
     }
 
     /// Ends the sharing of scans that began before this call. It is called after a tool may have changed files.
@@ -180,36 +180,38 @@ impl SkillCatalog {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Returns the skills of the last scan, if they are still those on disk. Compares the versions of a few paths, and does not wait for
-    /// a scan.
+    /// Returns the skills, if the disk was examined just now. Does not block.
     pub fn recent(&self) -> Option<Arc<SkillList>> {
-        self.recent_in(&mut *self.state.try_lock()?)
+        self.examined_before(&*self.state.try_lock()?, Instant::now())
     }
 
-    /// Returns the skills of a recent scan, or of a new scan of the sources.
+    /// Returns the skills that are on disk now. Compares the versions of a few paths, and scans the sources if one has changed.
     pub fn recent_or_scan(&self) -> Arc<SkillList> {
-        let mut state = self.state.lock();
-        // Another turn may have scanned while this one waited.
-        self.recent_in(&mut state).unwrap_or_else(|| self.scan_with(&mut state))
+        self.recent_or_scan_at(Instant::now())
     }
 
-    fn recent_in(&self, state: &mut CatalogState) -> Option<Arc<SkillList>> {
-        let start = state.last_scan?;
-        if start.changes != self.changes.load(Ordering::Acquire) || start.began.elapsed() >= UNCHANGED_MAX_AGE {
+    pub(super) fn recent_or_scan_at(&self, now: Instant) -> Arc<SkillList> {
+        let mut state = self.state.lock();
+        // Another turn may have examined the disk while this one waited.
+        let list = self.examined_before(&state, now).or_else(|| self.unchanged_since_scan(&mut state, now));
+        list.unwrap_or_else(|| self.scan_with(&mut state, now))
+    }
+
+    fn examined_before(&self, state: &CatalogState, now: Instant) -> Option<Arc<SkillList>> {
+        let start = state.last_scan.filter(|start| start.changes == self.changes.load(Ordering::Acquire))?;
+        (now.saturating_duration_since(start.examined) < MAX_AGE).then(|| state.list.clone())
+    }
+
+    fn unchanged_since_scan(&self, state: &mut CatalogState, now: Instant) -> Option<Arc<SkillList>> {
+        let start = state.last_scan.filter(|start| start.changes == self.changes.load(Ordering::Acquire))?;
+        if now.saturating_duration_since(start.began) >= UNCHANGED_MAX_AGE || !state.is_unchanged() {
             return None;
         }
-        if start.examined.elapsed() >= MAX_AGE {
-            let examined = Instant::now();
-            if !state.is_unchanged() {
-                return None;
-            }
-            state.last_scan = Some(ScanStart { examined, ..start });
-        }
+        state.last_scan = Some(ScanStart { examined: now, ..start });
         Some(state.list.clone())
     }
 
-    fn scan_with(&self, state: &mut CatalogState) -> Arc<SkillList> {
-        let began = Instant::now();
+    fn scan_with(&self, state: &mut CatalogState, began: Instant) -> Arc<SkillList> {
         let start = ScanStart { began, changes: self.changes.load(Ordering::Acquire), examined: began };
         let time = SystemTime::now();
         let before = std::mem::take(&mut state.parsed);
@@ -460,23 +462,6 @@ fn log_changes(before: &SkillList, now: &SkillList) {
     }
 }
 
-/// Returns the problems of the skills below `folder`, or of the skill that `folder` itself is. The paths are absolute.
-///
-/// # Errors
-/// `folder` is not a folder that can be read.
-pub fn check_skills(folder: &Path) -> io::Result<Vec<SkillProblem>> {
-    std::fs::read_dir(folder)?;
-    let source = SkillSource::named("checked", folder.to_owned());
-    // A skill is not at fault for requirements that this machine does not meet.
-    let host = SkillHost::new(Vec::new(), |_| false, "");
-    let list = SkillCatalog::new(&SkillsConfig::default(), vec![source], &[], host).scan();
-    let mut problems = problems_of_all(&list);
-    if list.skills.is_empty() && problems.is_empty() {
-        problems.push(SkillProblem::new(folder.display().to_string(), "has no skill: no NAME/SKILL.md is in it"));
-    }
-    Ok(problems)
-}
-
 /// Returns all problems, sorted by path: of files, of skills that can be used nevertheless, and of names that occur twice.
 pub fn problems_of_all(list: &SkillList) -> Vec<SkillProblem> {
     let SkillList { skills, problems, shadowed } = list;
@@ -489,8 +474,13 @@ pub fn problems_of_all(list: &SkillList) -> Vec<SkillProblem> {
         let problem = format!("has the name {}, as {} has: only the first is used", skill.name, skill.by);
         problems.push(SkillProblem::new(skill.path.as_str(), problem));
     }
-    problems.sort_by(|one, other| (&one.path, one.line).cmp(&(&other.path, other.line)));
+    sort_problems(&mut problems);
     problems
+}
+
+/// Sorts problems by path and line.
+pub(super) fn sort_problems(problems: &mut [SkillProblem]) {
+    problems.sort_by(|one, other| (&one.path, one.line).cmp(&(&other.path, other.line)));
 }
 
 /// Returns the problems of a skill that can be used.

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, FileType, mknodat};
 use serde_json::json;
@@ -205,23 +206,56 @@ fn a_scan_is_not_shared_after_a_tool_may_have_written_a_skill() {
 
 /// Scans until no scanned file changed shortly before the scan.
 fn scan_until_comparable(catalog: &SkillCatalog) {
+    let began = Instant::now();
     while !catalog.is_unchanged() {
+        assert!(began.elapsed() < Duration::from_secs(20), "the versions stay uncertain");
         catalog.scan();
     }
 }
 
 #[test]
-fn a_turn_compares_versions_and_each_change_leads_to_a_scan() {
+fn a_turn_examines_the_disk_after_ten_milliseconds_and_scans_it_after_a_change_or_a_second() {
+    let world = SkillWorld::new();
+    world.write("ws/skills/b/SKILL.md", "---\nname: b\ndescription: x\nrequires: {bins: [tool]}\n---\n");
+    let catalog = world.catalog();
+    let is_available = |list: &SkillList| list.find("b").unwrap().is_available();
+    // The times lie in the future, so that no call before them counts.
+    let mut scanned = Instant::now() + Duration::from_secs(3_600);
+    let scan = |scanned: &mut Instant| {
+        let began = Instant::now();
+        loop {
+            *scanned += Duration::from_secs(1);
+            let list = catalog.recent_or_scan_at(*scanned);
+            if catalog.is_unchanged() {
+                return list;
+            }
+            assert!(began.elapsed() < Duration::from_secs(20), "the versions stay uncertain");
+        }
+    };
+    scan(&mut scanned);
+    world.write("bin/tool", "");
+    fs::set_permissions(world.path("bin/tool"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    assert!(!is_available(&catalog.recent_or_scan_at(scanned + Duration::from_millis(900))), "no path has changed");
+    assert!(is_available(&scan(&mut scanned)), "a second has passed");
+    world.skill("ws/skills/c", "c", "new");
+    assert!(catalog.recent_or_scan_at(scanned + Duration::from_millis(9)).find("c").is_none(), "examined just now");
+    assert!(catalog.recent_or_scan_at(scanned + Duration::from_millis(10)).find("c").is_some(), "a path has changed");
+}
+
+#[test]
+fn each_change_is_seen_by_comparing_versions() {
     let world = SkillWorld::new();
     world.skill("ws/skills/a", "a", "one");
     world.skill("ws/skills/group/b", "b", "one");
     fs::create_dir(world.path("ws/skills/empty")).unwrap();
+    fs::create_dir(world.path("ws/skills/group/empty")).unwrap();
     let catalog = world.catalog();
-    let changes: [&dyn Fn(); 6] = [
+    let changes: [&dyn Fn(); 7] = [
         &|| world.skill("ws/skills/a", "a", "another text"),
         &|| world.skill("ws/skills/c", "c", "new"),
         &|| world.skill("ws/skills/group/d", "d", "new"),
         &|| world.skill("ws/skills/empty", "empty", "new"),
+        &|| world.skill("ws/skills/group/empty", "empty-too", "new"),
         &|| world.skill("ws/.claude/skills/e", "e", "new"),
         &|| fs::remove_dir_all(world.path("ws/skills/group/b")).unwrap(),
     ];
@@ -407,6 +441,21 @@ fn a_check_reports_path_line_and_problem() {
         assert_eq!(row.get("line"), line.map(|line| json!(line)).as_ref(), "{row}");
         assert!(row["problem"].as_str().unwrap().contains(problem), "{row}");
     }
+    world.skill("other/pipe", "pipe", "x");
+    mknodat(CWD, world.path("other/pipe/fifo"), FileType::Fifo, 0o600.into(), 0).unwrap();
+    world.skill("other/link", "link", "x");
+    symlink("/etc/passwd", world.path("other/link/users")).unwrap();
+    world.skill("other/repository", "repository", "x");
+    world.write("other/repository/.git/config", "");
+    let refused = check_skills(&world.path("other")).unwrap();
+    let refused: Vec<_> = refused.iter().map(|fault| fault.problem.as_str()).collect();
+    assert_eq!(refused.len(), 3, "{refused:?}");
+    for (problem, expected) in
+        refused.into_iter().zip(["users: is a link", "fifo: is a link or no file", ".git: a skill"])
+    {
+        assert!(problem.contains("cannot be installed: ") && problem.contains(expected), "{problem}");
+    }
+    assert_eq!(check_skills(&world.path("other/repository")).unwrap(), []);
     let one = check_skills(&world.path("ws/skills/name")).unwrap();
     assert_eq!((one.len(), one[0].line), (1, Some(2)), "{one:?}");
 }

@@ -132,6 +132,13 @@ impl SkillSource {
         if self.folder == "." { self.root.clone() } else { self.root.join(&self.folder) }
     }
 
+    /// Returns the path of the folder with the links of the root resolved. Neither the root nor the folder need exist.
+    pub fn resolved_path(&self) -> Option<PathBuf> {
+        let resolve = |above: &Path| Some(above.canonicalize().ok()?.join(self.root.strip_prefix(above).ok()?));
+        let root = self.root.ancestors().find_map(resolve)?;
+        Some(without_dots(&root.join(&self.folder)))
+    }
+
     /// Returns the real path of the folder of skills.
     pub(super) fn real_path(&self, jail: &Jail) -> PathBuf {
         if self.folder == "." { jail.root().to_owned() } else { jail.root().join(&self.folder) }
@@ -183,7 +190,7 @@ impl SkillFile {
 #[derive(Debug, Default)]
 pub struct SourceScan {
     pub files: Vec<SkillFile>,
-    /// The folder of skills and the groups in it, relative to the root. The first may be missing.
+    /// The folder of skills, and the folders in it that are not skills, relative to the root. The first may be missing.
     pub(super) folders: Vec<String>,
     /// The paths that were left out, relative to the root, and why.
     pub faults: Vec<(String, String)>,
@@ -221,12 +228,13 @@ impl Scanner<'_> {
             }
             if is_link {
                 self.fault(&inner, "is a link, and daoyou follows none here; put the folder itself there");
-            } else if !self.add_skill(dir, &inner, &name) && has_groups && !Self::is_skill(dir, &name) {
+            } else if !self.add_skill(dir, &inner, &name) {
+                self.scan.folders.push(inner.clone());
+                if !has_groups || Self::is_skill(dir, &name) {
+                    continue;
+                }
                 match self.jail.folder(&inner) {
-                    Ok((group, _)) => {
-                        self.scan.folders.push(inner.clone());
-                        self.scan_folder(&group, &inner, false);
-                    }
+                    Ok((group, _)) => self.scan_folder(&group, &inner, false),
                     // The folder was removed in the meantime.
                     Err(JailError::Missing(_) | JailError::NotFolder(_)) => {}
                     Err(error) => self.fault(&inner, reason_of(&error)),

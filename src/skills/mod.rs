@@ -18,10 +18,12 @@ mod search;
 mod skill;
 mod tools;
 
-pub use catalog::{BUILT_IN_SKILLS, BuiltInSkill, SkillCatalog, check_skills, problems_of_all};
+pub use catalog::{BUILT_IN_SKILLS, BuiltInSkill, SkillCatalog, problems_of_all};
 pub use discovery::{INSTALL_FOLDER, SkillFile, SkillSource, SkillsConfig, SourceScan};
 pub use frontmatter::{ManifestFault, SkillManifest, parse_manifest};
-pub use install::{InstalledSkills, ReviewedFileKind, SkillCandidate, SkillPackage, SkillPins, SkillReview};
+pub use install::{
+    InstalledSkills, ReviewedFileKind, SkillCandidate, SkillPackage, SkillPins, SkillReview, check_skills,
+};
 pub use loading::render_skill;
 pub use prompt::{TokenCounter, always_section, is_section_complete, skill_names, skill_section};
 pub use requirements::{InstallHint, SkillHost, SkillRequirements};

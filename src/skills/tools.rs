@@ -6,7 +6,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::catalog::SkillCatalog;
@@ -17,6 +16,7 @@ use crate::text::nearest::BY_EDITS;
 use crate::text::{plain_line, truncate};
 use crate::tools::{
     OutputLimit, Tool, ToolAllowList, ToolContext, ToolDefinition, ToolOutcome, ToolResult, TruncationStrategy,
+    read_arguments,
 };
 
 /// The tools' names.
@@ -88,16 +88,14 @@ impl Tool for SkillTool {
         let done = tokio::task::spawn_blocking(move || {
             let list = || catalog.scan().seen_by(agent.skills.as_ref());
             match task {
-                SkillTask::Load => load(&catalog, &list(), read::<LoadSkillArgs>(arguments)?.name.trim()),
-                SkillTask::Find => Ok(ToolResult::ok(find(&list(), &read::<FindSkillsArgs>(arguments)?.query))),
+                SkillTask::Load => load(&catalog, &list(), read_arguments::<LoadSkillArgs>(&arguments)?.name.trim()),
+                SkillTask::Find => {
+                    Ok(ToolResult::ok(find(&list(), &read_arguments::<FindSkillsArgs>(&arguments)?.query)))
+                }
             }
         });
         done.await.unwrap_or_else(|error| Err(error.to_string())).unwrap_or_else(ToolResult::failed).into()
     }
-}
-
-fn read<T: DeserializeOwned>(arguments: Value) -> Result<T, String> {
-    serde_json::from_value(arguments).map_err(|error| error.to_string())
 }
 
 /// Returns the text of a skill and the tools that it allows, or an error that states why there is no text.

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
-use super::sql::{execute, read_uuid, select, select_optional_parsed, select_parsed, select_value};
+use super::sql::{execute, read_uuid, select, select_one, select_optional_parsed, select_parsed, select_value};
 use super::{StoreError, messages, now_ms};
 
 /// The most sources that are stored for one conversation.
@@ -133,6 +133,32 @@ pub fn pending(connection: &Connection, limit: u32) -> Result<Vec<ApprovalRow>, 
 pub fn count_by_state(connection: &Connection) -> Result<Vec<(String, u64)>, StoreError> {
     let sql = "SELECT state, count(*) FROM approvals GROUP BY state ORDER BY state";
     select(connection, sql, [], |row| Ok((row.get(0)?, row.get(1)?)))
+}
+
+/// Numbers of pending requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PendingCounts {
+    pub all: usize,
+    /// Of turns that untrusted senders started.
+    pub of_strangers: usize,
+    /// Of these, of one channel, or of one sender there.
+    pub of_stranger: usize,
+}
+
+/// Counts the pending requests; `sender` is `None` for all untrusted senders of the channel.
+pub fn count_pending_by(
+    connection: &Connection,
+    channel: &str,
+    sender: Option<&str>,
+) -> Result<PendingCounts, StoreError> {
+    let sql = "SELECT count(*),
+                   count(CASE WHEN EXISTS (SELECT 1 FROM inbox i WHERE i.turn = a.turn AND i.trust = 'untrusted') THEN 1 END),
+                   count(CASE WHEN EXISTS (SELECT 1 FROM inbox i WHERE i.turn = a.turn AND i.trust = 'untrusted'
+                       AND i.channel = ?1 AND i.sender = ifnull(?2, i.sender)) THEN 1 END)
+               FROM approvals a WHERE a.state = 'pending'";
+    select_one(connection, sql, params![channel, sender], |row| {
+        Ok(PendingCounts { all: row.get(0)?, of_strangers: row.get(1)?, of_stranger: row.get(2)? })
+    })
 }
 
 /// Returns the number of pending requests.

@@ -30,6 +30,14 @@ pub fn check_source(path: &Path) -> Result<(), StoreError> {
     opening::open(path).map(drop)
 }
 
+/// Returns the highest seq that was accepted by the database at `path`, whether or not the file still exists; 0 if it is not known.
+pub fn accepted(path: &Path) -> i64 {
+    match high_water_mark::read(&high_water_mark::path_of(path)) {
+        Ok(StoredMark::Valid(mark)) => mark.seq,
+        _ => 0,
+    }
+}
+
 /// Writes a consistent copy of the database at `from` to the new file `to`. Writers do not wait meanwhile.
 ///
 /// # Errors

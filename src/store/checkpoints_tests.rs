@@ -11,7 +11,7 @@ fn complete_turn(connection: &Connection, number: u32, text: &str) -> Result<Uui
     // Ids in a known order with a common beginning.
     let id = Uuid::from_u128(0x019a_2b3c_4d50_7000_8000_0000_0000_0000 + (u128::from(number) << 80));
     accept(connection, id, text)?;
-    inbox::mark_running(connection, inbox::last_seq(connection)?, id)?;
+    inbox::mark_running(connection, inbox::last_seq(connection)?)?;
     turn_steps::append(connection, id, "note", &format!(r#"{{"step":"note","text":"{text}"}}"#))?;
     let message = |role, text: &str| (role, format!(r#"{{"role":"{role}","content":"{text}"}}"#));
     messages::append(connection, SESSION, id, [message("user", text), message("assistant", text)].into_iter())?;
@@ -142,7 +142,7 @@ async fn a_restore_that_is_impossible_says_why() {
         inbox::finish(connection, command, InboxState::Done)?;
         accept(connection, running, "slow")?;
         assert!(!is_busy(connection, SESSION)?);
-        inbox::mark_running(connection, inbox::last_seq(connection)?, running)?;
+        inbox::mark_running(connection, inbox::last_seq(connection)?)?;
         assert!(is_busy(connection, SESSION)?);
         let why = |turn: Uuid| of_turn(connection, turn).map(|point| (point.from, point.to)).map_err(|e| e.code());
         assert_eq!(why(turns[0]), Ok((0, 2)));

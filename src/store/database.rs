@@ -3,14 +3,16 @@
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
 
 use super::health::{damaged_error, is_damage};
-use super::{StoreError, migrations};
+use super::{StoreError, files, migrations};
 
 /// The time that a connection waits for the locks of others.
 pub const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -50,6 +52,47 @@ pub fn into_writer(path: &Path, connection: Connection) -> Result<Connection, St
         Ok(connection)
     };
     make(connection).map_err(|error| to_open_error(path, error))
+}
+
+/// Returns true if this process cannot write the file, or cannot create files beside it.
+pub fn is_unwritable(path: &Path) -> bool {
+    let is_closed =
+        |path: &Path| matches!(access(path, Access::WRITE_OK), Err(Errno::ROFS | Errno::ACCESS | Errno::PERM));
+    is_closed(path) || path.parent().is_some_and(is_closed)
+}
+
+/// Opens a file of this program's format that this process cannot write. If its write-ahead log cannot be opened, the connection
+/// reads only the file.
+pub fn open_unwritable(path: &Path) -> Result<Connection, StoreError> {
+    let look = |source: &Path, flags: OpenFlags| -> Result<Connection, StoreError> {
+        let connection = open(source, flags | OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        migrations::check(&connection, path)?;
+        let (found, known) = migrations::formats(&connection)?;
+        if found == known {
+            return Ok(connection);
+        }
+        let reason = format!("its format is {found}, and only a process that can write it brings it to {known}");
+        Err(StoreError::Open { path: path.to_owned(), reason })
+    };
+    if files::log_path(path).metadata().is_ok_and(|log| log.len() > 0) {
+        match look(path, OpenFlags::empty()) {
+            Ok(connection) => return Ok(connection),
+            Err(error) => {
+                tracing::warn!(%error, "the write-ahead log cannot be read; the newest changes may be missing");
+            }
+        }
+    }
+    let source = immutable_source(path).unwrap_or_else(|| path.to_owned());
+    look(&source, OpenFlags::SQLITE_OPEN_URI).map_err(|error| match error {
+        StoreError::Open { reason, .. } => StoreError::Open { path: path.to_owned(), reason },
+        other => to_open_error(path, other),
+    })
+}
+
+/// Returns the URI with which SQLite reads a file that nobody writes, without its log; `None` if the path is not UTF-8.
+pub fn immutable_source(path: &Path) -> Option<PathBuf> {
+    let path = path.to_str()?.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    Some(PathBuf::from(format!("file:{path}?immutable=1")))
 }
 
 /// Opens a connection that only reads.

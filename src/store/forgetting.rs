@@ -90,6 +90,25 @@ pub fn visit_exposed(
     Ok(())
 }
 
+/// Calls `visit` with the turn and the text of each reply to a slash command since `since` (UTC milliseconds), in the same
+/// conversations as [`running_turns`]. Such replies are in the outbox alone.
+pub fn visit_command_replies(
+    connection: &Connection,
+    (owner, since): (&str, i64),
+    mut visit: impl FnMut(String, String),
+) -> Result<(), StoreError> {
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT inbox.turn, ifnull(json_extract(outbox.body, '$.content'), '')
+         FROM inbox CROSS JOIN outbox ON outbox.turn = inbox.turn AND json_valid(outbox.body)
+         WHERE inbox.received_at >= ?2 AND substr(ltrim(inbox.content, ' ' || char(9, 10, 13)), 1, 1) = '/' AND {OF_OWNER}"
+    ))?;
+    let mut rows = statement.query(params![owner, since])?;
+    while let Some(row) = rows.next()? {
+        visit(row.get(0)?, row.get(1)?);
+    }
+    Ok(())
+}
+
 /// Returns the turns that were started and have not ended, in the conversations of `owner`, in shared ones and in those without
 /// an owner.
 pub fn running_turns(connection: &Connection, owner: &str) -> Result<BTreeSet<String>, StoreError> {

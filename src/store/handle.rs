@@ -1,5 +1,8 @@
 //! The handle of the store.
 
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +16,7 @@ use super::disk_usage::DiskUsage;
 use super::health::{self, DatabaseHealth};
 use super::opening::{self, OpenedDatabase};
 use super::writer::Writer;
-use super::{Durability, OnCommit, StoreError, database, disk_usage, salvage};
+use super::{Durability, OnCommit, StoreError, database, disk_usage, files, salvage};
 
 /// The number of concurrent reads.
 const READERS: usize = 3;
@@ -21,6 +24,9 @@ const READERS: usize = 3;
 /// The first and the longest pause between attempts of [`Store::write_until`].
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const LONGEST_RETRY: Duration = Duration::from_secs(5);
+
+/// The fault of a store whose file was deleted or replaced. Everything that is written to the open file is lost when it is closed.
+pub const DETACHED: &str = "the database file was deleted or replaced while the gateway runs";
 
 /// A cheap handle of one open database. [`Store::close`] closes the database, and so does dropping the last handle.
 #[derive(Clone)]
@@ -30,6 +36,10 @@ pub struct Store {
 
 struct Inner {
     path: PathBuf,
+    /// The device and inode of the open file; `None` if they are not known.
+    file: Option<(u64, u64)>,
+    /// The copy of an open file that was deleted or replaced.
+    rescued: Mutex<Option<PathBuf>>,
     health: Arc<DatabaseHealth>,
     /// True if the handle serves a gateway; a clean end then clears a suspicion of damage.
     serves: bool,
@@ -45,6 +55,23 @@ impl Store {
     /// The file is newer than this program, another program's, damaged, or cannot be opened; it is unchanged then.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         Self::with(path, opening::open(path)?, false, Box::new(|_| {}))
+    }
+
+    /// Opens the file for queries. A file that this process cannot write is only read.
+    ///
+    /// # Errors
+    /// Those of [`Self::open`], or the file cannot be written and has the format of an earlier version.
+    pub fn open_to_read(path: &Path) -> Result<Self, StoreError> {
+        if !database::is_unwritable(path) {
+            return Self::open(path);
+        }
+        let connection = || database::open_unwritable(path);
+        let store =
+            Self::with(path, OpenedDatabase { connection: connection()?, mark: None }, false, Box::new(|_| {}))?;
+        // Further readers would be opened for writing, so all reads share one.
+        store.inner.readers.lock().push(connection()?);
+        store.inner.reading.forget_permits(READERS - 1);
+        Ok(store)
     }
 
     /// Opens the file for a gateway: a damaged file is moved aside and its readable rows are recovered. `on_commit` is called for
@@ -69,8 +96,9 @@ impl Store {
         let health = Arc::new(DatabaseHealth::new(path));
         let writer = Writer::spawn(connection, mark, health.clone(), on_commit)
             .map_err(|error| StoreError::Open { path: path.to_owned(), reason: error.to_string() })?;
+        let (path, file, rescued) = (path.to_owned(), file_id(path).unwrap_or_default(), Mutex::default());
         let (readers, reading) = (Mutex::default(), Arc::new(Semaphore::new(READERS)));
-        Ok(Self { inner: Arc::new(Inner { path: path.to_owned(), health, serves, writer, readers, reading }) })
+        Ok(Self { inner: Arc::new(Inner { path, file, rescued, health, serves, writer, readers, reading }) })
     }
 
     /// Returns the path of the database file.
@@ -138,9 +166,32 @@ impl Store {
         self.read(move |connection| disk_usage::read(connection, &path)).await
     }
 
-    /// Returns the reason why the store rejects all writes, if damage was found.
+    /// Returns the reason why the store must take no more messages: it is damaged, or its file was deleted or replaced.
     pub fn fault(&self) -> Option<String> {
-        self.inner.health.check().err().map(|error| error.to_string())
+        let damage = self.inner.health.check().err().map(|error| error.to_string());
+        damage.or_else(|| self.inner.is_detached().then(|| DETACHED.to_owned()))
+    }
+
+    /// Returns true if [`Self::rescue`] has made a copy.
+    pub fn is_rescued(&self) -> bool {
+        self.inner.rescued.lock().is_some()
+    }
+
+    /// Copies the open database into a file beside its path if its own file was deleted or replaced; returns the path of the copy.
+    /// Another call brings the copy up to date.
+    ///
+    /// # Errors
+    /// The copy cannot be written.
+    pub async fn rescue(&self) -> Result<Option<PathBuf>, StoreError> {
+        if !self.inner.is_detached() {
+            return Ok(None);
+        }
+        let earlier = self.inner.rescued.lock().clone();
+        let copy = earlier.unwrap_or_else(|| files::unused_name(&self.inner.path, "rescued"));
+        let to = copy.clone();
+        self.write_alone(move |connection| write_copy(connection, &to)).await?;
+        *self.inner.rescued.lock() = Some(copy.clone());
+        Ok(Some(copy))
     }
 
     /// Waits until damage of the database is found, and returns its description. A gateway should end then: the next start
@@ -188,8 +239,16 @@ impl Store {
         self.inner.read(work)
     }
 
-    /// Finishes pending writes and closes the file. Later calls fail with [`StoreError::Closed`].
+    /// Finishes pending writes and closes the file. If the file was deleted or replaced, a copy of it remains. Later calls fail with
+    /// [`StoreError::Closed`].
     pub async fn close(&self) {
+        if self.inner.serves {
+            match self.rescue().await {
+                Ok(Some(copy)) => tracing::error!(copy = %copy.display(), "{DETACHED}; all of it is in the copy"),
+                Ok(None) | Err(StoreError::Closed) => {}
+                Err(error) => tracing::error!(%error, "{DETACHED}, and it could not be copied"),
+            }
+        }
         self.inner.reading.close();
         let inner = self.inner.clone();
         let closing = tokio::task::spawn_blocking(move || {
@@ -207,6 +266,12 @@ impl Store {
 }
 
 impl Inner {
+    /// Returns true if the path no longer leads to the open file.
+    fn is_detached(&self) -> bool {
+        // A path that cannot be examined at the moment proves nothing.
+        self.file.is_some() && file_id(&self.path).is_ok_and(|file| file != self.file)
+    }
+
     fn read<T>(&self, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
         if self.reading.is_closed() {
             return Err(StoreError::Closed);
@@ -214,6 +279,10 @@ impl Inner {
         let idle = self.readers.lock().pop();
         let connection = match idle {
             Some(connection) => connection,
+            // The path leads to another file, or to none.
+            None if self.is_detached() => {
+                return Err(StoreError::Open { path: self.path.clone(), reason: DETACHED.to_owned() });
+            }
             None => database::open_reader(&self.path)?,
         };
         let outcome = in_read_transaction(&connection, work).inspect_err(|error| self.health.observe(error));
@@ -223,6 +292,34 @@ impl Inner {
         }
         outcome
     }
+}
+
+/// Returns the device and inode of a file; `None` if it does not exist.
+fn file_id(path: &Path) -> io::Result<Option<(u64, u64)>> {
+    match fs::metadata(path) {
+        Ok(found) => Ok(Some((found.dev(), found.ino()))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes a copy of the open database to `copy`, which a failure leaves as it was.
+fn write_copy(connection: &Connection, copy: &Path) -> Result<(), StoreError> {
+    let draft = files::with_suffix(copy, ".new");
+    let failed = |error: io::Error| StoreError::open_error(copy, &error, error.to_string());
+    let written = || -> Result<(), StoreError> {
+        files::remove(&draft).map_err(failed)?;
+        // Created here so that the file is private from the beginning; SQLite accepts an empty file.
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create_new(true).mode(0o600).open(&draft).map_err(failed)?;
+        connection.execute("VACUUM INTO ?", [draft.to_string_lossy()])?;
+        file.sync_all().and_then(|()| fs::rename(&draft, copy)).and_then(|()| files::sync_folder(copy)).map_err(failed)
+    };
+    written().inspect_err(|_| {
+        if let Err(error) = files::remove(&draft) {
+            tracing::warn!(path = %draft.display(), %error, "a temporary file could not be removed");
+        }
+    })
 }
 
 /// Runs `work` in a read transaction, so that all its reads see the same state of the store. This is also faster: otherwise every

@@ -1,7 +1,9 @@
 //! The health of the database. Once damage is found, nothing more is written, and a file beside the database makes the next start
 //! check the database.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -58,7 +60,7 @@ impl DatabaseHealth {
         tracing::error!(%path, reason, "the database is damaged; no more writes are accepted");
         let again = matches!(suspicion(&self.path), DamageSuspicion::Checked | DamageSuspicion::DamagedAgain);
         let word = if again { DAMAGED_AGAIN } else { DAMAGED };
-        if let Err(error) = fs::write(suspect_file(&self.path), format!("{word}\n{reason}\n")) {
+        if let Err(error) = write_suspicion(&self.path, &format!("{word}\n{reason}\n")) {
             tracing::error!(%path, %error, "the suspicion of damage could not be recorded for the next start");
         }
         self.noticed.cancel();
@@ -97,8 +99,14 @@ pub fn suspicion(database: &Path) -> DamageSuspicion {
 }
 
 /// Records that a complete check found no damage. If damage is found again later, the next such check is not trusted.
-pub fn record_sound_check(database: &Path) -> std::io::Result<()> {
-    fs::write(suspect_file(database), format!("{CHECKED}\n"))
+pub fn record_sound_check(database: &Path) -> io::Result<()> {
+    write_suspicion(database, &format!("{CHECKED}\n"))
+}
+
+fn write_suspicion(database: &Path, text: &str) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(suspect_file(database))?;
+    file.write_all(text.as_bytes())
 }
 
 /// Removes the suspicion: the database was exchanged, or ran without a fault until an orderly end.
@@ -132,6 +140,8 @@ fn suspect_file(database: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -150,6 +160,8 @@ mod tests {
             health.observe(&StoreError::Sqlite(fault(rusqlite::ffi::SQLITE_CORRUPT)));
             assert!(matches!(health.check(), Err(StoreError::Damaged { .. })));
             assert_eq!(suspicion(&path), expected);
+            let mode = fs::metadata(suspect_file(&path)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
             record_sound_check(&path).unwrap();
             assert_eq!(suspicion(&path), DamageSuspicion::Checked);
         }

@@ -121,6 +121,14 @@ const COLUMNS: &str = "seq, id, channel, external_id, session, chat_id, sender, 
 /// SQLite builds a temporary table each time, even to decide at each write whether a row belongs in the index.
 pub(super) const OPEN: &str = "state NOT IN ('done', 'dead')";
 
+/// The beginning of the note that a turn waits for a model.
+const WAITING: &str = r#"{"step":"waiting""#;
+
+/// The condition for rows `i` whose turn waits for a model: it was parked with the note `?1`, and no model has answered since.
+const WAITS_FOR_MODEL: &str = "state = 'waiting' AND EXISTS (
+    SELECT 1 FROM turn_steps s WHERE s.turn = i.turn AND s.kind = 'note' AND instr(s.body, ?1) = 1 AND s.seq > ifnull(
+        (SELECT max(r.seq) FROM turn_steps r WHERE r.turn = i.turn AND r.kind = 'response'), -1))";
+
 /// Inserts a row unless its `(channel, external_id)` exists; returns whether it is new. A known message uses no `seq`, because a gap
 /// in the seqs means a loss.
 pub fn insert(connection: &Connection, message: &NewInboxRow) -> Result<bool, StoreError> {
@@ -197,10 +205,36 @@ pub fn open_sessions(connection: &Connection) -> Result<Vec<(String, usize, i64)
     select(connection, &sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
 }
 
-/// Returns the number of waiting messages.
-pub fn count_waiting(connection: &Connection) -> Result<usize, StoreError> {
-    let sql = format!("SELECT count(*) FROM inbox INDEXED BY inbox_open WHERE {OPEN} AND state = 'waiting'");
-    select_value(connection, &sql, [])
+/// Returns the number of messages that wait for a model.
+pub fn count_waiting_for_model(connection: &Connection) -> Result<usize, StoreError> {
+    let sql = format!("SELECT count(*) FROM inbox i INDEXED BY inbox_open WHERE {OPEN} AND {WAITS_FOR_MODEL}");
+    select_value(connection, &sql, [WAITING])
+}
+
+/// Returns true if the message waits for a model, and not for sub-agents or a person.
+pub fn waits_for_model(connection: &Connection, id: Uuid) -> Result<bool, StoreError> {
+    let sql = format!("SELECT EXISTS (SELECT 1 FROM inbox i WHERE id = ?2 AND {WAITS_FOR_MODEL})");
+    select_value(connection, &sql, params![WAITING, id.to_string()])
+}
+
+/// Returns true if a turn waits, or is being retried after it waited for a model.
+pub fn has_waiting_turn(connection: &Connection) -> Result<bool, StoreError> {
+    let sql = format!(
+        "SELECT EXISTS (SELECT 1 FROM inbox i INDEXED BY inbox_open WHERE {OPEN} AND (state = 'waiting' OR state = 'running' AND
+             EXISTS (SELECT 1 FROM turn_steps s WHERE s.turn = i.turn AND s.kind = 'note' AND instr(s.body, ?) = 1)))"
+    );
+    select_value(connection, &sql, [WAITING])
+}
+
+/// Returns the turns that wait for a model, the oldest first, with their sessions: they were parked, and no model has answered since. A
+/// turn that may have crashed the gateway is omitted.
+pub fn turns_waiting_for_model(connection: &Connection) -> Result<Vec<(Uuid, String)>, StoreError> {
+    let sql = format!(
+        "SELECT turn, session FROM inbox i INDEXED BY inbox_open WHERE {OPEN} AND stalled = 0 AND {WAITS_FOR_MODEL}
+         GROUP BY turn ORDER BY min(i.seq)"
+    );
+    let rows: Vec<(String, String)> = select(connection, &sql, [WAITING], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(rows.into_iter().filter_map(|(turn, session)| Some((turn.parse().ok()?, session))).collect())
 }
 
 /// Returns the turns that ended with an error and that their user did not stop, the oldest first. Slash commands, which have no
@@ -235,9 +269,13 @@ pub fn is_cancelled(connection: &Connection, turn: Uuid) -> Result<bool, StoreEr
     select_value(connection, sql, [turn.to_string()])
 }
 
-/// Returns rows whose turn waits for a model service or for sub-agents, the oldest first.
+/// Returns rows whose turn waits for a model service, sub-agents or a person, and the rows that are queued behind them in their
+/// sessions, the oldest first.
 pub fn all_waiting(connection: &Connection, limit: u32) -> Result<Vec<InboxRow>, StoreError> {
-    find_open(connection, "state = 'waiting' ORDER BY seq LIMIT ?1", params![limit])
+    let sessions = format!("SELECT session FROM inbox INDEXED BY inbox_open WHERE {OPEN} AND state = 'waiting'");
+    let condition =
+        format!("(state = 'waiting' OR state = 'queued' AND session IN ({sessions})) ORDER BY seq LIMIT ?1");
+    find_open(connection, &condition, params![limit])
 }
 
 /// Returns dead rows, the newest first.
@@ -255,10 +293,24 @@ pub fn newest_of_session(connection: &Connection, session: &str, limit: u32) -> 
     find_many(connection, "session = ?1 ORDER BY seq DESC LIMIT ?2", params![session, limit])
 }
 
-/// Marks a `queued`, `running` or `waiting` row as `running`, counts the start, and records that `turn` answers it.
-pub fn mark_running(connection: &Connection, seq: i64, turn: Uuid) -> Result<(), StoreError> {
-    let sql = "UPDATE inbox SET state = 'running', stalled = stalled + 1, turn = ? WHERE seq = ?";
-    execute(connection, sql, params![turn.to_string(), seq]).map(drop)
+/// Returns the senders and origins of the messages of a session that had the owner's trust on `channel`, each pair once.
+pub fn owners_of_session(
+    connection: &Connection,
+    session: &str,
+    channel: &str,
+) -> Result<Vec<(String, String)>, StoreError> {
+    let sql = "SELECT DISTINCT sender, origin FROM inbox WHERE session = ? AND channel = ? AND trust = 'owner'";
+    select(connection, sql, [session, channel], |row| Ok((row.get(0)?, row.get(1)?)))
+}
+
+/// Marks a `queued`, `running` or `waiting` row as `running`, and counts the start.
+pub fn mark_running(connection: &Connection, seq: i64) -> Result<(), StoreError> {
+    execute(connection, "UPDATE inbox SET state = 'running', stalled = stalled + 1 WHERE seq = ?", [seq]).map(drop)
+}
+
+/// Records that `turn` answers the message, not the turn that it was accepted with.
+pub fn set_turn(connection: &Connection, seq: i64, turn: Uuid) -> Result<(), StoreError> {
+    execute(connection, "UPDATE inbox SET turn = ? WHERE seq = ?", params![turn.to_string(), seq]).map(drop)
 }
 
 /// Resets the count of starts, because the turn made progress.
@@ -420,5 +472,23 @@ mod tests {
             .await
             .unwrap();
         assert!(plans.iter().all(|(plan, expected)| plan.ends_with(expected)), "{plans:?}");
+    }
+
+    #[tokio::test]
+    async fn messages_behind_a_waiting_turn_are_listed_with_it() {
+        let (_folder, store) = Store::temporary();
+        let states = store
+            .write(Durability::Logged, |connection| {
+                let ids = [1, 2, 3].map(Uuid::from_u128);
+                for (id, session) in ids.into_iter().zip(["asks", "asks", "other"]) {
+                    insert(connection, &NewInboxRow::sample(id, session))?;
+                }
+                mark_running(connection, 1)?;
+                mark_waiting(connection, ids[0])?;
+                Ok(all_waiting(connection, 9)?.into_iter().map(|row| (row.seq, row.state)).collect::<Vec<_>>())
+            })
+            .await
+            .unwrap();
+        assert_eq!(states, [(1, InboxState::Waiting), (2, InboxState::Queued)]);
     }
 }

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::database::{is_index_fault, truncated_page};
+use super::database::{immutable_source, is_index_fault, is_unwritable, truncated_page};
 use super::memory_queries::{self, SearchIndexState};
 use super::overview::{StoreOverview, overview};
-use super::{StoreError, files, migrations};
+use super::{StoreError, files, inbox, migrations};
 
 /// The most lines of SQLite's messages about damage that are stored.
 const MAX_MESSAGES: usize = 5;
@@ -23,6 +23,8 @@ pub struct DatabaseInspection {
     pub page_bytes: u64,
     pub pages: u64,
     pub free_pages: u64,
+    /// The highest seq that the database has assigned; absent if the file has another format.
+    pub seq: Option<i64>,
     pub soundness: DatabaseIntegrity,
     /// SQLite's messages about faults of the search index. The index is derived from other tables and can be rebuilt.
     pub index_faults: Vec<String>,
@@ -54,7 +56,13 @@ pub fn inspect(path: &Path, budget: Duration) -> Result<DatabaseInspection, Stor
             return found;
         }
     }
-    inspect_as(path, InspectionMode::Shared, budget)
+    match inspect_as(path, InspectionMode::Shared, budget) {
+        // SQLite reads a log only if it may write beside it. Without the log, the number of messages is not known.
+        Err(_) if is_unwritable(path) => {
+            Ok(DatabaseInspection { seq: None, ..inspect_as(path, InspectionMode::Immutable, budget)? })
+        }
+        found => found,
+    }
 }
 
 /// The way in which a file is opened for reading.
@@ -68,10 +76,9 @@ enum InspectionMode {
 
 fn open(path: &Path, access: InspectionMode) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    match (access, path.to_str()) {
-        (InspectionMode::Immutable, Some(path)) => {
-            let path = path.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
-            Connection::open_with_flags(format!("file:{path}?immutable=1"), flags | OpenFlags::SQLITE_OPEN_URI)
+    match (access, immutable_source(path)) {
+        (InspectionMode::Immutable, Some(source)) => {
+            Connection::open_with_flags(source, flags | OpenFlags::SQLITE_OPEN_URI)
         }
         _ => Connection::open_with_flags(path, flags),
     }
@@ -97,9 +104,25 @@ fn inspect_as(path: &Path, access: InspectionMode, budget: Duration) -> Result<D
         soundness = DatabaseIntegrity::Damaged(vec![format!("it ends inside page {page}: it was cut short")]);
     }
     let is_ours = format == known && !matches!(soundness, DatabaseIntegrity::Damaged(_));
+    let seq = match format {
+        0 => Some(0),
+        _ if is_ours => Some(inbox::last_seq(&connection)?),
+        _ => None,
+    };
     let overview = if is_ours { Some(overview(&connection, i64::MAX, 0)?) } else { None };
     let index = if is_ours { Some(memory_queries::search_index_state(&connection)?) } else { None };
-    Ok(DatabaseInspection { format, known, page_bytes, pages, free_pages, soundness, index_faults, index, overview })
+    Ok(DatabaseInspection {
+        format,
+        known,
+        page_bytes,
+        pages,
+        free_pages,
+        seq,
+        soundness,
+        index_faults,
+        index,
+        overview,
+    })
 }
 
 /// Reads every table, then compares the indexes table by table, until the time limit.

@@ -20,6 +20,9 @@ pub const LOSSES: &str = "losses";
 /// The faults of the model services that messages wait for, as JSON.
 pub const SERVICE_FAULTS: &str = "service_faults";
 
+/// The times of the last notices of a refused key, UTC milliseconds, as JSON by the provider's name.
+pub const REFUSED_KEYS: &str = "refused_keys";
+
 /// The time of the last complete vacuum, UTC milliseconds.
 pub const VACUUMED: &str = "vacuumed_at";
 

@@ -59,7 +59,7 @@ pub mod vector_codes;
 pub mod vectors;
 
 pub use error::StoreError;
-pub use handle::Store;
+pub use handle::{DETACHED, Store};
 pub use opening::write_alone;
 pub use retention::{ReserveSize, RetainConfig, StoreConfig};
 pub use rusqlite::Connection;

@@ -61,26 +61,41 @@ pub fn id_of(turn: Uuid, attempt: i64, slot: &str) -> Uuid {
     Uuid::new_v5(&NAMESPACE, format!("{turn}/{attempt}/{slot}").as_bytes())
 }
 
-/// Inserts a row as `pending`; returns its id. If the slot exists, because the turn was revived, the new row is its next attempt
-/// under a new id.
-pub fn insert(connection: &Connection, new: &NewOutbound) -> Result<Uuid, StoreError> {
+/// A row that was inserted.
+#[derive(Clone, Copy, Debug)]
+pub struct InsertedOutbound {
+    pub id: Uuid,
+    /// It took the place of a pending row.
+    pub replaces_pending: bool,
+}
+
+/// Inserts a row as `pending`. If the slot exists, because the turn was revived, the new row is its next attempt under a new id.
+pub fn insert(connection: &Connection, new: &NewOutbound) -> Result<InsertedOutbound, StoreError> {
     let turn = new.turn.to_string();
-    let sql = "SELECT attempt FROM outbox WHERE turn = ? AND slot = ?";
-    let before: Option<i64> = select_optional(connection, sql, params![turn, new.slot], |row| row.get(0))?;
+    let sql = "SELECT attempt, state = 'pending' FROM outbox WHERE turn = ? AND slot = ?";
+    let before: Option<(i64, bool)> =
+        select_optional(connection, sql, params![turn, new.slot], |row| Ok((row.get(0)?, row.get(1)?)))?;
     if before.is_some() {
         execute(connection, "DELETE FROM outbox WHERE turn = ? AND slot = ?", params![turn, new.slot])?;
     }
-    insert_attempt(connection, new, before.map_or(0, |attempt| attempt + 1))
+    let (attempt, replaces_pending) = before.map_or((0, false), |(attempt, is_pending)| (attempt + 1, is_pending));
+    let id = insert_attempt(connection, new, attempt, now_ms())?;
+    Ok(InsertedOutbound { id, replaces_pending })
 }
 
-fn insert_attempt(connection: &Connection, new: &NewOutbound, attempt: i64) -> Result<Uuid, StoreError> {
+fn insert_attempt(
+    connection: &Connection,
+    new: &NewOutbound,
+    attempt: i64,
+    created_at: i64,
+) -> Result<Uuid, StoreError> {
     let (id, turn) = (id_of(new.turn, attempt, &new.slot), new.turn.to_string());
     let sql = "INSERT INTO outbox (id, turn, slot, attempt, channel, chat_id, body, state, created_at)
              VALUES (?, ?, ?, ?, ?, ?, ?, 'pending', ?)";
     execute(
         connection,
         sql,
-        params![id.to_string(), turn, new.slot, attempt, new.channel, new.chat_id, new.body, now_ms()],
+        params![id.to_string(), turn, new.slot, attempt, new.channel, new.chat_id, new.body, created_at],
     )?;
     Ok(id)
 }
@@ -271,8 +286,8 @@ pub fn count_stuck(connection: &Connection) -> Result<usize, StoreError> {
     select_value(connection, sql, [])
 }
 
-/// Queues a dead or unknown row again under the same id, by which a receiver knows what it has already; returns the new row, or
-/// `None` if the row is in another state.
+/// Queues a dead or unknown row again under the same id, by which a receiver knows what it has already, and with the same time of
+/// creation; returns the new row, or `None` if the row is in another state.
 pub fn retry(connection: &Connection, id: Uuid) -> Result<Option<OutboxRow>, StoreError> {
     let Some(row) = find(connection, id)?.filter(|row| matches!(row.state.as_str(), "dead" | "unknown")) else {
         return Ok(None);
@@ -286,7 +301,7 @@ pub fn retry(connection: &Connection, id: Uuid) -> Result<Option<OutboxRow>, Sto
         body: row.body,
     };
     execute(connection, "DELETE FROM outbox WHERE id = ?", [id.to_string()])?;
-    insert_attempt(connection, &new, row.attempt)?;
+    insert_attempt(connection, &new, row.attempt, row.created_at)?;
     find(connection, id)
 }
 
@@ -343,7 +358,7 @@ mod tests {
     fn add(connection: &Connection, channel: &str) -> Uuid {
         let (turn, slot) = (Uuid::now_v7(), "reply".to_owned());
         let (channel, chat_id, body) = (channel.to_owned(), "c".to_owned(), "{}".to_owned());
-        insert(connection, &NewOutbound { turn, slot, channel, chat_id, body }).unwrap()
+        insert(connection, &NewOutbound { turn, slot, channel, chat_id, body }).unwrap().id
     }
 
     fn state(connection: &Connection, id: Uuid) -> String {
@@ -413,7 +428,7 @@ mod tests {
         ];
         for (word, is_retried, is_dropped) in table {
             let put = |id: Uuid| {
-                let sql = "UPDATE outbox SET state = ?, tries = 3, next_at = 5, last_error = 'no' WHERE id = ?";
+                let sql = "UPDATE outbox SET state = ?, tries = 3, next_at = 5, last_error = 'no', created_at = 7 WHERE id = ?";
                 connection.execute(sql, params![word, id.to_string()]).unwrap();
             };
             let id = add(&connection, "x");
@@ -422,7 +437,7 @@ mod tests {
             assert_eq!(again.is_some(), *is_retried, "{word}");
             if let Some(row) = again {
                 assert_eq!((row.id, row.attempt, row.tries, row.next_at), (id, 0, 0, 0), "{word}");
-                assert!(row.state == "pending" && row.last_error.is_none(), "{row:?}");
+                assert!(row.state == "pending" && row.last_error.is_none() && row.created_at == 7, "{row:?}");
                 let newer = add(&connection, "x");
                 assert!(find(&connection, newer).unwrap().unwrap().seq > row.seq, "places are never given twice");
             }

@@ -93,14 +93,14 @@ pub fn prune_outbox(connection: &Connection, before_ms: i64) -> Result<usize, St
     execute(connection, &delete, params![before_ms, BATCH])
 }
 
-/// Returns the deleted jobs with runs before `before_ms`. Each job costs one step in an index, however often it ran; still, the
-/// query belongs on a reader, not on the writer.
+/// Returns the deleted jobs with runs before `before_ms`. A run is as old as its start, which may be long after its slot.
+/// For each deleted job, the query reads at most the runs that are kept; still, it belongs on a reader, not on the writer.
 pub fn gone_jobs(connection: &Connection, before_ms: i64) -> Result<Vec<String>, StoreError> {
     let sql = "WITH RECURSIVE job(id) AS (
              SELECT min(job) FROM job_runs
              UNION ALL SELECT (SELECT min(r.job) FROM job_runs r WHERE r.job > job.id) FROM job WHERE job.id IS NOT NULL)
          SELECT id FROM job WHERE id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.id = job.id)
-             AND EXISTS (SELECT 1 FROM job_runs r WHERE r.job = job.id AND r.due < ?1 AND r.outcome <> 'started')";
+             AND EXISTS (SELECT 1 FROM job_runs r WHERE r.job = job.id AND r.at < ?1 AND r.outcome <> 'started')";
     select(connection, sql, [before_ms], |row| row.get(0))
 }
 
@@ -109,7 +109,7 @@ pub fn prune_job_runs(connection: &Connection, jobs: &[String], before_ms: i64) 
     // An import may have created the job again under the same id.
     let mut statement = connection.prepare_cached(
         "DELETE FROM job_runs WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE id = ?1) AND seq IN (
-            SELECT seq FROM job_runs WHERE job = ?1 AND due < ?2 AND outcome <> 'started' LIMIT ?3)",
+            SELECT seq FROM job_runs WHERE job = ?1 AND at < ?2 AND outcome <> 'started' LIMIT ?3)",
     )?;
     let mut deleted = 0;
     for job in jobs {
@@ -265,8 +265,11 @@ mod tests {
         let (_folder, store) = Store::temporary();
         let work = |connection: &crate::store::Connection| {
             jobs::insert(connection, "here", "n", "{}", true, None)?;
-            let run = |job: &str, due: i64, outcome: JobRunOutcome| {
-                job_runs::insert(connection, &NewJobRun { job, name: "n", due, turn: None, outcome, reason: None })
+            let run = |job: &str, due: i64, outcome: JobRunOutcome| -> Result<(), StoreError> {
+                job_runs::insert(connection, &NewJobRun { job, name: "n", due, turn: None, outcome, reason: None })?;
+                let at = if job == "late" { 10_000 } else { due };
+                connection.execute("UPDATE job_runs SET at = ?3 WHERE job = ?1 AND due = ?2", params![job, due, at])?;
+                Ok(())
             };
             for due in 0..i64::from(BATCH) + 7 {
                 run("gone", due, JobRunOutcome::Ok)?;
@@ -276,6 +279,7 @@ mod tests {
                 ("here", 5, JobRunOutcome::Ok),
                 ("running", 5, JobRunOutcome::Started),
                 ("young", 10_000, JobRunOutcome::Ok),
+                ("late", 5, JobRunOutcome::Ok),
             ] {
                 run(job, due, outcome)?;
             }
@@ -284,7 +288,7 @@ mod tests {
             for _ in 0..3 {
                 batches.push(prune_job_runs(connection, &gone, 9_000)?);
             }
-            let back = prune_job_runs(connection, &["here".to_owned()], 9_000)?;
+            let back = prune_job_runs(connection, &["here".to_owned(), "late".to_owned()], 9_000)?;
             Ok((gone, batches, back, gone_jobs(connection, 9_000)?))
         };
         let (gone, batches, back, left) = store.write(Durability::Logged, work).await.unwrap();

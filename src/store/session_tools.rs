@@ -7,9 +7,8 @@ use rusqlite::{Connection, params};
 use super::sql::{execute, select};
 use super::{StoreError, messages};
 
-/// Returns the tools that were found in the current conversation of a session.
-pub fn found(connection: &Connection, session: &str) -> Result<BTreeSet<String>, StoreError> {
-    let epoch = messages::session(connection, session)?.epoch;
+/// Returns the tools that were found in the conversation `epoch` of a session.
+pub fn found(connection: &Connection, session: &str, epoch: i64) -> Result<BTreeSet<String>, StoreError> {
     let sql = "SELECT tool FROM session_tools WHERE session = ? AND epoch = ?";
     select(connection, sql, params![session, epoch], |row| row.get(0))
 }

@@ -365,7 +365,7 @@ mod tests {
                 )
             };
             let queued = budget(connection)?;
-            inbox::mark_running(connection, inbox::last_seq(connection)?, turn)?;
+            inbox::mark_running(connection, inbox::last_seq(connection)?)?;
             Ok((queued, budget(connection)?))
         };
         let (queued, running) = store.write(Durability::Logged, count).await.unwrap();

@@ -9,8 +9,10 @@ mod pattern;
 mod script;
 mod segment;
 mod stem;
+mod surrogates;
 pub mod think;
 pub mod time_expression;
+pub mod visible;
 
 pub use bounded_template::BoundedTemplate;
 pub use daoyou_channels::text::{Language, format_size, is_invisible, one_line, panic_message, truncate};
@@ -23,3 +25,4 @@ pub use segment::{
     visit_terms, without_fillers,
 };
 pub use stem::stem;
+pub use surrogates::{SurrogateJoiner, without_lone_surrogates};

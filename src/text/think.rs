@@ -1,6 +1,6 @@
 //! Think blocks, which some models write between `<think>` and `</think>` before the answer. They are shown as
 //! thinking and are not part of the reply. A block opens only at the start of a line, so that an answer may mention
-//! the tags.
+//! the tags. Some templates open the block themselves, so that an answer contains only the closing tag.
 
 const TAGS: [(&str, &str); 2] = [("<think>", "</think>"), ("<thinking>", "</thinking>")];
 
@@ -125,6 +125,27 @@ impl ThinkFilter {
 
 /// Returns the answer without its think blocks, trimmed.
 pub fn strip(text: &str) -> String {
+    without_blocks(after_unopened_block(text).unwrap_or(text))
+}
+
+/// Returns the part after the first closing tag, if no opening tag precedes it: the text before it is thinking. A tag inside a line, in
+/// quotation marks or in a code block is a mention: the templates of models write the tag first or last on its line.
+pub fn after_unopened_block(text: &str) -> Option<&str> {
+    let closing = |tag: &'static str| text.find(tag).map(|at| (at, at + tag.len()));
+    let (at, end) = TAGS.iter().filter_map(|(_, close)| closing(close)).min()?;
+    let before = &text[..at];
+    let is_opened = TAGS.iter().any(|(open, _)| before.contains(open));
+    let blank = [' ', '\t', '\r'];
+    let (line_before, line_after) = (before.trim_end_matches(blank), text[end..].trim_start_matches(blank));
+    let starts_line = line_before.is_empty() || line_before.ends_with('\n');
+    let ends_line = line_after.is_empty() || line_after.starts_with('\n');
+    let is_quoted = before.ends_with(['`', '"', '\'', '“', '‘', '「']);
+    let is_in_code = before.lines().filter(|line| line.trim_start().starts_with("```")).count() % 2 == 1;
+    let is_mention = is_quoted || is_in_code || !(starts_line || ends_line);
+    (!is_opened && !is_mention).then(|| &text[end..])
+}
+
+fn without_blocks(text: &str) -> String {
     let mut filter = ThinkFilter::default();
     let mut pieces = filter.push(text);
     pieces.extend(filter.finish());
@@ -167,6 +188,17 @@ mod tests {
             ("<think></think>", ""),
             ("a < b and <thin", "a < b and <thin"),
             ("  <think>x</think>你好", "你好"),
+            ("Okay, the user greets me.\n</think>\n\nHello!", "Hello!"),
+            ("hm</thinking>\nanswer", "answer"),
+            ("hm\n</thinking>answer", "answer"),
+            ("The closing tag **</think>** ends it (</think>).", "The closing tag **</think>** ends it (</think>)."),
+            ("Like this:\n```\n</think>\n```", "Like this:\n```\n</think>\n```"),
+            ("</think>\nanswer", "answer"),
+            ("only thinking\n</think>", ""),
+            ("hm\n</think>\n<think>more</think>\nanswer", "answer"),
+            ("write `</think>` at the end", "write `</think>` at the end"),
+            ("between <think> and </think>", "between <think> and </think>"),
+            ("<think>a</think>\nb </think> c", "b </think> c"),
         ] {
             assert_eq!(strip(text), answer, "{text:?}");
         }
@@ -201,7 +233,7 @@ mod tests {
                 ThinkPiece::Text(text) => Some(text),
                 ThinkPiece::Thought(_) => None,
             }).collect();
-            prop_assert_eq!(streamed.trim(), strip(&text));
+            prop_assert_eq!(streamed.trim(), without_blocks(&text));
         }
     }
 }

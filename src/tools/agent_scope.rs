@@ -44,6 +44,11 @@ impl Default for AgentScope {
 }
 
 impl AgentScope {
+    /// Returns true if the permissions say that the owner is asked before this command of `exec`.
+    pub fn asks_about(&self, command: &str) -> bool {
+        self.rules.iter().any(|rules| rules.asks_about(command))
+    }
+
     /// Sets the agent of a turn that this turn starts: `agent`, or this agent if that is `None`. The limits of this turn apply to
     /// the new turn as well.
     pub fn delegate(&self, agent: Option<&str>, settings: &mut TurnSettings) {

@@ -61,12 +61,21 @@ impl ToolAllowList {
     }
 }
 
-/// Returns why an entry allows nothing, or `None` if it is usable.
+/// Returns the fault of an entry, or `None` if it is usable.
 pub fn allow_rule_fault(entry: &str) -> Option<String> {
     let rule = AllowRule::parse(entry);
     let pattern = rule.pattern.filter(|pattern| *pattern != "*")?;
     let is_command = canonical_name(rule.name).is_some_and(|tool| tool == EXEC);
-    (!is_command).then(|| format!("allowed-tools: {entry} allows nothing: a pattern ({pattern}) is known for commands alone, as in Bash(git:*)"))
+    let fault = if !entry.trim_end().ends_with(')') {
+        "has no closing parenthesis, as Bash(git:*) has".to_owned()
+    } else if !is_command {
+        format!("allows nothing: a pattern ({pattern}) is known for commands alone, as in Bash(git:*)")
+    } else if pattern.strip_suffix(":*").unwrap_or(pattern).trim().is_empty() {
+        "allows nothing: no command is in the parentheses, as in Bash(git:*)".to_owned()
+    } else {
+        return None;
+    };
+    Some(format!("allowed-tools: {entry} {fault}"))
 }
 
 /// A parsed entry of an allow-list.
@@ -177,11 +186,22 @@ mod tests {
     }
 
     #[test]
-    fn patterns_of_other_tools_are_named() {
-        for (entry, is_usable) in
-            [("Read", true), ("Read(*)", true), ("Bash(git:*)", true), ("shell(ls)", true), ("Read(./x/**)", false)]
-        {
-            assert_eq!(allow_rule_fault(entry).is_none(), is_usable, "{entry}");
+    fn faulty_patterns_are_named() {
+        for (entry, expected) in [
+            ("Read", None),
+            ("Read(*)", None),
+            ("Bash(git:*)", None),
+            ("Bash(*)", None),
+            ("shell(ls)", None),
+            ("Read(./x/**)", Some("for commands alone")),
+            ("Bash(", Some("no closing parenthesis")),
+            ("Bash(git:* Read", Some("no closing parenthesis")),
+            ("Bash()", Some("no command")),
+            ("Bash(:*)", Some("no command")),
+        ] {
+            let fault = allow_rule_fault(entry);
+            assert_eq!(fault.is_some(), expected.is_some(), "{entry}: {fault:?}");
+            assert!(fault.unwrap_or_default().contains(expected.unwrap_or_default()), "{entry}");
         }
     }
 }

@@ -4,8 +4,9 @@ use std::future::Future;
 
 use daoyou_channels::json;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
+use super::argument_aliases::{self, UnlistedArgument, truth};
 use super::tool::ToolOutcome;
 use super::tool_result::ToolResult;
 use crate::chat::ToolSpec;
@@ -17,96 +18,45 @@ where
     Args: DeserializeOwned,
     Running: Future<Output: Into<ToolOutcome>>,
 {
-    match serde_json::from_value(arguments) {
+    match read_arguments(&arguments) {
         Ok(args) => run(args).await.into(),
-        Err(error) => ToolResult::failed(error.to_string()).into(),
+        Err(error) => ToolResult::failed(error).into(),
     }
 }
 
-/// Argument names that models use, each with daoyou's name. An alias applies if a tool has the second name and not the first.
-const ALIASES: &[(&str, &str)] = &[
-    ("file_path", "path"),
-    ("filepath", "path"),
-    ("filePath", "path"),
-    ("file", "path"),
-    ("filename", "path"),
-    ("directory", "path"),
-    ("dir", "path"),
-    ("dir_path", "path"),
-    ("test_path", "path"),
-    ("test_framework", "framework"),
-    ("repo_path", "path"),
-    ("paths", "path"),
-    ("chat_files", "files"),
-    ("mentioned_idents", "idents"),
-    ("maxTokens", "max_tokens"),
-    ("maxDepth", "max_depth"),
-    ("depth", "max_depth"),
-    ("language", "lang"),
-    ("replacement", "rewrite"),
-    ("dryRun", "dry_run"),
-    ("repoPath", "repo_path"),
-    ("repository", "repo_path"),
-    ("maxCount", "max_count"),
-    ("cached", "staged"),
-    ("oldStr", "old_text"),
-    ("old_str", "old_text"),
-    ("old_string", "old_text"),
-    ("oldString", "old_text"),
-    ("oldText", "old_text"),
-    ("search", "old_text"),
-    ("newStr", "new_text"),
-    ("new_str", "new_text"),
-    ("new_string", "new_text"),
-    ("newString", "new_text"),
-    ("newText", "new_text"),
-    ("replace", "new_text"),
-    ("replaceAll", "replace_all"),
-    ("regex", "pattern"),
-    ("query", "pattern"),
-    ("search_term", "pattern"),
-    ("file_pattern", "glob"),
-    ("filePattern", "glob"),
-    ("include", "glob"),
-    ("include_pattern", "glob"),
-    ("includePattern", "glob"),
-    ("-i", "ignore_case"),
-    ("case_insensitive", "ignore_case"),
-    ("ignoreCase", "ignore_case"),
-    ("maxResults", "max_results"),
-    ("max_matches", "max_results"),
-    ("max_count", "max_results"),
-    ("head_limit", "max_results"),
-    ("limit", "max_results"),
-    ("cmd", "command"),
-    ("script", "command"),
-    ("text", "content"),
-    ("message", "content"),
-    ("contents", "content"),
-    ("chatId", "chat_id"),
-    ("q", "query"),
-    ("prompt", "message"),
-    ("task", "message"),
-    ("text", "message"),
-    ("content", "message"),
-    ("at_time", "at"),
-    ("atTime", "at"),
-    ("everySeconds", "every_seconds"),
-    ("interval", "every"),
-    ("cron", "cron_expr"),
-    ("cronExpr", "cron_expr"),
-    ("cron_expression", "cron_expr"),
-    ("timezone", "tz"),
-    ("jobId", "job_id"),
-    ("id", "job_id"),
-];
+/// Returns the arguments as `Args`.
+///
+/// # Errors
+/// Some arguments do not fit their types, such as an integer that is out of range. The error names each of them.
+pub(crate) fn read_arguments<Args: DeserializeOwned>(arguments: &Value) -> Result<Args, String> {
+    let error = match Args::deserialize(arguments) {
+        Ok(args) => return Ok(args),
+        Err(error) => error,
+    };
+    // An error of serde does not name the argument. Read alone, a wrong argument gives another error than that of missing ones.
+    let faults = arguments.as_object().into_iter().flatten().filter_map(|(name, value)| {
+        let alone = Value::Object(Map::from_iter([(name.clone(), value.clone())]));
+        let fault = Args::deserialize(&alone).err()?.to_string();
+        (!fault.starts_with("missing field")).then(|| format!("{name}: {}", range_fault(&fault).unwrap_or(fault)))
+    });
+    let faults: Vec<_> = faults.collect();
+    Err(if faults.is_empty() { error.to_string() } else { faults.join("; ") })
+}
 
-/// Argument names whose values mean the opposite of daoyou's arguments.
-const OPPOSITES: &[(&str, &str)] = &[("case_sensitive", "ignore_case"), ("caseSensitive", "ignore_case")];
-
-/// Arguments of other systems that a tool ignores, because it always does what they ask for.
-const NEEDLESS: &[(&str, &[&str])] =
-    &[("create_dir", &["parents", "recursive", "exist_ok"]), ("delete_file", &["recursive", "force"])];
+/// Rewords serde's error for an integer that is out of the range of its type; `None` for other errors.
+fn range_fault(error: &str) -> Option<String> {
+    let (number, kind) = error.strip_prefix("invalid value: integer `")?.split_once("`, expected ")?;
+    let (kind, low) = kind.strip_prefix("a nonzero ").map_or((kind, 0), |kind| (kind, 1));
+    let high = match kind {
+        "u8" => u64::from(u8::MAX),
+        "u16" => u64::from(u16::MAX),
+        "u32" => u64::from(u32::MAX),
+        "u64" | "usize" => u64::MAX,
+        _ => return None,
+    };
+    let is_low = number.parse::<i128>().ok()? < i128::from(high);
+    Some(if is_low { format!("must be at least {low}") } else { format!("must be at most {high}") })
+}
 
 /// The longest part of a model's text that an error repeats, in characters.
 const ECHO_CHARS: usize = 80;
@@ -115,39 +65,35 @@ const MAX_FAULTS: usize = 20;
 /// The maximum depth of nested objects and arrays that is checked.
 const MAX_DEPTH: u32 = 16;
 
-/// Parses the arguments, converts unambiguous values ("5" to 5), and checks the result.
+/// Parses the arguments of a call by the tool's own name. See [`parse_call`].
+///
+/// # Errors
+/// As [`parse_call`].
+pub fn parse_arguments(spec: &ToolSpec, text: &str) -> Result<Value, String> {
+    parse_call(spec, &spec.name, text)
+}
+
+/// Parses the arguments of a call, converts unambiguous values ("5" to 5), and checks the result. `called` is the name by which the
+/// model calls the tool; some aliases give arguments another meaning.
 ///
 /// # Errors
 /// Lists all faults at once, worded for the model.
-pub fn parse_arguments(spec: &ToolSpec, text: &str) -> Result<Value, String> {
+pub(super) fn parse_call(spec: &ToolSpec, called: &str, text: &str) -> Result<Value, String> {
     let invalid = |what: String| format!("Invalid params for tool {:?}: {what}", spec.name);
     let mut arguments = parse_object(text).map_err(invalid)?;
-    let none = Map::new();
-    let properties = spec.parameters.get("properties").and_then(Value::as_object).unwrap_or(&none);
-    for (alias, name) in ALIASES {
-        if is_alias(properties, alias, name)
-            && !arguments.contains_key(*name)
-            && let Some(value) = arguments.remove(*alias)
-        {
-            arguments.insert((*name).to_owned(), value);
-        }
-    }
-    for (opposite, name) in OPPOSITES {
-        if is_alias(properties, opposite, name)
-            && !arguments.contains_key(*name)
-            && let Some(value) = arguments.get(*opposite).and_then(truth)
-        {
-            arguments.remove(*opposite);
-            arguments.insert((*name).to_owned(), Value::Bool(!value));
-        }
-    }
-    if let Some((_, needless)) = NEEDLESS.iter().find(|(tool, _)| *tool == spec.name) {
-        arguments.retain(|name, _| !needless.contains(&name.as_str()));
+    let mut faults = Vec::new();
+    argument_aliases::rename(spec, &mut arguments);
+    argument_aliases::take_needless(spec, &mut arguments, &mut faults);
+    let mut unlisted = argument_aliases::take_unlisted(spec, &mut arguments);
+    for (UnlistedArgument { name, kind, .. }, value) in &mut unlisted {
+        coerce_and_check(value, &json!({ "type": kind }), name, &mut faults, 1);
     }
     let mut arguments = Value::Object(arguments);
-    let mut faults = Vec::new();
     coerce_and_check(&mut arguments, &spec.parameters, "", &mut faults, MAX_DEPTH);
     if faults.is_empty() {
+        if let Value::Object(arguments) = &mut arguments {
+            argument_aliases::apply(spec, called, arguments, unlisted);
+        }
         return Ok(arguments);
     }
     let more = faults.len().saturating_sub(MAX_FAULTS);
@@ -156,25 +102,6 @@ pub fn parse_arguments(spec: &ToolSpec, text: &str) -> Result<Value, String> {
         faults.push(format!("{more} more"));
     }
     Err(invalid(faults.join("; ")))
-}
-
-/// Returns the tool's own name for the argument that a model calls `word`.
-pub fn argument_name<'a>(spec: &ToolSpec, word: &'a str) -> &'a str {
-    let Some(properties) = spec.parameters.get("properties").and_then(Value::as_object) else { return word };
-    let found = ALIASES.iter().find(|(alias, name)| *alias == word && is_alias(properties, alias, name));
-    found.map_or(word, |(_, name)| name)
-}
-
-/// Returns the value of a boolean, even if it is written as a string.
-fn truth(value: &Value) -> Option<bool> {
-    match value {
-        Value::String(text) => text.trim().to_ascii_lowercase().parse().ok(),
-        other => other.as_bool(),
-    }
-}
-
-fn is_alias(properties: &Map<String, Value>, alias: &str, name: &str) -> bool {
-    properties.contains_key(name) && !properties.contains_key(alias)
 }
 
 fn parse_object(text: &str) -> Result<Map<String, Value>, String> {
@@ -346,7 +273,7 @@ fn excerpt(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde::Deserialize;
 
     use super::*;
 
@@ -405,6 +332,27 @@ mod tests {
             let error = parse_arguments(&spec(), text).unwrap_err();
             assert_eq!(error, format!("Invalid params for tool \"x\": {expected}"), "{text}");
         }
+    }
+
+    #[test]
+    fn an_integer_out_of_range_is_named() {
+        #[derive(Debug, Deserialize, PartialEq)]
+        struct Numbers {
+            path: String,
+            offset: Option<u32>,
+            limit: Option<u64>,
+        }
+        for (arguments, expected) in [
+            (json!({"path": "p", "offset": -1}), "offset: must be at least 0"),
+            (json!({"path": "p", "limit": -1, "offset": -1}), "limit: must be at least 0; offset: must be at least 0"),
+            (json!({"path": "p", "limit": 5, "offset": 99_999_999_999_u64}), "offset: must be at most 4294967295"),
+            (json!({"path": 1, "limit": 5}), "path: invalid type: integer `1`, expected a string"),
+            (json!({"limit": 5}), "missing field `path`"),
+        ] {
+            assert_eq!(read_arguments::<Numbers>(&arguments), Err(expected.to_owned()), "{arguments}");
+        }
+        let read = Numbers { path: "p".to_owned(), offset: Some(5), limit: None };
+        assert_eq!(read_arguments(&json!({"path": "p", "offset": 5})), Ok(read));
     }
 
     #[test]

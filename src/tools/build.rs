@@ -1,5 +1,6 @@
 //! Builds the tools of one workspace and their executor.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -72,6 +73,8 @@ pub struct ToolDeps {
     pub summarizer: Option<ResultSummarizer>,
     /// `None`: no result is cached.
     pub cache: Option<ToolResultCache>,
+    /// The names of the channels that exist. `None`: they are not known, and messages to any channel are accepted.
+    pub channels: Option<BTreeSet<String>>,
 }
 
 /// Builds the tools of `workspace`, and adds those of other modules. `workspace` and `home` must exist. `exe` is the path of this
@@ -84,7 +87,7 @@ pub fn build(
     workspace: &Path,
     home: &Path,
     exe: PathBuf,
-    ToolDeps { processes, further, private, reserve, secrets, semantic, summarizer, cache }: ToolDeps,
+    ToolDeps { processes, further, private, reserve, secrets, semantic, summarizer, cache, channels }: ToolDeps,
 ) -> Result<ToolExecutor, ToolSetupError> {
     let failed = |error| ToolSetupError::Workspace { path: workspace.to_owned(), error };
     let protected = protected_paths(home);
@@ -136,7 +139,7 @@ pub fn build(
         git_diff,
         git_log,
         Arc::new(GitCommit::new(git)),
-        Arc::new(MessageTool::new(outgoing, OutgoingFiles::of_home(home))),
+        Arc::new(MessageTool::new(outgoing, OutgoingFiles::of_home(home), channels)),
         Arc::new(WebFetch::new(rules, documents)),
         Arc::new(WebSearch::new(&config.web, service)),
         Arc::new(FindTools::new()),

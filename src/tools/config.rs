@@ -78,7 +78,7 @@ pub struct ExecConfig {
     pub max_processes: u32,
     /// The memory of one command and all that it started.
     pub max_memory: ByteSize,
-    /// The space that one command may add to the disk.
+    /// The space that one command may add to the disk. Each file or folder counts as at least 4 KiB.
     pub max_disk: ByteSize,
     /// Allows commands to open network connections.
     pub network: bool,

@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::arguments::parse_arguments;
+use super::arguments::parse_call;
 use super::output_limits::{ORIGINAL_KEY, OutputLimits, OutputRule, note_cut, note_left};
 use super::private_folders::ConversationFolder;
 use super::refusal::{Restriction, refusal};
@@ -122,7 +122,7 @@ impl ToolExecutor {
     /// cautious of them.
     pub fn replay_of(&self, call: &ToolCall) -> Option<ReplayPolicy> {
         let tool = self.registry.get(&call.name)?;
-        let arguments = parse_arguments(tool.spec(), &call.arguments).unwrap_or_default();
+        let arguments = parse_call(tool.spec(), &call.name, &call.arguments).unwrap_or_default();
         // An unknown tool may have any effect.
         let replay_of =
             |name: &str| self.registry.get(name).map_or(ReplayPolicy::Once, |tool| tool.definition().replay);
@@ -154,7 +154,7 @@ impl ToolExecutor {
             let Some(nested) = self.registry.get(&name) else { continue };
             // Invalid arguments make the nested call fail later, unless the result of another call completes them. They are
             // therefore used as they are.
-            let parsed = parse_arguments(nested.spec(), &arguments.to_string()).unwrap_or(arguments);
+            let parsed = parse_call(nested.spec(), &name, &arguments.to_string()).unwrap_or(arguments);
             if !is_forbidden(nested.as_ref(), &parsed) {
                 restriction.add(nested.as_ref(), &parsed, context);
             }
@@ -243,7 +243,7 @@ impl ToolExecutor {
         context: &ToolContext,
     ) -> Result<(&'a dyn Tool, Value), String> {
         let tool = tool.ok_or_else(|| self.registry.unknown_tool_error(&call.name))?;
-        let arguments = parse_arguments(tool.spec(), &call.arguments);
+        let arguments = parse_call(tool.spec(), &call.name, &call.arguments);
         let arguments = arguments.map_err(|error| match tool.hint(&call.arguments) {
             Some(hint) => format!("{error}. {hint}"),
             None => error,
@@ -379,7 +379,7 @@ impl ToolExecutor {
         if !result.success && !result.metadata.contains_key(EXIT_CODE_KEY) {
             return;
         }
-        let arguments = parse_arguments(tool.spec(), &call.arguments).unwrap_or_default();
+        let arguments = parse_call(tool.spec(), &call.name, &call.arguments).unwrap_or_default();
         let is_cut_first = self.postprocessor.order() == PostprocessOrder::TruncateFirst;
         let whole = if is_cut_first { None } else { self.kept_whole(result).await };
         let text = whole.unwrap_or_else(|| result.content.clone());

@@ -121,6 +121,25 @@ fn tools_are_found_by_name_or_alias() {
 }
 
 #[test]
+fn a_call_by_an_alias_becomes_the_same_call_by_the_tools_own_name() {
+    let fixture = fresh();
+    for (name, arguments, expected, expected_arguments) in [
+        ("Bash", r#"{"cmd":"ls"}"#, "exec", r#"{"cmd":"ls"}"#),
+        ("regex_search", r#"{"pattern":"a.b"}"#, "grep", r#"{"pattern":"a.b"}"#),
+        ("Text_Search", r#"{"query":"a.b"}"#, "grep", r#"{"ignore_case":true,"pattern":"a\\.b"}"#),
+        ("text_search", r#"{"query":["a","b"]}"#, "grep", r#"{"query":["a","b"]}"#),
+        ("text_search", "{", "grep", "{"),
+        ("chmod", "{}", "chmod", "{}"),
+    ] {
+        let mut call = ToolCall { id: "1".to_owned(), name: name.to_owned(), arguments: arguments.to_owned() };
+        fixture.executor.registry().use_own_name(&mut call);
+        assert_eq!(call.name, expected, "{name}");
+        let read = |text: &str| serde_json::from_str::<Value>(text).map_err(|_| text.to_owned());
+        assert_eq!(read(&call.arguments), read(expected_arguments), "{name} {arguments}");
+    }
+}
+
+#[test]
 fn a_call_is_as_careful_as_the_most_careful_tool_in_it() {
     use ReplayPolicy::{Atomic, Idempotent, Once};
     use ToolAccess::{Changes, Reads};

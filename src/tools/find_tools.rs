@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::arguments::read_arguments;
 use super::names::{FIND_TOOLS, RARELY_NEEDED};
 use super::tool::{
     CallRunner, ReplayPolicy, RowEffect, Tool, ToolAccess, ToolContext, ToolDefinition, ToolEffect, ToolOutcome,
@@ -59,9 +60,9 @@ impl Tool for FindTools {
     }
 
     async fn call_with_runner(&self, arguments: Value, context: &ToolContext, runner: &dyn CallRunner) -> ToolOutcome {
-        let args: FindToolsArgs = match serde_json::from_value(arguments) {
+        let args: FindToolsArgs = match read_arguments(&arguments) {
             Ok(args) => args,
-            Err(error) => return ToolResult::failed(error.to_string()).into(),
+            Err(error) => return ToolResult::failed(error).into(),
         };
         let tools: Vec<&dyn Tool> = runner.tool_names().into_iter().filter_map(|name| runner.tool(name)).collect();
         let found = find(&args.query, &tools);

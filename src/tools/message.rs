@@ -1,5 +1,7 @@
 //! The tool `message`, which sends a message to this chat before the turn's answer, or to another chat.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use daoyou_channels::Attachment;
 use daoyou_channels::outgoing::OutgoingFiles;
@@ -12,7 +14,7 @@ use super::files::WorkspaceJail;
 use super::tool::{ReplayPolicy, Tool, ToolContext, ToolDefinition, ToolEffect, ToolOutcome};
 use super::tool_result::ToolResult;
 use crate::guard::Jail;
-use crate::text::one_line;
+use crate::text::{one_line, truncate};
 
 /// The tool's name.
 const NAME: &str = "message";
@@ -22,6 +24,8 @@ pub(super) const ATTACHMENT_BYTES: u64 = 18_000_000;
 const MAX_CHARS: usize = 100_000;
 /// The maximum number of attachments of one message. Their total size must not exceed the limit of one attachment.
 const MAX_ATTACHMENTS: usize = 10;
+/// The longest part of a channel's name that an error repeats, in characters.
+const MAX_ECHO: usize = 80;
 /// The longest subject, in characters.
 const MAX_SUBJECT: usize = 200;
 
@@ -51,11 +55,14 @@ pub struct MessageTool {
     /// The jail of the attachments, which must lie in the workspace whatever else tools may read.
     files: WorkspaceJail,
     outgoing: OutgoingFiles,
+    /// The names of the channels; `None` if they are not known.
+    channels: Option<BTreeSet<String>>,
 }
 
 impl MessageTool {
-    /// Creates the tool. `files` reads attachments, `outgoing` stores copies of them.
-    pub fn new(files: WorkspaceJail, outgoing: OutgoingFiles) -> Self {
+    /// Creates the tool. `files` reads attachments, `outgoing` stores copies of them. If the names of the `channels` are known, a
+    /// message to another one is refused.
+    pub fn new(files: WorkspaceJail, outgoing: OutgoingFiles, channels: Option<BTreeSet<String>>) -> Self {
         let description =
             "Send a message now, to this chat or another. Not for the final answer: that is sent by itself.";
         let definition = ToolDefinition {
@@ -63,7 +70,7 @@ impl MessageTool {
             literal_arguments: &["channel", "chat_id", "attachments"],
             ..ToolDefinition::changing::<MessageArgs>(NAME, description, ReplayPolicy::Atomic)
         };
-        Self { definition, files, outgoing }
+        Self { definition, files, outgoing, channels }
     }
 
     async fn send(&self, args: MessageArgs, context: &ToolContext) -> Result<ToolOutcome, String> {
@@ -84,6 +91,21 @@ impl MessageTool {
             result: ToolResult::ok(report),
             effects: vec![ToolEffect::Message { channel, chat_id, content, attachments, subject }],
         })
+    }
+
+    /// Refuses a channel that does not exist. The chat that started the turn is always possible.
+    fn check_channel(&self, arguments: &Value, context: &ToolContext) -> Result<(), String> {
+        let channel = address(arguments, context)?.channel;
+        match &self.channels {
+            Some(channels) if channel != context.channel && !channels.contains(&channel) => {
+                let known = channels.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+                let channel = truncate(&channel, MAX_ECHO);
+                Err(format!(
+                    "channel: there is no channel {channel:?}; name another channel and chat: there are {known}"
+                ))
+            }
+            _ => Ok(()),
+        }
     }
 
     async fn attach(&self, paths: Vec<String>, context: &ToolContext) -> Result<Vec<Attachment>, String> {
@@ -117,7 +139,7 @@ impl Tool for MessageTool {
         is_answer(arguments, context) == Ok(false)
     }
 
-    fn validate(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
+    fn validate(&self, arguments: &Value, context: &ToolContext) -> Result<(), String> {
         let content = arguments.get("content").and_then(Value::as_str).unwrap_or_default();
         if content.trim().is_empty() {
             return Err("content is empty".to_owned());
@@ -129,7 +151,7 @@ impl Tool for MessageTool {
         if attachments > MAX_ATTACHMENTS {
             return Err(format!("{attachments} attachments, at most {MAX_ATTACHMENTS} go with one message"));
         }
-        Ok(())
+        self.check_channel(arguments, context)
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
@@ -151,10 +173,15 @@ impl ChatAddress {
     }
 }
 
+/// Returns the chat that receives the message of a call.
+fn address(arguments: &Value, context: &ToolContext) -> Result<ChatAddress, String> {
+    let text = |key: &str| arguments[key].as_str().map(str::to_owned);
+    ChatAddress::of(text("channel"), text("chat_id"), context)
+}
+
 /// Returns true if the message goes to the chat that started the turn.
 fn is_answer(arguments: &Value, context: &ToolContext) -> Result<bool, String> {
-    let text = |key: &str| arguments[key].as_str().map(str::to_owned);
-    let ChatAddress { channel, chat_id } = ChatAddress::of(text("channel"), text("chat_id"), context)?;
+    let ChatAddress { channel, chat_id } = address(arguments, context)?;
     Ok(channel == context.channel && chat_id == context.chat_id)
 }
 
@@ -228,7 +255,7 @@ mod tests {
 
     use super::super::testing::{ToolFixture, context};
     use super::*;
-    use crate::tools::ToolsConfig;
+    use crate::tools::{ToolDeps, ToolsConfig};
 
     async fn call(fixture: &ToolFixture, arguments: &Value) -> ToolOutcome {
         fixture.run(NAME, arguments, &context()).await
@@ -260,6 +287,28 @@ mod tests {
                 }
                 Err(expected_text) => assert!(outcome.result.render().contains(expected_text), "{arguments}"),
             }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_message_to_a_missing_channel_is_refused() {
+        let channels = Some(["email", "webhook:in"].map(str::to_owned).into());
+        let deps = ToolDeps { channels, ..ToolDeps::default() };
+        let fixture = ToolFixture::with_deps(&ToolsConfig::default(), deps);
+        for (channel, expected) in [
+            (
+                "telegram",
+                Some(
+                    "channel: there is no channel \"telegram\"; name another channel and chat: there are email, webhook:in",
+                ),
+            ),
+            ("email", None),
+            // The terminal of this turn, whatever the list says.
+            ("cli", None),
+        ] {
+            let outcome = call(&fixture, &json!({"content": "hi", "channel": channel, "chat_id": "x"})).await;
+            assert_eq!(outcome.effects.is_empty(), expected.is_some(), "{channel}");
+            assert!(outcome.result.render().contains(expected.unwrap_or_default()), "{}", outcome.result.render());
         }
     }
 

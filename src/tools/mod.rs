@@ -2,6 +2,9 @@
 
 mod agent_scope;
 mod allow_list;
+mod argument_aliases;
+#[cfg(test)]
+mod argument_aliases_tests;
 mod arguments;
 mod build;
 mod code;
@@ -39,6 +42,7 @@ mod web;
 
 pub use agent_scope::AgentScope;
 pub use allow_list::{ToolAllowList, allow_rule_fault};
+pub(crate) use arguments::read_arguments;
 pub use arguments::{parse_arguments, with_arguments};
 pub use build::{ToolDeps, ToolSetupError, build, command_runner};
 pub use config::{ExecConfig, ToolsConfig};

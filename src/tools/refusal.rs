@@ -4,7 +4,8 @@
 use daoyou_channels::Trust;
 use serde_json::Value;
 
-use super::arguments::parse_arguments;
+use super::arguments::parse_call;
+use super::names::EXEC;
 use super::registry::ToolRegistry;
 use super::tool::{Tool, ToolContext};
 use crate::chat::ToolCall;
@@ -24,7 +25,7 @@ pub(super) fn refusal(registry: &ToolRegistry, call: &ToolCall, context: &ToolCo
     }
     // A call of an unknown tool, or with invalid arguments, fails anyway.
     let tool = registry.get(&call.name)?;
-    let arguments = parse_arguments(tool.spec(), &call.arguments).unwrap_or(Value::Null);
+    let arguments = parse_call(tool.spec(), &call.name, &call.arguments).unwrap_or(Value::Null);
     let refused = context
         .allow_lists
         .iter()
@@ -61,12 +62,16 @@ pub struct Restriction {
     pub refused: Vec<String>,
     /// True if a plan reads foreign content that its later calls may depend on.
     pub reads_others: bool,
+    /// True if the permissions of the agent say that the owner is asked about a command, whatever the turn has read.
+    pub asks_owner: bool,
 }
 
 impl Restriction {
     pub(super) fn add(&mut self, tool: &dyn Tool, arguments: &Value, context: &ToolContext) {
         let name = &tool.spec().name;
         self.reads_others |= tool.may_taint(arguments, context);
+        let command = arguments["command"].as_str().filter(|_| name == EXEC);
+        self.asks_owner |= command.is_some_and(|command| context.agent.asks_about(command));
         self.urls.extend(tool.asked_url(arguments).map(|url| (name.clone(), url)));
         if tool.is_restricted(arguments, context) && !self.tools.contains(name) {
             self.tools.push(name.clone());

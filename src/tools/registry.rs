@@ -7,10 +7,12 @@ use indexmap::{IndexMap, IndexSet};
 use parking_lot::Mutex;
 use thiserror::Error;
 
+use super::argument_aliases::changes_arguments;
+use super::arguments::parse_call;
 use super::names::{EXEC, FIND_TOOLS, RARELY_NEEDED};
 use super::schema::{schema_faults, schema_for_models};
 use super::tool::Tool;
-use crate::chat::ToolSpec;
+use crate::chat::{ToolCall, ToolSpec};
 use crate::guard::{means_tool, runs_project_code};
 
 /// The longest name that model services accept.
@@ -172,6 +174,19 @@ impl ToolRegistry {
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         let name = name.trim();
         self.tools.get(name).or_else(|| self.tools.get(self.aliases.get(&name.to_lowercase())?))
+    }
+
+    /// Gives a call the tool's own name. If the alias gives the arguments another meaning, they become those that mean the same by
+    /// the tool's own name. The call of an unknown tool stays, as do faulty arguments.
+    pub fn use_own_name(&self, call: &mut ToolCall) {
+        let Some(tool) = self.get(&call.name) else { return };
+        let spec = tool.spec();
+        if changes_arguments(spec, &call.name)
+            && let Ok(arguments) = parse_call(spec, &call.name, &call.arguments)
+        {
+            call.arguments = arguments.to_string();
+        }
+        call.name.clone_from(&spec.name);
     }
 
     /// Returns every tool, the disabled ones last, and whether models see it.

@@ -25,6 +25,9 @@ pub struct TurnError {
     partial: String,
     /// The values for the placeholders of the error's text.
     values: Vec<String>,
+    /// The value in place of all others in the text for the owner: the model's failure with the service's own words and the
+    /// address that was asked.
+    owner_value: Option<Box<str>>,
     /// A notice that follows the error's text.
     notice: Option<&'static str>,
 }
@@ -84,7 +87,8 @@ enum ErrorClass {
 
 impl TurnError {
     pub fn new(code: ErrorCode, operation: &'static str) -> Self {
-        Self { code, operation, cause: None, partial: String::new(), values: Vec::new(), notice: None }
+        let (partial, values) = (String::new(), Vec::new());
+        Self { code, operation, cause: None, partial, values, owner_value: None, notice: None }
     }
 
     /// Returns the error for a bug in daoyou.
@@ -115,6 +119,14 @@ impl TurnError {
         self
     }
 
+    /// Returns the error whose text is for the owner alone.
+    pub fn for_owner(mut self) -> Self {
+        if let Some(value) = self.owner_value.take() {
+            self.values = vec![value.into()];
+        }
+        self
+    }
+
     /// Returns the text for the user.
     pub fn user_text(&self, phrases: &Phrases) -> String {
         let values: Vec<&str> = self.values.iter().map(String::as_str).collect();
@@ -126,7 +138,12 @@ impl TurnError {
     /// Applies `change` to every text that comes from outside.
     pub fn map_texts(mut self, change: impl Fn(&mut String)) -> Self {
         change(&mut self.partial);
-        self.values.iter_mut().for_each(change);
+        self.values.iter_mut().for_each(&change);
+        self.owner_value = self.owner_value.map(|value| {
+            let mut value = String::from(value);
+            change(&mut value);
+            value.into()
+        });
         self
     }
 
@@ -167,7 +184,9 @@ impl Error for TurnError {
 
 impl From<LlmError> for TurnError {
     fn from(error: LlmError) -> Self {
-        Self::new(ErrorCode::Model(error.kind), "model_call").with([error.to_public()]).caused_by(error)
+        let owner_value = Some(format!("{}: {}", error.provider, error.owner_message()).into());
+        let public = Self::new(ErrorCode::Model(error.kind), "model_call").with([error.to_public()]);
+        Self { owner_value, ..public }.caused_by(error)
     }
 }
 
@@ -368,6 +387,20 @@ mod tests {
         assert_eq!(stopped.with_partial(" So far \n").user_text(en), "So far\n\n(stopped)");
         let empty = TurnError::new(ErrorCode::EmptyAnswer, "turn").with_notice(en.cut_at_length);
         assert_eq!(empty.user_text(en), format!("{}\n\n{}", en.empty_answer, en.cut_at_length));
+
+        let failure = LlmError {
+            public: Some("HTTP 404".to_owned()),
+            for_owner: "asked http://192.168.0.7/v1".to_owned(),
+            ..LlmError::new(LlmErrorKind::BadRequest, "p", "HTTP 404: no such path")
+        };
+        let failed = TurnError::from(failure);
+        assert_eq!(failed.user_text(en), "I could not get an answer from the model: p: HTTP 404");
+        assert_eq!(
+            failed.for_owner().user_text(en),
+            "I could not get an answer from the model: p: HTTP 404: no such path; asked http://192.168.0.7/v1"
+        );
+        let internal = TurnError::new(ErrorCode::TurnTimeout, "turn").with(["10m".to_owned()]).for_owner();
+        assert_eq!(internal.user_text(en), "I stopped because this took longer than 10m.");
 
         let unknown = TurnError::from(StoreError::Row("a strange row".to_owned()));
         assert_eq!((unknown.code.as_str(), unknown.user_text(en)), ("internal", en.internal.to_owned()));

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::bus::EventHub;
 use crate::chat::{ToolCall, Usage};
 use crate::llm::{Delta, DeltaSink};
-use crate::text::think::{ThinkFilter, ThinkPiece};
+use crate::text::think::{self, ThinkFilter, ThinkPiece};
 
 /// Emits the events of one turn, and keeps the text of the current response in case the turn is stopped.
 pub struct EventEmitter {
@@ -26,6 +26,8 @@ pub struct EventEmitter {
 struct ResponseStream {
     filter: ThinkFilter,
     text: String,
+    /// The length of `text` at the first think block.
+    block_at: Option<usize>,
     /// The number of the hub's sink that has received the text.
     sink: u64,
 }
@@ -58,6 +60,7 @@ impl EventEmitter {
         let pieces = {
             let mut stream = self.stream.lock();
             stream.text.clear();
+            stream.block_at = None;
             stream.filter.finish()
         };
         self.show(pieces);
@@ -81,9 +84,18 @@ impl EventEmitter {
         self.emit(|| TurnEvent::Usage { input_tokens, output_tokens, cached_tokens });
     }
 
-    /// Takes the text of the current response so far.
+    /// Takes the text of the current response so far, without thinking.
     pub fn partial_text(&self) -> String {
-        std::mem::take(&mut self.stream.lock().text)
+        let (text, block_at) = {
+            let mut stream = self.stream.lock();
+            (std::mem::take(&mut stream.text), stream.block_at.take())
+        };
+        // The text lacks the opening tags of think blocks: a closing tag after a block is a mention.
+        let before_block = block_at.unwrap_or(text.len());
+        match think::after_unopened_block(&text).filter(|rest| text.len() - rest.len() <= before_block) {
+            Some(rest) => rest.trim_start().to_owned(),
+            None => text,
+        }
     }
 
     fn show(&self, pieces: Vec<ThinkPiece>) {
@@ -110,8 +122,12 @@ impl DeltaSink for EventEmitter {
                     }
                     let pieces = stream.filter.push(text);
                     for piece in &pieces {
-                        if let ThinkPiece::Text(text) = piece {
-                            stream.text.push_str(text);
+                        match piece {
+                            ThinkPiece::Text(text) => stream.text.push_str(text),
+                            ThinkPiece::Thought(_) => {
+                                let length = stream.text.len();
+                                stream.block_at.get_or_insert(length);
+                            }
                         }
                     }
                     pieces
@@ -146,6 +162,21 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn the_text_of_a_stopped_response_is_without_thinking() {
+        let emitter = EventEmitter::new(Arc::default(), "s".into(), Uuid::nil(), "c", "c");
+        for (text, expected) in [
+            ("Hel", "Hel"),
+            ("hm\n</think>\n\nHel", "Hel"),
+            ("<think>hm</think>\nIt ends with\n</think>\nHel", "It ends with\n</think>\nHel"),
+            ("hm\n</think>\n<think>more</think>\nHel", "Hel"),
+        ] {
+            emitter.delta(Delta::Text(text));
+            assert_eq!(emitter.partial_text(), expected);
+            emitter.end_response();
+        }
+    }
 
     #[test]
     fn invalid_arguments_are_shown_as_written() {

@@ -84,6 +84,10 @@ impl Tools for LayeredTools<'_> {
         self.executor.registry().get(name).map(|tool| tool.spec().name.clone())
     }
 
+    fn use_own_name(&self, call: &mut ToolCall) {
+        self.executor.registry().use_own_name(call);
+    }
+
     fn access_of(&self, name: &str) -> Option<ToolAccess> {
         self.executor.access_of(name)
     }

@@ -16,13 +16,14 @@ use super::traits::{Model, Script, TurnLead};
 use super::turn_loop::Turn;
 use crate::chat::{ChatMessage, ToolCall, ToolSpec};
 use crate::llm::{ChatRequest, ChatResponse, Delta, DeltaSink, Images, repair_messages};
+use crate::text::think;
 use crate::tools::ToolContext;
 
 impl Turn<'_> {
     fn ask_script(&self, script: &dyn Script, progress: &TurnProgress) -> Result<ChatResponse, TurnError> {
         let mut response = script.next(progress)?;
         CallIds::after(&[&self.conversation[..], &progress.messages[..]].concat()).settle(&mut response.tool_calls);
-        use_canonical_names(&mut response.tool_calls, |name| self.tools.canonical_name(name));
+        response.tool_calls.iter_mut().for_each(|call| self.tools.use_own_name(call));
         if response.tool_calls.is_empty() {
             self.events.delta(Delta::Text(&response.text));
         }
@@ -66,13 +67,18 @@ impl Turn<'_> {
         self.flight.mark_waiting();
         let response = model.chat(request, &sink).await;
         self.flight.mark_working();
+        if let Some(answer) = response.as_ref().ok().and_then(|response| think::after_unopened_block(&response.text)) {
+            // Listeners have seen the thinking as text.
+            self.events.delta(Delta::Restart);
+            self.events.delta(Delta::Text(answer));
+        }
         self.events.end_response();
         let mut response = response?;
         if last_call {
             response.tool_calls.clear();
         }
         sink.ids.settle(&mut response.tool_calls);
-        use_canonical_names(&mut response.tool_calls, |name| self.tools.canonical_name(name));
+        response.tool_calls.iter_mut().for_each(|call| self.tools.use_own_name(call));
         self.events.used(response.usage);
         Ok(response)
     }
@@ -84,15 +90,6 @@ impl Turn<'_> {
             return Images::default();
         }
         self.image_loader.load(messages, &self.images).await
-    }
-}
-
-/// Replaces aliases in calls by the tools' own names, so that readers of the journal need not know the aliases.
-fn use_canonical_names(calls: &mut [ToolCall], canonical: impl Fn(&str) -> Option<String>) {
-    for call in calls {
-        if let Some(name) = canonical(&call.name) {
-            call.name = name;
-        }
     }
 }
 
@@ -185,27 +182,6 @@ impl CallIds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory;
-    use crate::tools::ToolRegistry;
-
-    #[test]
-    fn a_call_has_the_name_of_its_tool() {
-        let mut registry = ToolRegistry::new(&[]);
-        for tool in memory::tools(None) {
-            registry.register(tool).unwrap();
-        }
-        for (name, expected) in [
-            ("recall", "recall"),
-            ("Search_Memory", "recall"),
-            ("search_conversations", "search_history"),
-            ("save_memory", "remember"),
-            ("unknown", "unknown"),
-        ] {
-            let mut calls = [ToolCall { id: "1".to_owned(), name: name.to_owned(), arguments: "{}".to_owned() }];
-            use_canonical_names(&mut calls, |name| registry.get(name).map(|tool| tool.spec().name.clone()));
-            assert_eq!(calls[0].name, expected, "{name}");
-        }
-    }
 
     fn ids(sent: [&str; 4], settle: impl FnOnce(&mut [ToolCall])) -> [String; 4] {
         let mut calls = sent.map(|id| ToolCall { id: id.to_owned(), name: "x".to_owned(), arguments: String::new() });

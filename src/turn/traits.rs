@@ -70,6 +70,10 @@ pub trait Tools: Send + Sync {
     /// Returns the tool's own name for `name`, which may be an alias.
     fn canonical_name(&self, name: &str) -> Option<String>;
 
+    /// Gives a call the tool's own name, so that readers of the journal need not know the aliases, and the arguments that the alias
+    /// stands for.
+    fn use_own_name(&self, call: &mut ToolCall);
+
     /// Returns the access of a tool; `None` for an unknown one.
     fn access_of(&self, name: &str) -> Option<ToolAccess>;
 

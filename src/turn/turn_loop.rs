@@ -144,6 +144,12 @@ impl Turn<'_> {
 
     fn answer(&self, response: &ChatResponse, progress: &TurnProgress) -> Result<String, TurnError> {
         let mut reply = think::strip(&response.text);
+        let phrases = self.scope.phrases;
+        let cut = match (response.filtered, response.truncated) {
+            (true, _) => Some(phrases.cut_by_filter),
+            (false, true) => Some(phrases.cut_at_length),
+            (false, false) => None,
+        };
         let capped = progress.tool_rounds >= self.limits.iterations;
         // At the limit, an empty reply is no error: the notice below is then the whole answer.
         if reply.is_empty() && !capped {
@@ -151,24 +157,23 @@ impl Turn<'_> {
             let did_something = progress.tool_rounds > 0;
             if !did_something {
                 let error = TurnError::new(ErrorCode::EmptyAnswer, "turn");
-                return Err(if response.truncated {
-                    error.with_notice(self.scope.phrases.cut_at_length)
-                } else {
-                    error
+                return Err(match cut {
+                    Some(cut) => error.with_notice(cut),
+                    None => error,
                 });
             }
-            self.scope.phrases.done.clone_into(&mut reply);
+            phrases.done.clone_into(&mut reply);
         }
         let mut notice = |text: &str| {
             let gap = if reply.is_empty() { "" } else { "\n\n" };
             reply.push_str(gap);
             reply.push_str(text);
         };
-        if response.truncated {
-            notice(self.scope.phrases.cut_at_length);
+        if let Some(cut) = cut {
+            notice(cut);
         }
         if capped {
-            notice(&fill(self.scope.phrases.iteration_cap, &[&self.limits.iterations.to_string()]));
+            notice(&fill(phrases.iteration_cap, &[&self.limits.iterations.to_string()]));
         }
         Ok(reply)
     }

@@ -79,6 +79,12 @@ impl Tools for ScriptedTools {
         }
     }
 
+    fn use_own_name(&self, call: &mut ToolCall) {
+        if let Some(name) = self.canonical_name(&call.name) {
+            call.name = name;
+        }
+    }
+
     fn access_of(&self, name: &str) -> Option<ToolAccess> {
         Some(if self.canonical_name(name)? == "look" { ToolAccess::Reads } else { ToolAccess::Changes })
     }
@@ -200,7 +206,12 @@ async fn run(script: Vec<Response>, mut progress: TurnProgress) -> Ran {
 async fn a_turn_is_a_function_of_its_model_tools_and_journal() {
     let failure = || Err(LlmError::new(LlmErrorKind::Server, "scripted", "no").into());
     type Case<'a> = (Vec<Response>, &'a str, &'a [&'a str], &'a [(usize, usize)]);
+    let phrases = Phrases::of(Language::En);
+    let [at_length, by_filter] = [phrases.cut_at_length, phrases.cut_by_filter].map(|cut| format!("so far\n\n{cut}"));
+    let cut = |truncated, filtered| Ok(ChatResponse { truncated, filtered, ..says("so far").unwrap() });
     let table: Vec<Case<'_>> = vec![
+        (vec![cut(true, false)], &at_length, &["response"], &[(1, 2)]),
+        (vec![cut(false, true)], &by_filter, &["response"], &[(1, 2)]),
         (vec![says("hi")], "hi", &["response"], &[(1, 2)]),
         (vec![says("<think>hm</think>hi")], "hi", &["response"], &[(1, 2)]),
         (vec![says("")], "empty_answer", &["response"], &[(1, 2)]),

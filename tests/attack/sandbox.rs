@@ -360,6 +360,14 @@ async fn commands_cannot_fill_the_disk() {
         let result = harness.python("import os, time\nfor n in range(9):\n    f = open('gone', 'wb'); os.remove('gone'); os.set_inheritable(f.fileno(), True); f.write(os.urandom(8_000_000)); f.flush(); globals()[f'f{n}'] = f\ntime.sleep(60)").await;
         assert!(result.contains("tools.exec.max_disk"), "{result}");
         harness.own("rm -f one").await;
+        // Empty files use no block, but they count.
+        let result = harness
+            .python(
+                "import os\nos.mkdir('many')\nfor n in range(200_000):\n    os.close(os.open(f'many/{n}', os.O_CREAT))",
+            )
+            .await;
+        assert!(result.contains("wrote more to the disk than tools.exec.max_disk (30MB)"), "{result}");
+        harness.own("rm -rf many").await;
         harness.check().await;
     }
 }

@@ -267,11 +267,12 @@ async fn slash_commands_of_untrusted_senders_show_and_change_nothing() {
         "/tools",
         "/skills",
         "/history",
-        "/nonsense",
         "/STATUS\n\nand more text below",
     ] {
         assert_eq!(gateway.ask_as("in", "eve", "c", command).await, TRUSTED_COMMAND, "{command}");
     }
+    let unknown = gateway.ask_as("in", "eve", "c", "/nonsense").await;
+    assert!(unknown.starts_with("Unknown command `/nonsense`"), "{unknown}");
     let help = gateway.ask_as("in", "eve", "c", "/help").await;
     assert!(help.contains("`/stop`") && help.contains("`/help`") && !help.contains("/model"), "{help}");
     assert_eq!(gateway.ask_as("in", "eve", "c", "/stop").await, NOTHING_OF_YOURS);

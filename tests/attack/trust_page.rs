@@ -30,10 +30,10 @@ below in a turn of each kind, looks at what it got, and fails when this page say
 - **Sub-agent**: a turn that `spawn` begins, by whose turn it was begun.
 
 An untrusted sender has neither jobs nor sub-agents, as the rows `cron` and `spawn` show. Where a dash below stands for a
-change (a command, a file, a job, a memory, a message to others), the owner is asked before it is refused, and can approve that one call
+change (a command, a file, a job, a message to others), the owner is asked before it is refused, and can approve that one call
 (approvals.md); the policy `deny` of `[approval]` refuses it at once. The same holds in every turn that has read the words of an untrusted
-sender. Commands of `exec` run in the sandbox
-of SECURITY.md; a machine that cannot hold one gives fewer powers than this page.
+sender. `remember` and `forget` of an untrusted sender are refused at once, because such a sender has no memory. Commands of `exec` run in
+the sandbox of SECURITY.md; a machine that cannot hold one gives fewer powers than this page.
 ";
 const GO: &str = "try everything";
 const ECHO: &str = "echo: ";
@@ -447,7 +447,9 @@ impl Harness {
             let reply = self.say(self.trust, channel, chat, &format!("/{name}")).await;
             assert!(!reply.is_empty() && !reply.starts_with(ECHO), "/{name}: {reply:?}");
             let is_refused = reply.lines().count() == 1 && reply.contains("owner");
-            answered.push(!is_refused && !reply.starts_with("Unknown command"));
+            let is_unknown =
+                reply.starts_with("Unknown command") || reply.contains("command of the interactive terminal");
+            answered.push(!is_refused && !is_unknown);
         }
         answered
     }

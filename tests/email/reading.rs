@@ -2,7 +2,7 @@
 
 use super::servers::ScriptedServers;
 use crate::support::mail::{ASSISTANT, Draft};
-use crate::support::processes::{peak_bytes, resident_bytes};
+use crate::support::processes::{peak_bytes, reset_peak};
 use crate::support::signing::base64;
 use crate::support::until;
 use serde_json::json;
@@ -107,7 +107,7 @@ async fn oversized_mails_are_refused_and_memory_stays_bounded() {
     let Some(servers) = ScriptedServers::start(|setup| setup).await else { return };
     servers.receive(&Draft::new("ada@example.test", "warm", "warm up"));
     servers.sent(1).await;
-    let (before, pid) = (resident_bytes(servers.gateway.pid()), servers.gateway.pid());
+    let (before, pid) = (reset_peak(servers.gateway.pid()), servers.gateway.pid());
     servers.receive(&Draft::new("bob@example.test", "huge", "far too much").attach_large("huge.bin", 40_000_000));
     let sent = servers.sent(2).await;
     assert_eq!((sent[1].to.clone(), servers.model.count()), (vec!["bob@example.test".to_owned()], 1), "no turn");

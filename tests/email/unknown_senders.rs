@@ -53,8 +53,8 @@ async fn an_unlisted_sender_is_refused_once_a_day() {
     let Some(servers) = ScriptedServers::start(more).await else { return };
     for n in 0..3 {
         let knock = Draft::new("bob@example.test", "Let me in", &format!("knock {n}"));
-        // A refusal must not carry a stranger's mail to others.
-        servers.receive(&knock.header("Cc", "grace@example.test"));
+        // A refusal must not carry a stranger's mail to others, even to those who may get answers.
+        servers.receive(&knock.header("Cc", "grace@example.test").header("Reply-To", "ada@example.test"));
     }
     servers.receive(&Draft::new("ada@example.test", "Mine", "hello"));
     let mut sent = servers.sent(2).await;

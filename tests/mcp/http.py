@@ -1,12 +1,14 @@
 """An MCP server over streamable HTTP that wants a bearer token, and the token endpoint that gives it. Standard library only.
 
-Prints its port. Each token serves three requests; then the server answers 401."""
+Prints its port. Each token serves three requests; then the server answers 401. The paths of OPEN need no token: two answer unknown
+methods with a result, and one knows only the newest protocol. Their tool tells the methods that the path received."""
 
 import base64
 import json
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 USES = {}
+OPEN = {"/empty": [], "/null": [], "/newest": []}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -36,11 +38,13 @@ class Handler(BaseHTTPRequestHandler):
             return self.reply(200, {"access_token": token, "token_type": "Bearer", "expires_in": 3600})
         if self.path == "/moved":
             return self.reply(307, headers=[("Location", "/mcp")])
+        message = json.loads(body)
+        if self.path in OPEN:
+            return self.reply_openly(message)
         token = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
         if USES.get(token, 0) <= 0:
             return self.reply(401, headers=[("WWW-Authenticate", "Bearer")])
         USES[token] -= 1
-        message = json.loads(body)
         if "id" not in message:
             return self.reply(202)
         method = message["method"]
@@ -54,6 +58,28 @@ class Handler(BaseHTTPRequestHandler):
         else:
             error = {"code": -32601, "message": "Method not found"}
             return self.reply(200, {"jsonrpc": "2.0", "id": message["id"], "error": error})
+        self.reply(200, {"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+    def reply_openly(self, message):
+        method, is_newest = message["method"], self.path == "/newest"
+        OPEN[self.path].append(method)
+        if "id" not in message:
+            return self.reply(202)
+        if method == "initialize" and not is_newest:
+            info = {"name": "open", "version": "1"}
+            result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
+        elif method == "server/discover" and is_newest:
+            result = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+            result.update({"ttlMs": 0, "cacheScope": "private"})
+        elif method == "tools/list":
+            result = {"tools": [{"name": "methods", "inputSchema": {"type": "object"}}]}
+        elif method == "tools/call":
+            result = {"content": [{"type": "text", "text": " ".join(OPEN[self.path])}]}
+        elif is_newest:
+            error = {"code": -32600, "message": "Unsupported protocol version"}
+            return self.reply(400, {"jsonrpc": "2.0", "id": message["id"], "error": error})
+        else:
+            result = {} if self.path == "/empty" else None
         self.reply(200, {"jsonrpc": "2.0", "id": message["id"], "result": result})
 
     def log_message(self, *arguments):

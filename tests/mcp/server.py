@@ -1,7 +1,9 @@
 """An MCP server over standard input and output, which misbehaves as its first argument says. Standard library only."""
 
+import fcntl
 import json
 import os
+import signal
 import sys
 import time
 
@@ -9,12 +11,18 @@ MODE = sys.argv[1]
 CALLS = 0
 TOOLS = ["echo", "fail", "env", "image", "wait"]
 ASKED = {}
+NEWEST = MODE in ("newest", "newest-lingers")
+LINGERS = False
 
 
 def note(name, text):
-    """Leaves a trace in the workspace, which is the working directory."""
+    """Leaves a trace in the working directory, which is the server's own folder."""
     with open(name, "a") as file:
         file.write(text + "\n")
+
+
+def secret():
+    return os.environ.get("NOTES_LOGIN", "")
 
 
 def send_raw(data):
@@ -39,6 +47,11 @@ def tools(cursor):
     if MODE == "many":
         page = int(cursor or 0)
         return {"tools": [tool(f"tool_{page}_{n}") for n in range(100)], "nextCursor": str(page + 1)}
+    if MODE == "too-deep":
+        deep = {"type": "object"}
+        for _ in range(200):
+            deep = {"properties": {"a": deep}}
+        return {"tools": [{"name": "deep", "inputSchema": deep}]}
     if MODE == "circle":
         return {"tools": [tool("echo")], "nextCursor": "again"}
     return {"tools": [tool(name) for name in TOOLS]}
@@ -59,6 +72,10 @@ def call(id, params):
         time.sleep(1000)
     if MODE == "bad-utf8":
         return send_raw(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"a\xff\xfeb"}]}}' % id)
+    if MODE == "lone-surrogate":
+        return send({"id": id, "result": text("cut emoji \ud83d end")})
+    if MODE == "deep-answer":
+        return send_raw(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[],"x":%s}}' % (id, b"[" * 5000 + b"]" * 5000))
     if MODE == "huge":
         return send({"id": id, "result": text("x" * 50_000_000)})
     if MODE == "not-an-answer":
@@ -73,6 +90,9 @@ def call(id, params):
             send({"id": asked, "method": method, **({} if asked == "r" else {"params": params})})
         answers = [json.loads(sys.stdin.readline()) for _ in range(3)]
         return send({"id": id, "result": text(json.dumps(sorted(answers, key=lambda one: one["id"])))})
+    if MODE == "prints-reversed":
+        sys.stderr.write("printed " + given[::-1] + "\n")
+        sys.stderr.flush()
     if MODE == "noise":
         send_raw(b"a line that is no message")
         send_raw(b'{"level": "info", "message": "a log of another kind"}')
@@ -89,18 +109,27 @@ def call(id, params):
         TOOLS.append("grown")
         send({"method": "notifications/tools/list_changed"})
     send({"id": id, "result": text("echo: " + given)})
-    if MODE == "dies-after-call":
+    if MODE in ("dies-after-call", "newest"):
         sys.exit(0)
 
 
 def answer(id, method, params):
-    if method == "initialize":
+    if method == "initialize" and MODE == "newest-lingers":
+        global LINGERS
+        LINGERS = True
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if method == "initialize" and not NEWEST:
         if MODE == "slow":
             time.sleep(2)
         version = "2024-11-05" if MODE == "oldest" else params["protocolVersion"]
         capabilities = {"tools": {"listChanged": True}, "resources": {}, "prompts": {}}
         info = {"name": "scripted", "version": "1"}
         return send({"id": id, "result": {"protocolVersion": version, "capabilities": capabilities, "serverInfo": info}})
+    if method == "server/discover" and NEWEST:
+        result = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+        return send({"id": id, "result": {**result, "ttlMs": 0, "cacheScope": "private"}})
+    if method == "tools/list" and MODE == "tells-in-list":
+        return send({"id": id, "error": {"code": -32000, "message": "the login " + secret() + " is wrong"}})
     if method == "tools/list":
         return send({"id": id, "result": tools(params.get("cursor"))})
     if method == "tools/call":
@@ -121,28 +150,48 @@ def answer(id, method, params):
         return send({"id": id, "result": {"messages": [{"role": "user", "content": content}]}})
     if method == "ping":
         return send({"id": id, "result": {}})
+    if MODE == "unknown-exits":
+        sys.exit(1)
+    if MODE == "unknown-silent":
+        return None
+    if MODE in ("unknown-empty", "unknown-null"):
+        return send({"id": id, "result": {} if MODE == "unknown-empty" else None})
     send({"id": id, "error": {"code": -32601, "message": f"Method not found: {method}"}})
 
 
 def main():
     note("starts.txt", MODE)
+    if MODE == "newest-lingers":
+        lock = open("lock", "w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            note("overlaps.txt", "another process of this server still runs")
     if MODE == "exits":
         sys.stderr.write("the licence has expired\n")
         sys.exit(3)
+    if MODE == "tells-and-dies":
+        sys.stderr.write("logged in as " + secret() + "\nthe login " + secret() + " is wrong\n")
+        sys.exit(7)
     if MODE == "flood":
         while True:
             send_raw(b"x" * 1000)
+    if MODE == "tells-in-list":
+        send_raw(b"my login is " + secret().encode())
     if MODE == "noise":
         send_raw(b"Scripted server 1.0 listening on stdio")
     for line in sys.stdin:
         message = json.loads(line)
         if MODE == "silent" or "method" not in message:
             continue
-        if message.get("method", "").startswith("notifications/"):
+        note("methods.txt", message["method"])
+        if message["method"].startswith("notifications/"):
             if message["method"] == "notifications/cancelled":
                 note("cancelled.txt", json.dumps(message["params"].get("requestId")))
             continue
         answer(message["id"], message["method"], message.get("params") or {})
+    if LINGERS:
+        time.sleep(1000)
 
 
 main()

@@ -59,6 +59,23 @@ const upload = async ({ page }) => {
   await waitText(page, "echo: first part");
   assert.equal(await page.locator(".turn").last().locator(".user img.thumbnail").count(), 1);
 
+  // A reload keeps the files of an unsent message beside its draft.
+  await page.route("**/api/chat", (route) => route.abort());
+  await give(page, "paste", "kept.png", "image/png");
+  await page.locator(".composer .file-chip.ready").waitFor();
+  await say(page, "with a picture");
+  await page.locator(".send-failed").waitFor();
+  for (const _ of ["once", "again"]) {
+    await page.reload();
+    await page.locator(".composer .file-chip.ready", { hasText: "kept.png" }).waitFor();
+    assert.equal(await page.locator("#composer").inputValue(), "with a picture");
+  }
+  await page.unroute("**/api/chat");
+  await page.locator(".send").click();
+  await waitText(page, "echo: with a picture");
+  assert.equal(await page.locator(".turn").last().locator(".user img.thumbnail").count(), 1);
+  assert.equal(await page.locator(".composer .file-chip").count(), 0);
+
   // Files beyond the limit of a message are named, not dropped in silence.
   const part = (number) => ({ name: `part-${number}.txt`, mimeType: "text/plain", buffer: Buffer.from("x") });
   await page.locator(".composer input[type=file]").setInputFiles(Array.from({ length: 12 }, (_, number) => part(number)));

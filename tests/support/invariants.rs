@@ -375,11 +375,11 @@ fn callbacks(journal: &Journal, witness: &Witness<'_>, sink: &Sink, faults: &mut
         for fault in &post.faults {
             faults.push(format!("callback {}: not so: {fault}", post.id()));
         }
-        let answer = (post.data("in_reply_to"), post.data("content"));
+        let answer = (post.answered_id(), post.data("content"));
         if *by_id.entry(post.id()).or_insert(answer) != answer {
             faults.push(format!("callback {}: the same id with another content", post.id()));
         }
-        by_message.entry(post.data("in_reply_to")).or_default().insert(post.id());
+        by_message.entry(post.answered_id()).or_default().insert(post.id());
     }
     // A row that the owner retries becomes the next attempt; earlier sends had earlier ids.
     let ids =
@@ -417,7 +417,7 @@ fn order(journal: &Journal, posts: &[super::sink::Post], faults: &mut Vec<String
     let mut last: BTreeMap<(&str, &str), i64> = BTreeMap::new();
     let mut seen = BTreeSet::new();
     for post in posts.iter().filter(|post| seen.insert(post.id())) {
-        let Some(row) = seq.get(post.data("in_reply_to")) else { continue };
+        let Some(row) = seq.get(post.answered_id()) else { continue };
         let newest = last.entry((&row.channel, &row.chat_id)).or_insert(row.seq);
         if *newest > row.seq {
             faults.push(format!("chat {}: the reply to {} came after a younger one", row.chat_id, row.id));

@@ -49,6 +49,12 @@ impl Post {
     pub fn data(&self, key: &str) -> &str {
         self.body["data"][key].as_str().unwrap_or_default()
     }
+
+    /// Returns the message that this post answers; empty for a question, a notice, and a message that answers none.
+    pub fn answered_id(&self) -> &str {
+        let data = &self.body["data"];
+        if data["question"] == true || data["notice"].is_string() { "" } else { self.data("in_reply_to") }
+    }
 }
 
 /// A rule that returns the answer to a post if it applies.
@@ -170,7 +176,7 @@ impl Sink {
 
     /// Returns the posts that answer the message `id`.
     pub fn replies_to(&self, id: &str) -> Vec<Post> {
-        self.posts().into_iter().filter(|post| post.data("in_reply_to") == id).collect()
+        self.posts().into_iter().filter(|post| post.answered_id() == id).collect()
     }
 
     /// Returns a counter of posts, for tests that wait for many.

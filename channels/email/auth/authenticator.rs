@@ -8,7 +8,7 @@ use crate::email::config::{EmailConfig, NAME, StrangerPolicy, TrustBy};
 use crate::email::mail::ParsedMail;
 use crate::email::presets::preset_for_address;
 use crate::message::Trust;
-use crate::trust::{Author, SenderListing, TrustLists, trust_of};
+use crate::trust::{Author, SenderListing, SenderLists, TrustLists, trust_of};
 
 /// The decision about the sender of a mail.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,16 +159,24 @@ impl SenderAuthenticator {
         SenderDecision::Accept { trust: trust_of(author, self.standing(sender)) }
     }
 
-    /// Returns the configured standing of an address. The lists may contain whole domains.
     fn standing(&self, sender: &EmailAddress) -> SenderListing {
-        let lists = self.lists.of(NAME);
-        if lists.owners.iter().filter_map(|owner| EmailAddress::parse(owner)).any(|owner| owner == *sender) {
-            SenderListing::Owner
-        } else if AddressList::new(&lists.trusted).names(sender) {
-            SenderListing::Listed
-        } else {
-            SenderListing::Unlisted
-        }
+        listing_of(&self.lists.of(NAME), sender)
+    }
+}
+
+/// Returns the standing that the lists of this channel give a sender's address.
+pub fn standing_of(lists: &SenderLists, sender: &str) -> SenderListing {
+    EmailAddress::parse(sender).map_or(SenderListing::Unlisted, |sender| listing_of(lists, &sender))
+}
+
+/// Returns the configured standing of an address. The lists may contain whole domains.
+fn listing_of(lists: &SenderLists, sender: &EmailAddress) -> SenderListing {
+    if lists.owners.iter().filter_map(|owner| EmailAddress::parse(owner)).any(|owner| owner == *sender) {
+        SenderListing::Owner
+    } else if AddressList::new(&lists.trusted).names(sender) {
+        SenderListing::Listed
+    } else {
+        SenderListing::Unlisted
     }
 }
 

@@ -206,7 +206,8 @@ impl MailIntake {
         message.settings.about = about(&mail, &shown);
         message.attachments.clone_from(&saved.attachments);
         // The answer to a command may hold what only the sender may read.
-        let context = if message.content.starts_with('/') { context.for_sender_alone() } else { context };
+        let is_command = message.content.starts_with('/');
+        let context = if is_command { context.for_sender_alone(&message.sender) } else { context };
         context.put(&mut message.metadata);
         let cursor = Some(arrived.cursor.clone());
         self.inbox().accept(message, AcceptExtras { cursor, notes, notice: None }).await?;
@@ -332,7 +333,7 @@ impl MailIntake {
         trust: Trust,
     ) -> InboundMessage {
         let mut message = self.message(arrived, identity, root, trust, subject_line(mail));
-        self.reply_context(mail).for_sender_alone().put(&mut message.metadata);
+        self.reply_context(mail).for_sender_alone(&message.sender).put(&mut message.metadata);
         message
     }
 

@@ -20,7 +20,11 @@ use crate::outgoing::OutgoingFiles;
 
 /// The maximum number of sent-mail copies that are stored at the same time.
 const MAX_COPIES: usize = 8;
+/// The maximum bytes of the copies that are stored or wait for it.
+const MAX_COPY_BYTES: usize = 64 * 1024 * 1024;
 const NAME: &str = "smtp";
+/// The name of the notice that a call waits for the owner's approval.
+const APPROVAL: &str = "approval";
 
 /// A store for copies of sent mails.
 #[async_trait]
@@ -49,6 +53,8 @@ pub struct Mailer {
     load: Arc<AttachmentLoader>,
     sent_copy: Option<Arc<dyn SentCopy>>,
     copying: Arc<Semaphore>,
+    /// The bytes that further waiting copies may take.
+    copy_room: Arc<Semaphore>,
 }
 
 impl Mailer {
@@ -77,7 +83,8 @@ impl Mailer {
         let composer = MailComposer::new(&account.address, &account.name, config.reply_all, texts)?;
         let pool = SmtpPool::new(Arc::clone(&account), limits);
         let copying = Arc::new(Semaphore::new(MAX_COPIES));
-        Ok(Self { account, composer, pool, load, sent_copy: None, copying })
+        let copy_room = Arc::new(Semaphore::new(MAX_COPY_BYTES));
+        Ok(Self { account, composer, pool, load, sent_copy: None, copying, copy_room })
     }
 
     /// Stores a copy of each sent mail, if possible.
@@ -88,8 +95,8 @@ impl Mailer {
     }
 
     /// Sends a message. A `chat_id` in angle brackets names the thread that the mail belongs to; with `context`, the mail
-    /// is a reply; otherwise `chat_id` is the address to which a new thread begins. A notice is not sent: one turn gives
-    /// one mail.
+    /// is a reply; otherwise `chat_id` is the address to which a new thread begins. A notice is not sent, since one turn
+    /// gives one mail, except the notice that a call waits for the owner's approval, which may take a day.
     ///
     /// # Errors
     ///
@@ -100,7 +107,7 @@ impl Mailer {
         context: Option<ReplyContext>,
         which: RecipientPolicy,
     ) -> Result<SentMail, SendError> {
-        if message.context.notice.is_some() {
+        if message.context.notice.as_deref().is_some_and(|notice| notice != APPROVAL) {
             return Ok(SentMail::default());
         }
         let mail = self.compose(message, context.clone(), MAX_MAIL).await?;
@@ -184,18 +191,27 @@ impl Mailer {
         }
     }
 
-    /// Stores a copy. A failure is only logged, because the mail is sent already.
+    /// Stores a copy, which waits while many others are being stored. A failure is only logged, because the mail is sent already.
     fn store_copy(&self, mail: ComposedMail) {
         let Some(sent_copy) = self.sent_copy.clone() else { return };
-        let Ok(permit) = Arc::clone(&self.copying).try_acquire_owned() else {
-            tracing::warn!(mail = mail.id, "no copy of a sent mail is stored: too many copies are waiting");
+        let bytes = u32::try_from(mail.bytes.len()).unwrap_or(u32::MAX);
+        let Ok(room) = Arc::clone(&self.copy_room).try_acquire_many_owned(bytes) else {
+            let (mail, limit) = (mail.id, MAX_COPY_BYTES);
+            tracing::warn!(
+                mail,
+                bytes,
+                limit,
+                "no copy of a sent mail is stored (sent_mailbox): too many copies are waiting"
+            );
             return;
         };
+        let copying = Arc::clone(&self.copying);
         tokio::spawn(async move {
+            let permit = copying.acquire().await;
             if let Err(reason) = sent_copy.store(mail.bytes).await {
                 tracing::warn!(mail = mail.id, reason, "no copy of a sent mail is stored");
             }
-            drop(permit);
+            drop((permit, room));
         });
     }
 }

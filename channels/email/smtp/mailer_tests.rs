@@ -1,11 +1,13 @@
 //! Tests of the outcome of a mail for each behaviour of its server.
 
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tempfile::NamedTempFile;
+use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use super::compose_tests::{answering, message};
@@ -418,6 +420,45 @@ async fn sent_mails_are_copied_and_notices_are_not_sent() {
         "permanent"
     );
     assert_eq!((server.inspect(|seen| seen.mails.len()), copies.0.lock().unwrap().len()), (1, 1));
+}
+
+/// A sender may wait for the owner's approval for a day, and must know it.
+#[tokio::test]
+async fn the_notice_of_an_approval_is_a_mail() {
+    let server = plain(vec![vec![]]).await;
+    let mut notice = reply(1);
+    notice.context.notice = Some("approval".to_owned());
+    let sent = send(&mailer(&server, PATIENT, |_| {}), &notice).await;
+    assert!(sent.is_ok_and(|receipt| receipt.provider_id.is_some()));
+    assert!(server.inspect(|seen| seen.mails.len() == 1 && seen.mails[0].contains("At noon.")));
+}
+
+/// A mailbox that stores copies only as far as the test permits.
+struct HeldSentCopy {
+    permits: Semaphore,
+    stored: AtomicUsize,
+}
+
+#[async_trait]
+impl SentCopy for HeldSentCopy {
+    async fn store(&self, _: Vec<u8>) -> Result<(), String> {
+        self.permits.acquire().await.unwrap().forget();
+        self.stored.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn the_copies_of_many_mails_wait_for_each_other() {
+    const MAILS: usize = 12;
+    let server = plain(vec![vec![]]).await;
+    let copies = Arc::new(HeldSentCopy { permits: Semaphore::new(0), stored: AtomicUsize::new(0) });
+    let mailer = mailer(&server, PATIENT, |_| {}).with_sent_copy(Arc::clone(&copies) as Arc<dyn SentCopy>);
+    for number in 0..MAILS {
+        assert_eq!(outcome_name(&send(&mailer, &reply(number as u128 + 1)).await), "sent");
+    }
+    copies.permits.add_permits(MAILS);
+    wait_for(|| copies.stored.load(Ordering::SeqCst) == MAILS).await;
 }
 
 #[tokio::test]

@@ -103,6 +103,7 @@ impl NewSubAgent {
             taint: context.taint.as_ref().clone(),
             // The sub-agent uses the memory of the person who started it, and adds to that memory.
             on_behalf_of: (context.trust == Trust::Known).then(|| context.sender.clone()),
+            owner_identity: context.origin.owner_identity.clone(),
             ..TurnOrigin::default()
         };
         let message = InboundMessage {

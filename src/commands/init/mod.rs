@@ -33,9 +33,11 @@ pub async fn run(args: &InitArgs, globals: &Globals) -> anyhow::Result<CommandEx
     let home = Home::locate(globals.home.clone())?;
     let env = config::environment();
     let draft = super::config::read(globals, &home, &env);
+    let readable = draft.loaded.config.clone();
     let loaded = match draft.without_secrets() {
         Ok(loaded) => loaded,
         Err(faults) => {
+            output::set_locale(&readable);
             let exit = super::config::report(&faults, output::stderr())?;
             print_note(tr(
                 "init changes a valid configuration only: correct it first",
@@ -46,6 +48,7 @@ pub async fn run(args: &InitArgs, globals: &Globals) -> anyhow::Result<CommandEx
     };
     let prompts = if args.yes { None } else { Prompts::open()? };
     if prompts.is_none() && !args.yes {
+        output::set_locale(&loaded.config);
         let [en, zh] = NO_TERMINAL;
         print_note(tr(en, zh));
         return Ok(CommandExit::Usage);

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::cron::Schedule;
-use crate::cron::schedule::instant_at;
+use crate::text::time_expression::instant_at;
 
 /// A regular check of HEARTBEAT.md.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -67,7 +67,7 @@ fn is_due_when_new(item: &HeartbeatItem, now: Timestamp) -> bool {
     match &item.schedule {
         None | Some(Schedule::Every { .. }) => true,
         Some(Schedule::At { at }) => *at <= now && now.duration_since(*at) < STALE,
-        Some(Schedule::Cron { .. }) => false,
+        Some(Schedule::Days { .. } | Schedule::Cron { .. }) => false,
     }
 }
 
@@ -146,6 +146,7 @@ mod tests {
             ("- every 2h: a", ["every 2h: a", "", "every 2h: a", "every 2h: a"]),
             ("- daily 10:00: a", ["", "", "daily 10:00: a", ""]),
             ("- daily 9:00: a", ["", "", "", "daily 9:00: a"]),
+            ("- every other day at 9:00: a", ["", "", "", "every other day at 9:00: a"]),
             ("- at 2026-11-21 09:10: a", ["", "at 2026-11-21 09:10: a", "", ""]),
             ("- at 2026-11-21 08:00: a", ["at 2026-11-21 08:00: a", "", "", ""]),
             ("- at 2026-11-19 08:00: a", ["", "", "", ""]),

@@ -11,4 +11,4 @@ mod service;
 
 pub use config::{ActiveHours, HeartbeatConfig, HeartbeatSettings};
 pub use run_end::follow_ups_of;
-pub use service::{Heartbeat, SESSION, is_fast};
+pub use service::{FILE, Heartbeat, HeartbeatFault, SESSION, file_faults, is_fast};

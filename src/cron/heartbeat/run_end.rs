@@ -2,6 +2,7 @@
 
 use super::due::{load, save};
 use crate::bus::{EndedTurn, FollowUps, InboundDraft, conversations};
+use crate::cron::run_end::is_marker_alone;
 use crate::origin::SessionNote;
 use crate::store::{Connection, StoreError};
 
@@ -43,8 +44,8 @@ pub fn follow_ups_of(connection: &Connection, run: &EndedTurn<'_>) -> Result<Fol
 
 /// Returns true if the reply is the marker alone. Any text next to it may be important.
 fn says_nothing(reply: &str) -> bool {
-    let reply = reply.trim_matches(|c: char| c.is_whitespace() || c.is_ascii_punctuation() && c != '_' || c == '。');
-    reply.is_empty() || reply == OK
+    let is_blank = |c: char| c.is_whitespace() || c.is_ascii_punctuation() && c != '_' || c == '。';
+    reply.chars().all(is_blank) || is_marker_alone(reply, OK)
 }
 
 /// Removes the marker at the beginning or end of an answer, since it is not meant for people.
@@ -71,6 +72,7 @@ mod tests {
             ("HEARTBEAT_OK", true),
             (" **HEARTBEAT_OK**.\n", true),
             ("`HEARTBEAT_OK`。", true),
+            ("「HEARTBEAT_OK」", true),
             ("", true),
             ("HEARTBEAT_OK\n\nThe disk is full.", false),
             ("The disk is full. `HEARTBEAT_OK`", false),

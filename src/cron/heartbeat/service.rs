@@ -1,5 +1,6 @@
 //! Checks HEARTBEAT.md at the configured times, and puts the due entries into the inbox.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use daoyou_channels::settings::Span;
 use daoyou_channels::trust::{Author, SenderListing, trust_of};
 use daoyou_channels::{InboundMessage, OutboundContext, SessionKey, TurnBounds, TurnSettings};
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use parking_lot::Mutex;
 
 use super::HeartbeatSettings;
@@ -22,7 +24,7 @@ use crate::store::{Connection, Durability, StoreError, inbox, notes, usage};
 /// The session of the heartbeat's turns.
 pub const SESSION: &str = "heartbeat";
 
-const FILE: &str = "HEARTBEAT.md";
+pub const FILE: &str = "HEARTBEAT.md";
 
 /// The largest file that is read, in bytes.
 const FILE_LIMIT: u64 = 65_536;
@@ -33,13 +35,64 @@ const ITERATIONS: u32 = 30;
 /// The longest active time of one turn.
 const TURN_TIMEOUT: Duration = Duration::from_secs(600);
 
+/// The largest number of reported faults of the file.
+const MAX_FAULTS: usize = 20;
+
+/// A fault of HEARTBEAT.md: an entry that does not run, or the file itself cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeartbeatFault {
+    /// The line of the entry.
+    pub line: Option<usize>,
+    /// A sentence about the entry or the file.
+    pub reason: String,
+}
+
+/// Returns the faults of HEARTBEAT.md in a workspace. `closed` are private paths.
+///
+/// # Errors
+/// The workspace is not a folder that can be opened.
+pub fn file_faults(workspace: &Path, closed: &[PathBuf], zone: &TimeZone) -> std::io::Result<Vec<HeartbeatFault>> {
+    let items = match HeartbeatFile::open(workspace, closed)?.items(zone) {
+        Ok(items) => items,
+        Err(error) => return Ok(vec![HeartbeatFault { line: None, reason: format!("it cannot be read: {error}") }]),
+    };
+    let fault = |HeartbeatItem { line, misread, .. }: HeartbeatItem| {
+        let schedule = misread?;
+        let reason = items::misread_reason(&schedule, zone);
+        Some(HeartbeatFault {
+            line: Some(line),
+            reason: format!("the schedule {schedule:?} is not understood: {reason}"),
+        })
+    };
+    Ok(items.into_iter().filter_map(fault).take(MAX_FAULTS).collect())
+}
+
+/// HEARTBEAT.md of a workspace. The agent's commands can replace the file by a link or a pipe; the jail follows no link and reads
+/// nothing private.
+struct HeartbeatFile(Jail);
+
+impl HeartbeatFile {
+    fn open(workspace: &Path, closed: &[PathBuf]) -> std::io::Result<Self> {
+        Ok(Self(Jail::open_strict(workspace, Vec::new(), FILE_LIMIT)?.with_closed(closed)))
+    }
+
+    /// Returns the current entries; none without a file.
+    fn items(&self, zone: &TimeZone) -> Result<Vec<HeartbeatItem>, JailError> {
+        match self.0.read(FILE) {
+            Ok(opened) => Ok(items::parse_items(&String::from_utf8_lossy(&opened.bytes), zone)),
+            Err(JailError::Missing(_)) => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
 /// The check of HEARTBEAT.md.
 pub struct Heartbeat {
     bus: Arc<MessageBus>,
-    /// The folder of HEARTBEAT.md. The agent's commands can replace the file by a link or a pipe; the jail follows no link and
-    /// reads nothing private.
-    workspace: Jail,
+    file: HeartbeatFile,
     next: Mutex<Option<Timestamp>>,
+    /// The hashes of the entries of the file whose misread schedule was reported.
+    reported: Mutex<HashSet<String>>,
 }
 
 /// The result of a check.
@@ -60,8 +113,8 @@ impl Heartbeat {
     /// # Errors
     /// The workspace is not a folder that can be opened.
     pub fn new(bus: Arc<MessageBus>, workspace: &Path, closed: &[PathBuf]) -> std::io::Result<Self> {
-        let workspace = Jail::open_strict(workspace, Vec::new(), FILE_LIMIT)?.with_closed(closed);
-        Ok(Self { bus, workspace, next: Mutex::default() })
+        let file = HeartbeatFile::open(workspace, closed)?;
+        Ok(Self { bus, file, next: Mutex::default(), reported: Mutex::default() })
     }
 
     /// Runs a check if it is time. The caller calls this at least every minute.
@@ -89,14 +142,14 @@ impl Heartbeat {
     }
 
     async fn check(&self, settings: &HeartbeatSettings, now: Timestamp) -> Result<(), StoreError> {
-        let items = match self.workspace.read(FILE) {
-            Ok(opened) => items::parse_items(&String::from_utf8_lossy(&opened.bytes), &settings.zone),
-            Err(JailError::Missing(_)) => return Ok(()),
+        let items = match self.file.items(&settings.zone) {
+            Ok(items) => items,
             Err(error) => {
                 tracing::warn!(%error, "the heartbeat is idle: {FILE} cannot be read");
                 return Ok(());
             }
         };
+        let items = self.without_misread(items, &settings.zone);
         tracing::debug!(entries = items.len(), "checking HEARTBEAT.md");
         if items.is_empty() {
             return Ok(());
@@ -119,6 +172,26 @@ impl Heartbeat {
             HeartbeatOutcome::Silenced => self.bus.outbound_written(&settings.channel, 1),
         }
         Ok(())
+    }
+}
+
+impl Heartbeat {
+    /// Returns the entries that can run. Reports each other one once: its schedule is not understood.
+    fn without_misread(&self, items: Vec<HeartbeatItem>, zone: &TimeZone) -> Vec<HeartbeatItem> {
+        let (misread, items): (Vec<_>, Vec<_>) = items.into_iter().partition(|item| item.misread.is_some());
+        let mut reported = self.reported.lock();
+        for item in misread.iter().filter(|item| !reported.contains(&item.hash)) {
+            let schedule = item.misread.as_deref().unwrap_or_default();
+            let reason = items::misread_reason(schedule, zone);
+            tracing::warn!(
+                line = item.line,
+                schedule,
+                reason,
+                "an entry of {FILE} does not run, because its schedule is not understood"
+            );
+        }
+        *reported = misread.into_iter().map(|item| item.hash).collect();
+        items
     }
 }
 

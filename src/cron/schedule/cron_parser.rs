@@ -56,6 +56,11 @@ impl FromStr for CronPattern {
             None if lower.starts_with('@') => return Err(wrong(unknown_nickname())),
             None => &lower,
         };
+        if lower.starts_with("cron_tz=") || lower.starts_with("tz=") {
+            return Err(wrong(
+                "the time zone is no part of it; give the zone as tz (on the command line --tz)".to_owned(),
+            ));
+        }
         let fields: Vec<&str> = lower.split_whitespace().collect();
         let [second, minute, hour, day, month, weekday] = match *fields.as_slice() {
             [minute, hour, day, month, weekday] => ["0", minute, hour, day, month, weekday],

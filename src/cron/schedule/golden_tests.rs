@@ -386,3 +386,44 @@ fn ambiguous_and_skipped_times_are_resolved() {
         assert_eq!(shown(at, "America/New_York"), expected);
     }
 }
+
+/// 9:00 every other day stays 9:00 when the clock changes, in both directions, and a skipped time is due right after the gap.
+#[test]
+fn an_interval_of_days_keeps_its_clock_time() {
+    let berlin = TimeZone::get("Europe/Berlin").unwrap();
+    let every = |span: &str, anchor: &str| Schedule::every_from(span.parse().unwrap(), stamp(anchor), &berlin).unwrap();
+    for (anchor, after, expected) in [
+        (
+            "2026-03-26T08:00:00Z",
+            "2026-03-26T08:00:00Z",
+            ["2026-03-28T09:00:00+01:00", "2026-03-30T09:00:00+02:00", "2026-04-01T09:00:00+02:00"],
+        ),
+        (
+            "2026-10-23T07:00:00Z",
+            "2026-10-22T00:00:00Z",
+            ["2026-10-23T09:00:00+02:00", "2026-10-25T09:00:00+01:00", "2026-10-27T09:00:00+01:00"],
+        ),
+        // The anchor may be later than the first slots.
+        (
+            "2026-12-01T08:00:00Z",
+            "2026-10-22T00:00:00Z",
+            ["2026-10-22T09:00:00+02:00", "2026-10-24T09:00:00+02:00", "2026-10-26T09:00:00+01:00"],
+        ),
+        (
+            "2026-03-27T01:30:00Z",
+            "2026-03-27T01:30:00Z",
+            ["2026-03-29T03:00:00+02:00", "2026-03-31T02:30:00+02:00", "2026-04-02T02:30:00+02:00"],
+        ),
+    ] {
+        let schedule = every("2d", anchor);
+        let slots: Vec<_> =
+            schedule.upcoming(stamp(after), 3).into_iter().map(|at| shown(at, "Europe/Berlin")).collect();
+        assert_eq!(slots, expected, "{anchor}");
+        let passed = schedule.slots(stamp(after), stamp(expected[2]), 2);
+        assert_eq!((passed.count, passed.newest), (3, vec![stamp(expected[1]), stamp(expected[2])]), "{anchor}");
+    }
+    let days = every("2d", "2026-03-26T08:00:00Z");
+    assert_eq!(days.describe(Language::En, &TimeZone::UTC), "every 2 days at 09:00 (Europe/Berlin)");
+    assert_eq!(days.describe(Language::Zh, &TimeZone::UTC), "每2天 09:00（Europe/Berlin）");
+    assert!(matches!(every("36h", "2026-03-26T08:00:00Z"), Schedule::Every { .. }));
+}

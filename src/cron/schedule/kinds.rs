@@ -1,9 +1,10 @@
-//! The three kinds of schedule.
+//! The kinds of schedule.
 
 use std::time::Duration;
 
 use daoyou_channels::settings::Span;
 use jiff::Timestamp;
+use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +14,7 @@ use super::outline::{days, parts, times};
 use super::parse_time::parse_time;
 use super::timeline::{PassedSlots, Timeline};
 use super::{describe_en, describe_zh, zone};
+use crate::text::time_expression::instant_at;
 use crate::text::{Language, time_expression};
 
 /// A schedule of a job.
@@ -23,6 +25,8 @@ pub enum Schedule {
     At { at: Timestamp },
     /// At `anchor`, and at all multiples of `every` before and after it.
     Every { every: Span, anchor: Timestamp },
+    /// Every so many days at the time that the clock of the zone `tz` shows at `anchor`, before and after it.
+    Days { days: u32, anchor: Timestamp, tz: String },
     /// By a cron expression and the clock of the zone `tz`: an IANA name, or an offset such as `+08:00`.
     Cron { expr: String, tz: String },
 }
@@ -52,6 +56,18 @@ impl Schedule {
         Ok(Self::Every { every, anchor })
     }
 
+    /// Creates an interval with a first time. An interval of whole days keeps the clock time of `anchor` in `zone`.
+    ///
+    /// # Errors
+    /// `every` is shorter than a second, or longer than 100 years.
+    pub fn every_from(every: Span, anchor: Timestamp, zone: &TimeZone) -> Result<Self, ScheduleError> {
+        const DAY: Duration = Duration::from_hours(24);
+        let schedule = Self::every(every, anchor)?;
+        let days = u32::try_from(every.0.as_secs() / DAY.as_secs()).unwrap_or(u32::MAX);
+        let is_whole = days > 0 && every.0 == DAY.saturating_mul(days);
+        Ok(if is_whole { Self::Days { days, anchor, tz: zone::zone_name(zone) } } else { schedule })
+    }
+
     /// Creates a schedule of five or six fields (seconds first), or of `@daily` and the like, by the clock of the zone `tz`:
     /// an IANA name, or an offset such as `UTC+8`, which is stored as `+08:00`.
     ///
@@ -72,6 +88,10 @@ impl Schedule {
         match self {
             Self::At { at } => Some(*at).filter(|at| *at > after),
             Self::Every { every, anchor } => slot_of(*every, *anchor, slots_up_to(*every, *anchor, after)? + 1),
+            Self::Days { days, anchor, tz } => {
+                let interval = DayInterval::new(*days, *anchor, tz)?;
+                interval.slot(interval.slots_up_to(after)? + 1)
+            }
             Self::Cron { expr, tz } => timeline(expr, tz)?.next_after(after),
         }
     }
@@ -81,7 +101,7 @@ impl Schedule {
         // The expression is parsed only once for all slots.
         let line = match self {
             Self::Cron { expr, tz } => timeline(expr, tz),
-            Self::At { .. } | Self::Every { .. } => None,
+            Self::At { .. } | Self::Every { .. } | Self::Days { .. } => None,
         };
         let next = |after: &Timestamp| match &line {
             Some(line) => line.next_after(*after),
@@ -104,7 +124,16 @@ impl Schedule {
                 PassedSlots { count: 1, newest: vec![*at].into_iter().take(limit).collect() }
             }
             Self::At { .. } => PassedSlots::default(),
-            Self::Every { every, anchor } => slots_between(*every, *anchor, after, until, limit).unwrap_or_default(),
+            Self::Every { every, anchor } => {
+                let up_to = |at| slots_up_to(*every, *anchor, at);
+                passed_slots(up_to(after), up_to(until), limit, |number| slot_of(*every, *anchor, number))
+            }
+            Self::Days { days, anchor, tz } => {
+                DayInterval::new(*days, *anchor, tz).map_or_else(PassedSlots::default, |interval| {
+                    let up_to = |at| interval.slots_up_to(at);
+                    passed_slots(up_to(after), up_to(until), limit, |number| interval.slot(number))
+                })
+            }
             Self::Cron { expr, tz } => {
                 timeline(expr, tz).map(|line| line.slots(after, until, limit)).unwrap_or_default()
             }
@@ -118,6 +147,15 @@ impl Schedule {
             (Self::At { at }, Language::Zh) => describe_zh::once(&at.to_zoned(zone.clone())),
             (Self::Every { every, .. }, Language::En) => describe_en::every(&parts(*every)),
             (Self::Every { every, .. }, Language::Zh) => describe_zh::every(&parts(*every)),
+            (Self::Days { days, anchor, tz }, language) => {
+                let every = [(u128::from(*days), 0)];
+                let at = zone::time_zone(tz).map_or(Time::MIN, |zone| zone.to_datetime(*anchor).time());
+                let at = at.strftime(if at.second() == 0 { "%H:%M" } else { "%H:%M:%S" });
+                match language {
+                    Language::En => format!("{} at {at} ({tz})", describe_en::every(&every)),
+                    Language::Zh => format!("{} {at}（{tz}）", describe_zh::every(&every)),
+                }
+            }
             (Self::Cron { expr, tz }, language) => match (expr.parse(), language) {
                 (Ok(pattern), Language::En) => {
                     format!("{} ({tz})", describe_en::cron(&times(&pattern), &days(&pattern)))
@@ -151,17 +189,45 @@ fn slot_of(every: Span, anchor: Timestamp, number: i64) -> Option<Timestamp> {
     Timestamp::from_millisecond(anchor.as_millisecond().checked_add(since)?).ok()
 }
 
-fn slots_between(
-    every: Span,
-    anchor: Timestamp,
-    after: Timestamp,
-    until: Timestamp,
+/// Returns the slots after the one with the number `after`, up to and including the one with the number `until`.
+fn passed_slots(
+    after: Option<i64>,
+    until: Option<i64>,
     limit: usize,
-) -> Option<PassedSlots> {
-    let (first, last) = (slots_up_to(every, anchor, after)? + 1, slots_up_to(every, anchor, until)?);
-    let shown = first.max(last.saturating_sub(i64::try_from(limit).unwrap_or(i64::MAX)).saturating_add(1));
-    Some(PassedSlots {
-        count: u64::try_from(last - first + 1).unwrap_or(0),
-        newest: (shown..=last).filter_map(|number| slot_of(every, anchor, number)).collect(),
-    })
+    slot: impl Fn(i64) -> Option<Timestamp>,
+) -> PassedSlots {
+    let (Some(after), Some(last)) = (after, until) else { return PassedSlots::default() };
+    let shown = (after + 1).max(last.saturating_sub(i64::try_from(limit).unwrap_or(i64::MAX)).saturating_add(1));
+    PassedSlots { count: u64::try_from(last - after).unwrap_or(0), newest: (shown..=last).filter_map(slot).collect() }
+}
+
+/// A clock time on every so many days.
+struct DayInterval {
+    /// At least 1.
+    days: i64,
+    anchor: DateTime,
+    zone: TimeZone,
+}
+
+impl DayInterval {
+    /// Returns `None` if the values of a schedule cannot be read.
+    fn new(days: u32, anchor: Timestamp, tz: &str) -> Option<Self> {
+        let zone = zone::time_zone(tz).ok()?;
+        let anchor = zone.to_datetime(anchor);
+        Some(Self { days: i64::from(days), anchor, zone }).filter(|interval| interval.days > 0)
+    }
+
+    /// Returns the slot with this number, counted from the anchor.
+    fn slot(&self, number: i64) -> Option<Timestamp> {
+        let days = jiff::Span::new().try_days(number.checked_mul(self.days)?).ok()?;
+        instant_at(self.anchor.checked_add(days).ok()?, &self.zone)
+    }
+
+    /// Returns the number, counted from the anchor, of the last slot that is not after `until`.
+    fn slots_up_to(&self, until: Timestamp) -> Option<i64> {
+        let days = self.anchor.date().until(self.zone.to_datetime(until).date()).ok()?.get_days();
+        let number = i64::from(days).div_euclid(self.days);
+        // A clock change at midnight moves a slot into the next day, or out of it.
+        (number - 1..=number + 1).rev().find(|number| self.slot(*number).is_some_and(|slot| slot <= until))
+    }
 }

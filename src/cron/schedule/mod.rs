@@ -1,5 +1,5 @@
-//! Computes when a job is due. Pure: without a clock or a store. A schedule is of the kind `at`, `every` or `cron`, in an IANA
-//! time zone, and follows the rules of Vixie cron around clock changes.
+//! Computes when a job is due. Pure: without a clock or a store. A schedule is of the kind `at`, `every`, `days` or `cron`, in an
+//! IANA time zone, and follows the rules of Vixie cron around clock changes.
 
 mod cron_parser;
 mod cron_pattern;
@@ -19,7 +19,7 @@ mod oracle_tests;
 
 pub use error::ScheduleError;
 pub use kinds::Schedule;
-pub(super) use parse_time::parse_instant;
+pub(super) use parse_time::{parse_instant, slot_before_skipped};
 pub use timeline::PassedSlots;
-pub(super) use zone::{instant_at, zone_name};
+pub(super) use zone::zone_name;
 pub use zone::{similar_time_zone, time_zone};

@@ -61,7 +61,7 @@ fn resolve(
     match when.due(Some(now.to_zoned(zone.clone()).datetime())) {
         None => Ok(None),
         Some(DueTime::In(seconds)) => Ok(Some(later(now, Duration::from_secs(seconds)))),
-        Some(DueTime::At(clock)) => Ok(zone::instant_at(clock, zone)),
+        Some(DueTime::At(clock)) => Ok(time_expression::instant_at(clock, zone)),
         Some(DueTime::Every { seconds, first: None }) => often(format!("every \"{}\"", Span::from_secs(seconds))),
         Some(DueTime::Every { seconds, first: Some(first) }) => {
             let first = first.strftime("%Y-%m-%d %H:%M");
@@ -75,9 +75,41 @@ fn resolve(
 pub(in crate::cron) fn parse_instant(text: &str, zone: &TimeZone) -> Option<Timestamp> {
     let text = text.to_uppercase();
     parse_timestamp(&text, zone).ok()?.or_else(|| match time_expression::parse(&text).ok()? {
-        TimeExpression::At(moment) => zone::instant_at(moment.dated()?, zone),
+        TimeExpression::At(moment) => time_expression::instant_at(moment.dated()?, zone),
         _ => None,
     })
+}
+
+/// Returns an earlier slot of an interval of `days` days from the time `text`, if the clock of `zone` skips that time; `None` for any
+/// other text.
+pub(in crate::cron) fn slot_before_skipped(
+    text: &str,
+    days: u32,
+    now: Timestamp,
+    zone: &TimeZone,
+) -> Option<Timestamp> {
+    /// The number of earlier slots that are examined.
+    const SLOTS: i64 = 100;
+    let clock = clock_time(text.trim(), now, zone).filter(|clock| time_expression::is_skipped(*clock, zone))?;
+    let earlier = |number: i64| clock.checked_sub(jiff::Span::new().try_days(number * i64::from(days)).ok()?).ok();
+    let slot = (1..=SLOTS).filter_map(earlier).find(|slot| !time_expression::is_skipped(*slot, zone))?;
+    time_expression::instant_at(slot, zone)
+}
+
+/// Returns the time that `text` names by the clock; `None` for a wait, and for a time with an offset or a zone of its own.
+fn clock_time(text: &str, now: Timestamp, zone: &TimeZone) -> Option<DateTime> {
+    if text.contains(':') && text.starts_with(|c: char| c.is_ascii_digit()) {
+        if text.parse::<Timestamp>().is_ok() || text.parse::<Zoned>().is_ok() {
+            return None;
+        }
+        if let Ok(clock) = text.parse::<DateTime>() {
+            return Some(clock);
+        }
+    }
+    match time_expression::parse(text).ok()?.due(Some(now.to_zoned(zone.clone()).datetime()))? {
+        DueTime::At(clock) => Some(clock),
+        _ => None,
+    }
 }
 
 /// Parses RFC 3339, the same with a zone in brackets, or a date and a time by the clock of `zone`.
@@ -90,7 +122,7 @@ fn parse_timestamp(text: &str, zone: &TimeZone) -> Result<Option<Timestamp>, Sch
         return Err(ScheduleError(format!("{text:?} is no time: offsets go from -14:00 to +14:00")));
     }
     let exact = text.parse::<Timestamp>().or_else(|_| text.parse::<Zoned>().map(|zoned| zoned.timestamp()));
-    Ok(exact.ok().or_else(|| zone::instant_at(text.parse::<DateTime>().ok()?, zone)))
+    Ok(exact.ok().or_else(|| time_expression::instant_at(text.parse::<DateTime>().ok()?, zone)))
 }
 
 /// `20m`, `1h 30m`, `2 days`, `20分钟`.

@@ -1,8 +1,6 @@
-//! Time zones by name or offset, and moments by their clocks.
+//! Time zones by name or offset.
 
-use jiff::civil::DateTime;
-use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
-use jiff::{Timestamp, tz};
+use jiff::tz::{self, Offset, TimeZone};
 
 use super::error::ScheduleError;
 use crate::text::nearest;
@@ -125,22 +123,10 @@ pub fn similar_time_zone(name: &str) -> Option<String> {
     [near, far].into_iter().find_map(most_similar).map(str::to_owned)
 }
 
-/// Returns the moment at which the clock of `zone` shows `clock`: the first of two such moments, or the end of a gap that skips
-/// `clock`.
-pub(in crate::cron) fn instant_at(clock: DateTime, zone: &TimeZone) -> Option<Timestamp> {
-    let found = zone.to_ambiguous_timestamp(clock);
-    match found.offset() {
-        AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(clock).ok(),
-        AmbiguousOffset::Fold { before, .. } => before.to_timestamp(clock).ok(),
-        AmbiguousOffset::Gap { .. } => {
-            let before = found.earlier().ok()?;
-            zone.following(before).next().map(|change| change.timestamp())
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+
     use super::*;
 
     #[test]

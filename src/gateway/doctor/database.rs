@@ -14,7 +14,7 @@ use crate::memory::Identities;
 use crate::store::inspection::{DatabaseInspection, DatabaseIntegrity, inspect};
 use crate::store::losses::Loss;
 use crate::store::overview::StoreOverview;
-use crate::store::{StoreError, now_ms};
+use crate::store::{StoreError, backup, now_ms};
 use crate::text::format_size;
 
 const NAME: &str = "database";
@@ -33,8 +33,14 @@ const MAX_LEAD: i64 = 120_000;
 /// Checks the file without changing it.
 pub async fn checks(home: &Home, holder: &HomeHolder, identities: &Identities) -> Vec<DoctorCheck> {
     let path = home.database();
+    // Read before the database, which may accept messages meanwhile.
+    let accepted = backup::accepted(&path);
     if !path.exists() {
-        return vec![Finding::ok(NAME, "there is none yet; the first start makes it").into()];
+        return vec![
+            missing(accepted, 0)
+                .unwrap_or_else(|| Finding::ok(NAME, "there is none yet; the first start makes it"))
+                .into(),
+        ];
     }
     let file = path.clone();
     let inspection = tokio::task::spawn_blocking(move || inspect(&file, SEARCH_LIMIT)).await;
@@ -45,6 +51,7 @@ pub async fn checks(home: &Home, holder: &HomeHolder, identities: &Identities) -
     let sound = soundness(&inspection);
     let index = memory::index(&inspection, holder.is_gateway(), identities);
     let mut findings = vec![size(home, &inspection)];
+    findings.extend(inspection.seq.and_then(|seq| missing(accepted, seq)));
     if inspection.format < inspection.known {
         let message = format!("its format is {}; the next start brings it to {}", inspection.format, inspection.known);
         findings.push(Finding::warn(NAME, message, "daoyou backup FILE, then start the gateway"));
@@ -55,6 +62,15 @@ pub async fn checks(home: &Home, holder: &HomeHolder, identities: &Identities) -
         findings.extend(clock(overview, now_ms()));
     }
     std::iter::once(sound).chain(index).chain(findings.into_iter().map(DoctorCheck::from)).collect()
+}
+
+/// Reports that the database, which knows messages up to `seq`, lacks some of the `accepted` ones.
+fn missing(accepted: i64, seq: i64) -> Option<Finding> {
+    let missing = accepted.checked_sub(seq).filter(|missing| *missing > 0)?;
+    let message = format!("{missing} accepted messages are missing from it: it was deleted, emptied or replaced");
+    let mend =
+        "stop the gateway, then put the file back or run daoyou restore FILE; a start begins anew and reports the loss";
+    Some(Finding::fail(NAME, message, mend))
 }
 
 /// Reports a loss, or that a salvaged database is complete.

@@ -76,6 +76,7 @@ pub async fn examine(input: DoctorInput) -> DoctorReport {
         add(files::workspace(home, &workspace));
         memory::memory_file(&workspace).into_iter().for_each(|finding| add(finding.into()));
         files::unreadable(&workspace, home, &config).into_iter().for_each(|finding| add(finding.into()));
+        files::heartbeat(&workspace, &config).into_iter().for_each(|finding| add(finding.into()));
         files::agents(loaded.as_ref().ok(), home).into_iter().for_each(|finding| add(finding.into()));
         files::leftovers(home).into_iter().for_each(&mut add);
     }

@@ -14,9 +14,10 @@ use rustix::process::geteuid;
 use super::check::{DoctorCheck, Repair};
 use crate::agent::is_prepared;
 use crate::config::{Config, LoadedConfig};
+use crate::cron::heartbeat::{self, HeartbeatFault};
 use crate::gateway::agents::load_agents;
 use crate::gateway::runtime::skill_catalog;
-use crate::gateway::settings::PRIVATE;
+use crate::gateway::settings::{PRIVATE, heartbeat_settings};
 use crate::guard::stale_temp_folders;
 use crate::home::Home;
 use crate::home::modes::{self, ModeFault, ModeFaultKind};
@@ -27,6 +28,9 @@ use crate::turn::context::system_prompt::{PromptSkills, SystemPrompt};
 const MAX_SKILL_PROBLEMS: usize = 20;
 /// The least age of an abandoned draft: a program writes and moves its draft within moments.
 const STALE_AGE: Duration = Duration::from_secs(60);
+
+/// The remedy for a folder on a read-only file system.
+const REMOUNT: &str = "findmnt -T DIR shows it; mount -o remount,rw makes it writable";
 
 /// Checks the folder of the home.
 pub fn home(home: &Home) -> DoctorCheck {
@@ -54,7 +58,7 @@ pub fn home(home: &Home) -> DoctorCheck {
         return finding.into();
     } else if access(dir, Access::WRITE_OK) == Err(Errno::ROFS) {
         let message = format!("{shown}: it is on a read-only file system: the gateway starts, and takes no messages");
-        Finding::fail(NAME, message, "findmnt -T DIR shows it; mount -o remount,rw makes it writable")
+        Finding::fail(NAME, message, REMOUNT)
     } else if access(dir, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK).is_err() {
         Finding::fail(
             NAME,
@@ -196,6 +200,9 @@ pub fn workspace(home: &Home, path: &Path) -> DoctorCheck {
         let message = format!("{shown}: it holds daoyou's own folder, which no command may read");
         return Finding::fail(NAME, message, "set agent.workspace in config.toml to a folder of its own").into();
     }
+    if access(path, Access::WRITE_OK) == Err(Errno::ROFS) {
+        return Finding::fail(NAME, format!("{shown}: it is on a read-only file system"), REMOUNT).into();
+    }
     if access(path, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK).is_err() {
         return Finding::fail(NAME, format!("{shown}: it cannot be written"), format!("chmod u+rwx {shown}")).into();
     }
@@ -227,6 +234,25 @@ pub fn unreadable(workspace: &Path, home: &Home, config: &Config) -> Vec<Finding
         )
     });
     left_out.chain(problems.into_iter().take(MAX_SKILL_PROBLEMS).map(skill)).chain(private).collect()
+}
+
+/// Reports the entries of HEARTBEAT.md that do not run.
+pub fn heartbeat(workspace: &Path, config: &Config) -> Vec<Finding> {
+    const NAME: &str = "heartbeat";
+    if !config.heartbeat.enabled {
+        return Vec::new();
+    }
+    let zone = heartbeat_settings(config).zone;
+    // The check of the workspace reports a workspace that cannot be opened.
+    let faults = heartbeat::file_faults(workspace, &PRIVATE.default_visibility().hidden, &zone).unwrap_or_default();
+    let finding = |HeartbeatFault { line, reason }: HeartbeatFault| match line {
+        Some(line) => {
+            let mend = "write it as \"every 2h: …\", \"weekdays 9:30: …\" or \"at 2026-12-24 18:00: …\"";
+            Finding::warn(NAME, format!("{}:{line}: {reason}", heartbeat::FILE), mend)
+        }
+        None => Finding::warn(NAME, format!("{}: {reason}", heartbeat::FILE), format!("ls -l {}", workspace.display())),
+    };
+    faults.into_iter().map(finding).collect()
 }
 
 /// Reports the agents and the rejected profiles.

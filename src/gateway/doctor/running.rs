@@ -10,6 +10,7 @@ use super::check::{DoctorCheck, Repair};
 use crate::control::{ControlClient, ToRequest};
 use crate::home::{Home, LockError};
 use crate::query::GatewayQuery;
+use crate::store::DETACHED;
 
 const NAME: &str = "gateway";
 /// The time limit for a gateway's status.
@@ -34,10 +35,10 @@ impl HomeHolder {
     /// Finds the holder by the lock and the control socket. It creates no file.
     pub async fn find(home: &Home) -> Self {
         // Locking would create the file.
-        if !home.lock_file().exists() {
+        if !home.lock_file().exists() && !home.is_locked() {
             return Self::Nobody;
         }
-        let pid = match home.lock() {
+        let pid = match home.lock_to_read() {
             Ok(_) => return Self::Nobody,
             Err(LockError::Held { pid, .. }) => pid,
             Err(LockError::Home(error)) => return Self::Silent { pid: None, reason: error.to_string() },
@@ -109,7 +110,11 @@ fn gateway_finding(status: &Value) -> Finding {
         return Finding::warn(NAME, format!("{message}; this program is version {ours}"), "restart the gateway");
     }
     if let Some(fault) = status["parts"]["intake"].as_str().filter(|intake| *intake != "ok") {
-        return Finding::fail(NAME, format!("{message}, but takes no messages: {fault}"), "fix what it names");
+        let mend = match fault {
+            DETACHED => "stop the gateway, rename daoyou.db.rescued-TIME in its home to daoyou.db, and start it again",
+            _ => "fix what it names",
+        };
+        return Finding::fail(NAME, format!("{message}, but takes no messages: {fault}"), mend);
     }
     Finding::ok(NAME, message)
 }

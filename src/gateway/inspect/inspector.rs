@@ -16,6 +16,8 @@ use crate::gateway::agents::load_agents;
 use crate::gateway::channels;
 use crate::gateway::check::build_models;
 use crate::gateway::runtime::{Runtime, describe_settings};
+use crate::gateway::settings::configured_secrets;
+use crate::guard::KnownSecrets;
 use crate::home::Home;
 use crate::http::PAGE_CHANNEL;
 use crate::live::Live;
@@ -38,6 +40,8 @@ pub struct Inspector {
     pub(super) agents: Arc<AgentDirectory>,
     /// Every setting and its origin, as JSON.
     pub(super) settings: Value,
+    /// The secrets that are removed from the texts of MCP servers.
+    pub(super) secrets: Arc<KnownSecrets>,
     /// Missing secrets, without which the gateway cannot start.
     pub(super) missing: Vec<ConfigFault>,
 }
@@ -84,6 +88,7 @@ impl RunningInspector {
             channels: self.channels.clone(),
             running: Some(self.running.clone()),
             agents: runtime.agents().clone(),
+            secrets: runtime.memory.secrets.clone(),
             runtime: Some(runtime),
             missing: Vec::new(),
         }
@@ -137,6 +142,7 @@ impl Inspector {
             agents: Arc::new(agents),
             runtime: None,
             settings: describe_settings(loaded),
+            secrets: Arc::new(KnownSecrets::new(configured_secrets(loaded))),
             missing,
         })
     }
@@ -158,7 +164,7 @@ impl Inspector {
             // A query does not create a store.
             None if !self.home.database().exists() => Ok(T::default()),
             None => {
-                let store = Store::open(&self.home.database()).map_err(failed)?;
+                let store = Store::open_to_read(&self.home.database()).map_err(failed)?;
                 let found = store.read(query).await;
                 store.close().await;
                 found.map_err(failed)

@@ -24,7 +24,7 @@ impl Inspector {
         if !self.config.mcp.is_empty() {
             prepare_workspace(&workspace).map_err(|error| error.to_string())?;
         }
-        let servers = mcp_servers(&self.config, &workspace, &self.home, Arc::default(), None);
+        let servers = mcp_servers(&self.config, &workspace, &self.home, &self.secrets, Arc::default(), None);
         servers.map_err(|error| format!("{error:#}"))
     }
 

@@ -168,7 +168,9 @@ impl Inspector {
     /// # Errors
     /// The service cannot be reached or refuses the key, as a finding.
     pub async fn listed_models(&self, name: &str) -> Result<Vec<String>, Finding> {
-        let Some(provider) = self.provider(name) else { return Ok(Vec::new()) };
+        let Some(provider) = self.provider(name) else {
+            return self.missing_secret(name).map_or_else(|| Ok(Vec::new()), Err);
+        };
         match provider.probe(PROBE_LIMIT).await {
             Ok(ProviderProbe { models: Ok(models), .. }) => {
                 Ok(models.into_iter().filter(|model| is_chat_model(model)).collect())
@@ -186,8 +188,18 @@ impl Inspector {
         match answers.get(name) {
             Some(answer) => service_check(name, answer, calls_of(&calls, name).next()),
             None if name == OFFLINE => Finding::ok(OFFLINE, "offline, the built-in responder"),
-            None => Finding::fail(name, "it is not set up", "`daoyou models` lists what there is"),
+            None => self
+                .missing_secret(name)
+                .unwrap_or_else(|| Finding::fail(name, "it is not set up", "`daoyou models` lists what there is")),
         }
+    }
+
+    /// Returns a finding if a secret of the service is missing.
+    fn missing_secret(&self, name: &str) -> Option<Finding> {
+        let keys = format!("providers.{name}.");
+        let fault = self.missing.iter().find(|fault| fault.key.starts_with(&keys))?;
+        let (message, mend) = fault.wrong.split_once("; ").unwrap_or((&fault.wrong, "daoyou config check"));
+        Some(Finding::fail(name, message, mend))
     }
 
     /// Returns the address of a service's API.
@@ -214,17 +226,35 @@ impl Inspector {
         };
         for (name, answer) in &answers {
             let mut calls = calls_of(&calls, name);
-            let finding = service_check(name, answer, calls.next());
+            let finding = self.service_finding(name, answer, calls.next());
             // Only a failure of the service in use stops replies.
             let is_worse = finding.state == Severity::Fail && *name != in_use && resolved.is_ok();
             findings.push(if is_worse { finding.with_severity(Severity::Warn) } else { finding });
             for call in calls.filter(|(_, result)| result.is_err()) {
-                let finding = service_check(name, answer, Some(call)).with_severity(Severity::Warn);
+                let finding = self.service_finding(name, answer, Some(call)).with_severity(Severity::Warn);
                 findings.push(Finding { name: format!("model {}", call.0), ..finding });
             }
         }
         findings.extend(clock_check(&answers, Timestamp::now()));
         findings
+    }
+
+    /// Checks a service, and names the address that was asked.
+    fn service_finding(
+        &self,
+        name: &str,
+        answer: &Result<ProviderProbe, LlmError>,
+        call: Option<&TrialCall>,
+    ) -> Finding {
+        let finding = service_check(name, answer, call);
+        let names_address = deciding_error(answer, call).is_some_and(|error| !error.for_owner.is_empty());
+        let address = |provider: &RemoteProvider| {
+            display_address(if call.is_some() { provider.chat_url() } else { provider.models_url() })
+        };
+        match self.provider(name).filter(|_| !names_address).map(address) {
+            Some(address) => Finding { message: format!("{}; asked {address}", finding.message), ..finding },
+            None => finding,
+        }
     }
 
     async fn model_check(&self, choice: &ModelChoice, answer: Option<&Result<ProviderProbe, LlmError>>) -> Finding {
@@ -269,6 +299,20 @@ fn calls_of<'a>(calls: &'a TrialCalls, service: &str) -> impl Iterator<Item = &'
     calls.iter().filter(move |(name, _)| name == service).map(|(_, call)| call)
 }
 
+/// Returns the failure of a service's trial call, or else of its probe.
+fn deciding_error<'a>(
+    answer: &'a Result<ProviderProbe, LlmError>,
+    call: Option<&'a TrialCall>,
+) -> Option<&'a LlmError> {
+    match (call, answer) {
+        (Some((_, result)), _) => result.as_ref().err(),
+        // Some services do not list their models.
+        (None, Ok(ProviderProbe { models: Err(_), status: 404 | 405, .. })) => None,
+        (None, Ok(ProviderProbe { models, .. })) => models.as_ref().err(),
+        (None, Err(error)) => Some(error),
+    }
+}
+
 /// Checks a service by its probe, or by its trial call if there was one.
 fn service_check(name: &str, answer: &Result<ProviderProbe, LlmError>, call: Option<&TrialCall>) -> Finding {
     let check = format!("provider {name}");
@@ -277,20 +321,14 @@ fn service_check(name: &str, answer: &Result<ProviderProbe, LlmError>, call: Opt
         Ok(ProviderProbe { status, .. }) => format!("lists no models (HTTP {status})"),
         Err(_) => "lists no models".to_owned(),
     };
-    let error = match (call, answer) {
-        (Some((model, Ok(()))), _) => return Finding::ok(check, format!("it answers as {model}, and {listed}")),
-        (Some((_, Err(error))), _) => error,
-        (None, Ok(ProviderProbe { models: Ok(_), .. })) => {
-            return Finding::ok(check, format!("it is there, and {listed}"));
-        }
-        // Some services do not list their models.
-        (None, Ok(ProviderProbe { models: Err(_), status: 404 | 405, .. })) => {
-            return Finding::ok(
-                check,
-                format!("it is there, and {listed}, so only a message tells whether it answers"),
-            );
-        }
-        (None, Ok(ProviderProbe { models: Err(error), .. }) | Err(error)) => error,
+    let Some(error) = deciding_error(answer, call) else {
+        let is_listing = matches!(answer, Ok(ProviderProbe { models: Ok(_), .. }));
+        let message = match call {
+            Some((model, _)) => format!("it answers as {model}, and {listed}"),
+            None if is_listing => format!("it is there, and {listed}"),
+            None => format!("it is there, and {listed}, so only a message tells whether it answers"),
+        };
+        return Finding::ok(check, message);
     };
     let words = error.owner_message();
     match error.kind {
@@ -376,6 +414,7 @@ mod tests {
         ] {
             let finding = service_check("openai", &answer, call.as_ref());
             assert_eq!(finding.state, state, "{finding:?}");
+            assert_eq!(deciding_error(&answer, call.as_ref()).is_some(), state != Severity::Ok, "{finding:?}");
             assert!(
                 finding.message.contains(words) && (finding.mend.is_some() != (state == Severity::Ok)),
                 "{finding:?}"

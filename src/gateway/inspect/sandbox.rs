@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::Inspector;
 use super::tools::owner_context;
-use crate::chat::ToolCall;
+use crate::chat::{ToolCall, without_notes};
 use crate::gateway::runtime::OWN_PROGRAM;
 use crate::guard::{self, NAMESPACE_HELP, NamespaceSupport, Sandbox, SandboxMode, SandboxPolicy};
 use crate::text::shell_quote;
@@ -42,9 +42,7 @@ impl Inspector {
             return Finding::ok(NAME, format!("{status}; not tried, as there is no workspace yet"));
         }
         match self.trial(&workspace).await {
-            Err(reason) => {
-                Finding::fail(NAME, format!("{status}; the trial failed: {reason}"), "look at the gateway's log")
-            }
+            Err(reason) => failed_trial(&status, &reason),
             Ok(leaks) if !leaks.is_empty() => Finding::fail(
                 NAME,
                 format!("{status}, but a command could {}", leaks.join(", and ")),
@@ -125,6 +123,13 @@ impl Inspector {
     }
 }
 
+/// Returns the finding about a trial that failed.
+fn failed_trial(status: &str, reason: &str) -> Finding {
+    let is_full = reason.contains("No space left on device");
+    let mend = if is_full { "free some space on the disk" } else { "look at the gateway's log" };
+    Finding::fail(NAME, format!("{status}; the trial failed: {}", without_notes(reason)), mend)
+}
+
 /// Warns if the gateway runs as root.
 pub(super) fn root_check() -> Option<Finding> {
     rustix::process::geteuid().is_root().then(|| {
@@ -151,5 +156,23 @@ async fn missing_namespaces() -> Option<String> {
         Ok(NamespaceSupport::Available { .. }) => None,
         Ok(NamespaceSupport::Unavailable(reason)) => Some(reason),
         Err(error) => Some(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chat::ERROR_ADVICE;
+
+    #[test]
+    fn a_failed_trial_names_its_remedy_and_gives_models_no_advice() {
+        for (reason, mend) in [
+            ("Error: cannot run it: No space left on device (os error 28)", "free some space on the disk"),
+            ("Error: Killed by signal 9", "look at the gateway's log"),
+        ] {
+            let finding = failed_trial("namespaces", &format!("{reason}{ERROR_ADVICE}"));
+            assert_eq!(finding.message, format!("namespaces; the trial failed: {reason}"));
+            assert_eq!(finding.mend.as_deref(), Some(mend));
+        }
     }
 }

@@ -1,6 +1,5 @@
 //! Authenticates requests, and creates and ends logins of the page.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,8 +11,10 @@ use subtle::ConstantTimeEq;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::login_codes::{LoginCode, LoginCodes};
 use super::principal::{ClientCredential, Principal};
 use super::token::TokenSource;
+use crate::guard::FileVersion;
 use crate::home::Home;
 use crate::http::error::internal;
 use crate::http::login_attempts::LoginAttempts;
@@ -21,10 +22,6 @@ use crate::query::access::{TokenScope, decode_secret, encode_secret, is_named_to
 use crate::store::access::{self, AccessTokenRow, PageLoginRow, SecretHash};
 use crate::store::{Connection, Durability, Store};
 
-/// How long a one-time code is valid.
-pub const CODE_LIFETIME: Duration = Duration::from_secs(60);
-/// The most valid one-time codes; a further one replaces the oldest.
-const MAX_CODES: usize = 16;
 /// The longest token that is accepted for a check, in bytes.
 const MAX_TOKEN: usize = 4_096;
 
@@ -33,7 +30,7 @@ pub struct Authenticator {
     token: TokenSource,
     attempts: LoginAttempts,
     store: Store,
-    codes: Mutex<HashMap<SecretHash, Instant>>,
+    codes: Mutex<LoginCodes>,
     /// Notifies open streams that a token or a login has ended.
     ended: watch::Sender<()>,
     /// The name of the cookie. It contains the port, because all ports of a host share their cookies.
@@ -127,17 +124,22 @@ impl Authenticator {
     ///
     /// # Errors
     /// The system has no random numbers.
-    pub fn new_code(&self) -> Result<String, HttpError> {
+    pub fn new_code(&self) -> Result<LoginCode, HttpError> {
         let code = random()?;
-        let (now, mut codes) = (Instant::now(), self.codes.lock());
-        codes.retain(|_, since| now.duration_since(*since) < CODE_LIFETIME);
-        if codes.len() >= MAX_CODES
-            && let Some(oldest) = codes.iter().min_by_key(|(_, since)| **since).map(|(hash, _)| *hash)
-        {
-            codes.remove(&oldest);
+        Ok(self.codes.lock().add(code))
+    }
+
+    /// Returns the code of the previous call if it is unused and valid for a while, and otherwise a new one. A program that reads the
+    /// status every few seconds therefore replaces no code of [`Authenticator::new_code`].
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn shown_code(&self) -> Result<LoginCode, HttpError> {
+        let mut codes = self.codes.lock();
+        match codes.shown_again() {
+            Some(code) => Ok(code),
+            None => Ok(codes.show(random()?)),
         }
-        codes.insert(secret_hash(&code), now);
-        Ok(encode_secret(&code))
     }
 
     /// Creates a login with a one-time code; `None` if the code is not, or no longer, valid.
@@ -146,8 +148,7 @@ impl Authenticator {
     /// 429 after too many wrong codes of `client`.
     pub async fn redeem(&self, client: ClientAddr, code: &str) -> Result<Option<NewLogin>, HttpError> {
         let hash = decode_secret(code).map(|code| secret_hash(&code));
-        let since = hash.and_then(|hash| self.codes.lock().remove(&hash));
-        if since.is_some_and(|since| since.elapsed() < CODE_LIFETIME) {
+        if hash.is_some_and(|hash| self.codes.lock().take(&hash)) {
             return self.add_login(None).await.map(Some);
         }
         let refused = self.refuse(client, code.as_bytes());
@@ -266,12 +267,16 @@ impl Authenticator {
 
 /// The interval at which an open stream checks whether its token or login is still valid, besides the checks after revocations.
 const RECHECK: Duration = Duration::from_secs(15);
+/// The interval at which an open stream without events checks whether the file of the gateway's token has changed.
+const TOKEN_RECHECK: Duration = Duration::from_secs(1);
 
 /// The access of a stream's client. It may end before the stream does.
 pub struct StreamAccess {
     auth: Arc<Authenticator>,
     principal: Principal,
     checked: Instant,
+    /// The version of the token's file at the last check.
+    token: Option<FileVersion>,
     ended: watch::Receiver<()>,
 }
 
@@ -281,7 +286,7 @@ impl StreamAccess {
         // Marked as changed: the token may have been revoked after the check of the request.
         let mut ended = auth.ended.subscribe();
         ended.mark_changed();
-        Self { auth, principal, checked: Instant::now(), ended }
+        Self { auth, principal, checked: Instant::now(), token: None, ended }
     }
 
     pub fn principal(&self) -> &Principal {
@@ -290,18 +295,34 @@ impl StreamAccess {
 
     /// Waits until the next check is due. It may be cancelled.
     pub async fn due(&mut self) {
-        // The authenticator owns the sender, so a closed channel is impossible; it would only add a check.
-        drop(tokio::time::timeout_at(self.checked + RECHECK, self.ended.changed()).await);
-        self.ended.mark_changed();
+        loop {
+            let next = (self.checked + RECHECK).min(Instant::now() + TOKEN_RECHECK);
+            // The authenticator owns the sender, so a closed channel is impossible; it would only add a check.
+            if tokio::time::timeout_at(next, self.ended.changed()).await.is_ok() {
+                // Whoever called this may be cancelled before the check.
+                return self.ended.mark_changed();
+            }
+            if self.is_due() {
+                return;
+            }
+        }
     }
 
-    /// Returns true if the access is still valid; checks it if a check is due.
+    fn is_due(&self) -> bool {
+        Instant::now() >= self.checked + RECHECK
+            || self.ended.has_changed().unwrap_or(true)
+            || self.auth.token.version() != self.token
+    }
+
+    /// Returns true if the access is still valid; checks it if a check is due, which it is at once after a token was revoked or
+    /// replaced. Called before everything that is sent.
     pub async fn is_still_valid(&mut self) -> bool {
-        if Instant::now() < self.checked + RECHECK && !self.ended.has_changed().unwrap_or(true) {
+        if !self.is_due() {
             return true;
         }
         self.ended.mark_unchanged();
         self.checked = Instant::now();
+        self.token = self.auth.token.version();
         self.auth.is_valid(&self.principal).await
     }
 }
@@ -330,6 +351,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::http::access::login_codes::{CODE_LIFETIME, MAX_CODES, MIN_SHOWN};
     use crate::query::access::{TokenChange, apply as change_tokens};
 
     struct AuthSetup {
@@ -413,22 +435,48 @@ mod tests {
     async fn a_code_logs_in_once_and_for_a_minute() {
         let setup = AuthSetup::open(Some("right"));
         let redeem = async |code: &str| setup.auth.redeem(client(), code).await.map(|login| login.is_some());
-        let code = setup.auth.new_code().unwrap();
+        let new_code = || setup.auth.new_code().unwrap().code;
+        let code = new_code();
         assert_eq!(redeem(&code).await, Ok(true));
         assert_eq!(redeem(&code).await, Ok(false), "once");
-        let code = setup.auth.new_code().unwrap();
+        let code = new_code();
         tokio::time::pause();
         tokio::time::advance(CODE_LIFETIME).await;
         tokio::time::resume();
         assert_eq!(redeem(&code).await, Ok(false), "too late");
-        let first = setup.auth.new_code().unwrap();
-        let later: Vec<_> = (0..MAX_CODES).map(|_| setup.auth.new_code().unwrap()).collect();
+        let first = new_code();
+        let later: Vec<_> = (0..MAX_CODES).map(|_| new_code()).collect();
         assert_eq!(redeem(&first).await, Ok(false), "replaced by later ones");
         assert_eq!(redeem(&later[MAX_CODES - 1]).await, Ok(true));
         for _ in 0..50 {
             redeem("short").await.ok();
         }
         assert_eq!(redeem("short").await.unwrap_err().status, 429);
+    }
+
+    #[tokio::test]
+    async fn a_code_that_is_shown_often_replaces_no_other_code() {
+        let setup = AuthSetup::open(Some("right"));
+        let redeem = async |code: &str| setup.auth.redeem(client(), code).await.map(|login| login.is_some());
+        let shown = || setup.auth.shown_code().unwrap();
+        let (opened, first) = (setup.auth.new_code().unwrap().code, shown());
+        assert_eq!(first.expires_in, CODE_LIFETIME);
+        for _ in 0..2 * MAX_CODES {
+            assert_eq!(shown().code, first.code);
+        }
+        assert_eq!(redeem(&opened).await, Ok(true), "the code of `daoyou open` is still valid");
+        assert_eq!(redeem(&first.code).await, Ok(true));
+        let second = shown();
+        assert_ne!(second.code, first.code, "a used code is not shown again");
+        tokio::time::pause();
+        tokio::time::advance(MIN_SHOWN - Duration::from_secs(1)).await;
+        let again = shown();
+        assert_eq!(again.code, second.code);
+        assert!(again.expires_in >= MIN_SHOWN && again.expires_in < CODE_LIFETIME, "{:?}", again.expires_in);
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert_ne!(shown().code, second.code, "a code that ends soon is not shown again");
+        tokio::time::resume();
+        assert_eq!(redeem(&second.code).await, Ok(true), "it is still valid");
     }
 
     #[tokio::test]
@@ -448,6 +496,31 @@ mod tests {
         assert_eq!(setup.status(header::COOKIE, &cookie).await, 401);
         assert!(setup.auth.authenticate(client(), &headers).await.is_err());
         assert!(!setup.auth.is_valid(&principal).await);
+    }
+
+    #[tokio::test]
+    async fn an_open_stream_ends_at_once_when_the_token_of_the_gateway_is_replaced() {
+        let setup = AuthSetup::open(None);
+        let home = Home::open(Some(setup.folder.path().to_owned())).unwrap();
+        let token = home.token().unwrap();
+        let bearer =
+            HeaderMap::from_iter([(header::AUTHORIZATION, format!("Bearer {}", token.expose()).parse().unwrap())]);
+        let login = setup.auth.log_in(client(), token.expose()).await.unwrap();
+        let cookie = format!("daoyou_18790={}", login.id);
+        let cookie = HeaderMap::from_iter([(header::COOKIE, cookie.parse().unwrap())]);
+        let mut streams = Vec::new();
+        for headers in [&bearer, &cookie] {
+            let principal = setup.auth.authenticate(client(), headers).await.unwrap();
+            let mut stream = StreamAccess::new(setup.auth.clone(), principal);
+            assert!(stream.is_still_valid().await && stream.is_still_valid().await);
+            streams.push(stream);
+        }
+        let began = Instant::now();
+        fs::write(home.token_file(), "another\n").unwrap();
+        assert!(!streams[0].is_still_valid().await, "the next event is not sent");
+        streams[1].due().await;
+        assert!(!streams[1].is_still_valid().await, "a stream without events ends as well");
+        assert!(began.elapsed() < RECHECK / 2, "it did not wait for the next check");
     }
 
     #[tokio::test]

@@ -37,6 +37,14 @@ impl TokenSource {
         }
     }
 
+    /// Returns the version of the token's file; `None` without a file. Another version may be another token.
+    pub fn version(&self) -> Option<FileVersion> {
+        match self {
+            Self::Configured(_) => None,
+            Self::File(file) => FileVersion::of_target(&file.path),
+        }
+    }
+
     /// Compares a token in a time that depends only on its length.
     pub fn matches(&self, token: &[u8]) -> bool {
         self.with(|secret| secret.expose().as_bytes().ct_eq(token).into()).unwrap_or(false)

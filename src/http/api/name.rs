@@ -4,9 +4,9 @@ use axum::extract::FromRequestParts;
 use axum::extract::rejection::PathRejection;
 use axum::http::request::Parts;
 
-use crate::query::NAME_END;
+use crate::query::name_of_path;
 
-/// The parameter of a path that names an object. A client appends [`NAME_END`] to a name that would not be a segment of a path.
+/// The parameter of a path that names an object.
 pub(super) struct Name(pub String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Name {
@@ -14,6 +14,6 @@ impl<S: Send + Sync> FromRequestParts<S> for Name {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, PathRejection> {
         let axum::extract::Path(name) = axum::extract::Path::<String>::from_request_parts(parts, state).await?;
-        Ok(Self(name.strip_suffix(NAME_END).map_or_else(|| name.clone(), str::to_owned)))
+        Ok(Self(name_of_path(&name).to_owned()))
     }
 }

@@ -87,12 +87,17 @@ impl AttachedTerminal {
                 () = self.access.due() => {}
                 // Events come first, so that the streamed part of a reply precedes the reply.
                 event = self.events.recv() => match event {
-                    Ok(event) if self.attachment.follows(&event) => return Some(TerminalFrame::Event(event)),
+                    Ok(event) if self.attachment.follows(&event) => {
+                        return self.access.is_still_valid().await.then_some(TerminalFrame::Event(event));
+                    }
                     Ok(_) => {}
                     Err(_) => return None,
                 },
                 delivery = self.attachment.deliveries().recv() => match delivery {
                     Ok(delivery) => {
+                        if !self.access.is_still_valid().await {
+                            return None;
+                        }
                         let message = delivery.message().clone();
                         // A message that was written to the socket counts as shown: a terminal never receives a message twice, and a
                         // client that dies now finds the message in its session.

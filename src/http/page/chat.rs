@@ -148,7 +148,8 @@ async fn chat(
     Ok((StatusCode::ACCEPTED, Json(json!({ "id": accepted.id(), "session": session, "status": status }))))
 }
 
-/// Checks that a message whose id is known is a repetition: it has the text, the files and the session of the first one.
+/// Checks that a message whose id is known is a repetition: it has the text and the files of the first one. The session may be another
+/// one: the page may not know yet which session took a message that began a new chat.
 ///
 /// # Errors
 /// 422 if it is another message, or the store cannot be read.
@@ -162,11 +163,9 @@ async fn check_repeat(state: &AppState, first: Uuid, body: &ChatBody, files: &[A
     }
 }
 
-/// Returns true if a request repeats the message `first`. Without a session, the first request began a new chat as well.
 fn is_repeat(first: &InboxRow, body: &ChatBody, files: &[Attachment]) -> Result<bool, StoreError> {
     let first_files: Vec<Attachment> = serde_json::from_str(&first.attachments)?;
-    let is_in_session = body.session.as_deref().is_none_or(|session| session.trim() == first.session);
-    Ok(is_in_session && first.content == body.content.trim() && first_files == files)
+    Ok(first.content == body.content.trim() && first_files == files)
 }
 
 /// Returns a client's message to a session, or to a new chat.

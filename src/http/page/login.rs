@@ -11,7 +11,7 @@ use daoyou_channels::{ClientAddr, HttpError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::http::access::{Authenticator, CODE_LIFETIME, NewLogin, Principal};
+use crate::http::access::{Authenticator, LoginCode, NewLogin, Principal};
 use crate::http::api::UniqueJson;
 use crate::http::service::RequestScheme;
 use crate::http::state::{AppState, SharedState};
@@ -79,10 +79,24 @@ async fn log_out(
     Ok((StatusCode::NO_CONTENT, cookie(&auth, None, scheme)).into_response())
 }
 
-async fn new_code(State(state): SharedState) -> Result<Json<Value>, HttpError> {
+#[derive(Deserialize)]
+struct NewCodeParams {
+    /// Return the code of the previous such request again while it is unused and valid for a while.
+    #[serde(default)]
+    again: bool,
+}
+
+async fn new_code(
+    State(state): SharedState,
+    Query(NewCodeParams { again }): Query<NewCodeParams>,
+) -> Result<Json<Value>, HttpError> {
     let Some(address) = &state.address else { return Err(HttpError::not_found("this gateway serves no page")) };
-    let code = state.auth.new_code()?;
-    Ok(Json(json!({ "url": format!("{address}/login?code={code}"), "expires_in": CODE_LIFETIME.as_secs() })))
+    let LoginCode { code, expires_in } = if again { state.auth.shown_code() } else { state.auth.new_code() }?;
+    Ok(Json(json!({
+        "url": format!("{address}/login?code={code}"),
+        "code": code,
+        "expires_in": expires_in.as_secs(),
+    })))
 }
 
 fn cookie(

@@ -341,3 +341,15 @@ proptest! {
         prop_assert_eq!(notes.0.into_inner(), FULL_DELTAS);
     }
 }
+
+#[test]
+fn a_negative_token_count_fails_no_answer_and_is_impossible() {
+    let response = assemble(&[
+        start(),
+        json!({"type": "content_block_start", "content_block": {"type": "text"}}),
+        json!({"type": "content_block_delta", "delta": {"type": "text_delta", "text": "Hi"}}),
+        json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": -5}}),
+    ]);
+    let response = response.unwrap();
+    assert_eq!((response.text.as_str(), response.usage.is_possible()), ("Hi", false));
+}

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::quirks::ReasoningField;
 use super::wire::{OpenaiWireMessage, WireAnswer, WireCall, WireFunction, call_block};
-use crate::chat::{Reasoning, ToolCall, Usage};
+use crate::chat::{Reasoning, ToolCall, Usage, read_token_count};
 use crate::llm::remote::{Assemble, AttemptError, ToolNames, is_json_object, unique_call_id};
 use crate::llm::{ChatResponse, Delta, DeltaSink, LlmErrorKind};
 
@@ -235,8 +235,9 @@ impl<'a> OpenaiAssembler<'a> {
         if usage.is_null() {
             return;
         }
-        let first = |names: &[&str]| names.iter().find_map(|name| usage.get(*name)?.as_u64());
-        let detailed = usage.get("prompt_tokens_details").and_then(|details| details.get("cached_tokens")?.as_u64());
+        let first = |names: &[&str]| names.iter().find_map(|name| read_token_count(usage.get(*name)?));
+        let detailed =
+            usage.get("prompt_tokens_details").and_then(|details| read_token_count(details.get("cached_tokens")?));
         let input_tokens = first(&["prompt_tokens", "input_tokens"]).unwrap_or_default();
         let output_tokens = first(&["completion_tokens", "output_tokens"]).unwrap_or_default();
         // Some services count reasoning only in the total, and charge for it as output.
@@ -312,10 +313,15 @@ impl Assemble for OpenaiAssembler<'_> {
             // The length limit may have cut the last call, and half a command does harm.
             self.calls.retain(|call| !call.name.is_empty() && is_json_object(&call.arguments));
         }
+        let filtered = self.finish == Some(FinishReason::Filter);
+        if filtered {
+            // The service withdrew this answer, so nothing of it may take effect.
+            self.calls.clear();
+        }
         if self.calls.iter().any(|call| call.name.is_empty()) {
             return Err(AttemptError::unusable("a tool call came without a name"));
         }
-        if self.finish == Some(FinishReason::Filter) && self.text.is_empty() && self.calls.is_empty() {
+        if filtered && self.text.is_empty() {
             return Err(AttemptError::new(LlmErrorKind::Refused, "the service's content filter withheld the answer"));
         }
         for (index, call) in self.calls.iter().enumerate().filter(|(_, call)| !call.extra_content.is_null()) {
@@ -329,6 +335,7 @@ impl Assemble for OpenaiAssembler<'_> {
             model: if self.model.is_empty() { asked.to_owned() } else { self.model },
             usage: self.usage,
             truncated,
+            filtered,
             ..ChatResponse::default()
         })
     }

@@ -187,6 +187,7 @@ fn incomplete_answers_are_errors() {
         (vec![text(), json!({"object": "error", "message": "too long", "code": 400}).to_string()], BadRequest),
         (vec![text(), finish("network_error")], Server),
         (vec![finish("content_filter")], Refused),
+        (vec![call(), finish("content_filter")], Refused),
         (vec![delta(&json!({"content": "x".repeat(LIMIT + 1)})), finish("stop")], Parse),
         (vec![calls(&Value::Array((0..=CALLS_LIMIT).map(|n| json!({"index": n})).collect()))], Parse),
     ];
@@ -204,6 +205,16 @@ fn a_call_cut_at_the_length_limit_is_dropped() {
     ];
     let response = assemble(&pieces).unwrap();
     assert_eq!((shown(&response), response.truncated), (vec!["x({})#a".to_owned()], true));
+}
+
+#[test]
+fn an_answer_cut_by_the_content_filter_keeps_its_text_and_no_calls() {
+    let call = || calls(&json!([{"index": 0, "id": "a", "function": {"name": "x", "arguments": "{}"}}]));
+    for reason in ["content_filter", "sensitive"] {
+        let response = assemble(&[delta(&json!({"content": "so far"})), call(), finish(reason)]).unwrap();
+        assert_eq!((response.text.as_str(), shown(&response), response.filtered), ("so far", vec![], true), "{reason}");
+    }
+    assert!(!assemble(&[delta(&json!({"content": "all"})), finish("stop")]).unwrap().filtered);
 }
 
 #[test]

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use reqwest::Url;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
+use super::address::display_address;
 use crate::guard::redact;
 use crate::llm::{FailureScope, LlmError, LlmErrorKind};
 use crate::text::{one_line, truncate};
@@ -24,6 +26,8 @@ pub(in crate::llm) struct AttemptError {
     pub blame: FailureScope,
     /// The same as [`LlmError::for_owner`].
     pub for_owner: String,
+    /// The service may answer at another address.
+    pub is_unknown_address: bool,
 }
 
 impl AttemptError {
@@ -35,6 +39,7 @@ impl AttemptError {
             retry_after: None,
             blame: FailureScope::Request,
             for_owner: String::new(),
+            is_unknown_address: false,
         }
     }
 
@@ -61,6 +66,14 @@ impl AttemptError {
     /// Sets the text that API callers get in place of the message.
     pub(in crate::llm) fn publicly(self, words: impl Into<String>) -> Self {
         Self { public: Some(words.into()), ..self }
+    }
+
+    /// Sets the asked address, for the owner, unless it is known already.
+    pub(in crate::llm) fn asked(mut self, url: &Url) -> Self {
+        if self.for_owner.is_empty() {
+            self.for_owner = format!("asked {}", display_address(url));
+        }
+        self
     }
 
     /// Appends `words` to the message and to the text for API callers.

@@ -1,21 +1,35 @@
 //! Reads an answer, which is an event stream or one JSON document. The first byte decides, whatever the request asked for and
 //! whatever the content type says.
 
+use std::borrow::Cow;
+
 use reqwest::Response;
 
-use super::attempt_error::AttemptError;
+use super::attempt_error::{AttemptError, shorten};
 use super::dialect::Assemble;
 use crate::llm::DeltaSink;
 use crate::sse::{EventTooLong, SseReader};
+use crate::text::SurrogateJoiner;
+
+/// The byte order mark, which some services put before an answer.
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+/// The most bytes of an unreadable answer that its error may show.
+const HEAD_LIMIT: usize = 1_000;
+/// The fields of an event stream; a comment has an empty name.
+const EVENT_FIELDS: [&str; 5] = ["", "data", "event", "id", "retry"];
 
 /// The body of one answer, while it arrives.
 pub(in crate::llm) struct AnswerBody {
     form: BodyForm,
     limit: usize,
+    /// The beginning of the body, without white space before it.
+    head: Vec<u8>,
+    has_events: bool,
+    surrogates: SurrogateJoiner,
 }
 
 enum BodyForm {
-    /// Only white space so far: services send it to keep a connection open.
+    /// Only white space so far: services send it to keep a connection open. The head may hold a byte order mark, or a part of it.
     Unknown,
     Events(SseReader),
     Whole(Vec<u8>),
@@ -23,7 +37,8 @@ enum BodyForm {
 
 impl AnswerBody {
     pub(in crate::llm) fn new(limit: usize) -> Self {
-        Self { form: BodyForm::Unknown, limit }
+        let (head, surrogates) = (Vec::new(), SurrogateJoiner::default());
+        Self { form: BodyForm::Unknown, limit, head, has_events: false, surrogates }
     }
 
     /// Takes bytes that arrived; returns true if they hold data, and not only white space or comments.
@@ -33,10 +48,18 @@ impl AnswerBody {
         assembler: &mut dyn Assemble,
         sink: &dyn DeltaSink,
     ) -> Result<bool, AttemptError> {
-        let mut bytes = bytes;
+        let mut bytes = Cow::Borrowed(bytes);
         if matches!(self.form, BodyForm::Unknown) {
+            let begun = [std::mem::take(&mut self.head).as_slice(), &bytes].concat();
             // White space before an answer is ignored.
-            bytes = bytes.trim_ascii_start();
+            let begun = begun.trim_ascii_start();
+            let start = begun.strip_prefix(BYTE_ORDER_MARK).unwrap_or(begun).trim_ascii_start();
+            if start.is_empty() || BYTE_ORDER_MARK.starts_with(begun) {
+                // White space, of which a service may send any amount, is not kept.
+                self.head = begun[..begun.len().min(BYTE_ORDER_MARK.len())].to_vec();
+                return Ok(false);
+            }
+            bytes = Cow::Owned(start.to_vec());
             self.form = match bytes.first() {
                 None => return Ok(false),
                 Some(b'{') => BodyForm::Whole(Vec::new()),
@@ -48,10 +71,16 @@ impl AnswerBody {
                 Some(_) => BodyForm::Events(SseReader::new(self.limit)),
             };
         }
+        self.head.extend(bytes.iter().take(HEAD_LIMIT - self.head.len()));
         match &mut self.form {
-            BodyForm::Events(events) => push_events(events, bytes, assembler, sink),
+            BodyForm::Events(events) => {
+                events.push(&bytes);
+                let is_read = push_events(events, &mut self.surrogates, assembler, sink)?;
+                self.has_events |= is_read;
+                Ok(is_read || events.is_in_data())
+            }
             BodyForm::Whole(body) => {
-                body.extend_from_slice(bytes);
+                body.extend_from_slice(&bytes);
                 if body.len() > self.limit {
                     return Err(AttemptError::too_long(self.limit));
                 }
@@ -62,12 +91,33 @@ impl AnswerBody {
     }
 
     /// Ends the body.
-    pub(in crate::llm) fn end(self, assembler: &mut dyn Assemble, sink: &dyn DeltaSink) -> Result<(), AttemptError> {
+    ///
+    /// # Errors
+    /// The body is no answer.
+    pub(in crate::llm) fn end(
+        mut self,
+        assembler: &mut dyn Assemble,
+        sink: &dyn DeltaSink,
+    ) -> Result<(), AttemptError> {
         match self.form {
-            BodyForm::Whole(body) => assembler.push_whole(&body, sink),
-            BodyForm::Events(_) | BodyForm::Unknown => Ok(()),
+            BodyForm::Whole(body) => {
+                let body = String::from_utf8_lossy(&body);
+                assembler.push_whole(self.surrogates.join(&body).as_bytes(), sink)
+            }
+            BodyForm::Unknown => Err(AttemptError::unusable("the answer is empty")),
+            BodyForm::Events(_) if self.has_events || is_event_stream(&self.head) => Ok(()),
+            BodyForm::Events(_) => {
+                let words = shorten(&String::from_utf8_lossy(&self.head));
+                Err(AttemptError::unusable(format!("unreadable answer: {words}")).publicly("unreadable answer"))
+            }
         }
     }
+}
+
+/// Returns true if a body that begins like this is an event stream, which may have broken off before its first event.
+fn is_event_stream(head: &[u8]) -> bool {
+    let head = String::from_utf8_lossy(head);
+    head.split(['\r', '\n']).any(|line| line.split_once(':').is_some_and(|(field, _)| EVENT_FIELDS.contains(&field)))
 }
 
 /// Reads at most `limit` bytes of a body. If the connection breaks, returns the bytes so far.
@@ -83,21 +133,21 @@ pub async fn read_capped(mut response: Response, limit: usize) -> Vec<u8> {
     body
 }
 
+/// Passes the complete events to the assembler; returns true if one of them has data.
 fn push_events(
     events: &mut SseReader,
-    bytes: &[u8],
+    surrogates: &mut SurrogateJoiner,
     assembler: &mut dyn Assemble,
     sink: &dyn DeltaSink,
 ) -> Result<bool, AttemptError> {
     let too_long = |EventTooLong| AttemptError::unusable("one event of the answer is too long");
     let mut has_data = false;
-    events.push(bytes);
     while let Some(data) = events.next_event().map_err(too_long)? {
         has_data |= assembler.has_data(&data);
-        assembler.push(&data, sink)?;
+        assembler.push(&surrogates.join(&data), sink)?;
         if assembler.is_done() {
             break;
         }
     }
-    Ok(has_data || events.is_in_data())
+    Ok(has_data)
 }

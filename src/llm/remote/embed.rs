@@ -116,7 +116,7 @@ impl RemoteProvider {
             .map_err(|error| AttemptError::new(LlmErrorKind::BadRequest, error.to_string()))?;
         let request = self.post(url, body);
         let response = timeout_at(until, self.client()?.execute(request)).await.map_err(|_| late())?;
-        let response = response.map_err(|error| self.connection_fault(error))?;
+        let response = response.map_err(|error| self.connection_fault(error).asked(url))?;
         let response = self.check_status(response, until).await?;
         let limit = FRAME_BYTES + asked.input.len() * DIMENSIONS * NUMBER_BYTES;
         let body = timeout_at(until, read_capped(response, limit)).await.map_err(|_| late())?;

@@ -1,7 +1,7 @@
 //! One configured service: its connections, deadlines and retries. Its dialect defines requests and answers.
 
 use std::borrow::Cow;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use super::body::{AnswerBody, read_capped};
 use super::client::{ClientProfile, HttpClients};
 use super::dialect::Dialect;
 use super::image_support::ImageSupport;
-use crate::chat::ChatMessage;
+use crate::chat::{ChatMessage, Usage};
 use crate::llm::anthropic::AnthropicDialect;
 use crate::llm::circuit::{CallPassage, CircuitBreaker};
 use crate::llm::openai::OpenaiDialect;
@@ -77,6 +77,8 @@ pub struct RemoteProvider {
     circuit: CircuitBreaker,
     /// The failure of the last call, for the owner; `None` if the request was at fault.
     last_failure: Mutex<Option<String>>,
+    /// The log names the first impossible token count.
+    is_usage_fault_logged: AtomicBool,
 }
 
 /// A service's answer to a request for its models.
@@ -128,6 +130,7 @@ impl RemoteProvider {
             retry: Retry::new(config.retries),
             circuit: CircuitBreaker::default(),
             last_failure: Mutex::default(),
+            is_usage_fault_logged: AtomicBool::new(false),
         })
     }
 
@@ -140,6 +143,11 @@ impl RemoteProvider {
         &self.chat_url
     }
 
+    /// Returns the address of the list of models.
+    pub fn models_url(&self) -> &Url {
+        &self.models_url
+    }
+
     /// Returns the names of the service's models within `deadline`; asked once, without retries.
     pub async fn models(&self, deadline: Duration) -> Result<Vec<String>, LlmError> {
         self.list_models(Instant::now() + deadline).await.map_err(|fault| self.error(fault))
@@ -148,7 +156,7 @@ impl RemoteProvider {
     /// Returns the names of the service's models, as [`models`](Self::models) does, for a turn that must choose a model. An
     /// open breaker refuses the call, and a refused key or an empty account opens it.
     pub async fn models_for_turn(&self, deadline: Duration) -> Result<Vec<String>, LlmError> {
-        let passage = self.circuit.enter(&self.name)?;
+        let passage = self.circuit.enter(&self.name, None)?;
         let result = self.models(deadline).await;
         if result.as_ref().is_err_and(|error| matches!(error.kind, LlmErrorKind::Auth | LlmErrorKind::Quota)) {
             return self.end(passage, result);
@@ -186,7 +194,7 @@ impl RemoteProvider {
             Ok(result) => result.map(drop),
             Err(_) => {
                 let late = format!("no answer to a message of one word within {deadline:?}");
-                Err(self.error(AttemptError::new(LlmErrorKind::Timeout, late)))
+                Err(self.error(AttemptError::new(LlmErrorKind::Timeout, late).asked(&self.chat_url)))
             }
         }
     }
@@ -219,8 +227,8 @@ impl RemoteProvider {
     async fn ask_models(&self, url: &Url, until: Instant) -> Result<Response, AttemptError> {
         let mut request = Request::new(Method::GET, url.clone());
         request.headers_mut().clone_from(&self.headers);
-        let response = timeout_at(until, self.client()?.execute(request)).await.map_err(|_| late_list())?;
-        response.map_err(|error| self.connection_fault(error))
+        let response = timeout_at(until, self.client()?.execute(request)).await.map_err(|_| late_list().asked(url))?;
+        response.map_err(|error| self.connection_fault(error).asked(url))
     }
 
     async fn read_models(&self, mut response: Response, until: Instant) -> Result<Vec<String>, AttemptError> {
@@ -316,14 +324,12 @@ impl RemoteProvider {
             return Ok(response);
         }
         let headers = response.headers().clone();
-        let asked = display_address(response.url());
+        let asked = response.url().clone();
         // The status of a refusal is enough if its body does not arrive.
         let body = timeout_at(until, read_capped(response, ERROR_LIMIT)).await.unwrap_or_default();
         let mut fault = AttemptError::from_status(status.as_u16(), &headers, &body, jiff::Timestamp::now());
-        if matches!(status.as_u16(), 404 | 405) {
-            fault.for_owner = format!("asked {asked}");
-        }
-        Err(fault)
+        fault.is_unknown_address = matches!(status.as_u16(), 404 | 405);
+        Err(fault.asked(&asked))
     }
 
     pub(super) fn client(&self) -> Result<&Client, AttemptError> {
@@ -379,7 +385,7 @@ impl Provider for RemoteProvider {
     }
 
     async fn chat(&self, request: &ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, LlmError> {
-        let passage = self.circuit.enter(&self.name)?;
+        let passage = self.circuit.enter(&self.name, request.fingerprint())?;
         let result = self.try_chat(request, sink, self.retry).await;
         let failure = result.as_ref().err().filter(|error| error.may_fall_back()).map(LlmError::owner_message);
         *self.last_failure.lock() = failure;
@@ -423,7 +429,11 @@ impl RemoteProvider {
                         reasoning.provider.clone_from(&self.name);
                     }
                     response.latency_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+                    self.discard_impossible(&mut response.usage);
                     return Ok(response);
+                }
+                Err(fault) if matches!(fault.kind, LlmErrorKind::Connection | LlmErrorKind::Timeout) => {
+                    fault.asked(&self.chat_url)
                 }
                 Err(fault) => fault,
             };
@@ -437,7 +447,9 @@ impl RemoteProvider {
             let tried = FailedAttempt { kind: fault.kind, retry_after: fault.retry_after, retries };
             let Some(wait) = retry.wait(tried, random_fraction()) else {
                 fault.append(&tried.why_given_up());
-                return Err(self.with_advice(self.error(fault)).await);
+                let is_unknown_address = fault.is_unknown_address;
+                let error = self.error(fault);
+                return Err(if is_unknown_address { self.with_advice(error).await } else { error });
             };
             sink.take_back();
             retries += 1;
@@ -447,11 +459,23 @@ impl RemoteProvider {
         }
     }
 
-    /// If an error is about an unknown address, adds the address that works, if one is found.
-    async fn with_advice(&self, mut error: LlmError) -> LlmError {
-        if error.for_owner.is_empty() {
-            return error;
+    /// Discards token counts that cannot be true, so that they are estimated, as if the service reported none.
+    fn discard_impossible(&self, usage: &mut Usage) {
+        if usage.is_possible() {
+            return;
         }
+        if !self.is_usage_fault_logged.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                provider = self.name,
+                ?usage,
+                "the service reports impossible token counts, which are estimated instead"
+            );
+        }
+        *usage = Usage::default();
+    }
+
+    /// Adds the address that works to the error about an unknown address, if one is found.
+    async fn with_advice(&self, mut error: LlmError) -> LlmError {
         if let Some(works) = self.working_base().await {
             // The configuration also accepts the whole path of a request.
             let works = display_address(&below(&works, self.dialect.chat_path()));

@@ -56,6 +56,44 @@ async fn an_answer_is_streamed_and_the_connection_used_again() {
 }
 
 #[tokio::test]
+async fn an_answer_that_is_none_is_reported_with_its_first_characters() {
+    for (body, expected) in [
+        ("Internal error happened", "unreadable answer: Internal error happened"),
+        ("null", "unreadable answer: null"),
+        ("[]", "unreadable answer: []"),
+        ("\u{feff}null", "unreadable answer: null"),
+        ("", "the answer is empty"),
+        ("\n\u{feff} \n", "the answer is empty"),
+    ] {
+        let service = FakeService::start([status(200, "", body)]).await;
+        let answered = provider(&service.url, |config| config.retries = 0).chat(&request(), &NoDeltas).await;
+        let error = answered.unwrap_err();
+        assert_eq!((error.kind, error.message.as_str()), (LlmErrorKind::Parse, expected), "{body:?}");
+        assert!(!error.to_public().contains("Internal error"), "{error:?}");
+    }
+    // A stream that ends before its first event began well.
+    for body in [": ping\n\n", "event: x\n", "data: {"] {
+        let service = FakeService::start([status(200, "", body)]).await;
+        let answered = provider(&service.url, |config| config.retries = 0).chat(&request(), &NoDeltas).await;
+        assert_eq!(answered.unwrap_err().kind, LlmErrorKind::Connection, "{body:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_may_begin_with_a_byte_order_mark_and_split_surrogate_pairs() {
+    let whole = r#"{"choices":[{"message":{"content":"Hello"},"finish_reason":"stop"}]}"#;
+    let (result, ..) = ask([status(200, "", &format!("\u{feff}{whole}"))]).await;
+    assert_eq!(result.unwrap().text, "Hello");
+    let halves = [
+        r#"{"choices":[{"delta":{"content":"ab\ud83d"}}]}"#,
+        r#"{"choices":[{"delta":{"content":"\ude00cd \ude00"}}]}"#,
+        r#"{"choices":[{"delta":{"content":""},"finish_reason":"stop"}]}"#,
+    ];
+    let (result, shown, _) = ask([stream(&halves)]).await;
+    assert_eq!((result.unwrap().text.as_str(), shown.concat().as_str()), ("ab😀cd \u{fffd}", "ab😀cd \u{fffd}"));
+}
+
+#[tokio::test]
 async fn a_hundred_calls_go_over_one_connection() {
     let mut service = FakeService::start((0..100).map(|_| stream(HELLO))).await;
     let provider = provider(&service.url, |_| {});
@@ -219,6 +257,8 @@ async fn permanent_failures_are_not_retried() {
         let (result, _, seen) = ask([step]).await;
         let error = result.unwrap_err();
         assert_eq!((error.kind, error.to_string().as_str(), requests(&seen)), (kind, words, 1));
+        let asked = error.for_owner.strip_prefix("asked http://127.0.0.1:");
+        assert!(asked.is_some_and(|asked| asked.contains("/v1/chat/completions")), "{words}: {}", error.for_owner);
     }
 }
 
@@ -290,6 +330,9 @@ async fn an_unreachable_service_is_reported_in_plain_words() {
     let error = provider.chat(&request(), &NoDeltas).await.unwrap_err();
     assert!(error.kind == LlmErrorKind::Connection && error.is_outage(), "{error}");
     assert!(error.message.starts_with(&format!("cannot connect to {address}: ")), "{error}");
+    assert_eq!(error.for_owner, format!("asked http://{address}/v1/chat/completions"));
+    let listing = provider.models(Duration::from_secs(5)).await.unwrap_err();
+    assert_eq!(listing.for_owner, format!("asked http://{address}/v1/models"));
 }
 
 #[tokio::test]
@@ -362,5 +405,23 @@ fn addresses_and_keys_that_cannot_be_used_are_named() {
     );
     for url in ["", "nonsense", "ftp://a.example/v1"] {
         assert!(wrong(&|config| config.base_url = Some(url.to_owned())).starts_with("base_url: "), "{url}");
+    }
+}
+
+#[tokio::test]
+async fn impossible_token_counts_count_as_none() {
+    for (usage, expected) in [
+        (r#"{"prompt_tokens":10,"completion_tokens":2}"#, 10),
+        (r#"{"prompt_tokens":10.0,"completion_tokens":2}"#, 10),
+        (r#"{"prompt_tokens":1000000000000000,"completion_tokens":2}"#, 0),
+        (r#"{"prompt_tokens":1e15,"completion_tokens":2}"#, 0),
+        (r#"{"prompt_tokens":10,"completion_tokens":1000000000000000}"#, 0),
+        (r#"{"prompt_tokens":-1,"completion_tokens":2}"#, 0),
+        (r#"{"prompt_tokens":10,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":-1}}"#, 0),
+    ] {
+        let piece = format!(r#"{{"choices":[],"usage":{usage}}}"#);
+        let (result, ..) = ask([stream(&[HELLO[0], piece.as_str(), HELLO[1]])]).await;
+        let used = result.unwrap().usage;
+        assert_eq!((used.input_tokens, used == Usage::default()), (expected, expected == 0), "{usage}");
     }
 }

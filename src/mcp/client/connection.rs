@@ -22,7 +22,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::auth::BearerTokens;
 use super::events::ClientEvents;
-use super::{McpError, McpErrorKind, error_chain, http, sse, stdio};
+use super::{McpError, McpErrorKind, ServerLabel, error_chain, http, sse, stdio};
 use crate::mcp::config::{McpServerConfig, McpTransport};
 use crate::mcp::listing::{ListKind, MAX_ENTRIES};
 use crate::text::{one_line, truncate};
@@ -38,12 +38,14 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 const MAX_MESSAGE_CHARS: usize = 1_000;
 
 /// How a connection begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::mcp) enum ProtocolEra {
-    /// By `server/discover` (2026-07-28), or by `initialize` if the server does not know that method.
-    Any,
-    /// By `initialize` (2024-11-05 to 2025-11-25), because the server needed it last time.
+    /// By `initialize` (2024-11-05 to 2025-11-25), which nearly all servers know.
+    #[default]
     Initialize,
+    /// By `server/discover` (2026-07-28), for a server that rejects `initialize`. A server that does not know this method may
+    /// answer it in any way, or end.
+    Discover,
 }
 
 /// A request to a server.
@@ -74,7 +76,7 @@ impl From<McpRequest> for ClientRequest {
 
 /// A running connection. Dropping it ends the connection, and the server's program.
 pub(in crate::mcp) struct McpConnection {
-    server: String,
+    server: ServerLabel,
     service: RunningService<RoleClient, ClientEvents>,
     /// How the server ended, once it has.
     ended: watch::Receiver<Option<String>>,
@@ -90,28 +92,30 @@ const MAX_LIST: usize = 4 << 20;
 
 impl McpConnection {
     /// Connects to a program that was started, and negotiates the version of the protocol. `root` is the address of the
-    /// workspace.
+    /// workspace. `ended` gets how the program ended, and is dropped once all its processes are gone.
     ///
     /// # Errors
     /// The program ends, or does not answer as an MCP server does.
     pub(in crate::mcp) async fn by_stdio(
-        server: &str,
+        server: &ServerLabel,
         era: ProtocolEra,
         process: ServerProcess,
         socket: ServerSocket,
         root: String,
+        ended: watch::Sender<Option<String>>,
     ) -> Result<Self, McpError> {
-        let (sender, ended) = watch::channel(None);
-        let transport = stdio::connect(server, process, socket, sender);
-        Self::begin(server, era, ended, transport, "stdio", Some(root)).await
+        let receiver = ended.subscribe();
+        let transport = stdio::connect(server, process, socket, ended);
+        Self::begin(server, era, receiver, transport, "stdio", Some(root)).await
     }
 
-    /// Connects to the address in `config`, and negotiates the version of the protocol.
+    /// Connects to the address in `config`, and negotiates the version of the protocol. The older transport is tried with
+    /// [`ProtocolEra::Discover`], so that it comes after both eras of the newer transport.
     ///
     /// # Errors
     /// The server cannot be reached, or does not answer as an MCP server does.
     pub(in crate::mcp) async fn by_http(
-        server: &str,
+        server: &ServerLabel,
         era: ProtocolEra,
         config: &McpServerConfig,
         client: Client,
@@ -119,10 +123,11 @@ impl McpConnection {
     ) -> Result<Self, McpError> {
         let McpServerConfig { url, transport, headers, .. } = config;
         let (sender, ended) = watch::channel(None);
+        let sse_era = if *transport == McpTransport::Sse { era } else { ProtocolEra::Initialize };
         let by_sse = || async {
             let opened = sse::connect(server, client.clone(), url, headers, tokens.clone(), sender).await;
-            let opened = opened.map_err(McpError::not_sent)?;
-            Self::begin(server, era, ended.clone(), opened, "sse", None).await
+            let opened = opened.map_err(|why| server.redacted_error(McpError::not_sent(why)))?;
+            Self::begin(server, sse_era, ended.clone(), opened, "sse", None).await
         };
         if *transport == McpTransport::Sse {
             return by_sse().await;
@@ -130,7 +135,11 @@ impl McpConnection {
         let streamable = http::transport(client.clone(), url, headers, tokens.clone());
         match Self::begin(server, era, ended.clone(), streamable, "http", None).await {
             // Servers of 2024-11-05 do not support the newer transport, and refuse its first message.
-            Err(refused) if *transport == McpTransport::Auto && refused.kind == McpErrorKind::Answer => {
+            Err(refused)
+                if *transport == McpTransport::Auto
+                    && era == ProtocolEra::Discover
+                    && refused.kind == McpErrorKind::Answer =>
+            {
                 by_sse().await.map_err(|_| refused)
             }
             connected => connected,
@@ -139,7 +148,7 @@ impl McpConnection {
 
     /// Starts the protocol over a transport with this name.
     async fn begin<T, E, A>(
-        server: &str,
+        server: &ServerLabel,
         era: ProtocolEra,
         ended: watch::Receiver<Option<String>>,
         transport: T,
@@ -152,22 +161,21 @@ impl McpConnection {
     {
         let changed = Arc::new(Notify::new());
         let events = ClientEvents {
-            server: server.to_owned(),
+            server: server.name.clone(),
             root,
             changed: Arc::clone(&changed),
             has_refused: AtomicBool::new(false),
         };
         let lifecycle = match era {
             ProtocolEra::Initialize => ClientLifecycleMode::Initialize,
-            ProtocolEra::Any => ClientLifecycleMode::Auto {
-                preferred_versions: vec![ProtocolVersion::V_2026_07_28],
-                legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
-            },
+            ProtocolEra::Discover => {
+                ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
+            }
         };
         let started = events.serve_with_lifecycle(transport, lifecycle).await;
-        let service = started.map_err(|error| start_error(server, &error, &ended))?;
-        let subscription = subscribe(service.peer(), &changed);
-        let server = server.to_owned();
+        let service = started.map_err(|error| server.redacted_error(start_error(&server.name, &error, &ended)))?;
+        let subscription = subscribe(server, service.peer(), &changed);
+        let server = server.clone();
         Ok(Self { server, service, ended, changed, transport: name, _subscription: subscription })
     }
 
@@ -182,7 +190,7 @@ impl McpConnection {
 
     /// Returns a text that states how the server ended.
     pub(in crate::mcp) fn end_reason(&self) -> String {
-        end_text(&self.server, &self.ended)
+        end_text(&self.server.name, &self.ended)
     }
 
     /// Returns the negotiated version of the protocol.
@@ -193,7 +201,8 @@ impl McpConnection {
     /// Returns the name and version that the server gives itself.
     pub(in crate::mcp) fn title(&self) -> String {
         let info = self.peer().peer_info().and_then(|info| info.server_info.clone());
-        info.map(|server| format!("{} {}", server.name, server.version)).unwrap_or_default()
+        let title = info.map(|server| format!("{} {}", server.name, server.version));
+        self.server.redacted(title.unwrap_or_default())
     }
 
     /// Sends a request to the server, and returns the response. If the caller gives up, the request is cancelled.
@@ -209,7 +218,7 @@ impl McpConnection {
         if self.is_closed() {
             return Err(McpError::not_sent(self.end_reason()));
         }
-        let server = &self.server;
+        let server = &self.server.name;
         let options = PeerRequestOptions::no_options();
         let sent = self.peer().send_request_with_option(request.into(), options).await;
         let mut handle = sent.map_err(|_| McpError::not_sent(self.end_reason()))?;
@@ -243,7 +252,7 @@ impl McpConnection {
     }
 
     fn read_answer(&self, answered: Result<rmcp::model::ServerResult, ServiceError>) -> Result<Value, McpError> {
-        let server = &self.server;
+        let server = &self.server.name;
         let answer_error = |text: String| McpError::new(McpErrorKind::Answer, text);
         match answered {
             Ok(result) => {
@@ -255,7 +264,7 @@ impl McpConnection {
                         "{server} asks for input of the user or of a model during a call, which daoyou does not give"
                     ))),
                     Some(other) => {
-                        let other = truncate(&one_line(other), 50);
+                        let other = truncate(&one_line(&self.server.redacted(other)), 50);
                         Err(answer_error(format!("{server} answers with {other:?}, which daoyou does not understand")))
                     }
                 }
@@ -263,11 +272,12 @@ impl McpConnection {
             Err(ServiceError::McpError(error)) => {
                 let is_unknown = error.code == ErrorCode::METHOD_NOT_FOUND;
                 let kind = if is_unknown { McpErrorKind::UnknownMethod } else { McpErrorKind::Answer };
-                let message = truncate(&one_line(&error.message), MAX_MESSAGE_CHARS);
+                let message = truncate(&one_line(&self.server.redacted(error.message)), MAX_MESSAGE_CHARS);
                 Err(McpError::new(kind, format!("{server} answers: {message} (code {})", error.code.0)))
             }
             Err(ServiceError::TransportSend(error)) => {
-                Err(McpError::new(McpErrorKind::Lost, format!("{server}: {}", http::transport_text(&error))))
+                let text = self.server.redacted(http::transport_text(&error));
+                Err(McpError::new(McpErrorKind::Lost, format!("{server}: {text}")))
             }
             Err(_) => Err(McpError::new(McpErrorKind::Lost, self.end_reason())),
         }
@@ -295,7 +305,8 @@ impl McpConnection {
                 page => page?,
             };
             if let Some(Value::Array(found)) = page.get_mut(kind.key()).map(Value::take) {
-                for entry in found {
+                for mut entry in found {
+                    self.server.redact_entry(&mut entry);
                     // In memory, an array of numbers takes many times the size of its text.
                     let size = entry.to_string().len();
                     let Some(left) = room.checked_sub(size) else { return Ok((entries, true)) };
@@ -327,6 +338,11 @@ impl McpConnection {
         }
     }
 
+    /// Ends the connection, and the server's program, although others may still wait for answers. Does not wait for the end.
+    pub(in crate::mcp) fn stop(&self) {
+        self.service.cancellation_token().cancel();
+    }
+
     /// Closes the connection in an orderly way.
     pub(in crate::mcp) async fn close(mut self) {
         drop(self.service.close_with_timeout(CLOSE_LIMIT).await);
@@ -353,12 +369,12 @@ fn end_text(server: &str, ended: &watch::Receiver<Option<String>>) -> String {
 }
 
 /// Subscribes to changes of the lists, if the protocol requires a subscription.
-fn subscribe(peer: &Peer<RoleClient>, changed: &Arc<Notify>) -> Option<AbortOnDropHandle<()>> {
+fn subscribe(server: &ServerLabel, peer: &Peer<RoleClient>, changed: &Arc<Notify>) -> Option<AbortOnDropHandle<()>> {
     let info = peer.peer_info()?;
     if info.protocol_version.has_initialize() {
         return None;
     }
-    let (peer, changed) = (peer.clone(), Arc::clone(changed));
+    let (server, peer, changed) = (server.clone(), peer.clone(), Arc::clone(changed));
     let capabilities = info.capabilities.clone();
     Some(AbortOnDropHandle::new(tokio::spawn(async move {
         let mut filter = SubscriptionFilter::new();
@@ -375,14 +391,23 @@ fn subscribe(peer: &Peer<RoleClient>, changed: &Arc<Notify>) -> Option<AbortOnDr
                     changed.notify_one();
                 }
             }
-            Err(error) => tracing::debug!(%error, "an MCP server refuses the subscription to changes of its lists"),
+            Err(error) => {
+                let error = server.redacted(error.to_string());
+                tracing::debug!(
+                    server = server.name,
+                    error,
+                    "an MCP server refuses the subscription to changes of its lists"
+                );
+            }
         }
     })))
 }
 
 /// Returns an error that states why a server did not start, and a remedy if one is known.
 fn start_error(server: &str, error: &ClientInitializeError, ended: &watch::Receiver<Option<String>>) -> McpError {
-    if let Some(how) = &*ended.borrow() {
+    // A server that rejects the first message may end at once. Its answer is the reason, and permits the other era.
+    let is_rejected = matches!(error, ClientInitializeError::JsonRpcError(_));
+    if let Some(how) = ended.borrow().as_ref().filter(|_| !is_rejected) {
         return McpError::not_sent(format!("{server} {how}"));
     }
     if error.is_authorization_required() {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rmcp::model::{
     ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams,
-    ElicitResult, ErrorCode, Implementation, ListRootsResult, Root,
+    ElicitResult, ErrorCode, Implementation, ListRootsResult, ProtocolVersion, Root,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ClientHandler, ErrorData, RoleClient};
@@ -39,7 +39,9 @@ impl ClientHandler for ClientEvents {
         if self.root.is_some() {
             capabilities.roots = Some(Default::default());
         }
+        // The version is sent by `initialize`. The library's default is one that has no `initialize`.
         ClientConfig::new(capabilities, Implementation::new("daoyou", env!("CARGO_PKG_VERSION")))
+            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
 
     async fn create_message(

@@ -4,9 +4,10 @@
 use rmcp::RoleClient;
 use rmcp::model::{ErrorCode, ErrorData, JsonRpcMessage, RequestId};
 use rmcp::service::RxJsonRpcMessage;
-use serde_json::Value;
+use serde_json::{Deserializer, Value};
 
-use crate::text::{one_line, truncate};
+use super::ServerLabel;
+use crate::text::{one_line, truncate, without_lone_surrogates};
 
 /// The maximum length of a server's log line, in characters.
 const MAX_LOG_LINE: usize = 300;
@@ -30,15 +31,74 @@ pub(super) enum ServerText {
 
 impl ServerText {
     /// Parses a text. Invalid UTF-8 is replaced. Log messages of `server` go to the log.
-    pub(super) fn read(bytes: &[u8], server: &str) -> Self {
+    pub(super) fn read(bytes: &[u8], server: &ServerLabel) -> Self {
         let text = String::from_utf8_lossy(bytes);
-        match serde_json::from_str(text.trim_start_matches('\u{feff}').trim()) {
+        let text = text.trim_start_matches('\u{feff}').trim();
+        match serde_json::from_str(&without_lone_surrogates(text)) {
             Ok(Value::Array(batch)) if !batch.is_empty() && batch.iter().all(is_message) => {
                 Self::Messages(batch.into_iter().filter_map(|message| read_message(message, server)).collect())
             }
             Ok(message) if is_message(&message) => Self::Messages(read_message(message, server).into_iter().collect()),
-            _ => Self::Noise,
+            Ok(_) => Self::Noise,
+            Err(error) => match unreadable_answer_id(text) {
+                Some(id) => Self::Messages(vec![answer_error(&error, id)]),
+                None => Self::Noise,
+            },
         }
+    }
+}
+
+/// Returns the error for the call that waits for an answer.
+fn answer_error(error: &serde_json::Error, id: RequestId) -> RxJsonRpcMessage<RoleClient> {
+    let text = format!("the answer cannot be read: {error}");
+    JsonRpcMessage::error(ErrorData::new(ErrorCode::INTERNAL_ERROR, text, None), Some(id))
+}
+
+/// Returns the id of an answer that is no valid JSON; `None` if the text is something else. The text may be nested too deeply for
+/// the parser, or end early, so this only searches for the keys of the outermost object.
+fn unreadable_answer_id(text: &str) -> Option<RequestId> {
+    if !text.starts_with('{') || !text.contains("\"jsonrpc\"") {
+        return None;
+    }
+    let (mut depth, mut at, mut id, mut is_answer) = (0_usize, 0, None, false);
+    while let Some(found) = text[at..].find(['{', '[', '}', ']', '"']) {
+        let start = at + found;
+        at = start + 1;
+        match text.as_bytes()[start] {
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {
+                let Some(end) = string_end(text, start) else { break };
+                at = end;
+                let Some(value) = text[end..].trim_start().strip_prefix(':').filter(|_| depth == 1) else { continue };
+                match &text[start..end] {
+                    "\"id\"" => id = Deserializer::from_str(value).into_iter::<Value>().next()?.ok(),
+                    "\"result\"" | "\"error\"" => is_answer = true,
+                    _ => {}
+                }
+            }
+        }
+    }
+    id.as_ref().filter(|_| is_answer).and_then(request_id)
+}
+
+/// Returns the end of the JSON string that begins at `start`.
+fn string_end(text: &str, start: usize) -> Option<usize> {
+    let mut at = start + 1;
+    loop {
+        at += text.get(at..)?.find(['"', '\\'])?;
+        if text.as_bytes()[at] == b'"' {
+            return Some(at + 1);
+        }
+        at = text.ceil_char_boundary(at + 2);
+    }
+}
+
+fn request_id(value: &Value) -> Option<RequestId> {
+    match value {
+        Value::Number(number) => number.as_i64().map(RequestId::Number),
+        Value::String(text) => Some(RequestId::String(text.as_str().into())),
+        _ => None,
     }
 }
 
@@ -47,19 +107,15 @@ fn is_message(value: &Value) -> bool {
 }
 
 /// Returns a message for the library; `None` if the message needs no handling.
-fn read_message(value: Value, server: &str) -> Option<RxJsonRpcMessage<RoleClient>> {
-    let id = match &value["id"] {
-        Value::Number(number) => number.as_i64().map(RequestId::Number),
-        Value::String(text) => Some(RequestId::String(text.as_str().into())),
-        _ => None,
-    };
+fn read_message(value: Value, server: &ServerLabel) -> Option<RxJsonRpcMessage<RoleClient>> {
+    let id = request_id(&value["id"]);
     let method = value["method"].as_str();
     if let (Some(method), None) = (method, &id)
         && !NOTIFICATIONS.contains(&method)
     {
         if method == "notifications/message" {
-            let text = truncate(&one_line(&value["params"]["data"].to_string()), MAX_LOG_LINE);
-            tracing::debug!(server, text, "an MCP server logs");
+            let text = truncate(&one_line(&server.redacted(value["params"]["data"].to_string())), MAX_LOG_LINE);
+            tracing::debug!(server = server.name, text, "an MCP server logs");
         }
         return None;
     }
@@ -67,12 +123,10 @@ fn read_message(value: Value, server: &str) -> Option<RxJsonRpcMessage<RoleClien
     match serde_json::from_value(value) {
         Ok(message) => Some(message),
         // The call that waits for this response gets the error.
-        Err(error) if is_answer => {
-            let text = format!("the answer cannot be read: {error}");
-            Some(JsonRpcMessage::error(ErrorData::new(ErrorCode::INTERNAL_ERROR, text, None), Some(id?)))
-        }
+        Err(error) if is_answer => Some(answer_error(&error, id?)),
         Err(error) => {
-            tracing::debug!(server, %error, "a message of an MCP server cannot be read");
+            let error = server.redacted(error.to_string());
+            tracing::debug!(server = server.name, error, "a message of an MCP server cannot be read");
             None
         }
     }
@@ -81,6 +135,47 @@ fn read_message(value: Value, server: &str) -> Option<RxJsonRpcMessage<RoleClien
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn read(text: &[u8]) -> ServerText {
+        ServerText::read(text, &ServerLabel { name: "x".to_owned(), secrets: Default::default() })
+    }
+
+    #[test]
+    fn an_answer_with_a_lone_surrogate_is_read() {
+        let text = br#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"cut emoji \ud83d end"}]}}"#;
+        let ServerText::Messages(messages) = read(text) else { panic!("no message") };
+        let message = serde_json::to_value(&messages[0]).unwrap();
+        assert_eq!(message["result"]["content"][0]["text"], "cut emoji \u{fffd} end");
+    }
+
+    #[test]
+    fn the_call_that_waits_for_an_unreadable_answer_gets_an_error() {
+        let deep =
+            |key: &str, depth: usize| format!("{}{}{}", format!("{{\"{key}\":").repeat(depth), 1, "}".repeat(depth));
+        for (text, expected) in [
+            (format!(r#"{{"jsonrpc":"2.0","id":7,"result":{}}}"#, deep("id", 5_000)), Some(RequestId::Number(7))),
+            (
+                format!(r#"{{"result":{},"id":"a\"b","jsonrpc":"2.0"}}"#, deep("x", 200)),
+                Some(RequestId::String("a\"b".into())),
+            ),
+            (r#"{"jsonrpc": "2.0", "id" : 3, "result": {"text": "cut in"#.to_owned(), Some(RequestId::Number(3))),
+            (r#"{"jsonrpc": "2.0", "id" : 3, "par"#.to_owned(), None),
+            (format!(r#"{{"jsonrpc":"2.0","id":7,"method":"roots/list","params":{}}}"#, deep("x", 200)), None),
+            (format!(r#"{{"jsonrpc":"2.0","result":{}}}"#, deep("id", 200)), None),
+            (r#"{"id":7,"level":"info"#.to_owned(), None),
+        ] {
+            let found = match read(text.as_bytes()) {
+                ServerText::Messages(messages) => Some(serde_json::to_value(&messages[0]).unwrap()),
+                ServerText::Noise => None,
+            };
+            let expected = expected.map(|id| serde_json::to_value(id).unwrap());
+            assert_eq!(found.as_ref().map(|message| &message["id"]), expected.as_ref(), "{}", &text[..50]);
+            if let Some(message) = found {
+                let error = message["error"]["message"].as_str().unwrap();
+                assert!(error.starts_with("the answer cannot be read: "), "{error}");
+            }
+        }
+    }
 
     #[test]
     fn messages_are_told_from_noise() {
@@ -98,11 +193,11 @@ mod tests {
             (b"[]", None),
             (b"7", None),
         ] {
-            let read = match ServerText::read(text, "x") {
+            let found = match read(text) {
                 ServerText::Messages(messages) => Some(messages.len()),
                 ServerText::Noise => None,
             };
-            assert_eq!(read, expected, "{}", String::from_utf8_lossy(text));
+            assert_eq!(found, expected, "{}", String::from_utf8_lossy(text));
         }
     }
 }

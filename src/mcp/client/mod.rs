@@ -15,13 +15,52 @@ pub(super) use http::http_client;
 
 use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 
+use serde_json::Value;
+
+use crate::guard::KnownSecrets;
+use crate::live::Live;
 use crate::text::{one_line, truncate};
 
 /// The maximum size of a server's message, in bytes. A larger one ends the connection.
 pub(super) const MAX_MESSAGE: usize = 16 * 1_024 * 1_024;
 /// The maximum length of an error text that comes from outside, in characters.
 const MAX_ERROR: usize = 500;
+
+/// The name of a server, and the secrets that are removed from its texts. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct ServerLabel {
+    pub name: String,
+    pub secrets: Arc<Live<KnownSecrets>>,
+}
+
+impl ServerLabel {
+    /// Returns a text of the server without secrets.
+    pub(super) fn redacted(&self, text: impl Into<String>) -> String {
+        let mut text = text.into();
+        self.secrets.get().redact(&mut text);
+        text
+    }
+
+    fn redacted_error(&self, error: McpError) -> McpError {
+        McpError { text: self.redacted(error.text), ..error }
+    }
+
+    /// Removes secrets from the texts of a list's entry. Names and addresses are kept, because they are sent back unchanged.
+    fn redact_entry(&self, entry: &mut Value) {
+        match entry {
+            Value::String(text) => drop(self.secrets.get().redact(text)),
+            Value::Array(parts) => parts.iter_mut().for_each(|part| self.redact_entry(part)),
+            Value::Object(fields) => {
+                let is_sent_back = |key: &str| matches!(key, "name" | "uri" | "uriTemplate");
+                let texts = fields.iter_mut().filter(|(key, value)| !(value.is_string() && is_sent_back(key)));
+                texts.for_each(|(_, value)| self.redact_entry(value));
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+}
 
 /// How far a failed request came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,12 +7,11 @@ use daoyou_channels::settings::Secret;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
 use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
 use tokio::sync::{mpsc, watch};
-use tokio::time::timeout;
 
 use super::auth::BearerTokens;
 use super::http::header_map;
 use super::stdio::{IncomingMessages, TaskEnds, TaskTransport};
-use super::{MAX_MESSAGE, error_chain};
+use super::{MAX_MESSAGE, ServerLabel, error_chain};
 use crate::sse::SseReader;
 
 /// How long the server may take to accept a message.
@@ -30,7 +29,7 @@ struct SseClient {
 /// # Errors
 /// States how the server violates this transport.
 pub(super) async fn connect(
-    server: &str,
+    server: &ServerLabel,
     client: Client,
     url: &str,
     headers: &BTreeMap<String, Secret>,
@@ -47,32 +46,22 @@ pub(super) async fn connect(
     if endpoint.origin() != base.origin() {
         return Err("the server names an address for messages on another server, which is refused".to_owned());
     }
+    let label = server.clone();
     Ok(TaskTransport::start(server, move |ends| async move {
-        let TaskEnds { mut incoming, outgoing } = ends;
+        let TaskEnds { mut incoming, outgoing, dropped } = ends;
         let how = tokio::select! {
             fault = events.pass_all(&mut incoming) => fault.unwrap_or_else(|| "the server closed the connection".to_owned()),
             fault = sender.post_all(&endpoint, outgoing) => fault.unwrap_or_else(|| "closed".to_owned()),
+            () = dropped.cancelled() => "closed".to_owned(),
         };
-        ended.send_replace(Some(how));
+        ended.send_replace(Some(label.redacted(how)));
     }))
 }
 
 impl SseClient {
-    /// Opens the stream of events. If the server refuses the token, tries once more with a new one.
+    /// Opens the stream of events.
     async fn open(&self, url: &str) -> Result<Response, String> {
-        let get = async |token: Option<&str>| {
-            let request = self.client.get(url).headers(self.headers.clone()).header(ACCEPT, "text/event-stream");
-            let request = with_token(request, token);
-            request.send().await.map_err(|error| error_chain(&error.without_url()))
-        };
-        let token = self.tokens.token(None).await?;
-        let mut response = get(token.as_deref()).await?;
-        if response.status() == StatusCode::UNAUTHORIZED && self.tokens.is_set() {
-            let fresh = self.tokens.token(token.as_deref()).await?;
-            if fresh != token {
-                response = get(fresh.as_deref()).await?;
-            }
-        }
+        let response = self.send(self.client.get(url).header(ACCEPT, "text/event-stream")).await?;
         if !response.status().is_success() {
             return Err(format!("the server answered {}", response.status()));
         }
@@ -86,28 +75,37 @@ impl SseClient {
     /// Sends messages until one cannot be sent. Returns the reason.
     async fn post_all(&self, endpoint: &Url, mut outgoing: mpsc::Receiver<Vec<u8>>) -> Option<String> {
         while let Some(message) = outgoing.recv().await {
-            let token = match self.tokens.token(None).await {
-                Ok(token) => token,
+            let request = self.client.post(endpoint.clone()).timeout(POST_LIMIT);
+            match self.send(request.header(CONTENT_TYPE, "application/json").body(message)).await {
+                Ok(response) if response.status().is_success() => {}
+                Ok(response) => return Some(format!("the server answered a message with {}", response.status())),
                 Err(why) => return Some(why),
-            };
-            let request = self.client.post(endpoint.clone()).headers(self.headers.clone());
-            let request = request.header(CONTENT_TYPE, "application/json").body(message);
-            match timeout(POST_LIMIT, with_token(request, token.as_deref()).send()).await {
-                Ok(Ok(response)) if response.status().is_success() => {}
-                Ok(Ok(response)) => return Some(format!("the server answered a message with {}", response.status())),
-                Ok(Err(error)) => return Some(error_chain(&error.without_url())),
-                Err(_) => return Some("the server did not accept a message in time".to_owned()),
             }
         }
         None
     }
+
+    /// Sends a request with the headers and the token. If the server refuses the token, sends it once more with a new one.
+    async fn send(&self, request: RequestBuilder) -> Result<Response, String> {
+        let request = request.headers(self.headers.clone());
+        let again = request.try_clone().filter(|_| self.tokens.is_set());
+        let token = self.tokens.token(None).await?;
+        let response = send_with_token(request, token.as_deref()).await?;
+        let Some(again) = again.filter(|_| response.status() == StatusCode::UNAUTHORIZED) else { return Ok(response) };
+        let fresh = self.tokens.token(token.as_deref()).await?;
+        if fresh == token { Ok(response) } else { send_with_token(again, fresh.as_deref()).await }
+    }
 }
 
-fn with_token(request: RequestBuilder, token: Option<&str>) -> RequestBuilder {
-    match token {
+async fn send_with_token(request: RequestBuilder, token: Option<&str>) -> Result<Response, String> {
+    let request = match token {
         Some(token) => request.bearer_auth(token),
         None => request,
-    }
+    };
+    request.send().await.map_err(|error| match error.is_timeout() {
+        true => "the server did not accept a request in time".to_owned(),
+        false => error_chain(&error.without_url()),
+    })
 }
 
 struct EventStream {
@@ -145,5 +143,56 @@ impl EventStream {
                 Err(fault) => return Some(fault),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use axum::Router;
+    use axum::extract::State;
+    use axum::http::HeaderMap as RequestHeaders;
+    use axum::routing::post;
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::mcp::client::http_client;
+    use crate::mcp::config::McpAuthConfig;
+
+    /// The bodies and the tokens that a server received, in order.
+    type Received = Arc<Mutex<Vec<(String, String)>>>;
+
+    /// Accepts a message unless it is the first one with the current token, which has expired.
+    async fn accept(State(received): State<Received>, headers: RequestHeaders, body: String) -> StatusCode {
+        let token = headers["authorization"].to_str().unwrap_or_default().to_owned();
+        let mut received = received.lock();
+        let is_first = received.is_empty();
+        received.push((body, token));
+        if is_first { StatusCode::UNAUTHORIZED } else { StatusCode::ACCEPTED }
+    }
+
+    #[tokio::test]
+    async fn a_refused_token_is_renewed_for_messages() {
+        let received = Received::default();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = Url::parse(&format!("http://{}/messages", listener.local_addr().unwrap())).unwrap();
+        let router = Router::new().route("/messages", post(accept)).with_state(received.clone());
+        tokio::spawn(axum::serve(listener, router).into_future());
+        let token_command = ["cat", "/proc/sys/kernel/random/uuid"].map(str::to_owned).to_vec();
+        let client = http_client(url.as_str()).unwrap();
+        let config = McpAuthConfig { token_command, ..McpAuthConfig::default() };
+        let tokens = BearerTokens::new(config, client.clone());
+        let sender = SseClient { client, headers: HeaderMap::new(), tokens };
+        let (messages, outgoing) = mpsc::channel(2);
+        for message in ["one", "two"] {
+            messages.send(message.as_bytes().to_vec()).await.unwrap();
+        }
+        drop(messages);
+        assert_eq!(sender.post_all(&url, outgoing).await, None);
+        let received = received.lock();
+        let bodies: Vec<_> = received.iter().map(|(body, _)| body.as_str()).collect();
+        assert_eq!(bodies, ["one", "one", "two"]);
+        assert!(received[0].1 != received[1].1 && received[1].1 == received[2].1, "{received:?}");
     }
 }

@@ -13,11 +13,12 @@ use thiserror::Error;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::MAX_MESSAGE;
 use super::message::ServerText;
+use super::{MAX_MESSAGE, ServerLabel};
 use crate::text::{format_size, one_line, truncate};
 use crate::tools::{ServerProcess, ServerSocket};
 
@@ -48,26 +49,29 @@ pub(super) enum McpSendError {
     Json(#[from] serde_json::Error),
 }
 
-/// The library's end of a connection. Dropping it ends the task of the connection.
+/// The library's end of a connection. Dropping it tells the task of the connection to end.
 pub(super) struct TaskTransport {
     incoming: mpsc::Receiver<RxJsonRpcMessage<RoleClient>>,
     outgoing: Option<mpsc::Sender<Vec<u8>>>,
     /// The number of requests of the server that have no answer yet.
     requests: Arc<AtomicUsize>,
-    task: AbortOnDropHandle<()>,
+    task: JoinHandle<()>,
+    _drop_guard: DropGuard,
 }
 
 /// The task's end of a connection.
 pub(super) struct TaskEnds {
     pub incoming: IncomingMessages,
     pub outgoing: mpsc::Receiver<Vec<u8>>,
+    /// Cancelled when the library has dropped its end. The library drops it without closing it if the start fails.
+    pub dropped: CancellationToken,
 }
 
 /// The queue to which a task adds the messages of the server.
 pub(super) struct IncomingMessages {
     to_library: mpsc::Sender<RxJsonRpcMessage<RoleClient>>,
     requests: Arc<AtomicUsize>,
-    server: String,
+    server: ServerLabel,
     noise_lines: usize,
     noise_bytes: usize,
 }
@@ -97,8 +101,8 @@ impl IncomingMessages {
 
     fn count_noise(&mut self, bytes: &[u8]) -> Result<(), Option<String>> {
         if self.noise_lines < LOGGED_NOISE && !bytes.trim_ascii().is_empty() {
-            let text = truncate(&one_line(&String::from_utf8_lossy(bytes)), 200);
-            tracing::debug!(server = self.server, text, "an MCP server printed something that is no message");
+            let text = truncate(&one_line(&self.server.redacted(String::from_utf8_lossy(bytes))), 200);
+            tracing::debug!(server = self.server.name, text, "an MCP server printed something that is no message");
         }
         self.noise_lines += 1;
         self.noise_bytes += bytes.len();
@@ -111,7 +115,7 @@ impl IncomingMessages {
 
 impl TaskTransport {
     /// Starts the task that `run` creates from its ends.
-    pub(super) fn start<F>(server: &str, run: impl FnOnce(TaskEnds) -> F) -> Self
+    pub(super) fn start<F>(server: &ServerLabel, run: impl FnOnce(TaskEnds) -> F) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -121,12 +125,14 @@ impl TaskTransport {
         let messages = IncomingMessages {
             to_library,
             requests: Arc::clone(&requests),
-            server: server.to_owned(),
+            server: server.clone(),
             noise_lines: 0,
             noise_bytes: 0,
         };
-        let task = tokio::spawn(run(TaskEnds { incoming: messages, outgoing: to_server }));
-        Self { incoming, outgoing: Some(outgoing), requests, task: AbortOnDropHandle::new(task) }
+        let dropped = CancellationToken::new();
+        let drop_guard = dropped.clone().drop_guard();
+        let task = tokio::spawn(run(TaskEnds { incoming: messages, outgoing: to_server, dropped }));
+        Self { incoming, outgoing: Some(outgoing), requests, task, _drop_guard: drop_guard }
     }
 }
 
@@ -163,23 +169,24 @@ impl Transport<RoleClient> for TaskTransport {
     }
 }
 
-/// Connects to a program that was started. `ended` gets how the program ended.
+/// Connects to a program that was started. `ended` gets how the program ended, and is dropped once all its processes are gone.
 pub(super) fn connect(
-    server: &str,
+    server: &ServerLabel,
     process: ServerProcess,
     socket: ServerSocket,
     ended: watch::Sender<Option<String>>,
 ) -> TaskTransport {
-    let name = server.to_owned();
+    let ServerLabel { name, secrets } = server.clone();
     TaskTransport::start(server, move |ends| async move {
         let ServerSocket { mut reader, writer } = socket;
-        let TaskEnds { mut incoming, outgoing } = ends;
+        let TaskEnds { mut incoming, outgoing, dropped } = ends;
         let work = async {
             let writing = write_messages(writer, outgoing);
             tokio::pin!(writing);
             tokio::select! {
                 fault = read_messages(&mut reader, &mut incoming) => fault,
                 () = &mut writing => None,
+                () = dropped.cancelled() => None,
             }
         };
         let log = |line: &str| {
@@ -191,7 +198,7 @@ pub(super) fn connect(
             tracing::info!(server = name, how, "an MCP server ended");
             ended.send_replace(Some(how.to_owned()));
         };
-        process.run(work, log, note_end).await;
+        process.run(work, &secrets, log, note_end).await;
     })
 }
 

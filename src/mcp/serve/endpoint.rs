@@ -9,24 +9,22 @@ use axum::Json;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Method, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use daoyou_channels::{HttpError, json as strict_json};
+use daoyou_channels::HttpError;
 use http_body_util::{BodyExt, LengthLimitError};
 use parking_lot::Mutex;
 use rmcp::ServiceExt;
-use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, SessionConfig};
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
-use serde::Deserialize;
-use serde::de::IgnoredAny;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::AgentAccess;
+use super::envelope::{MAX_MESSAGE, MessageEnvelope, NO_MESSAGE, id_in_use, read_envelope};
 use super::handler::{McpHandler, ServedTransport};
-use crate::text::truncate;
+use super::stream::StreamTransport;
 
 /// The maximum number of sessions of HTTP clients, and of streams.
 const MAX_SESSIONS: usize = 1_000;
@@ -35,16 +33,10 @@ const WITHOUT_SESSIONS: &str = "2026-07-28";
 const MAX_STREAMS: usize = 100;
 /// A session without any message for this long ends. The limit is long because a turn that waits for the owner may be silent.
 const SESSION_IDLE: Duration = Duration::from_secs(2 * 60 * 60);
-/// The maximum size of a client's message, in bytes. It must hold the longest text of `ask`, in which JSON may escape bytes.
-const MAX_MESSAGE: usize = 4 * 1024 * 1024;
 /// The header with the id of a session.
 const SESSION_HEADER: &str = "mcp-session-id";
 /// The media type of messages.
 const JSON: &[u8] = b"application/json";
-/// The error for a body that is not a message of the protocol.
-const NO_MESSAGE: &str = "the body is no JSON-RPC message: one JSON object with jsonrpc, method, and id for a request";
-/// The longest id that an error shows, in characters.
-const MAX_SHOWN_ID: usize = 80;
 /// The JSON-RPC error code for an invalid request.
 const INVALID_REQUEST: i32 = -32_600;
 /// How long clients of a full server should wait.
@@ -57,7 +49,7 @@ pub struct McpEndpoint {
     sessions: Arc<LocalSessionManager>,
     http: StreamableHttpService<McpHandler, LocalSessionManager>,
     active: Arc<ActiveRequests>,
-    streams: Semaphore,
+    streams: Arc<Semaphore>,
 }
 
 /// The sessions and ids of the HTTP requests that have no complete response. rmcp finds the stream of a response by the session and
@@ -74,13 +66,6 @@ impl Drop for ActiveRequest {
     fn drop(&mut self) {
         self.active.lock().remove(&self.key);
     }
-}
-
-/// The fields of a client's message that this file needs.
-#[derive(Deserialize)]
-struct MessageEnvelope {
-    id: Option<Value>,
-    method: Option<IgnoredAny>,
 }
 
 impl McpEndpoint {
@@ -106,7 +91,7 @@ impl McpEndpoint {
             }
         };
         let http = StreamableHttpService::new(handler, sessions.clone(), config);
-        Self { agent, stopping, sessions, http, active: Arc::default(), streams: Semaphore::new(MAX_STREAMS) }
+        Self { agent, stopping, sessions, http, active: Arc::default(), streams: Arc::new(Semaphore::new(MAX_STREAMS)) }
     }
 
     /// Answers a request of streamable HTTP.
@@ -152,22 +137,32 @@ impl McpEndpoint {
         };
         let key = (session.to_owned(), id.to_string());
         if !self.active.lock().insert(key.clone()) {
-            let id = truncate(&key.1, MAX_SHOWN_ID);
-            return Err(format!("id {id} is still in use: each request of a session needs an id of its own"));
+            return Err(id_in_use(&id));
         }
         Ok(Some(ActiveRequest { active: self.active.clone(), key }))
     }
 
-    /// Serves a client on a stream, one message per line, until either side ends it. `connection` names its session.
-    pub async fn serve_stream(&self, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, connection: String) {
-        let Ok(_permit) = self.streams.try_acquire() else {
-            tracing::warn!("{MAX_STREAMS} MCP streams are open; another one is closed");
-            return;
-        };
+    /// Reserves one of the streams.
+    ///
+    /// # Errors
+    /// All of them are in use.
+    pub fn reserve_stream(&self) -> Result<OwnedSemaphorePermit, HttpError> {
+        self.streams.clone().try_acquire_owned().map_err(|_| {
+            let message = format!("{MAX_STREAMS} runs of `daoyou mcp serve` are open; end one, or try again later");
+            HttpError::new(StatusCode::SERVICE_UNAVAILABLE, "mcp_streams", message)
+        })
+    }
+
+    /// Serves a client on a reserved stream, one message per line, until either side ends it. `connection` names its session.
+    pub async fn serve_stream(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Send + 'static,
+        connection: String,
+        _reserved: OwnedSemaphorePermit,
+    ) {
         let handler =
             McpHandler::new(self.agent.clone(), ServedTransport::Stream, connection, self.stopping.child_token());
-        let (read, write) = tokio::io::split(stream);
-        let transport = AsyncRwTransport::new_server(read, write).with_max_line_length(MAX_MESSAGE);
+        let transport = StreamTransport::new(stream);
         match handler.serve_with_ct(transport, self.stopping.child_token()).await {
             Ok(running) => match running.waiting().await {
                 Ok(reason) => tracing::debug!(?reason, "an MCP stream ended"),
@@ -176,18 +171,6 @@ impl McpEndpoint {
             Err(error) => tracing::debug!(%error, "an MCP client did not begin as the protocol asks"),
         }
     }
-}
-
-/// Reads the envelope of a message.
-///
-/// # Errors
-/// The body is not one JSON object, or an object in it has a duplicate key, of which another program might read the other value.
-fn read_envelope(body: &[u8]) -> Result<MessageEnvelope, String> {
-    let text = std::str::from_utf8(body).map_err(|_| NO_MESSAGE.to_owned())?;
-    if !text.trim_start().starts_with('{') {
-        return Err(NO_MESSAGE.to_owned());
-    }
-    strict_json::from_str(text).map_err(|error| format!("the body is no JSON-RPC message: {error}"))
 }
 
 /// Returns the response to a body that did not arrive or is too large.
@@ -212,33 +195,4 @@ fn full(message: &str) -> Response {
     let mut response = error.into_response();
     response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER.as_secs().into());
     response
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_body_is_one_object_without_duplicate_keys() {
-        for (body, expected) in [
-            (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, None),
-            (r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, None),
-            ("[]", Some(NO_MESSAGE)),
-            (r#"["2.0",1,"ping"]"#, Some(NO_MESSAGE)),
-            ("1", Some(NO_MESSAGE)),
-            ("", Some(NO_MESSAGE)),
-            (r#"{"id":"#, Some("EOF")),
-            (r#"{"id":1,"id":2}"#, Some(r#"the key "id" stands twice in the object at $"#)),
-            (
-                r#"{"params":{"arguments":{"message":"a","\u006dessage":"b"}}}"#,
-                Some(r#"the key "message" stands twice in the object at $["params"]["arguments"]"#),
-            ),
-        ] {
-            let error = read_envelope(body.as_bytes()).err();
-            assert_eq!(error.is_some(), expected.is_some(), "{body}: {error:?}");
-            let error = error.unwrap_or_default();
-            assert!(error.contains(expected.unwrap_or_default()), "{body}: {error}");
-        }
-        assert!(read_envelope(b"{\"a\":\"\xff\"}").is_err());
-    }
 }

@@ -4,10 +4,14 @@
 mod arguments;
 mod ask;
 mod endpoint;
+mod envelope;
 mod handler;
 mod progress;
+mod stream;
 
 pub use endpoint::McpEndpoint;
+pub use envelope::MAX_MESSAGE;
+pub use stream::{BoundedLine, LineReader, too_long_error};
 
 use std::time::Duration;
 

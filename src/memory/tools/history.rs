@@ -88,7 +88,7 @@ pub async fn search(
         hits.iter().filter_map(message).unzip()
     };
     let mut result = ToolResult::ok(match lines.is_empty() {
-        true => format!("Nothing was found about {:?}.", args.query.trim()),
+        true => format!("Nothing was found about \"{}\".", one_line(&args.query)),
         false => format!("{HEADING}\n{}", lines.join("\n")),
     });
     // What was said may repeat what the conversation had read of others.

@@ -12,10 +12,11 @@ mod tests;
 use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
+use daoyou_channels::Trust;
 use serde_json::Value;
 
 use super::MemoryService;
-use crate::tools::{Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult, with_arguments};
+use crate::tools::{Tool, ToolAccess, ToolContext, ToolDefinition, ToolOutcome, ToolResult, with_arguments};
 
 /// The operation of a memory tool.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -50,6 +51,11 @@ impl Tool for MemoryTool {
 
     fn may_taint(&self, _: &Value, _: &ToolContext) -> bool {
         matches!(self.task, MemoryTask::Recall | MemoryTask::SearchHistory)
+    }
+
+    /// Returns false for a sender without a memory: the call is refused, and an approval would not change that.
+    fn is_restricted(&self, _: &Value, context: &ToolContext) -> bool {
+        self.definition.access == ToolAccess::Changes && context.trust != Trust::Untrusted
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {

@@ -9,7 +9,7 @@ use super::caller::{MemoryCallError, entry_line, hit_limit, is_shared, owner};
 use crate::guard::Taint;
 use crate::memory::{HitLocation, MemoryEntry, MemoryKind, MemoryService, Owner, RecallQuery, list};
 use crate::store::{Connection, Durability, StoreError, memories};
-use crate::text::truncate;
+use crate::text::{one_line, truncate};
 use crate::tools::{ToolContext, ToolDefinition, ToolResult};
 
 /// The most characters of a memory that are shown.
@@ -97,7 +97,7 @@ pub async fn search(
         let what = if query.is_empty() {
             "Nothing is remembered yet.".to_owned()
         } else {
-            format!("Nothing is remembered about {query:?}.")
+            format!("Nothing is remembered about \"{}\".", one_line(&query))
         };
         let what = if is_shared { format!("{what} {SHARED_NOTE}") } else { what };
         return Ok(ToolResult::ok(what));

@@ -166,6 +166,9 @@ async fn tools_see_and_change_only_own_memories() {
         let call = crate::chat::ToolCall { id: "1".into(), name: name.into(), arguments: arguments.to_string() };
         assert!(executor.refusal(&call, &stranger).is_some_and(|why| why.contains("is refused")), "{name}");
         assert_eq!(executor.refusal(&call, &mail), None, "{name}");
+        assert_eq!(executor.restriction(&call, &stranger), None, "{name}: the owner is not asked in vain");
+        let changes = matches!(name, "remember" | "forget");
+        assert_eq!(executor.restriction(&call, &mail).is_some(), changes, "{name}");
     }
     assert_eq!(
         world.call_as(&hook, "forget", json!({"id": 1})).await,
@@ -200,6 +203,8 @@ async fn shared_conversations_reveal_no_private_memory() {
         (&alone, "remember", new("My cat is called Momo"), "Remembered (id 1): My cat is called Momo"),
         (&alone, "recall", json!({"query": "cat"}), "What is remembered"),
         (&among, "recall", json!({"query": "cat"}), "Nothing is remembered about \"cat\". Several people read"),
+        (&among, "recall", json!({"query": "❤️\ncat"}), "Nothing is remembered about \"❤️ cat\". Several"),
+        (&among, "search_history", json!({"query": "❤️\nxyz"}), "Nothing was found about \"❤️ xyz\"."),
         (&among, "recall", json!({"query": ""}), "Nothing is remembered yet. Several people read"),
         (&among, "remember", new("my cat is called momo"), "Already known (id 1): my cat is called momo"),
         (&among, "remember", new("My cat is called Nini"), "Remembered (id 2): My cat is called Nini"),

@@ -7,7 +7,9 @@ use async_trait::async_trait;
 use daoyou_channels::{InboundMessage, Trust};
 use jiff::Timestamp;
 
-use super::slash_command::{COMMANDS, CommandContext, CommandReply, SessionChange, SlashCommand, nearest_command};
+use super::slash_command::{
+    COMMANDS, CommandContext, CommandReply, SessionChange, SlashCommand, TERMINAL_COMMANDS, nearest_command,
+};
 use super::{approvals, checkpoints, history, mcp, memories};
 use crate::bus::{CommandAnswer, ControlCommand, ControlCommands, InboundDraft, MessageBus};
 use crate::cron::{self, JobScope, JobService};
@@ -54,15 +56,16 @@ pub struct CommandHandler {
 }
 
 impl CommandHandler {
-    /// Answers a command; `row` is the message with the command. An untrusted sender gets only the help.
+    /// Answers a command; `row` is the message with the command. An untrusted sender gets only the help, and learns that a command
+    /// is unknown.
     pub async fn answer(&self, command: &SlashCommand, row: &InboxRow) -> Result<CommandReply, StoreError> {
         if Trust::parse(&row.trust) == Trust::Untrusted {
-            let reply = if command.name == "help" {
-                self.context.phrases.help_strangers
-            } else {
-                self.context.phrases.trusted_command
+            let reply = match command.name.as_str() {
+                "help" => self.context.phrases.help_strangers.to_owned(),
+                name if COMMANDS.contains(&name) => self.context.phrases.trusted_command.to_owned(),
+                name => self.unknown(name, row.channel == TERMINAL),
             };
-            return Ok(reply.to_owned().into());
+            return Ok(reply.into());
         }
         let mut answered = self.run(command, row).await?;
         if let Some(below) = command.ignored_text_remark(self.context.phrases) {
@@ -102,6 +105,9 @@ impl CommandHandler {
 
     fn unknown(&self, name: &str, in_terminal: bool) -> String {
         let written = format!("`/{}`", history::shorten(name, MAX_NAME));
+        if TERMINAL_COMMANDS.contains(&name) {
+            return fill(self.context.phrases.terminal_command, &[&written]);
+        }
         match nearest_command(name, in_terminal) {
             Some(near) => fill(self.context.phrases.unknown_command_near, &[&written, &format!("`/{near}`")]),
             None => fill(self.context.phrases.unknown_command, &[&written]),
@@ -260,7 +266,7 @@ impl CommandHandler {
 
     /// Lists the jobs that the sender may see.
     async fn jobs(&self, row: &InboxRow) -> Result<String, StoreError> {
-        let scope = JobScope::of(Trust::parse(&row.trust), &row.channel, &row.chat_id);
+        let scope = JobScope::of(Trust::parse(&row.trust), &row.channel, &row.chat_id, &sender_of(row));
         let jobs = self.context.store.read(move |connection| cron::list(connection, &scope)).await?;
         if jobs.is_empty() {
             return Ok(self.context.phrases.no_jobs.to_owned());

@@ -38,7 +38,7 @@ pub(super) async fn answer(servers: &McpServers, argument: &str, phrases: &Phras
         let names = servers.all().iter().map(|server| format!("`{}`", server.name)).collect::<Vec<_>>().join(", ");
         return fill(phrases.unknown_mcp, &[&shorten(name, MAX_NAME), &names]).into();
     };
-    let (prompt, arguments) = rest.trim().split_once(char::is_whitespace).unwrap_or((rest.trim(), ""));
+    let (prompt, arguments) = split_name(rest.trim());
     if prompt.is_empty() {
         return describe(server, phrases).into();
     }
@@ -46,6 +46,15 @@ pub(super) async fn answer(servers: &McpServers, argument: &str, phrases: &Phras
         Ok(prompt) => CommandReply::changing(String::new(), SessionChange::Ask(prompt)),
         Err(error) => truncate(&error, MAX_ERROR).into(),
     }
+}
+
+/// Splits the name of a prompt from its arguments. A name with spaces needs double quotes.
+fn split_name(text: &str) -> (&str, &str) {
+    let quoted = text.strip_prefix('"').and_then(|rest| rest.split_once('"'));
+    quoted
+        .filter(|(_, rest)| rest.is_empty() || rest.starts_with(char::is_whitespace))
+        .or_else(|| text.split_once(char::is_whitespace))
+        .unwrap_or((text, ""))
 }
 
 fn server_line(server: &McpServer, phrases: &Phrases) -> String {
@@ -83,9 +92,11 @@ fn describe(server: &McpServer, phrases: &Phrases) -> String {
     format!("{line}\n\n{}\n{lines}", phrases.mcp_prompts_are)
 }
 
-/// Returns a name that the server supplies on one line, without control characters and Markdown.
+/// Returns a name that the server supplies on one line, without control characters and Markdown. A name with spaces has the quotes
+/// with which it is written in a command.
 fn displayed_name(name: &str) -> String {
-    shorten(&plain_line(name), MAX_NAME)
+    let shown = shorten(&plain_line(name), MAX_NAME);
+    if name.contains(char::is_whitespace) { format!("\"{shown}\"") } else { shown }
 }
 
 /// Gets the text of a prompt from its server.
@@ -105,8 +116,10 @@ async fn ask(server: &Arc<McpServer>, name: &str, arguments: &str, phrases: &Phr
     let arguments = read_arguments(arguments);
     let known =
         || prompt.arguments.iter().map(|argument| displayed_name(&argument.name)).collect::<Vec<_>>().join(", ");
-    let arguments =
-        arguments.map_err(|part| fill(phrases.wrong_mcp_argument, &[&shorten(&part, MAX_NAME), &known()]))?;
+    let arguments = arguments.map_err(|error| match error {
+        ArgumentError::NoPair(part) => fill(phrases.wrong_mcp_argument, &[&shorten(&part, MAX_NAME), &known()]),
+        ArgumentError::Duplicate(name) => fill(phrases.double_mcp_argument, &[&shorten(&name, MAX_NAME)]),
+    })?;
     let is_known = |name: &String| prompt.arguments.iter().any(|argument| argument.name == *name);
     if let Some(unknown) = arguments.keys().find(|name| !is_known(name)) {
         return Err(fill(phrases.wrong_mcp_argument, &[&shorten(unknown, MAX_NAME), &known()]));
@@ -119,22 +132,37 @@ async fn ask(server: &Arc<McpServer>, name: &str, arguments: &str, phrases: &Phr
     Ok(ModelPrompt { text: truncate(&text, MAX_PROMPT), taint })
 }
 
-/// Parses `key=value` pairs; a value with spaces needs double quotes.
+/// A fault in the arguments of a prompt.
+#[derive(Debug, PartialEq, Eq)]
+enum ArgumentError {
+    /// The text from here on does not begin with a pair.
+    NoPair(String),
+    /// The argument is given more than once.
+    Duplicate(String),
+}
+
+/// Parses `key=value` pairs; a key or value with spaces needs double quotes.
 ///
 /// # Errors
-/// The part that is not a pair.
-fn read_arguments(text: &str) -> Result<Map<String, Value>, String> {
+/// A part is not a pair, or a key occurs twice.
+fn read_arguments(text: &str) -> Result<Map<String, Value>, ArgumentError> {
     let (mut arguments, mut rest) = (Map::new(), text.trim());
     while !rest.is_empty() {
-        let (key, after) = rest.split_once('=').ok_or_else(|| rest.to_owned())?;
-        if key.is_empty() || key.contains(char::is_whitespace) {
-            return Err(rest.to_owned());
+        let no_pair = || ArgumentError::NoPair(rest.to_owned());
+        let (key, after) = match rest.strip_prefix('"') {
+            Some(quoted) => quoted.split_once("\"=").ok_or_else(no_pair)?,
+            None => rest.split_once('=').filter(|(key, _)| !key.contains(char::is_whitespace)).ok_or_else(no_pair)?,
+        };
+        if key.is_empty() {
+            return Err(no_pair());
         }
         let (value, next) = match after.strip_prefix('"') {
-            Some(quoted) => quoted.split_once('"').ok_or_else(|| rest.to_owned())?,
+            Some(quoted) => quoted.split_once('"').ok_or_else(no_pair)?,
             None => after.split_once(char::is_whitespace).unwrap_or((after, "")),
         };
-        arguments.insert(key.to_owned(), Value::String(value.to_owned()));
+        if arguments.insert(key.to_owned(), Value::String(value.to_owned())).is_some() {
+            return Err(ArgumentError::Duplicate(key.to_owned()));
+        }
         rest = next.trim_start();
     }
     Ok(arguments)
@@ -148,22 +176,41 @@ mod tests {
 
     #[test]
     fn arguments_are_pairs() {
+        let no_pair = |part: &str| Err(ArgumentError::NoPair(part.to_owned()));
         for (text, expected) in [
             ("", Ok(json!({}))),
             ("city=Paris  style=\"very short\" x=", Ok(json!({"city": "Paris", "style": "very short", "x": ""}))),
-            ("city", Err("city")),
-            ("a=1 city = Paris", Err("city = Paris")),
-            ("a=\"open", Err("a=\"open")),
+            ("\"home city\"=\"New York\" x=a=b", Ok(json!({"home city": "New York", "x": "a=b"}))),
+            ("city", no_pair("city")),
+            ("a=1 city = Paris", no_pair("city = Paris")),
+            ("a=\"open", no_pair("a=\"open")),
+            ("\"a b=1", no_pair("\"a b=1")),
+            ("who=a x=1 who=b", Err(ArgumentError::Duplicate("who".to_owned()))),
+            ("who=a \"who\"=a", Err(ArgumentError::Duplicate("who".to_owned()))),
         ] {
-            let read = read_arguments(text).map(Value::Object);
-            assert_eq!(read, expected.map_err(str::to_owned), "{text}");
+            assert_eq!(read_arguments(text).map(Value::Object), expected, "{text}");
         }
         assert!(is_prompt("a b") && !is_prompt("a ") && !is_prompt(""));
     }
 
     #[test]
+    fn a_name_with_spaces_is_written_in_quotes() {
+        for (text, expected) in [
+            ("greet", ("greet", "")),
+            ("greet whom=Ann", ("greet", "whom=Ann")),
+            ("\"say hello\" whom=Ann", ("say hello", " whom=Ann")),
+            ("\"say hello\"", ("say hello", "")),
+            ("\"quote whom=Ann", ("\"quote", "whom=Ann")),
+            ("\"a\"b c", ("\"a\"b", "c")),
+        ] {
+            assert_eq!(split_name(text), expected, "{text}");
+        }
+        assert_eq!(displayed_name("say hello"), "\"say hello\"");
+    }
+
+    #[test]
     fn names_from_a_server_are_one_plain_line() {
-        assert_eq!(displayed_name("a`b*\n\u{7}c"), "ab c");
+        assert_eq!(displayed_name("a`b*\n\u{7}c"), "\"ab c\"");
         assert!(displayed_name(&"x".repeat(1_000)).chars().count() <= MAX_NAME + 1);
     }
 }

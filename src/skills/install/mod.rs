@@ -22,10 +22,11 @@ pub(super) use package::digest_of;
 pub use package::{PackageFile, SkillPackage};
 pub use pins::{FileDigests, FolderListing, PinsByFolder, SkillPin, SkillPins, differences};
 
-use super::catalog::manifest_problems;
-use super::discovery::{FILE_NAMES, INSTALL_FOLDER};
+use super::catalog::{SkillCatalog, manifest_problems, problems_of_all, sort_problems};
+use super::discovery::{FILE_NAMES, INSTALL_FOLDER, SkillSource, SkillsConfig};
 use super::frontmatter::{SkillManifest, parse_manifest};
 use super::requirements::{ProgramSearch, SkillHost};
+use super::skill::{Skill, SkillLocation, SkillProblem};
 use crate::guard::{create_dir_beneath, sync_folder};
 use crate::text::is_hidden;
 
@@ -129,6 +130,7 @@ impl SkillCandidate {
         once.collect()
     }
 
+    /// Reads the skill in a folder of a package.
     fn of_folder(package: &SkillPackage, folder: &str, fallback_name: &str) -> Result<Self, String> {
         let files: BTreeMap<String, PackageFile> = package
             .files
@@ -209,6 +211,36 @@ impl SkillCandidate {
             changes: before.and_then(|before| differences(before, &self.digests(), MAX_FILES)),
         }
     }
+}
+
+/// Returns the problems of the skills below `folder`, or of the skill that `folder` itself is, with the reasons why they cannot be
+/// installed. The paths are absolute.
+///
+/// # Errors
+/// `folder` is not a folder that can be read.
+pub fn check_skills(folder: &Path) -> io::Result<Vec<SkillProblem>> {
+    std::fs::read_dir(folder)?;
+    let source = SkillSource::named("checked", folder.to_owned());
+    // A skill is not at fault for requirements that this machine does not meet.
+    let host = SkillHost::new(Vec::new(), |_| false, "");
+    let list = SkillCatalog::new(&SkillsConfig::default(), vec![source], &[], host).scan();
+    let mut problems = problems_of_all(&list);
+    problems.extend(list.skills.iter().filter_map(install_problem));
+    sort_problems(&mut problems);
+    if list.skills.is_empty() && problems.is_empty() {
+        problems.push(SkillProblem::new(folder.display().to_string(), "has no skill: no NAME/SKILL.md is in it"));
+    }
+    Ok(problems)
+}
+
+/// Returns the reason why a skill cannot be installed.
+fn install_problem(skill: &Skill) -> Option<SkillProblem> {
+    let SkillLocation::File { path, folder, .. } = &skill.location else { return None };
+    let place = path.parent()?;
+    // A package may be a repository, and a skill in it may not.
+    let package = if folder == "." { SkillPackage::of_folder(place) } else { SkillPackage::of_installed(place) };
+    let reason = package.and_then(|package| SkillCandidate::of_folder(&package, "", skill.name())).err()?;
+    Some(SkillProblem::new(skill.path(), format!("cannot be installed: {reason}")))
 }
 
 /// Returns the folder of a skill if `path` is its `SKILL.md`.

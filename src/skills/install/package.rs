@@ -83,9 +83,7 @@ impl SkillPackage {
         let path = Path::new(source);
         let kind = fs::metadata(path).map_err(|error| format!("{source}: {error}"))?;
         if kind.is_dir() {
-            let mut package = Self::default();
-            package.add_folder(path, "", 1, true)?;
-            return Ok(package);
+            return Self::of_folder(path);
         }
         let mut bytes = Vec::new();
         if kind.is_file() {
@@ -96,6 +94,16 @@ impl SkillPackage {
             return Err(format!("{source} is neither a folder, a ZIP archive nor the address of a repository"));
         }
         Self::of_archive(&bytes).map_err(|reason| format!("{source}: {reason}"))
+    }
+
+    /// Reads the files of a folder.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub(super) fn of_folder(folder: &Path) -> Result<Self, String> {
+        let mut package = Self::default();
+        package.add_folder(folder, "", 1, true)?;
+        Ok(package)
     }
 
     /// Reads all files of an installed skill.
@@ -144,6 +152,10 @@ impl SkillPackage {
     fn of_archive(bytes: &[u8]) -> Result<Self, String> {
         let broken = |error| format!("the ZIP archive is broken: {error}");
         let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(broken)?;
+        // The reader keeps only the last entry of a name, and other programs may take the first.
+        if archive.has_duplicate_names() {
+            return Err("two entries of the archive have the same name, so nothing of it is unpacked".to_owned());
+        }
         let mut package = Self::default();
         for at in 0..archive.len() {
             let file = archive.by_index(at).map_err(broken)?;
@@ -263,6 +275,8 @@ async fn git(folder: &Path, arguments: &[&str]) -> Result<String, String> {
     let mut command = Command::new("/bin/sh");
     command.args(["-c", "ulimit -f \"$0\"; exec git -c core.hooksPath=/dev/null \"$@\"", GIT_BLOCKS]).args(arguments);
     command.current_dir(folder).process_group(0).kill_on_drop(true).stdin(Stdio::null());
+    // `cause_of` reads English messages.
+    command.env("LC_ALL", "C").env_remove("LANGUAGE");
     command.env("GIT_TERMINAL_PROMPT", "0").env("GIT_ALLOW_PROTOCOL", GIT_PROTOCOLS);
     for inherited in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_CONFIG"] {
         command.env_remove(inherited);
@@ -288,7 +302,12 @@ async fn git(folder: &Path, arguments: &[&str]) -> Result<String, String> {
     if status.map_err(failed)?.success() {
         return read(&stdout);
     }
-    let errors = read(&stderr)?;
-    let last = errors.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it failed");
-    Err(format!("git: {}", truncate(&one_line(last), 300)))
+    Err(format!("git: {}", truncate(&one_line(cause_of(&read(&stderr)?)), 300)))
+}
+
+/// Returns the line of Git's error output that names the cause. Advice may follow it.
+fn cause_of(errors: &str) -> &str {
+    let is_cause = |line: &&str| line.starts_with("fatal:") || line.starts_with("error:");
+    let last = || errors.lines().rev().find(|line| !line.trim().is_empty());
+    errors.lines().find(is_cause).or_else(last).unwrap_or("it failed")
 }

@@ -71,6 +71,13 @@ async fn archives_that_lead_outside_or_hold_links_install_nothing() {
         skills.iter().any(|one| one.as_ref().is_err_and(|reason| reason.contains("tea/home: is a link"))),
         "{skills:?}"
     );
+    // The writer refuses a second entry of a name.
+    let mut twice = archive(&[("tea/SKILL.md", TEA), ("tea/more.md", "one"), ("tea/mora.md", "two")]);
+    while let Some(at) = twice.windows(4).position(|part| part == b"mora") {
+        twice[at..at + 4].copy_from_slice(b"more");
+    }
+    fs::write(&path, twice).unwrap();
+    assert!(read(&path).await.unwrap_err().contains("have the same name"));
     fs::write(&path, b"PK\x03\x04 broken").unwrap();
     assert!(read(&path).await.unwrap_err().contains("broken"));
     fs::write(&path, "plain text").unwrap();
@@ -183,6 +190,8 @@ async fn a_repository_is_read_at_the_wanted_commit() {
     for (reference, expected) in [("--upload-pack=id", "no branch"), ("none", "git: "), ("a:b", "no branch")] {
         assert!(SkillPackage::read(&address, Some(reference)).await.unwrap_err().contains(expected), "{reference}");
     }
+    let missing = SkillPackage::read("file:///nope", None).await.unwrap_err();
+    assert!(missing.starts_with("git: fatal: '/nope' does not appear to be a git repository"), "{missing}");
 }
 
 #[tokio::test]

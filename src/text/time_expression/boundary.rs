@@ -2,7 +2,7 @@
 //! since they belong to the time.
 
 use super::clauses::Clauses;
-use super::error::TimeParseError;
+use super::error::{TimeFault, TimeParseError};
 use super::parse::{clause, parse_error, parse_prefix, tokens};
 use super::token::{TimeToken, TokenCursor, TokenKind};
 use crate::text::Language;
@@ -38,6 +38,19 @@ pub fn starts_with_time(text: &str, language: Language) -> bool {
     // A bare number belongs to the time before it.
     let is_number = language == Language::En && matches!(c.peek(), Some(TokenKind::Number { .. }));
     is_number || is_time(&c, language).is_some()
+}
+
+/// Returns true if an English text begins with a month or another period: `january`, `the month`, `next week`.
+pub fn starts_with_period(text: &str) -> bool {
+    let tokens = tokens(text, Language::En);
+    let mut c = TokenCursor::new(&tokens);
+    c.take_any(&["the", "this", "next", "every"]);
+    matches!(
+        c.peek(),
+        Some(
+            TokenKind::Month(_) | TokenKind::Unit { .. } | TokenKind::Word("month" | "year") | TokenKind::Number { .. }
+        )
+    )
 }
 
 /// Returns true if a text before a time ends with time words, or with a word that introduces a time.
@@ -95,9 +108,15 @@ pub fn explain_partial_time(text: &str, language: Language) -> Option<TimeParseE
         wrong = wrong.or(found.fault);
         if found.is_any {
             let (understood, after) = rest.split_at(found.end);
-            // The time is complete, so the fault is in the text before it.
-            let after = if after.trim().is_empty() && found.clauses.combine().is_ok() { before } else { after };
-            return Some(parse_error(understood, after, found.clauses.combine().err().or(wrong)));
+            let fault = found.clauses.combine().err();
+            let after = match fault {
+                // The words that were understood clash; the others are no time.
+                Some(TimeFault::TwoTimes | TimeFault::Clash) => "",
+                // The time is complete, so the fault is in the text before it.
+                None if after.trim().is_empty() => before,
+                _ => after,
+            };
+            return Some(parse_error(understood, after, fault.or(wrong)));
         }
     }
     Some(parse_error("", text, wrong))
@@ -178,12 +197,9 @@ mod tests {
     #[test]
     fn an_incomplete_time_is_explained() {
         for (text, language, understood, rest) in [
-            (
-                "in 10 minutes and in 20 minutes to stretch",
-                Language::En,
-                "in 10 minutes and in 20 minutes",
-                "to stretch",
-            ),
+            ("in 10 minutes and in 20 minutes to stretch", Language::En, "in 10 minutes and in 20 minutes", ""),
+            ("tomorrow at 9 and at 17 to call", Language::En, "tomorrow at 9 and at 17", ""),
+            ("in 2 hours every day to call", Language::En, "in 2 hours every day", ""),
             ("call Ann at 3pm tomorrow and on Friday", Language::En, "at 3pm tomorrow and on Friday", ""),
             (
                 "every Monday and the day before Easter to rest",

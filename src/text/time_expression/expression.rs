@@ -1,7 +1,8 @@
 //! Parsed time expressions, and the moments that they mean.
 
-use jiff::ToSpan;
 use jiff::civil::{Date, DateTime, Time, Weekday};
+use jiff::tz::{AmbiguousOffset, TimeZone};
+use jiff::{Timestamp, ToSpan};
 
 pub(super) const MINUTE: u64 = 60;
 pub(super) const HOUR: u64 = 60 * MINUTE;
@@ -151,6 +152,25 @@ impl DayTime {
 
 fn in_month(first: Date, day: i8) -> Option<Date> {
     Date::new(first.year(), first.month(), day).ok()
+}
+
+/// Returns the moment at which the clock of `zone` shows `clock`: the first of two such moments, or the end of a gap that skips
+/// `clock`.
+pub fn instant_at(clock: DateTime, zone: &TimeZone) -> Option<Timestamp> {
+    let found = zone.to_ambiguous_timestamp(clock);
+    match found.offset() {
+        AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(clock).ok(),
+        AmbiguousOffset::Fold { before, .. } => before.to_timestamp(clock).ok(),
+        AmbiguousOffset::Gap { .. } => {
+            let before = found.earlier().ok()?;
+            zone.following(before).next().map(|change| change.timestamp())
+        }
+    }
+}
+
+/// Returns true if the clock of `zone` skips `clock`.
+pub fn is_skipped(clock: DateTime, zone: &TimeZone) -> bool {
+    matches!(zone.to_ambiguous_timestamp(clock).offset(), AmbiguousOffset::Gap { .. })
 }
 
 #[cfg(test)]

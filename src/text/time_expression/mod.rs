@@ -24,7 +24,7 @@ mod property_tests;
 #[cfg(test)]
 mod tables_tests;
 
-pub use boundary::{ends_with_time, explain_partial_time, starts_with_time};
+pub use boundary::{ends_with_time, explain_partial_time, starts_with_period, starts_with_time};
 pub use error::{TimeFault, TimeParseError};
-pub use expression::{DayTime, DueTime, MAX_SECONDS, TimeExpression};
+pub use expression::{DayTime, DueTime, MAX_SECONDS, TimeExpression, instant_at, is_skipped};
 pub use parse::{MAX_LENGTH, parse, parse_duration};

@@ -85,8 +85,9 @@ pub(super) fn parse_prefix(
         let Some(clauses) = clause(&mut c, language, &prefix.clauses) else { break };
         let added = clauses.into_iter().try_for_each(|clause| prefix.clauses.add(clause));
         if let Err(fault) = if is_joined { Err(TimeFault::TwoTimes) } else { added } {
-            let (understood, rest) = text.split_at(c.end());
-            return Err(parse_error(understood, rest, Some(fault)));
+            // The text that follows the clash is not examined.
+            let (understood, _) = text.split_at(c.end());
+            return Err(parse_error(understood, "", Some(fault)));
         }
         (prefix.is_any, prefix.end) = (true, c.end());
     }

@@ -123,6 +123,8 @@ impl<'a> LineCounter<'a> {
         let whole = self.text.get(from..to).unwrap_or_default();
         let column = start - from;
         let show = |(number, line): (usize, &str)| {
+            // The last line has no line break, which would include the CR.
+            let line = line.trim_end_matches('\r');
             // Of a long line, the part around the match is shown.
             let cut = if number == 0 && column > LINE_CHARS / 2 && line.len() > LINE_CHARS {
                 format!("…{}", line.get(line.floor_char_boundary(column)..).unwrap_or_default())
@@ -155,6 +157,10 @@ mod tests {
         let long = lines.show("p", text.find("g(3)").unwrap(), text.find("g(3)").unwrap() + 4);
         assert!(long[0].starts_with("p:5: …g(3)yyy") && long[0].len() < 300, "{long:?}");
         let last = lines.show("p", text.find("\n1").unwrap() + 1, text.len());
+        let carriage = "f(1,\r\n  2)\r\ng(3)\r\n";
+        let mut lines_of_crlf = LineCounter::new(carriage);
+        assert_eq!(lines_of_crlf.show("p", 0, 9), ["p:1: f(1,", "p:2:   2)"]);
+        assert_eq!(lines_of_crlf.show("p", 12, 16), ["p:3: g(3)"]);
         assert_eq!(last, ["p:6: 1", "p:7: 2", "p:8: 3", "p:9: 4", "p:10: 5", "[2 more lines of this match]"]);
     }
 }

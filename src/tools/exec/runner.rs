@@ -30,9 +30,12 @@ const COLLECTED_BYTES: usize = 2_000_000;
 const NETWORK_SOURCE: &str = "network";
 /// The variables of the gateway's environment that commands see, in addition to `LC_*` and the configured ones.
 const PASSED_VARIABLES: [&str; 5] = ["PATH", "LANG", "TERM", "TZ", "USER"];
-/// The folders and files of the workspace that become part of the system prompt or of the agent's tasks.
+/// The folders and files of the workspace that become part of the system prompt or of the agent's tasks, besides the configured
+/// folders of skills.
 const INSTRUCTION_FOLDERS: [&str; 3] = ["skills", ".claude", ".agents"];
 const INSTRUCTION_FILES: [&str; 5] = ["AGENTS.md", "SOUL.md", "USER.md", "TOOLS.md", "HEARTBEAT.md"];
+/// How deep a skill may lie in a folder of skills: `GROUP/NAME`.
+const SKILL_LEVELS: usize = 2;
 /// The PATH for commands if the gateway has none.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
@@ -55,6 +58,8 @@ pub struct RunnerDeps {
 pub struct CommandRunner {
     config: ExecConfig,
     deps: RunnerDeps,
+    /// The real paths of the folders of skills.
+    skill_folders: Vec<PathBuf>,
 }
 
 /// A command, its environment and its time limit.
@@ -77,7 +82,18 @@ pub(in crate::tools) struct CollectedOutput {
 
 impl CommandRunner {
     pub fn new(config: ExecConfig, deps: RunnerDeps) -> Self {
-        Self { config, deps }
+        Self { config, deps, skill_folders: Vec::new() }
+    }
+
+    /// Returns the folders of skills that programs may only read.
+    pub fn skill_folders(&self) -> &[PathBuf] {
+        &self.skill_folders
+    }
+
+    /// Sets the real paths of the folders of skills, which sandboxed servers cannot change.
+    #[must_use]
+    pub fn with_skill_folders(self, skill_folders: Vec<PathBuf>) -> Self {
+        Self { skill_folders, ..self }
     }
 
     pub(in crate::tools) fn config(&self) -> &ExecConfig {
@@ -187,7 +203,7 @@ impl CommandRunner {
                 policy.network = network;
                 policy.write.extend(home.clone());
                 request.own.extend(home.clone());
-                request.read_only = self.instructions().map_err(ServerStartError::lasting)?;
+                request.read_only = self.instructions(&policy.write).map_err(ServerStartError::lasting)?;
             }
             _ => request = ExecRequest { sandbox: None, bwrap: None, hidden: Vec::new(), shown: Vec::new(), ..request },
         }
@@ -202,23 +218,38 @@ impl CommandRunner {
         ServerProcess::start(&self.deps.exe, &environment, &request).await
     }
 
-    /// Returns the files and folders that become part of the system prompt or of the agent's tasks. Creates missing ones empty,
-    /// so that they can be mounted read-only.
-    fn instructions(&self) -> Result<Vec<PathBuf>, String> {
+    /// Returns the files and folders in the `writable` folders that become part of the system prompt or of the agent's tasks.
+    /// Creates missing ones empty, so that they can be mounted read-only, and a program cannot create them with its own content.
+    fn instructions(&self, writable: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
+        let workspace = &self.deps.workspace;
         let failed = |error: std::io::Error| format!("the workspace: {error}");
-        let workspace = Dir::open_ambient_dir(&self.deps.workspace, ambient_authority()).map_err(failed)?;
-        for folder in INSTRUCTION_FOLDERS {
-            create_dir_beneath(&workspace, Path::new(folder)).map_err(failed)?;
+        let workspace_dir = Dir::open_ambient_dir(workspace, ambient_authority()).map_err(failed)?;
+        let mut folders = Vec::new();
+        for name in INSTRUCTION_FOLDERS {
+            let folder = workspace.join(name);
+            // A mount is a folder, too.
+            if !folder.symlink_metadata().is_ok_and(|found| found.is_dir()) {
+                let failed = |error: std::io::Error| format!("{} cannot be made read-only: {error}", folder.display());
+                create_dir_beneath(&workspace_dir, Path::new(name)).map_err(failed)?;
+            }
+            folders.push(folder);
+        }
+        for root in writable {
+            for part in self.skill_folders.iter().filter_map(|skills| part_with_skills(skills, root)) {
+                if !folders.iter().any(|folder| part.starts_with(folder)) {
+                    folders.extend(skill_folder(&part, root, writable));
+                }
+            }
         }
         for file in INSTRUCTION_FILES {
-            let made = workspace.open_with(file, OpenOptions::new().write(true).create_new(true));
+            let made = workspace_dir.open_with(file, OpenOptions::new().write(true).create_new(true));
             match made {
                 Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(failed(error)),
                 _ => {}
             }
         }
-        let names = INSTRUCTION_FOLDERS.iter().chain(&INSTRUCTION_FILES);
-        Ok(names.map(|name| self.deps.workspace.join(name)).collect())
+        let files = INSTRUCTION_FILES.iter().map(|name| workspace.join(name));
+        Ok(folders.into_iter().chain(files).collect())
     }
 
     /// Returns true if private folders can be hidden from commands on this machine.
@@ -329,6 +360,52 @@ impl CommandRunner {
     }
 }
 
+/// Returns the part of the folder `root` in which a skill of the folder `skills` can lie: `skills` itself, or all of `root` if the
+/// search for skills reaches into it.
+fn part_with_skills(skills: &Path, root: &Path) -> Option<PathBuf> {
+    if skills.starts_with(root) {
+        return Some(skills.to_owned());
+    }
+    let between: Vec<_> = root.strip_prefix(skills).ok()?.iter().collect();
+    // The search leaves out hidden folders.
+    let is_searched =
+        between.len() <= SKILL_LEVELS && !between.iter().any(|name| name.as_encoded_bytes().starts_with(b"."));
+    is_searched.then(|| root.to_owned())
+}
+
+/// Returns the folder that protects the skills of `part`, a path in the writable folder `root`: the real folder, if a program could
+/// write into it. A missing folder is created. One that cannot be protected is left out, with a warning.
+fn skill_folder(part: &Path, root: &Path, writable: &[PathBuf]) -> Option<PathBuf> {
+    const LEFT_OUT: &str = "a folder of skills.paths cannot be protected from the programs of MCP servers";
+    let folder = part.display();
+    match part.canonicalize() {
+        Ok(real) if real.is_dir() => {
+            if real != part {
+                tracing::warn!(%folder, reason = "a part of its path is a link, which a program can replace", "{LEFT_OUT}");
+            }
+            writable.iter().any(|root| real.starts_with(root)).then_some(real)
+        }
+        Ok(_) => {
+            tracing::warn!(%folder, reason = "it is no folder", "{LEFT_OUT}");
+            None
+        }
+        Err(_) => {
+            let created = Dir::open_ambient_dir(root, ambient_authority())
+                .and_then(|dir| create_dir_beneath(&dir, part.strip_prefix(root).unwrap_or(part)));
+            match created {
+                Ok(_) => {
+                    tracing::warn!(%folder, "a folder of skills.paths was missing: it was created, so that no program creates it");
+                    Some(part.to_owned())
+                }
+                Err(error) => {
+                    tracing::warn!(%folder, reason = %error, "{LEFT_OUT}");
+                    None
+                }
+            }
+        }
+    }
+}
+
 /// Returns the sandbox for commands on this machine. `exe` is the path of this program.
 ///
 /// # Errors
@@ -363,5 +440,62 @@ fn owner_only_error(sandbox: Sandbox) -> String {
     match sandbox {
         Sandbox::Off => format!("Refused: {why}, and tools.exec.sandbox is \"off\""),
         _ => format!("Refused: {why}, and this machine has none (sandbox: {sandbox}). The owner can {NAMESPACE_HELP}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configured_folders_of_skills_are_read_only_for_servers() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let (workspace, own) = (root.join("ws"), root.join("home/.mcp/notes"));
+        std::fs::create_dir_all(&workspace).unwrap();
+        std::fs::create_dir_all(&own).unwrap();
+        for folder in ["ws/real", "elsewhere"] {
+            std::fs::create_dir(root.join(folder)).unwrap();
+        }
+        std::fs::write(root.join("ws/file"), "").unwrap();
+        for (link, target) in [("link", "real"), ("up", "a"), ("dangling", "nothing"), ("outside", "../elsewhere")] {
+            std::os::unix::fs::symlink(target, workspace.join(link)).unwrap();
+        }
+        let runner = |skills: &[&str]| {
+            let deps = RunnerDeps {
+                workspace: workspace.clone(),
+                temp: root.clone(),
+                protected: Vec::new(),
+                private: PrivateFolders::default(),
+                reserve: 0,
+                exe: PathBuf::new(),
+            };
+            let skills = skills.iter().map(|path| root.join(path)).collect();
+            CommandRunner::new(ExecConfig::default(), deps).with_skill_folders(skills)
+        };
+        let found = |skills: &[&str]| {
+            let found = runner(skills).instructions(&[workspace.clone(), own.clone()]).unwrap();
+            found.into_iter().map(|path| path.strip_prefix(&root).unwrap().display().to_string()).collect::<Vec<_>>()
+        };
+        let usual = found(&[]);
+        assert_eq!(usual[..4], ["ws/skills", "ws/.claude", "ws/.agents", "ws/AGENTS.md"]);
+        for (skills, expected) in [
+            (&["ws/extra", "elsewhere"][..], &["ws/extra"][..]),
+            (&["ws/a/b/c"], &["ws/a/b/c"]),
+            (&["ws"], &["ws"]),
+            // The search reaches `ws/NAME`, but not the hidden folder `.mcp`.
+            (&["."], &["ws"]),
+            (&["home/.mcp/notes/skills"], &["home/.mcp/notes/skills"]),
+            (&["ws/skills/more"], &[]),
+            // What cannot be protected is left out.
+            (&["ws/file", "ws/file/below", "ws/dangling", "ws/outside", "ws/extra"], &["ws/extra"]),
+            (&["ws/link", "ws/up/b"], &["ws/real", "ws/a/b"]),
+        ] {
+            let found = found(skills);
+            let further: Vec<_> = found.iter().filter(|path| !usual.contains(path)).collect();
+            assert_eq!(further, expected, "{skills:?}");
+            assert!(found.iter().all(|path| root.join(path).exists()), "{found:?}");
+            assert!(!root.join("ws/nothing").exists() && !root.join("ws/skills/more").exists());
+        }
     }
 }

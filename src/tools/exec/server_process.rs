@@ -15,7 +15,8 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, pipe};
 use tokio::time::timeout;
 
-use crate::guard::{ExecReport, ExecRequest, ShellExit};
+use crate::guard::{ExecReport, ExecRequest, KnownSecrets, ShellExit};
+use crate::live::Live;
 use crate::text::{one_line, truncate};
 use crate::tools::supervisor_client::SupervisorClient;
 
@@ -23,8 +24,8 @@ use crate::tools::supervisor_client::SupervisorClient;
 const DRAIN_LIMIT: Duration = Duration::from_millis(500);
 /// How long the supervisor may take to end everything.
 const END_LIMIT: Duration = Duration::from_secs(7);
-/// The size of the end of the error output that is kept, in bytes, and the length of the part that is shown, in characters.
-const ERROR_BYTES: usize = 4_096;
+/// The size of the part of an error line that is kept, in bytes, and the length of the part that is shown, in characters.
+const LINE_BYTES: usize = 4_096;
 const SHOWN_CHARS: usize = 300;
 
 /// The reason why a program was not started.
@@ -101,18 +102,19 @@ impl ServerProcess {
     ///
     /// `on_error_line` gets each line that the program writes to its error output. `on_end` gets how the program ended, as the
     /// end of a sentence that begins with the program's name. It is called before all processes that the program started are
-    /// gone.
+    /// gone. Both texts are without the current `secrets`.
     pub async fn run(
         self,
         work: impl Future<Output = Option<String>>,
+        secrets: &Live<KnownSecrets>,
         mut on_error_line: impl FnMut(&str),
         on_end: impl FnOnce(&str),
     ) {
         let Self { mut supervisor, mut errors } = self;
-        let tail = Mutex::new(Vec::new());
+        let output = Mutex::new(ErrorOutput { secrets, line: Vec::new(), last_line: String::new() });
         let mut exit = None;
         let fault = {
-            let drain = drain(&mut errors, &tail, &mut on_error_line).fuse();
+            let drain = drain(&mut errors, &output, &mut on_error_line).fuse();
             tokio::pin!(drain);
             let fault = tokio::select! {
                 fault = work => fault,
@@ -132,7 +134,7 @@ impl ServerProcess {
             }
             fault
         };
-        let last_line = last_error_line(&tail.into_inner());
+        let last_line = output.into_inner().last_line();
         let reason = match (fault, &exit) {
             (Some(fault), _) => format!("was stopped: {fault}{last_line}"),
             (None, Some(Some(ExecReport::Ended(end)))) => format!("ended ({}){last_line}", describe(*end)),
@@ -149,21 +151,58 @@ impl ServerProcess {
     }
 }
 
-/// Keeps the end of the program's error output, and passes its lines on.
-async fn drain(errors: &mut pipe::Receiver, tail: &Mutex<Vec<u8>>, on_line: &mut impl FnMut(&str)) {
-    let (mut chunk, mut line) = ([0; 1_024], Vec::new());
+/// The error output of a program, line by line.
+struct ErrorOutput<'a> {
+    secrets: &'a Live<KnownSecrets>,
+    /// The beginning of the current line, at most `LINE_BYTES`.
+    line: Vec<u8>,
+    /// The last line that is not empty, as it is shown.
+    last_line: String,
+}
+
+impl ErrorOutput<'_> {
+    fn push(&mut self, piece: &[u8]) {
+        let room = LINE_BYTES.saturating_sub(self.line.len());
+        self.line.extend_from_slice(&piece[..piece.len().min(room)]);
+    }
+
+    /// Ends the current line. Returns it as it is shown: without secrets, and shortened.
+    fn end_line(&mut self) -> &str {
+        let mut text = String::from_utf8_lossy(&self.line).into_owned();
+        if self.line.len() == LINE_BYTES {
+            // The mark lets a secret be recognized that the limit has cut.
+            text.push('…');
+        }
+        self.line.clear();
+        // Before the line is shortened, which would cut a secret.
+        self.secrets.get().redact(&mut text);
+        let text = truncate(&one_line(&text), SHOWN_CHARS);
+        if text.is_empty() {
+            return "";
+        }
+        self.last_line = text;
+        &self.last_line
+    }
+
+    /// Returns the last line that is not empty, formatted as a part of a sentence.
+    fn last_line(mut self) -> String {
+        self.end_line();
+        if self.last_line.is_empty() { String::new() } else { format!(": {}", self.last_line) }
+    }
+}
+
+/// Reads the program's error output, and passes its lines on. A carriage return ends a line too: a program shows its progress by
+/// lines that overwrite each other, and the last one counts.
+async fn drain(errors: &mut pipe::Receiver, output: &Mutex<ErrorOutput<'_>>, on_line: &mut impl FnMut(&str)) {
+    let mut chunk = [0; 1_024];
     while let Ok(read @ 1..) = errors.read(&mut chunk).await {
-        for piece in chunk[..read].split_inclusive(|byte| *byte == b'\n') {
-            line.extend_from_slice(piece);
-            if piece.ends_with(b"\n") || line.len() > ERROR_BYTES {
-                on_line(&truncate(&one_line(&String::from_utf8_lossy(&line)), SHOWN_CHARS));
-                line.clear();
+        let mut output = output.lock();
+        for piece in chunk[..read].split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
+            output.push(piece);
+            if piece.ends_with(b"\n") || piece.ends_with(b"\r") {
+                on_line(output.end_line());
             }
         }
-        let mut tail = tail.lock();
-        tail.extend_from_slice(&chunk[..read]);
-        let excess = tail.len().saturating_sub(ERROR_BYTES);
-        tail.drain(..excess);
     }
 }
 
@@ -171,13 +210,6 @@ async fn drain(errors: &mut pipe::Receiver, tail: &Mutex<Vec<u8>>, on_line: &mut
 async fn never_after(work: impl Future<Output = ()>) -> Option<String> {
     work.await;
     std::future::pending().await
-}
-
-/// Returns the last line of an error output that is not empty, formatted as a part of a sentence.
-fn last_error_line(errors: &[u8]) -> String {
-    let text = String::from_utf8_lossy(errors);
-    let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
-    line.map(|line| format!(": {}", truncate(&one_line(line), SHOWN_CHARS))).unwrap_or_default()
 }
 
 fn describe(end: ShellExit) -> String {
@@ -188,5 +220,49 @@ fn describe(end: ShellExit) -> String {
         ShellExit::Code(code) => format!("exit code {code}"),
         ShellExit::Signal(signal) => format!("signal {signal}"),
         ShellExit::Exceeded(limit) => limit.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use daoyou_channels::settings::Secret;
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+
+    #[test]
+    fn error_lines_are_shown_short_and_without_secrets() {
+        let secrets = Live::new(KnownSecrets::new([Secret::new("sk-canary-0123456789")]));
+        let words = "x".repeat(SHOWN_CHARS - 5);
+        let cut = format!("{words} sk-canary-0123456789 and more");
+        let endless = format!("why{}", "y".repeat(3 * LINE_BYTES));
+        for (lines, expected) in [
+            (&["key=sk-canary-0123456789"][..], ": key=(hidden)"),
+            (&["first", "second\t2", " "], ": second 2"),
+            (&[&cut], &format!(": {words} (hi…")),
+            (&[&endless], &format!(": why{}…", "y".repeat(SHOWN_CHARS - 4))),
+            (&[], ""),
+        ] {
+            let mut output = ErrorOutput { secrets: &secrets, line: Vec::new(), last_line: String::new() };
+            for line in lines {
+                line.as_bytes().chunks(7).for_each(|piece| output.push(piece));
+                assert!(!output.end_line().contains("canary"));
+            }
+            assert_eq!(output.last_line(), expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_carriage_return_ends_a_line() {
+        let (mut writer, mut errors) = pipe::pipe().unwrap();
+        writer.write_all(b"10%\r50%\rthe disk is full\r\nbye\r").await.unwrap();
+        drop(writer);
+        let secrets = Live::default();
+        let output = Mutex::new(ErrorOutput { secrets: &secrets, line: Vec::new(), last_line: String::new() });
+        let mut lines = Vec::new();
+        drain(&mut errors, &output, &mut |line: &str| lines.push(line.to_owned())).await;
+        lines.retain(|line| !line.is_empty());
+        assert_eq!(lines, ["10%", "50%", "the disk is full", "bye"]);
+        assert_eq!(output.into_inner().last_line(), ": bye");
     }
 }

@@ -70,7 +70,7 @@ impl ExecTool {
         let definition = ToolDefinition {
             timeout: Some(config.timeout.0.saturating_add(END_MARGIN)),
             // Text from a file or page must not become a command that neither the model nor the owner has read.
-            literal_arguments: &["command"],
+            literal_arguments: &["command", "cwd"],
             ..ToolDefinition::changing::<ExecArgs>("exec", &description, ReplayPolicy::Once)
         };
         Self { definition, runner, spill, processes }
@@ -81,6 +81,11 @@ impl ExecTool {
         context.origin.follow_ups.check()?;
         let processes = self.processes.as_ref().ok_or("No gateway runs here that could look after it")?;
         let detached = args.detach == Some(true);
+        if !detached && processes.is_short_lived() {
+            return Err("No gateway runs here that could look after it: this program ends with its answer. Run the command without \
+                        background"
+                .to_owned());
+        }
         let longest = self.runner.config().background_timeout.0;
         let asked = args.timeout.map_or(longest, |secs| Duration::from_secs(secs).min(longest));
         let label = args.label.map(|label| label.trim().to_owned()).filter(|label| !label.is_empty());
@@ -117,6 +122,11 @@ impl ExecTool {
     }
 
     async fn run(&self, args: ExecArgs, context: &ToolContext) -> Result<ToolOutcome, String> {
+        if !context.is_approved && context.agent.asks_about(&args.command) {
+            return Err(
+                "this agent's permissions ask the owner before this command, and nobody was asked here".to_owned()
+            );
+        }
         if args.background == Some(true) || args.detach == Some(true) {
             return self.start_in_background(args, context).await;
         }
@@ -203,12 +213,34 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::guard::SandboxMode;
+    use crate::chat::ToolCall;
+    use crate::guard::{AccessRules, SandboxMode};
     use crate::origin::TurnOrigin;
     use crate::store::Store;
     use crate::tools::config::ExecConfig;
     use crate::tools::testing::{ToolFixture, context};
-    use crate::tools::{ToolDeps, ToolsConfig};
+    use crate::tools::{AgentScope, ToolDeps, ToolsConfig};
+
+    #[tokio::test]
+    async fn a_command_that_the_permissions_ask_about_runs_only_after_an_approval() {
+        let rule = |pattern: &str, permission: &str| json!({"pattern": pattern, "permission": permission});
+        let settings = json!({"execute": [rule("echo*", "ask"), rule("true", "allow")]});
+        let rules = AccessRules::new(&serde_json::from_value(settings).unwrap()).unwrap();
+        let agent = Arc::new(AgentScope { rules: [Arc::new(rules)].into(), ..AgentScope::default() });
+        let off = ExecConfig { sandbox: SandboxMode::Off, ..ExecConfig::default() };
+        let fixture = ToolFixture::new(&ToolsConfig { exec: off, ..ToolsConfig::default() });
+        let context = ToolContext { agent, ..context() };
+        for (name, command, is_asked) in [("exec", "echo", true), ("bash", "echo", true), ("exec", "true", false)] {
+            let arguments = json!({ "command": command });
+            let call = ToolCall { id: "c".to_owned(), name: name.to_owned(), arguments: arguments.to_string() };
+            assert_eq!(fixture.executor.restriction(&call, &context).unwrap().asks_owner, is_asked, "{command}");
+            for is_approved in [false, true] {
+                let context = ToolContext { is_approved, ..context.clone() };
+                let result = fixture.run(name, &arguments, &context).await.result.render();
+                assert_eq!(result.contains("nobody was asked"), is_asked && !is_approved, "{command}: {result}");
+            }
+        }
+    }
 
     #[tokio::test]
     async fn the_output_of_a_background_command_counts_as_foreign_by_the_folders_that_it_names_and_by_the_network() {
@@ -237,6 +269,21 @@ mod tests {
             };
             assert_eq!((may_taint("exec"), may_taint("run_test")), (source.is_some(), network));
         }
+    }
+
+    #[tokio::test]
+    async fn a_program_that_ends_with_its_answer_starts_nothing_in_the_background() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let processes = Arc::new(Processes::open(store.clone(), folder.path()).unwrap());
+        processes.set_short_lived();
+        let deps = ToolDeps { processes: Some(processes), ..ToolDeps::default() };
+        let fixture = ToolFixture::with_deps(&ToolsConfig::default(), deps);
+        let arguments = json!({"command": "sleep 9", "background": true});
+        let text = fixture.run("exec", &arguments, &context()).await.result.render();
+        assert!(text.starts_with("Error: No gateway runs here that could look after it: this program ends"), "{text}");
+        let rows = store.read(|connection| crate::store::processes::newest(connection, 9)).await.unwrap();
+        assert!(rows.is_empty());
     }
 
     #[tokio::test]

@@ -24,6 +24,9 @@ const CLOSED: [&str; 2] = [".daoyou", ".daoyou-own"];
 #[derive(Deserialize, JsonSchema)]
 struct DeleteFileArgs {
     path: String,
+    /// False if only an empty folder may be deleted; tools of other systems have it.
+    #[schemars(skip)]
+    recursive: Option<bool>,
 }
 
 /// Returns the tool `delete_file`, which moves a file or folder into the trash.
@@ -32,9 +35,18 @@ pub fn delete_file(scope: WriteScope, trash: Arc<Trash>) -> Arc<dyn Tool> {
     // A second run finds the entry that the first run created.
     let definition = ToolDefinition::changing::<DeleteFileArgs>("delete_file", description, ReplayPolicy::Idempotent);
     Arc::new(WriteTool::new(definition, scope, move |jail, args: DeleteFileArgs, context| {
+        if args.recursive == Some(false) && is_filled_folder(jail, &args.path) {
+            return Err(format!("{}: a folder that is not empty; recursive = true moves all of it", args.path));
+        }
         let (shown, id) = move_to_trash(jail, &trash, &args.path, new_record(context))?;
         Ok::<_, String>(format!("Moved {shown} to the trash. The owner restores it with: daoyou trash restore {id}"))
     }))
+}
+
+fn is_filled_folder(jail: &Jail, path: &str) -> bool {
+    let is_folder = jail.facts(path).is_ok_and(|facts| facts.kind == FileType::Directory);
+    let entries = || jail.folder(path).ok()?.0.entries().ok();
+    is_folder && entries().is_some_and(|mut entries| entries.next().is_some())
 }
 
 /// Creates the trash record for a file that a call deletes.
@@ -160,6 +172,33 @@ mod tests {
         ] {
             let rendered = fixture.rendered(tool, arguments).await;
             assert!(rendered.contains("off limits"), "{tool}: {rendered}");
+        }
+    }
+
+    #[tokio::test]
+    async fn without_recursive_a_filled_folder_stays() {
+        let fixture = ToolFixture::new(&ToolsConfig::default());
+        fixture.write(&[("full/a", "x"), ("one", "x")]);
+        fs::create_dir(fixture.path("empty")).unwrap();
+        symlink("full", fixture.path("link")).unwrap();
+        for (call, (path, recursive, expected)) in [
+            ("full", json!(false), "Error: full: a folder that is not empty; recursive = true moves all of it"),
+            ("one", json!(false), "Moved one"),
+            ("empty", json!("false"), "Moved empty"),
+            ("link", json!(false), "Moved link"),
+            (
+                "full",
+                json!("maybe"),
+                "Error: Invalid params for tool \"delete_file\": recursive: expected boolean, got string",
+            ),
+            ("full", json!(true), "Moved full"),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let arguments = json!({ "path": path, "recursive": recursive });
+            let rendered = fixture.rendered_in_call(&call.to_string(), "delete_file", arguments).await;
+            assert!(rendered.starts_with(expected), "{path}: {rendered}");
         }
     }
 

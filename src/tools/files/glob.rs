@@ -113,7 +113,11 @@ impl PathPattern {
     }
 }
 
-fn compile(pattern: &str) -> Result<GlobMatcher, String> {
+/// Compiles a glob whose `*` and `?` do not match `/`.
+///
+/// # Errors
+/// States what is wrong with the glob.
+pub(super) fn compile(pattern: &str) -> Result<GlobMatcher, String> {
     let glob = GlobBuilder::new(pattern).literal_separator(true).build();
     glob.map(|glob| glob.compile_matcher()).map_err(|error| one_line(&error.to_string()))
 }

@@ -1,6 +1,6 @@
 //! The tool `grep`.
 
-use std::io::{BufRead, BufReader};
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use super::file_tool::{CACHED, ReadContext, files_word, search_limit, skip_note};
+use super::read::{START_BYTES, text_encoding};
 use super::scope::{ForeignFiles, ReadScope, run_on_jail};
 use super::search::{MAX_MATCHES, Search};
 use crate::guard::{EntryKind, Jail, JailError, KnownSecrets, Walk, WalkSelection, WalkStop};
@@ -123,10 +124,14 @@ impl FileLines for JailLines {
         let (jail, path) = (Arc::clone(&self.jail), path.to_owned());
         let read = move || {
             let opened = jail.open_file(&path).ok().filter(|opened| opened.size <= jail.max_bytes())?;
-            let lines = BufReader::new(opened.file).lines();
-            let wanted = lines.skip(first.saturating_sub(1)).take((last + 1).saturating_sub(first));
+            let mut bytes = Vec::new();
+            opened.file.take(jail.max_bytes()).read_to_end(&mut bytes).ok()?;
+            let start = &bytes[..usize::try_from(START_BYTES).map_or(bytes.len(), |most| bytes.len().min(most))];
             // A file that has become binary since has no lines.
-            wanted.collect::<Result<Vec<_>, _>>().ok()
+            let found = text_encoding(start, bytes.len() as u64)?;
+            let (text, _) = found.encoding.decode_without_bom_handling(&bytes[found.mark..]);
+            let wanted = text.lines().skip(first.saturating_sub(1)).take((last + 1).saturating_sub(first));
+            Some(wanted.map(str::to_owned).collect())
         };
         tokio::task::spawn_blocking(read).await.ok().flatten()
     }

@@ -24,7 +24,10 @@ fn fixture() -> ToolFixture {
         ("target/e.rs", "one\n"),
         ("memory/m.md", "one secret\n"),
         (".daoyou/x", "one\n"),
-        (".gitignore", "target/\n"),
+        (".gitignore", "target/\n*.log\n"),
+        (".x.log", "one\n"),
+        ("y.log", "one\n"),
+        ("target/z.log", "one\n"),
         ("src/.gitignore", "gen\n"),
     ]);
     fixture
@@ -51,6 +54,8 @@ async fn lines_are_found_as_ripgrep_finds_them() {
         ),
         (json!({"pattern": "ONE", "glob": "*.{rs,txt}", "case_sensitive": "true"}), "No match.\n[searched 3 files]"),
         (json!({"pattern": "one", "glob": ".hid*"}), ".hidden:1: one\n[searched 1 file]"),
+        // As with ripgrep, a glob takes precedence over the rules for hidden and ignored files, but not for folders.
+        (json!({"pattern": "one", "glob": "*.log"}), ".x.log:1: one\ny.log:1: one\n[searched 2 files]"),
         (
             json!({"pattern": "fn", "max_results": 1}),
             "a.rs:1: fn one() {}\n[the first 1 matches; there are more: narrow the search, or raise max_results (at most \
@@ -69,13 +74,82 @@ async fn lines_are_found_as_ripgrep_finds_them() {
 }
 
 #[tokio::test]
+async fn text_search_searches_a_text_without_regard_to_case() {
+    let fixture = ToolFixture::new(&ToolsConfig::default());
+    fixture.write(&[("a.c", "foo(1)\nFOO(2)\na.b\naxb\n")]);
+    for (tool, arguments, expected) in [
+        ("text_search", json!({"query": "foo("}), "a.c:1: foo(1)\na.c:2: FOO(2)\n[searched 1 file]"),
+        (
+            "Text_Search",
+            json!({"query": "foo(", "case_sensitive": false}),
+            "a.c:1: foo(1)\na.c:2: FOO(2)\n[searched 1 file]",
+        ),
+        ("text_search", json!({"query": "FOO(", "case_sensitive": true}), "a.c:2: FOO(2)\n[searched 1 file]"),
+        ("text_search", json!({"pattern": "a.b", "directory": "."}), "a.c:3: a.b\n[searched 1 file]"),
+        ("grep", json!({"pattern": "a.b"}), "a.c:3: a.b\na.c:4: axb\n[searched 1 file]"),
+        ("regex_search", json!({"pattern": "foo\\(", "flags": "i"}), "a.c:1: foo(1)\na.c:2: FOO(2)\n[searched 1 file]"),
+        ("regex_search", json!({"pattern": "foo\\(", "flags": 2}), "a.c:1: foo(1)\na.c:2: FOO(2)\n[searched 1 file]"),
+        ("regex_search", json!({"pattern": "foo\\(", "flags": 0}), "a.c:1: foo(1)\n[searched 1 file]"),
+    ] {
+        assert_eq!(fixture.rendered(tool, arguments.clone()).await, expected, "{tool} {arguments}");
+    }
+    let plan = json!({"calls": [{"tool": "text_search", "arguments": {"query": "A.B"}}]});
+    let rendered = fixture.rendered("parallel", plan).await;
+    assert!(rendered.contains("a.c:3: a.b\n[searched"), "{rendered}");
+    for (tool, arguments, expected) in [
+        ("regex_search", json!({"pattern": "a", "flags": "x"}), "unknown: flags (known: "),
+        ("grep", json!({"pattern": "a", "max_results": -3}), "max_results: must be at least 0"),
+        ("grep", json!({"pattern": "foo("}), "the pattern is no regex"),
+    ] {
+        let rendered = fixture.rendered(tool, arguments).await;
+        assert!(rendered.starts_with("Error: ") && rendered.contains(expected), "{rendered}");
+    }
+}
+
+#[tokio::test]
+async fn texts_of_other_encodings_are_searched() {
+    const CHINESE: &str = "# 道友，今天的天气很好，我们去山上喝茶吧。\n茶馆在山脚下，走路十分钟就到了。\n";
+    const TRADITIONAL: &str = "道友，今天的天氣很好，我們去山上喝茶吧。\n茶館在山腳下，走路十分鐘就到了。\n";
+    let fixture = ToolFixture::new(&ToolsConfig::default());
+    let utf_16: Vec<u8> = "one 1\ntwo 2\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let late = [b"x = 1\n".repeat(20_000), encoding_rs::GBK.encode(CHINESE).0.into_owned()].concat();
+    let files: [(&str, &[u8]); 6] = [
+        ("gbk.txt", &encoding_rs::GBK.encode(CHINESE).0),
+        ("big5.txt", &encoding_rs::BIG5.encode(TRADITIONAL).0),
+        ("late.py", &late),
+        ("utf16.txt", &utf_16),
+        ("utf8.txt", CHINESE.as_bytes()),
+        ("jpeg", b"\xff\xd8\xff\xe0\xf1\xe2 JFIF without zero"),
+    ];
+    for (name, bytes) in files {
+        fs::write(fixture.path(name), bytes).unwrap();
+    }
+    for (pattern, expected) in [
+        (
+            "十分钟",
+            "gbk.txt:2: 茶馆在山脚下，走路十分钟就到了。\nlate.py:20002: 茶馆在山脚下，走路十分钟就到了。\nutf8.txt:2: 茶馆在山脚下，走路十分钟就到了。",
+        ),
+        ("十分鐘", "big5.txt:2: 茶館在山腳下，走路十分鐘就到了。"),
+        ("^two", "utf16.txt:2: two 2"),
+    ] {
+        let rendered = fixture.rendered("grep", json!({ "pattern": pattern })).await;
+        assert_eq!(rendered, format!("{expected}\n[searched 6 files]"), "{pattern}");
+    }
+    let tool = fixture.executor.registry().get("grep").unwrap();
+    let lines = tool.file_lines(&context()).unwrap();
+    assert_eq!(lines.lines("gbk.txt", 2, 3).await.unwrap(), ["茶馆在山脚下，走路十分钟就到了。"]);
+    let rendered = fixture.rendered("grep", json!({"pattern": "茶馆", "path": "gbk.txt"})).await;
+    assert!(rendered.starts_with("gbk.txt:2: 茶馆在"), "{rendered}");
+}
+
+#[tokio::test]
 async fn what_is_not_searched_is_named() {
     let config = ToolsConfig { max_file_size: ByteSize(3_000_000), ..ToolsConfig::default() };
     let fixture = ToolFixture::new(&config);
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("secret"), "needle").unwrap();
     fs::write(fixture.path("text"), "needle\n").unwrap();
-    fs::write(fixture.path("binary"), b"needle\0\n").unwrap();
+    fs::write(fixture.path("binary"), b"\0needle\0\n").unwrap();
     fs::write(fixture.path("large"), "needle\n".repeat(500_000)).unwrap();
     fs::write(fixture.path("long"), format!("x{}needle\n", "y".repeat(2_000_000))).unwrap();
     fs::write(fixture.path("latin"), b"needle M\xfcller\n").unwrap();
@@ -88,7 +162,7 @@ async fn what_is_not_searched_is_named() {
     fs::create_dir(fixture.path("odd\nname")).unwrap();
     fs::write(fixture.path("odd\nname/f"), "needle\n").unwrap();
     let rendered = fixture.rendered("grep", json!({"pattern": "needle"})).await;
-    let expected = "\"odd\\nname/f\":1: needle\nlatin:1: needle M\u{fffd}ller\ntext:1: needle\nutf16:1: a needle\n\
+    let expected = "\"odd\\nname/f\":1: needle\nlatin:1: needle Müller\ntext:1: needle\nutf16:1: a needle\n\
         [searched 4 files; skipped: 1 binary, 1 with too long lines, 1 special, 1 with several hard links, 1 too large]";
     assert_eq!(rendered, expected);
     for (path, expected) in [

@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cap_std::fs::{DirEntry, FileType};
+use globset::GlobMatcher;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::file_tool::ReadTool;
+use super::glob::compile;
 use super::scope::{ForeignFiles, ReadScope, real_workspace_path};
 use crate::guard::{Jail, quote_controls};
 use crate::tools::{OutputLimit, Tool, ToolDefinition, ToolResult};
@@ -20,6 +22,9 @@ const MAX_SORTED: usize = 50_000;
 struct ListDirArgs {
     /// Default: the workspace.
     path: Option<String>,
+    /// A glob for names; tools of other systems have it.
+    #[schemars(skip)]
+    pattern: Option<String>,
 }
 
 /// Returns the tool `list_dir`, which lists one folder, sorted by name.
@@ -30,18 +35,29 @@ pub fn list_dir(scope: ReadScope, timeout: Duration) -> Arc<dyn Tool> {
         ..ToolDefinition::reading::<ListDirArgs>("list_dir", description)
     };
     let tool = ReadTool::new(definition, scope, timeout, |jail, args: ListDirArgs, context| {
-        list(jail, args.path.as_deref().unwrap_or("."), &context.foreign)
+        let pattern = args.pattern.as_deref().map(name_pattern).transpose()?;
+        list(jail, args.path.as_deref().unwrap_or("."), pattern.as_ref(), &context.foreign)
     });
     Arc::new(tool.showing_entries())
 }
 
-fn list(jail: &Jail, path: &str, foreign: &ForeignFiles) -> Result<ToolResult, String> {
+fn name_pattern(pattern: &str) -> Result<GlobMatcher, String> {
+    if pattern.contains('/') {
+        return Err("pattern: only for names in this folder; glob finds files by their paths".to_owned());
+    }
+    compile(pattern).map_err(|error| format!("pattern: {error}"))
+}
+
+fn list(jail: &Jail, path: &str, pattern: Option<&GlobMatcher>, foreign: &ForeignFiles) -> Result<ToolResult, String> {
     let (folder, shown) = jail.folder(path).map_err(|error| error.to_string())?;
     let failed = |error: std::io::Error| format!("{shown}: {error}");
     let mut entries: Vec<(String, DirEntry)> = Vec::new();
     let mut hidden = 0;
     for entry in folder.entries().map_err(failed)? {
         let entry = entry.map_err(failed)?;
+        if pattern.is_some_and(|pattern| !pattern.is_match(entry.file_name())) {
+            continue;
+        }
         if entries.len() < MAX_SORTED {
             entries.push((entry.file_name().to_string_lossy().into_owned(), entry));
         } else {
@@ -49,7 +65,10 @@ fn list(jail: &Jail, path: &str, foreign: &ForeignFiles) -> Result<ToolResult, S
         }
     }
     if entries.is_empty() {
-        return Ok(ToolResult::ok("(the folder is empty)"));
+        return Ok(ToolResult::ok(match pattern {
+            Some(_) => "(no name in the folder fits the pattern)",
+            None => "(the folder is empty)",
+        }));
     }
     entries.sort_by(|one, other| one.0.cmp(&other.0));
     hidden += entries.len().saturating_sub(MAX_SHOWN);
@@ -96,6 +115,31 @@ mod tests {
 
     use crate::tools::testing::{ToolFixture, context};
     use crate::tools::{ToolContext, ToolsConfig};
+
+    #[tokio::test]
+    async fn a_pattern_selects_names() {
+        let fixture = ToolFixture::new(&ToolsConfig::default());
+        fixture.write(&[("a.py", ""), ("b.rs", ""), ("src/c.py", "")]);
+        for (arguments, expected) in [
+            (json!({"directory": ".", "pattern": "*.py", "recursive": false, "max_depth": 3}), "a.py (0 B)"),
+            (json!({"directory": "src", "pattern": "{a,c}.*"}), "c.py (0 B)"),
+            (json!({"pattern": "s*"}), "src/"),
+            (json!({"pattern": "*.go"}), "(no name in the folder fits the pattern)"),
+            (
+                json!({"pattern": "src/*"}),
+                "Error: pattern: only for names in this folder; glob finds files by their paths",
+            ),
+            (json!({"pattern": "[a"}), "Error: pattern: "),
+            (
+                json!({"recursive": true}),
+                "Error: Invalid params for tool \"list_dir\": recursive: only false is possible: repo_structure shows a tree",
+            ),
+        ] {
+            let rendered = fixture.rendered("list_files", arguments.clone()).await;
+            assert!(rendered.starts_with(expected), "{arguments}: {rendered}");
+            assert!(expected.starts_with("Error") || rendered == expected, "{arguments}: {rendered}");
+        }
+    }
 
     #[tokio::test]
     async fn names_that_others_chose_count_as_their_content() {

@@ -29,6 +29,8 @@ pub(super) struct TextPage {
     pub text: String,
     /// True if some bytes are invalid in the encoding.
     pub has_invalid: bool,
+    /// True if the page leaves no part of the text out.
+    pub is_whole: bool,
 }
 
 /// Reads a page. `size` describes a text whose lines are not counted.
@@ -178,7 +180,8 @@ impl PageBuilder {
         };
         self.shown.push_str(&note);
         let text = self.shown.strip_suffix('\n').unwrap_or(&self.shown).to_owned();
-        Ok(TextPage { text, has_invalid: self.has_invalid })
+        let is_whole = self.next.is_none() && first == 1 && column == 1;
+        Ok(TextPage { text, has_invalid: self.has_invalid, is_whole })
     }
 }
 

@@ -18,6 +18,7 @@ use crate::chat::{ImageRef, MAX_IMAGE_BYTES, SEEN_IMAGES};
 use crate::guard::{Jail, OpenFile};
 use crate::tools::documents::{DocumentReader, DocumentText, is_document};
 use crate::tools::encoding::TextEncoding;
+use crate::tools::output_limits::{note_cut, note_left};
 use crate::tools::{OutputLimit, Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult};
 
 /// The size of a page by default.
@@ -27,7 +28,7 @@ const LARGE_PAGE: PageLimit = PageLimit { lines: 1_000, chars: 11_600 };
 /// The size limit of the notes around a page.
 const NOTES: OutputLimit = OutputLimit { chars: 400, lines: 4 };
 /// The number of leading bytes by which the kind and the encoding of a file are detected.
-const START_BYTES: u64 = 256 * 1_024;
+pub(super) const START_BYTES: u64 = 256 * 1_024;
 /// The number of leading bytes in which a zero marks a binary file.
 const BINARY_CHECK_BYTES: usize = 8_192;
 /// The maximum size of a file whose lines are counted, in bytes.
@@ -54,16 +55,28 @@ pub struct ReadFile {
 
 /// The content of an opened file, by kind.
 enum OpenedContent {
-    /// The requested page.
-    Text(String),
-    Image {
-        note: String,
-        image: Option<ImageRef>,
-    },
-    Document {
-        file: File,
-        shown: String,
-    },
+    Text(ShownPage),
+    Image { note: String, image: Option<ImageRef> },
+    Document { file: File, shown: String },
+}
+
+/// A requested page, as the model reads it.
+struct ShownPage {
+    text: String,
+    /// The length of the whole text if the page leaves a part of it out: in characters, or in bytes if they are not counted.
+    whole_length: Option<usize>,
+}
+
+impl From<ShownPage> for ToolResult {
+    fn from(page: ShownPage) -> Self {
+        let chars = page.text.chars().count();
+        let mut result = Self::ok(page.text);
+        if let Some(length) = page.whole_length {
+            note_cut(&mut result.metadata, length);
+            note_left(&mut result.metadata, chars);
+        }
+        result
+    }
 }
 
 impl ReadFile {
@@ -80,7 +93,7 @@ impl ReadFile {
         let limit = WorkLimit::new(MAX_TIME, context.cancel.clone());
         let work = move |jail: &Jail, args: ReadFileArgs| Ok((open(jail, &args, limit)?, args));
         match work_on_jail(self.scope.for_turn(context), arguments, work).await? {
-            (OpenedContent::Text(text), _) => Ok(ToolResult::ok(text)),
+            (OpenedContent::Text(page), _) => Ok(page.into()),
             (OpenedContent::Image { note, image }, _) => {
                 Ok(ToolResult { images: image.into_iter().collect(), ..ToolResult::ok(note) })
             }
@@ -90,7 +103,7 @@ impl ReadFile {
                 tokio::task::spawn_blocking(move || document_page(&document, &args, limit))
                     .await
                     .map_err(|error| error.to_string())?
-                    .map(ToolResult::ok)
+                    .map(ToolResult::from)
             }
         }
     }
@@ -132,14 +145,24 @@ fn open(jail: &Jail, args: &ReadFileArgs, limit: WorkLimit) -> Result<OpenedCont
     let Some(encoding) = text_encoding(&start, size) else {
         return image_kind(&start, size, &shown).ok_or_else(|| binary_kind(&start, size, &shown));
     };
-    let stream = TextStream::new(file, encoding, limit);
-    let page = read_page(stream, page_request(args, size <= MAX_COUNTED), &format_size(size));
+    let is_counted = size <= MAX_COUNTED;
+    let stream = TextStream::new(&file, encoding, limit.clone());
+    let page = read_page(stream, page_request(args, is_counted), &format_size(size));
     let page = page.map_err(|error| format!("{shown}: {error}"))?;
-    Ok(OpenedContent::Text(with_encoding(page, encoding)))
+    let whole_length = if page.is_whole {
+        None
+    } else if is_counted {
+        // The page is good also if the rest of the file cannot be read.
+        let sought = file.seek(SeekFrom::Start(0)).is_ok();
+        sought.then(|| TextStream::new(&file, encoding, limit).count_chars().ok()).flatten()
+    } else {
+        usize::try_from(size).ok()
+    };
+    Ok(OpenedContent::Text(ShownPage { text: with_encoding(page, encoding), whole_length }))
 }
 
 /// Returns the encoding of a text; `None` if the file is not a text.
-fn text_encoding(start: &[u8], size: u64) -> Option<TextEncoding> {
+pub(super) fn text_encoding(start: &[u8], size: u64) -> Option<TextEncoding> {
     // Later zeros are shown as they are, since a log may contain some.
     let has_early_zero = start.iter().take(BINARY_CHECK_BYTES).any(|byte| *byte == 0);
     let zero = start.iter().position(|byte| *byte == 0).filter(|_| !has_early_zero);
@@ -188,11 +211,12 @@ fn page_request(args: &ReadFileArgs, counts_lines: bool) -> PageRequest {
     PageRequest { line: number(args.offset), column: number(args.column), limit, counts_lines }
 }
 
-fn document_page(document: &DocumentText, args: &ReadFileArgs, limit: WorkLimit) -> Result<String, String> {
+fn document_page(document: &DocumentText, args: &ReadFileArgs, limit: WorkLimit) -> Result<ShownPage, String> {
     let bytes = document.text.as_bytes();
     let encoding = TextEncoding { encoding: encoding_rs::UTF_8, mark: 0 };
     let page = read_page(TextStream::new(bytes, encoding, limit), page_request(args, true), "")?;
-    Ok(format!("{}\n[{}]", page.text, document.summary))
+    let whole_length = (!page.is_whole).then(|| document.text.chars().count());
+    Ok(ShownPage { text: format!("{}\n[{}]", page.text, document.summary), whole_length })
 }
 
 fn with_encoding(page: TextPage, encoding: TextEncoding) -> String {
@@ -216,7 +240,39 @@ fn format_size(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::tools::ToolsConfig;
+    use crate::tools::testing::{ToolFixture, context};
+
+    #[tokio::test]
+    async fn a_page_that_leaves_text_out_reports_the_length_of_the_whole() {
+        let fixture = ToolFixture::new(&ToolsConfig::default());
+        let lines = "界界\n".repeat(300);
+        let large = "x\n".repeat(5_000_001);
+        fixture.write(&[("short.txt", "a\nb\n"), ("long.txt", lines.as_str()), ("large.txt", large.as_str())]);
+        let wide: Vec<u8> = format!("\u{feff}{lines}").encode_utf16().flat_map(u16::to_le_bytes).collect();
+        std::fs::write(fixture.path("wide.txt"), wide).unwrap();
+        for (arguments, whole) in [
+            (json!({"path": "short.txt"}), None),
+            (json!({"path": "short.txt", "limit": 2}), None),
+            (json!({"path": "short.txt", "limit": 1}), Some(4)),
+            (json!({"path": "short.txt", "offset": 2}), Some(4)),
+            (json!({"path": "long.txt"}), Some(900)),
+            (json!({"path": "long.txt", "limit": 300}), None),
+            (json!({"path": "wide.txt"}), Some(900)),
+            (json!({"path": "large.txt"}), Some(10_000_002)),
+        ] {
+            let result = fixture.run("read_file", &arguments, &context()).await.result;
+            let shown = result.content.chars().count();
+            let expected = whole.map_or(
+                json!({}),
+                |whole| json!({"truncated": true, "original_length": whole, "truncated_length": shown}),
+            );
+            assert_eq!(Value::Object(result.metadata), expected, "{arguments}");
+        }
+    }
 
     #[test]
     fn images_are_described() {

@@ -14,7 +14,7 @@ use crate::crash;
 use crate::guard::{AccessKind, EntryKind, Jail, StopSignal, Taint, WalkSelection};
 use crate::tools::private_folders::{GATEWAY_FOLDER, PrivateFolders};
 use crate::tools::spill::is_foreign;
-use crate::tools::{ToolContext, ToolOutcome, ToolResult};
+use crate::tools::{ToolContext, ToolOutcome, ToolResult, read_arguments};
 
 /// The folder of the workspace where a turn that has read foreign content (content from anyone but the owner) writes without
 /// approval. Its content counts as foreign as well.
@@ -246,7 +246,7 @@ pub(super) async fn work_on_jail<Args: DeserializeOwned + Send + 'static, T: Sen
     work: impl FnOnce(&Jail, Args) -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {
     let path = arguments.get("path").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let args: Args = serde_json::from_value(arguments).map_err(|error| error.to_string())?;
+    let args: Args = read_arguments(&arguments)?;
     let work = move || {
         crash::point("file_work", &path);
         work(&jail, args)

@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use grep_matcher::Matcher;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
-use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkMatch};
+use grep_searcher::{BinaryDetection, Encoding, Searcher, SearcherBuilder, Sink, SinkMatch};
 use parking_lot::Mutex;
 use regex_syntax::ParserBuilder;
 
+use super::read::{START_BYTES, text_encoding};
 use crate::guard::{EntryKind, KnownSecrets, StopSignal, WalkStop, WalkVisitor, WalkedEntry};
 use crate::text::{one_line, truncate};
 
@@ -89,12 +90,12 @@ impl<'a> Search<'a> {
 
     /// Returns a visitor for one thread of a walk.
     pub(super) fn visitor(&self) -> FileSearcher<'_> {
-        FileSearcher { search: self, searcher: searcher() }
+        FileSearcher { search: self, searcher: searcher(None), start: Vec::new() }
     }
 
     /// Searches one file.
     pub(super) fn search_file(&self, file: File, shown: &str, path: Option<&Path>) {
-        let lines = self.lines_of(&mut searcher(), file);
+        let lines = self.lines_of(&mut searcher(None), &mut Vec::new(), file);
         self.add(lines, || (shown.to_owned(), path.map(Path::to_owned)));
     }
 
@@ -132,10 +133,19 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn lines_of(&self, searcher: &mut Searcher, file: File) -> Vec<(u64, String)> {
+    /// Searches one file with `searcher`, or with one for the encoding of the file. `start` is a buffer.
+    fn lines_of(&self, searcher: &mut Searcher, start: &mut Vec<u8>, file: File) -> Vec<(u64, String)> {
         let mut sink = LineSink { search: self, lines: Vec::new(), is_binary: false };
-        let reader = StoppableReader { file, stop: self.stop };
-        let done = searcher.search_reader(&self.matcher, reader, &mut sink);
+        let mut reader = StoppableReader { file, stop: self.stop };
+        start.clear();
+        let done = reader.by_ref().take(START_BYTES).read_to_end(start).and_then(|_| {
+            let encoding = encoding_of(start, &reader.file);
+            let whole = start.as_slice().chain(reader);
+            match encoding {
+                None => searcher.search_reader(&self.matcher, whole, &mut sink),
+                encoding => self::searcher(encoding).search_reader(&self.matcher, whole, &mut sink),
+            }
+        });
         let LineSink { lines, is_binary, .. } = sink;
         let counter = match done {
             _ if is_binary => &self.binary,
@@ -154,6 +164,8 @@ impl<'a> Search<'a> {
 pub(super) struct FileSearcher<'a> {
     search: &'a Search<'a>,
     searcher: Searcher,
+    /// A buffer for the starts of files.
+    start: Vec<u8>,
 }
 
 impl WalkVisitor for FileSearcher<'_> {
@@ -162,13 +174,26 @@ impl WalkVisitor for FileSearcher<'_> {
             return;
         }
         let Some(file) = entry.open() else { return };
-        let lines = self.search.lines_of(&mut self.searcher, file);
+        let lines = self.search.lines_of(&mut self.searcher, &mut self.start, file);
         self.search.add(lines, || (entry.shown(), entry.workspace_path()));
     }
 }
 
-fn searcher() -> Searcher {
+/// Returns the encoding by which a file is decoded, as `read_file` does; `None` for UTF-8, for a file with a byte order mark, which
+/// the searcher follows by itself, and for a file that is no text.
+fn encoding_of(start: &[u8], file: &File) -> Option<Encoding> {
+    // The last character of a part may be cut.
+    let is_utf_8 = std::str::from_utf8(start).is_ok_and(|text| !text.contains('\0'));
+    if is_utf_8 {
+        return None;
+    }
+    let found = text_encoding(start, file.metadata().ok()?.len())?;
+    found.name().filter(|_| found.mark == 0).and_then(|name| Encoding::new(name).ok())
+}
+
+fn searcher(encoding: Option<Encoding>) -> Searcher {
     SearcherBuilder::new()
+        .encoding(encoding)
         .line_number(true)
         .binary_detection(BinaryDetection::quit(0))
         .heap_limit(Some(MAX_LINE))

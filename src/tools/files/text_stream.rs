@@ -102,6 +102,19 @@ impl<R: Read> TextStream<R> {
         Ok(Some(text))
     }
 
+    /// Returns the number of characters of the whole text.
+    ///
+    /// # Errors
+    /// As [`Self::next_text`].
+    pub(super) fn count_chars(mut self) -> Result<usize, String> {
+        self.go_to_line(1)?;
+        let mut chars = 0;
+        while let Some(text) = self.next_text()? {
+            chars += text.chars().count();
+        }
+        Ok(chars)
+    }
+
     /// Reads the next step. Returns false at the end of the text.
     fn fill(&mut self) -> Result<bool, String> {
         self.limit.check()?;

@@ -19,6 +19,9 @@ struct WriteFileArgs {
 #[derive(Deserialize, JsonSchema)]
 struct CreateDirArgs {
     path: String,
+    /// False if the folder above must exist; tools of other systems have it.
+    #[schemars(skip)]
+    parents: Option<bool>,
 }
 
 /// Returns the tool `write_file`, which writes a whole file.
@@ -39,8 +42,13 @@ pub fn create_dir(scope: WriteScope) -> Arc<dyn Tool> {
     let description = "Create a folder and those above it.";
     let definition = ToolDefinition::changing::<CreateDirArgs>("create_dir", description, ReplayPolicy::Idempotent);
     Arc::new(WriteTool::new(definition, scope, |jail, args: CreateDirArgs, _| {
-        let (shown, is_new) = jail.create_folder(&args.path)?;
-        Ok::<_, JailError>(if is_new { format!("Created {shown}/") } else { format!("{shown}/ exists already") })
+        if args.parents == Some(false)
+            && let Err(error @ JailError::Missing(_)) = jail.entry(&args.path)
+        {
+            return Err(format!("{error}; parents = true creates it too"));
+        }
+        let (shown, is_new) = jail.create_folder(&args.path).map_err(|error| error.to_string())?;
+        Ok::<_, String>(if is_new { format!("Created {shown}/") } else { format!("{shown}/ exists already") })
     }))
 }
 
@@ -75,5 +83,38 @@ mod tests {
         }
         assert!(fixture.path("a/b/c").is_dir() && fixture.path("d").is_dir() && !fixture.path(".daoyou/x").exists());
         assert!(!fixture.home.path().join("x").exists());
+        for (arguments, expected) in [
+            (
+                json!({"path": "n/o", "parents": false}),
+                "Error: n: no such file or folder; parents = true creates it too",
+            ),
+            (json!({"path": "n/o", "recursive": "false"}), "Error: n: no such file or folder"),
+            (json!({"path": "a/e", "parents": false, "exist_ok": true}), "Created a/e/"),
+            (json!({"path": "n/o", "parents": true}), "Created n/o/"),
+            (
+                json!({"path": "n/o", "exist_ok": false}),
+                "Error: Invalid params for tool \"create_dir\": exist_ok: only true is possible: an existing folder is never an error",
+            ),
+        ] {
+            let rendered = fixture.rendered("create_directory", arguments.clone()).await;
+            assert!(rendered.starts_with(expected), "{arguments}: {rendered}");
+        }
+    }
+
+    #[tokio::test]
+    async fn write_file_takes_arguments_that_change_nothing() {
+        let fixture = ToolFixture::new(&ToolsConfig::default());
+        for (arguments, expected) in [
+            (json!({"file_path": "a/b", "content": "x", "encoding": "UTF-8", "create_dirs": true}), "Created a/b: "),
+            (
+                json!({"file_path": "a/c", "content": "x", "encoding": "gbk", "create_dirs": false}),
+                "Error: Invalid params for tool \"write_file\": encoding: only utf-8 is possible: edit_file keeps the \
+                 encoding of a file; create_dirs: only true is possible: missing folders are always created",
+            ),
+        ] {
+            let rendered = fixture.rendered("write_file", arguments.clone()).await;
+            assert!(rendered.starts_with(expected), "{arguments}: {rendered}");
+        }
+        assert!(fixture.rendered("read_file", json!({"path": "a/b", "encoding": "utf-8"})).await.contains("x"));
     }
 }

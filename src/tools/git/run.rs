@@ -202,8 +202,15 @@ impl GitSession<'_> {
             }
             Err(_) => return Ok(compose(b"")),
         }
-        // git starts outside of every repository, so that it reads no other configuration.
-        let command = format!("cd / && git config --file {} --no-includes --list -z", quote_path(&config));
+        // git starts outside of every repository, so that it reads no other configuration. It lists what it can read before it
+        // fails; an error must not repeat that, since a configuration may contain passwords.
+        let command = format!(
+            "d=$(mktemp -d \"$TMPDIR/git.XXXXXX\") && cd / || exit\n\
+             git config --file {} --no-includes --list -z > \"$d/list\" 2> \"$d/errors\"; code=$?\n\
+             if [ $code -eq 0 ]; then cat \"$d/list\"; else cat \"$d/errors\"; fi\n\
+             exit $code",
+            quote_path(&config)
+        );
         let listed = self.collect(command, self.environment()).await?.success()?;
         Ok(compose(listed.text.as_bytes()))
     }

@@ -17,7 +17,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::client_state::ClientState;
 use super::framing::{FrameDecoder, frame};
-use crate::guard::ExecRequest;
+use crate::guard::{ExecRequest, KnownSecrets};
+use crate::live::Live;
 use crate::tools::ToolResult;
 use crate::tools::exec::{ServerProcess, ServerSocket};
 
@@ -190,7 +191,7 @@ impl ServerStreams {
             tracing::info!(server = name, reason, "a language server ended");
             state.end(&reason);
         };
-        process.run(work, |_| {}, note_end).await;
+        process.run(work, &Live::<KnownSecrets>::default(), |_| {}, note_end).await;
     }
 }
 

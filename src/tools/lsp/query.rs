@@ -15,7 +15,7 @@ use super::locations::{ServerPlace, places_of, render_places};
 use super::service::{LspService, OpenTarget};
 use super::symbols::{project_symbols, render_file_symbols};
 use crate::text::{one_line, truncate};
-use crate::tools::{Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult};
+use crate::tools::{Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult, read_arguments};
 
 /// The maximum number of code actions that are listed, and of characters of a title.
 const MAX_ACTIONS: usize = 50;
@@ -107,35 +107,35 @@ impl LspQuery {
         let service = &self.service;
         match self.question {
             LspQuestion::Diagnostics => {
-                let args: FileArgs = read(arguments)?;
+                let args: FileArgs = read(&arguments)?;
                 diagnostics(&service.open(&args.path, context).await?).await
             }
             LspQuestion::Definition => {
-                let PlaceArgs { path, line, character } = read(arguments)?;
+                let PlaceArgs { path, line, character } = read(&arguments)?;
                 let target = service.open(&path, context).await?;
                 target.server().require("definitionProvider", "it finds no definitions")?;
                 let params = target.place(line, character)?;
                 places(&target, "textDocument/definition", params, "No definition found.").await
             }
             LspQuestion::References => {
-                let ReferencesArgs { path, line, character, include_declaration } = read(arguments)?;
+                let ReferencesArgs { path, line, character, include_declaration } = read(&arguments)?;
                 let target = service.open(&path, context).await?;
                 target.server().require("referencesProvider", "it finds no references")?;
                 let mut params = target.place(line, character)?;
                 params["context"] = json!({"includeDeclaration": include_declaration.unwrap_or(true)});
                 places(&target, "textDocument/references", params, "No reference found.").await
             }
-            LspQuestion::Symbols => symbols(service, read(arguments)?, context).await,
+            LspQuestion::Symbols => symbols(service, read(&arguments)?, context).await,
             LspQuestion::CodeActions => {
-                let PlaceArgs { path, line, character } = read(arguments)?;
+                let PlaceArgs { path, line, character } = read(&arguments)?;
                 code_actions(&service.open(&path, context).await?, line, character).await
             }
         }
     }
 }
 
-fn read<T: DeserializeOwned>(arguments: Value) -> Result<T, LspError> {
-    serde_json::from_value(arguments).map_err(|error| LspError::from(error.to_string()))
+fn read<T: DeserializeOwned>(arguments: &Value) -> Result<T, LspError> {
+    read_arguments(arguments).map_err(LspError::from)
 }
 
 /// Joins the lines of a result, and adds the note that something may be missing.

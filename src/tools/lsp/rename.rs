@@ -232,6 +232,7 @@ impl Tool for LspRename {
     }
 
     fn validate(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
+        // What a name is depends on the language, so the server decides the rest.
         let name = arguments["new_name"].as_str().unwrap_or_default();
         if name.trim().is_empty() || name.chars().count() > NAME_CHARS || name.contains(char::is_control) {
             return Err(format!("new_name: a name of 1 to {NAME_CHARS} characters on one line is needed"));
@@ -242,5 +243,28 @@ impl Tool for LspRename {
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
         let rename = async |args| self.rename(args, context).await.map_or_else(ToolResult::from, ToolResult::ok);
         with_arguments(arguments, rename).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::tools::ToolsConfig;
+    use crate::tools::testing::{ToolFixture, context};
+
+    #[test]
+    fn the_server_decides_what_a_name_is() {
+        let fixture = ToolFixture::new(&ToolsConfig::default());
+        let tool = fixture.executor.registry().get("lsp_rename").unwrap();
+        let validate = |name: &str| tool.validate(&json!({ "new_name": name }), &context());
+        for name in
+            ["a", "a1_b", "$x", "r#type", "'a", "#private", "empty?", "名称", "a-b", "--main-color", "`two words`"]
+        {
+            assert_eq!(validate(name), Ok(()), "{name}");
+        }
+        for name in ["", "  ", "a\nb", "a\u{0}", "a\u{1b}[0m", &"a".repeat(201)] {
+            assert!(validate(name).unwrap_err().contains("on one line is needed"), "{name}");
+        }
     }
 }

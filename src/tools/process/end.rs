@@ -24,7 +24,7 @@ pub enum ProcessEnd {
     Interrupted,
     /// The supervisor was killed from outside, and the process with it.
     Lost,
-    /// A detached process that ended while no gateway was watching.
+    /// A detached process of an earlier gateway ended. How is not known, and when only roughly.
     Unwatched,
     /// The process was not started, for this reason.
     NotStarted(String),
@@ -41,7 +41,7 @@ pub enum KillRequester {
 impl ProcessEnd {
     /// Returns true if the end must be announced. Other ends were already reported by the result of the session's own call.
     pub(super) fn is_news(&self) -> bool {
-        !matches!(self, Self::Killed { by: KillRequester::OwnSession, .. } | Self::NotStarted(_) | Self::Unwatched)
+        !matches!(self, Self::Killed { by: KillRequester::OwnSession, .. } | Self::NotStarted(_))
     }
 }
 
@@ -59,7 +59,7 @@ impl fmt::Display for ProcessEnd {
             Self::Killed { ending: None | Some(ShellExit::Exceeded(_)), .. } => f.write_str("killed on request"),
             Self::Interrupted => f.write_str("interrupted: the gateway stopped while it ran"),
             Self::Lost => f.write_str("killed from outside"),
-            Self::Unwatched => f.write_str("ended while no gateway looked after it"),
+            Self::Unwatched => f.write_str("ended; its exit code is not known"),
             Self::NotStarted(reason) => write!(f, "not started: {reason}"),
         }
     }

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 use rustix::process::Signal;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
@@ -39,6 +41,8 @@ const ANNOUNCED_LINES: usize = 20;
 const ANNOUNCED_CHARS: usize = 2_000;
 /// How often a process that is not this gateway's child is checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
+/// How often a detached process of an earlier gateway is checked.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The background processes of a home folder, and the slots of those that run under this gateway.
 pub struct Processes {
@@ -46,12 +50,18 @@ pub struct Processes {
     files: Arc<OutputFiles>,
     announcer: OnceLock<Arc<dyn ProcessEndAnnouncer>>,
     running: Mutex<RunningProcesses>,
+    /// True if this program ends with its answer, and nothing that it starts can be awaited.
+    is_short_lived: AtomicBool,
     tasks: TaskTracker,
+    /// Cancelled when the gateway stops watching detached processes of earlier gateways.
+    stopping: CancellationToken,
 }
 
 #[derive(Default)]
 struct RunningProcesses {
     by_id: HashMap<String, ProcessHandle>,
+    /// The processes of earlier gateways that a call is killing. That call records their ends.
+    being_killed: HashSet<String>,
     /// True once the gateway stops, and starts no more processes.
     is_closed: bool,
 }
@@ -78,6 +88,9 @@ pub(super) struct ProcessStatus {
 }
 
 impl Processes {
+    /// The time that all processes need to end at most.
+    pub const STOP_LIMIT: Duration = END_LIMIT.saturating_add(GRACE);
+
     /// Opens the processes of the home folder with this store and this workspace.
     ///
     /// # Errors
@@ -88,7 +101,9 @@ impl Processes {
             files: Arc::new(OutputFiles::open(workspace)?),
             announcer: OnceLock::new(),
             running: Mutex::default(),
+            is_short_lived: AtomicBool::new(false),
             tasks: TaskTracker::new(),
+            stopping: CancellationToken::new(),
         })
     }
 
@@ -97,7 +112,17 @@ impl Processes {
         let _ = self.announcer.set(announcer);
     }
 
-    /// Takes over the processes that the previous gateway left. Detached processes continue. The others are killed if necessary,
+    /// Notes that this program ends with its answer, as `agent -m` does where no gateway runs. Then only detached processes start.
+    pub fn set_short_lived(&self) {
+        self.is_short_lived.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns true if this program ends with its answer.
+    pub(in crate::tools) fn is_short_lived(&self) -> bool {
+        self.is_short_lived.load(Ordering::Relaxed)
+    }
+
+    /// Takes over the processes that the previous gateway left. Detached processes continue and are watched. The others are killed if necessary,
     /// and announced as interrupted. Returns once the processes are known; tasks do the rest.
     ///
     /// # Errors
@@ -113,7 +138,12 @@ impl Processes {
 
     async fn recover_process(&self, row: ProcessRow) {
         if row.detached {
-            self.check_detached(&row).await;
+            while self.check_detached(&row).await {
+                tokio::select! {
+                    () = self.stopping.cancelled() => return,
+                    () = sleep(WATCH_INTERVAL) => {}
+                }
+            }
             return;
         }
         // The supervisor of the process notices the death of the gateway and kills the process, unless the supervisor is dead as
@@ -130,7 +160,9 @@ impl Processes {
         if is_process_alive(row) {
             return true;
         }
-        self.write_end(&row.id, &folder_of(row), &ProcessEnd::Unwatched).await;
+        if !self.lock().being_killed.contains(&row.id) {
+            self.write_end(&row.id, &folder_of(row), &ProcessEnd::Unwatched).await;
+        }
         false
     }
 
@@ -372,6 +404,7 @@ impl Processes {
         };
         let Some(mut end) = handle else {
             // An earlier gateway started the process detached, so no task supervises it.
+            let _kill = KillInProgress::begin(self, &row.id);
             if !kill(row).await {
                 return Err(format!("process {} did not end", row.id));
             }
@@ -386,8 +419,8 @@ impl Processes {
     }
 
     /// Stops all processes that are not detached, and records announcements of their ends for the next gateway to answer. No more
-    /// processes start.
-    pub async fn stop(&self) {
+    /// processes start. After `limit`, which is useful up to [`Processes::STOP_LIMIT`], the rest is left to end with the gateway.
+    pub async fn stop(&self, limit: Duration) {
         {
             let mut running = self.lock();
             running.is_closed = true;
@@ -402,15 +435,11 @@ impl Processes {
                 });
             }
         }
+        self.stopping.cancel();
         self.tasks.close();
-        if timeout(self.stop_limit(), self.tasks.wait()).await.is_err() {
+        if timeout(limit, self.tasks.wait()).await.is_err() {
             tracing::warn!("background processes did not end in time; they end with the gateway");
         }
-    }
-
-    /// Returns how long [`Processes::stop`] may take.
-    pub fn stop_limit(&self) -> Duration {
-        END_LIMIT + GRACE
     }
 
     fn lock(&self) -> MutexGuard<'_, RunningProcesses> {
@@ -433,6 +462,25 @@ struct RunningSlot<'a> {
 impl Drop for RunningSlot<'_> {
     fn drop(&mut self) {
         self.processes.lock().by_id.remove(self.id);
+    }
+}
+
+/// A call that kills a process of an earlier gateway, and records its end.
+struct KillInProgress<'a> {
+    processes: &'a Processes,
+    id: &'a str,
+}
+
+impl<'a> KillInProgress<'a> {
+    fn begin(processes: &'a Processes, id: &'a str) -> Self {
+        processes.lock().being_killed.insert(id.to_owned());
+        Self { processes, id }
+    }
+}
+
+impl Drop for KillInProgress<'_> {
+    fn drop(&mut self) {
+        self.processes.lock().being_killed.remove(self.id);
     }
 }
 

@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::format_elapsed;
 use super::processes::{ProcessStatus, Processes};
+use super::{ProcessEnd, format_elapsed};
 use crate::origin::TurnOrigin;
 use crate::store::now_ms;
 use crate::store::processes::ProcessRow;
@@ -127,7 +127,12 @@ fn state(ProcessStatus { row, lives }: &ProcessStatus) -> String {
     match (row.ended_at, &row.outcome) {
         (Some(ended), outcome) => {
             let outcome = outcome.as_deref().unwrap_or("ended");
-            format!("{outcome}, after {}, {} ago", between(row.started_at, ended), between(ended, now))
+            let ago = between(ended, now);
+            // The end was noticed later, so the duration is not known.
+            if outcome == ProcessEnd::Unwatched.to_string() {
+                return format!("{outcome}; this was noticed {ago} ago");
+            }
+            format!("{outcome}, after {}, {ago} ago", between(row.started_at, ended))
         }
         (None, _) if *lives => {
             let detached = if row.detached { ", detached" } else { "" };

@@ -50,7 +50,7 @@ impl RunTest {
         let definition = ToolDefinition {
             timeout: Some(runner.config().timeout.0.saturating_add(END_MARGIN)),
             // Text from a file or page must not determine which code runs.
-            literal_arguments: &["path", "framework"],
+            literal_arguments: &["path", "framework", "cwd"],
             ..ToolDefinition::changing::<RunTestArgs>("run_test", "Run the tests of a project.", ReplayPolicy::Once)
         };
         Self { definition, runner, files, spill }

@@ -191,10 +191,28 @@ impl Tool for WebFetch {
 
 pub(super) fn parse_url(text: &str) -> Result<Url, String> {
     let text = text.trim();
-    let named = if text.contains("://") { text.to_owned() } else { format!("https://{text}") };
+    let named = match text.split_once(':') {
+        _ if text.contains("://") => text.to_owned(),
+        Some((scheme, rest)) if is_scheme(scheme) && !begins_with_port(rest) => {
+            return Err(format!("only http:// and https:// can be fetched, not {scheme}:"));
+        }
+        _ => format!("https://{text}"),
+    };
     let mut url = Url::parse(&named).map_err(|error| format!("{text:?} is no address of a page: {error}"))?;
     url.set_fragment(None);
     Ok(url)
+}
+
+/// Returns true for the scheme of an address (RFC 3986, section 3.1). A name with a dot is that of a host.
+fn is_scheme(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-'))
+}
+
+/// Returns true if the text after a colon begins with the port of a host, such as `8080/page`.
+fn begins_with_port(text: &str) -> bool {
+    let rest = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    rest.len() < text.len() && (rest.is_empty() || rest.starts_with(['/', '?', '#']))
 }
 
 /// Returns the size of a cache entry, in bytes. Pages without text also have a weight, so that their number is limited.
@@ -268,6 +286,25 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(CACHE_CONTROL, value.parse().unwrap());
             assert_eq!(freshness(&headers), Duration::from_secs(secs), "{value}");
+        }
+    }
+
+    #[test]
+    fn an_address_may_lack_its_scheme_and_has_no_other_than_http() {
+        for (text, expected) in [
+            (" example.org/a ", Ok("https://example.org/a")),
+            ("localhost:8080/a:b", Ok("https://localhost:8080/a:b")),
+            ("example.org:8080", Ok("https://example.org:8080/")),
+            ("example.org/a:b", Ok("https://example.org/a:b")),
+            ("http://example.org/#c", Ok("http://example.org/")),
+            ("data:text/html,hi", Err("only http:// and https:// can be fetched, not data:")),
+            ("data:8,hi", Err("only http:// and https:// can be fetched, not data:")),
+            ("mailto:ann@example.org", Err("only http:// and https:// can be fetched, not mailto:")),
+            ("file:/etc/passwd", Err("only http:// and https:// can be fetched, not file:")),
+            ("example.org:x", Err("\"example.org:x\" is no address of a page: invalid port number")),
+        ] {
+            let url = parse_url(text).map(String::from);
+            assert_eq!(url.as_deref().map_err(String::as_str), expected, "{text}");
         }
     }
 

@@ -164,12 +164,16 @@ pub struct ContextBuilder {
 }
 
 impl ContextBuilder {
-    /// Returns the tools that `find_tools` has found in this conversation.
+    /// Returns the session, and the tools that `find_tools` has found in its current conversation.
     ///
     /// # Errors
     /// The store cannot be read.
-    pub fn found_tools(&self, session: &SessionKey) -> Result<BTreeSet<String>, StoreError> {
-        self.store.read_here(|connection| session_tools::found(connection, &session.to_string()))
+    pub fn session(&self, session: &SessionKey) -> Result<(SessionHead, BTreeSet<String>), StoreError> {
+        self.store.read_here(|connection| {
+            let head = messages::session(connection, session.as_str())?;
+            let found = session_tools::found(connection, session.as_str(), head.epoch)?;
+            Ok((head, found))
+        })
     }
 
     /// Composes the context for the message `last`, given the system prompt and the `tools` of this agent. A turn that resumes from

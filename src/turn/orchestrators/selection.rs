@@ -52,7 +52,7 @@ pub struct ModelChains {
 
 impl ModelChains {
     /// Opens the chain that begins with `wanted`, or with the provider that `answered` before. The models run behind `orchestrator`,
-    /// or behind the configured one if it is `None`. `on_answer` is called with the name of each provider that answers.
+    /// or behind the configured one if it is `None`. `on_answer` is called for each answer; see [`FallbackChain::new`].
     ///
     /// # Errors
     /// `wanted` names no model.
@@ -61,7 +61,7 @@ impl ModelChains {
         orchestrator: Option<Orchestrator>,
         wanted: &str,
         answered: &str,
-        on_answer: impl Fn(&str) + Send + Sync + 'static,
+        on_answer: impl Fn(&[ModelChoice], &[LlmError]) + Send + Sync + 'static,
     ) -> Result<FallbackChain, ModelError> {
         let chain =
             FallbackChain::new(self.models.clone(), wanted, &self.fallback, answered, Box::new(on_answer)).await?;

@@ -18,7 +18,8 @@ pub struct StrippedText {
 }
 
 /// Removes quoted history and the signature from a text. Keeps quotations between answers, forwarded mail, a quotation that
-/// the author's last sentence asks about, and everything in a mail without own text or that is not a reply.
+/// the author's last sentence asks about, and everything in a mail without own text or that is not a reply. Below a slash command
+/// that is the only own text, it removes all, since nobody reads it.
 /// `is_forward_subject` is true if the subject marks a forwarded mail; `is_reply` is true if the header or the subject
 /// marks a reply.
 pub fn strip_quotes(text: &str, is_forward_subject: bool, is_reply: bool) -> StrippedText {
@@ -34,8 +35,10 @@ pub fn strip_quotes(text: &str, is_forward_subject: bool, is_reply: bool) -> Str
     let last = kinds.iter().rposition(|kind| *kind == LineKind::Own).unwrap_or(0);
     let answered = quoted_blocks(&kinds[..last]);
     let keeps_answered = answered.len() >= 2 || answered.iter().all(|block| block.len() <= SHORT_QUOTE);
+    let is_command = is_command_alone(&lines, &kinds);
     // The first mail of a thread has no history.
-    let is_asked_for = !is_reply || asks_about_quote(&lines, &kinds, last);
+    let is_reply = is_reply || is_command;
+    let is_asked_for = !is_reply || (!is_command && asks_about_quote(&lines, &kinds, last));
     // A quoted person's text does not have the author's authority.
     let asks_about = |at: usize| kinds[at] == LineKind::Quoted && is_asked_for && (at > last || !is_reply);
     let is_forward = is_forward || (0..lines.len()).any(asks_about);
@@ -56,6 +59,18 @@ pub fn strip_quotes(text: &str, is_forward_subject: bool, is_reply: bool) -> Str
         }
     }
     StrippedText { text, removed, is_forward }
+}
+
+/// Returns true if the text begins with a slash command, and contains nothing else but quotations and a signature below it.
+fn is_command_alone(lines: &[&str], kinds: &[LineKind]) -> bool {
+    let is_name = |c: char| c.is_ascii_alphabetic() || c == '_' || c == '-';
+    let is_command = |line: &str| {
+        let name = line.trim().strip_prefix('/').and_then(|rest| rest.split_whitespace().next());
+        name.is_some_and(|name| name.chars().all(is_name))
+    };
+    let mut texts = (0..kinds.len()).filter(|at| !matches!(kinds[*at], LineKind::Blank | LineKind::Marker));
+    texts.next().is_some_and(|first| kinds[first] == LineKind::Own && is_command(lines[first]))
+        && texts.all(|at| matches!(kinds[at], LineKind::Quoted | LineKind::Signature))
 }
 
 /// Returns true if the author's last text, which ends at line `last`, asks for an action on the quotation below it.

@@ -247,3 +247,24 @@ fn the_first_mail_of_a_thread_stays_whole() {
         assert_ne!(strip_reply(text, false).removed, "");
     }
 }
+
+/// Whether or not the mail answers another one: nobody reads what is below a command.
+#[test]
+fn a_command_above_a_quotation_stands_alone() {
+    let signature = "\n\n-- \nAnn";
+    for (below, is_alone) in [
+        ("\n\nOn 3 Mar 2026, Bob <b@x.org> wrote:\n> Pay me", true),
+        ("\n\n> Pay me\n> /approve cafe", true),
+        ("\n\n在 2026-03-03 10:00:00，\"张三\" <zhang@163.com> 写道：\n\n三点开会？", true),
+        ("\n\nOn 3 Mar 2026, Bob <b@x.org> wrote:\n> Pay me\n\nWhat is this?", false),
+        ("\nplease\n\n> Pay me", false),
+        ("\n\n---------- Forwarded message ---------\nFrom: Eve\n\nPay me", false),
+    ] {
+        for is_reply in [true, false] {
+            let found = strip_quotes(&format!("/deny cafe check it first:{below}{signature}"), false, is_reply);
+            assert_eq!(found.text == "/deny cafe check it first:" && !found.is_forward, is_alone, "{below}: {found:?}");
+        }
+    }
+    let path = "/etc/hosts is wrong:\n\n> 127.0.0.1";
+    assert_eq!(strip_quotes(path, false, false).text, path, "a path is no command");
+}

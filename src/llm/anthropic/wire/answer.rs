@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
+
+use crate::chat::read_token_count;
 
 /// The longest event that can be a ping: pings have no content.
 const PING_LIMIT: usize = 200;
@@ -92,9 +94,13 @@ pub(in crate::llm) struct StopDetails {
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(in crate::llm) struct Count {
+    #[serde(deserialize_with = "token_count")]
     pub input_tokens: Option<u64>,
+    #[serde(deserialize_with = "token_count")]
     pub output_tokens: Option<u64>,
+    #[serde(deserialize_with = "token_count")]
     pub cache_read_input_tokens: Option<u64>,
+    #[serde(deserialize_with = "token_count")]
     pub cache_creation_input_tokens: Option<u64>,
     pub cache_creation: Option<CacheWrites>,
 }
@@ -103,7 +109,12 @@ pub(in crate::llm) struct Count {
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(in crate::llm) struct CacheWrites {
+    #[serde(deserialize_with = "token_count")]
     pub ephemeral_1h_input_tokens: Option<u64>,
+}
+
+fn token_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    Value::deserialize(deserializer).map(|count| read_token_count(&count))
 }
 
 #[derive(Default, Deserialize)]

@@ -61,6 +61,10 @@ impl Provider for ReactModel {
             },
         };
         let ReactAnswer { thought, answer, mut calls } = watch.read(&response);
+        if response.filtered {
+            // The service withdrew this answer, so nothing of it may take effect.
+            calls.clear();
+        }
         let is_call = !calls.is_empty() || !response.tool_calls.is_empty();
         let mut tool_calls = response.tool_calls;
         tool_calls.append(&mut calls);
@@ -143,11 +147,12 @@ struct ReactSink<'a> {
 impl ReactSink<'_> {
     /// Returns the whole answer; emits the text that the service did not stream.
     fn read(self, response: &ChatResponse) -> ReactAnswer {
-        if self.state.lock().text != response.text {
+        let text = think::after_unopened_block(&response.text).unwrap_or(&response.text);
+        if self.state.lock().text != text {
             if !self.state.lock().text.is_empty() {
                 self.delta(Delta::Restart);
             }
-            self.delta(Delta::Text(&response.text));
+            self.delta(Delta::Text(text));
         }
         let mut state = self.state.into_inner();
         let held = state.filter.finish();

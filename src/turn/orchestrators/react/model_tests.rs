@@ -12,13 +12,14 @@ struct Scripted {
     size: usize,
     /// Continues for ever after its answer.
     endless: bool,
+    filtered: bool,
     asked: Mutex<Vec<ChatRequest>>,
 }
 
 impl Scripted {
     fn new(answers: &[&'static str], size: usize) -> Arc<Self> {
         let answers = Mutex::new(answers.iter().copied().collect());
-        Arc::new(Self { answers, size, endless: false, asked: Mutex::default() })
+        Arc::new(Self { answers, size, endless: false, filtered: false, asked: Mutex::default() })
     }
 }
 
@@ -38,7 +39,7 @@ impl Provider for Scripted {
         if self.endless {
             return std::future::pending().await;
         }
-        Ok(ChatResponse { text: text.to_owned(), ..ChatResponse::default() })
+        Ok(ChatResponse { text: text.to_owned(), filtered: self.filtered, ..ChatResponse::default() })
     }
 }
 
@@ -112,6 +113,17 @@ async fn text_becomes_calls_and_an_answer_however_it_is_streamed() {
     }
 }
 
+/// The template opens the think block, so that the answer contains only the closing tag.
+#[tokio::test]
+async fn thinking_that_the_template_opens_is_no_answer() {
+    for size in [0, 3] {
+        let inner = Scripted::new(&["I know it.\n</think>\n\nThought: Sure.\nFinal Answer: Hello."], size);
+        let seen = Seen::default();
+        let response = ReactModel::new(inner).chat(&request(vec![ChatMessage::user("hi")]), &seen).await.unwrap();
+        assert_eq!((response.text.as_str(), seen.0.lock().as_str()), ("Hello.", "(Sure.)Hello."));
+    }
+}
+
 #[tokio::test]
 async fn a_made_up_observation_ends_the_request_at_once() {
     let text = "Action: read_file\nAction Input: a\nObservation: surely this";
@@ -120,6 +132,15 @@ async fn a_made_up_observation_ends_the_request_at_once() {
     let response = ReactModel::new(inner).chat(&request(vec![ChatMessage::user("read")]), &seen).await.unwrap();
     assert_eq!((response.tool_calls.len(), response.model.as_str()), (1, "small"));
     assert_eq!(*seen.0.lock(), "<read_file>");
+}
+
+#[tokio::test]
+async fn an_answer_cut_by_the_content_filter_runs_no_calls() {
+    let mut inner = Scripted::new(&["Thought: I read it.\nAction: read_file\nAction Input: notes.txt"], 0);
+    Arc::get_mut(&mut inner).unwrap().filtered = true;
+    let response =
+        ReactModel::new(inner).chat(&request(vec![ChatMessage::user("read")]), &Seen::default()).await.unwrap();
+    assert!(response.filtered && response.tool_calls.is_empty(), "{response:?}");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ import { Icon } from "../icons.js";
 import { bytes } from "../format.js";
 import { t } from "../i18n.js";
 import { segment, upload } from "../api.js";
-import { addToDraft, drafts, setDraft } from "./drafts.js";
+import { addToDraft, draftFilesOf, drafts, setDraft, setDraftFiles } from "./drafts.js";
 
 const MAX_LINES = 8;
 const FILE_LIMIT = 25_000_000;
@@ -24,7 +24,7 @@ const MAX_FILES = 10;
 export function Composer({ id, returned, isRunning, onSend, onStop }) {
   const text = useStore(drafts, (all) => all[id ?? ""] ?? "");
   const area = useRef(null);
-  const files = useFiles();
+  const files = useFiles(id);
   const [error, setError] = useState(null);
   const completion = useCompletion(text, (command) => write(`${command} `));
   const write = (value) => setDraft(id, value);
@@ -48,7 +48,7 @@ export function Composer({ id, returned, isRunning, onSend, onStop }) {
     return () => document.removeEventListener("keydown", onKeyDown);
   }, [isRunning, onStop]);
 
-  const ready = files.list.filter((file) => file.state === "ready");
+  const ready = readyOf(files.list);
   const isUploading = files.list.some((file) => file.state === "uploading");
   const canSend = (text.trim() !== "" || ready.length > 0) && !isUploading;
   const submit = async () => {
@@ -57,6 +57,8 @@ export function Composer({ id, returned, isRunning, onSend, onStop }) {
     const [content, attachments] = [text.trim(), ready.map((file) => file.stored)];
     write("");
     files.clear();
+    // The session of a new chat takes over the draft, perhaps before this component is rendered again.
+    setDraftFiles(id, []);
     area.current.focus();
     try {
       await onSend(content, attachments);
@@ -115,9 +117,29 @@ function grow(element) {
   element.classList.toggle("full", element.scrollHeight > limit);
 }
 
-/** Files that are uploaded while the message is written. */
-function useFiles() {
-  const [list, setList] = useState([]);
+/** A file that is uploaded already. */
+const uploaded = (file) => ({
+  key: Math.random(),
+  file,
+  stored: file,
+  abort: new AbortController(),
+  preview: file.mime.startsWith("image/") ? `/api/files/${segment(file.id)}` : null,
+  state: "ready",
+});
+
+const readyOf = (list) => list.filter((file) => file.state === "ready");
+
+/** Files that are uploaded while the message is written. Like its text, they outlive the page. */
+function useFiles(id) {
+  const [list, setList] = useState(() => draftFilesOf(id).map(uploaded));
+  useEffect(
+    () =>
+      setDraftFiles(
+        id,
+        readyOf(list).map((file) => file.stored),
+      ),
+    [list],
+  );
   const [refused, setRefused] = useState(0);
   const current = useRef(list);
   current.current = list;
@@ -155,15 +177,7 @@ function useFiles() {
     },
     /** Adds files that are uploaded already. */
     restore(stored) {
-      const added = stored.map((file) => ({
-        key: Math.random(),
-        file,
-        stored: file,
-        abort: new AbortController(),
-        preview: file.mime.startsWith("image/") ? `/api/files/${segment(file.id)}` : null,
-        state: "ready",
-      }));
-      setList((known) => [...known, ...added]);
+      setList((known) => [...known, ...stored.map(uploaded)]);
     },
     retry(entry) {
       change(entry.key, { state: "uploading", error: null });

@@ -8,8 +8,9 @@ import { applyEvent, fromHistory, merge, newTurn, openQuestion } from "./turns.j
 
 /** How long several reasons to load a conversation again are joined, in milliseconds. */
 const RELOAD_DELAY = 150;
-/** How long the page waits before it sends a message again, if only that request failed, in milliseconds. */
+/** The delay before the page sends a message again, if only that request failed, in milliseconds: it doubles after each failure. */
 const RESEND_DELAY = 2_000;
+const MAX_RESEND_DELAY = 60_000;
 /** How many conversations are kept in memory. */
 const MAX_CONVERSATIONS = 30;
 /** How many usages of turns are loaded with a conversation. */
@@ -35,6 +36,7 @@ function entryOf(key) {
     buffer: null,
     timer: null,
     run: 0,
+    isSending: false,
   };
   // The one that was used last is at the end.
   conversations.delete(key);
@@ -183,55 +185,86 @@ export async function send(key, message, onAccepted = () => {}) {
     begun: at,
     isLocal: true,
     message,
+    onAccepted,
   };
   conversation(key).set((state) => ({ ...state, turns: [...state.turns, turn] }));
-  await deliver(key, turn, onAccepted);
+  await sendAll(key);
 }
 
 /** Sends a message again that was not accepted, under the same id. */
 export async function sendAgain(key, turn, onAccepted) {
-  changeTurn(key, turn.id, () => ({ state: "sending" }));
-  await deliver(key, turn, onAccepted);
-}
-
-/** Sends the messages again that did not reach the gateway. They keep their ids, so that one that did reach it counts once. */
-export function resendAll() {
-  for (const [key, { store }] of [...conversations]) resend(key, store);
-}
-
-/** Sends the messages of one conversation in their order. The first one of a new chat begins it for the others. */
-async function resend(key, store) {
-  let session = key;
-  for (;;) {
-    const turn = store.get().turns.find(waitsForGateway);
-    if (!turn) return;
-    changeTurn(key, turn.id, () => ({ state: "sending" }));
-    const accepted = await deliver(key, turn, turn.onAccepted, session);
-    if (accepted === null) return;
-    session = accepted;
-  }
+  changeTurn(key, turn.id, () => ({ state: "sending", onAccepted }));
+  await sendAll(key);
 }
 
 /** Returns true if a message was not sent because the gateway was away: it is sent when the gateway is back. */
 export const waitsForGateway = ({ state, cause }) =>
   state === "failed" && (["offline", "draining"].includes(cause.code) || [502, 504].includes(cause.status));
 
-/** Where only the request failed, no connection comes back that would send the message. */
-function resendLater() {
-  setTimeout(() => app.get().connection === "open" && resendAll(), RESEND_DELAY);
+/** Sends the messages again that did not reach the gateway. They keep their ids, so that one that did reach it counts once. */
+export function resendAll() {
+  resending.stop();
+  for (const key of [...conversations.keys()]) sendAll(key);
 }
 
-/** Sends the message of a turn to `to`. Returns the session that took it, or null. */
-async function deliver(key, turn, onAccepted, to = key) {
-  let accepted;
-  try {
-    accepted = await post(to, turn.id, turn.message);
-  } catch (error) {
-    keepUnsent(key, turn.id, turn.message.content);
-    changeTurn(key, turn.id, () => ({ state: "failed", cause: error, onAccepted }));
-    resendLater();
-    return null;
+/** Sends all messages again after a while. If the connection is lost, they are sent as soon as it is back. */
+const resending = {
+  delay: RESEND_DELAY,
+  timer: null,
+  start() {
+    if (this.timer !== null) return;
+    this.timer = setTimeout(() => {
+      this.timer = null;
+      if (app.get().connection === "open") resendAll();
+    }, this.delay);
+    this.delay = Math.min(2 * this.delay, MAX_RESEND_DELAY);
+  },
+  stop() {
+    clearTimeout(this.timer);
+    this.timer = null;
+  },
+};
+
+/** Sends the waiting messages of a conversation one by one, in their order. */
+async function sendAll(key) {
+  const entry = entryOf(key);
+  if (entry.isSending) return;
+  entry.isSending = true;
+  const local = () => entry.store.get().turns.filter((turn) => turn.isLocal);
+  // The first message of a new chat begins it for those that were written before it was accepted.
+  let session = key;
+  let members = new Set();
+  for (;;) {
+    const turn = local().find((turn) => turn.state === "sending" || waitsForGateway(turn));
+    if (!turn) break;
+    changeTurn(key, turn.id, () => ({ state: "sending" }));
+    const to = key ?? (members.has(turn.id) ? session : null);
+    let accepted;
+    try {
+      accepted = await post(to, turn.id, turn.message);
+    } catch (cause) {
+      if (fail(key, turn, cause)) continue;
+      for (const other of local()) if (other.state === "sending") fail(key, other, cause);
+      resending.start();
+      break;
+    }
+    resending.delay = RESEND_DELAY;
+    if (to === null) [session, members] = [accepted.session, new Set(local().map((other) => other.id))];
+    showAccepted(key, turn, accepted);
   }
+  entry.isSending = false;
+}
+
+/** Shows that a message was not sent. Returns true if it was refused, and false if the gateway was away. */
+function fail(key, turn, cause) {
+  const failed = { state: "failed", cause };
+  keepUnsent(key, turn.id, turn.message.content, turn.message.attachments);
+  changeTurn(key, turn.id, () => failed);
+  return !waitsForGateway(failed);
+}
+
+/** Moves a message to the session that took it. */
+function showAccepted(key, turn, accepted) {
   const session = accepted.session;
   forgetUnsent(turn.id);
   removeTurn(key, turn.id);
@@ -248,9 +281,8 @@ async function deliver(key, turn, onAccepted, to = key) {
       turns: state.turns.with(at, { ...known, users: known.users.length > 0 ? known.users : turn.users, begun: turn.begun, at: turn.at }),
     };
   });
-  onAccepted(session);
+  turn.onAccepted(session);
   reloadSoon(session);
-  return session;
 }
 
 const post = (session, id, { content, attachments, agent, model }) =>

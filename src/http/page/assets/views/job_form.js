@@ -38,7 +38,7 @@ function fieldsOf(job) {
 }
 
 /** Fields that go with one kind of job, or one kind of schedule, alone. */
-const BELONGS = { anchor: "every", keep: "at", session: "prompt", model: "prompt", agent: "prompt" };
+const BELONGS = { anchor: "every", tz: "every", keep: "at", session: "prompt", model: "prompt", agent: "prompt" };
 
 /** What the gateway takes for the times. */
 function scheduleOf({ schedule, when, tz }) {
@@ -70,7 +70,10 @@ function restOf(job) {
   // A job without a session of its own runs in one that is named after it.
   if (job.kind === "prompt" && job.session && !job.session.startsWith("cron:")) fields.session = job.session;
   if (job.schedule?.at && !job.delete_after_run) fields.keep = true;
-  if (job.schedule?.anchor) fields.anchor = job.schedule.anchor;
+  if (job.schedule?.anchor) {
+    fields.anchor = job.schedule.anchor;
+    if (job.schedule.tz) fields.tz = job.schedule.tz;
+  }
   return fields;
 }
 
