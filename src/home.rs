@@ -75,11 +75,12 @@ pub fn is_unwritable(kind: ErrorKind) -> bool {
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another process holds the lock. The pid is absent only if that process has not written it yet. `is_temporary`: the process
-    /// releases the lock without being asked (see [`HomeLock::mark_temporary`]).
-    #[error("{}{} holds {}; {}, or choose another home with --home",
-        if *is_temporary { "`daoyou agent`" } else { "another gateway" },
-        pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default(), home.display(),
-        if *is_temporary { "wait for its reply" } else { "stop it first" })]
+    /// releases the lock without being asked (see [`Home::lock_for_command`]).
+    #[error("{}{} {} {}; {}, or choose another home with --home",
+        if *is_temporary { "another daoyou command" } else { "another gateway" },
+        pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default(),
+        if *is_temporary { "uses" } else { "holds" }, home.display(),
+        if *is_temporary { "wait for its end" } else { "stop it first" })]
     Held { home: PathBuf, pid: Option<u32>, is_temporary: bool },
     #[error(transparent)]
     Home(#[from] HomeError),
@@ -183,6 +184,16 @@ impl Home {
     /// Takes the lock of the home for this process, until the lock is dropped or the process ends in any way. It consists of a lock on
     /// the folder, which nobody can remove from under its holder, and one on a file, which names the holder.
     pub fn lock(&self) -> Result<HomeLock, LockError> {
+        self.lock_as("")
+    }
+
+    /// Takes the lock for a command, which releases the home as soon as its work has ended: other processes wait for that.
+    pub fn lock_for_command(&self) -> Result<HomeLock, LockError> {
+        self.lock_as(TEMPORARY)
+    }
+
+    /// Takes the lock and writes the pid of this process and `mark` into its file.
+    fn lock_as(&self, mark: &str) -> Result<HomeLock, LockError> {
         let path = self.lock_file();
         let folder = self.lock_folder()?;
         let failed = |error| HomeError::Io {
@@ -201,7 +212,8 @@ impl Home {
             }
             Err(TryLockError::Error(error)) => return Err(failed(error).into()),
         }
-        match file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())) {
+        let holder = format!("{}\n{mark}", std::process::id());
+        match file.set_len(0).and_then(|()| file.write_all(holder.as_bytes())) {
             // The lock works nevertheless; only its holder cannot be named.
             Err(error) if is_unwritable(error.kind()) => {
                 tracing::warn!(path = %path.display(), %error, "the lock is taken, but its file cannot record the pid of this process");
@@ -213,7 +225,7 @@ impl Home {
 
     /// Takes the lock for a command that only reads. In a home that cannot be written, it does not record the pid of this process.
     pub fn lock_to_read(&self) -> Result<HomeLock, LockError> {
-        match self.lock() {
+        match self.lock_for_command() {
             Err(LockError::Home(HomeError::Io { error, .. }))
                 if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) => {}
             result => return result,
@@ -232,9 +244,12 @@ impl Home {
         !is_folder_free || (self.lock_file().exists() && self.lock_to_read().is_err())
     }
 
-    /// Returns true if a process holds the home that will release it without being asked (see [`HomeLock::mark_temporary`]).
-    pub fn is_held_temporarily(&self) -> bool {
-        matches!(self.lock(), Err(LockError::Held { is_temporary: true, .. }))
+    /// Returns the pid of the process that holds the home and will release it without being asked (see [`Home::lock_for_command`]).
+    pub fn temporary_holder(&self) -> Option<u32> {
+        match self.lock() {
+            Err(LockError::Held { pid, is_temporary: true, .. }) => pid,
+            _ => None,
+        }
     }
 
     fn held(&self) -> LockError {
@@ -355,17 +370,6 @@ impl Home {
 pub struct HomeLock {
     file: Option<File>,
     folder: Option<File>,
-}
-
-impl HomeLock {
-    /// Records that this process releases the home as soon as its work has ended, so that a gateway that starts waits for it.
-    pub fn mark_temporary(&mut self) {
-        if let Some(file) = &mut self.file
-            && let Err(error) = writeln!(file, "{TEMPORARY}")
-        {
-            tracing::debug!(%error, "the lock file was not written");
-        }
-    }
 }
 
 impl Drop for HomeLock {
@@ -504,12 +508,11 @@ mod tests {
         assert!(!home.lock_file().exists());
         drop(lock);
         assert!(!home.is_locked() && !home.lock_file().exists());
-        let mut lock = home.lock().unwrap();
-        lock.mark_temporary();
+        let _lock = home.lock_for_command().unwrap();
         let error = home.lock().unwrap_err();
         let text = error.to_string();
         assert!(matches!(error, LockError::Held { pid: Some(_), is_temporary: true, .. }), "{text}");
-        assert!(text.starts_with("`daoyou agent` (pid ") && text.contains("wait for its reply"), "{text}");
+        assert!(text.starts_with("another daoyou command (pid ") && text.contains(" uses "), "{text}");
     }
 
     #[test]

@@ -325,6 +325,10 @@ phrases! {
     approval_ask:
         "**{}** needs your approval, `{}`.\n\n```\n{}\n```\n\nSession: `{}`. {}\n\n`/approve {}` runs exactly this once, `/approve {} session` also allows the tool for the rest of that conversation, `/deny {} [reason]` refuses it. Without an answer it is refused at {}.",
         "**{}** 需要你的批准，编号 `{}`。\n\n```\n{}\n```\n\n会话：`{}`。{}\n\n`/approve {}` 按以上参数执行一次；`/approve {} session` 执行这一次，并在该会话余下部分允许此工具；`/deny {} [理由]` 拒绝。若无答复，将于 {} 自动拒绝。";
+    /// A remark in the question about a command.
+    approval_each_time:
+        "The agent's permissions ask about this command each time; `session` allows only what they do not ask about.",
+        "按该智能体的权限，此命令每次都要询问；`session` 只放行权限不要求询问的调用。";
     approval_is_shortened:
         "Not all is shown here: `daoyou approvals list` shows all of it.",
         "此处未显示全部内容：`daoyou approvals list` 会完整列出。";
@@ -339,8 +343,8 @@ phrases! {
     /// Answers to `/approve` and `/deny`: tools, code.
     approval_given: "Approved: {} ({}).", "已批准：{}（{}）。";
     approval_given_for_session:
-        "Approved: {} ({}), also for the rest of that conversation.",
-        "已批准：{}（{}），在该会话余下部分同样有效。";
+        "Approved: {} ({}), also for the rest of that conversation, except for commands that an agent's permissions ask about.",
+        "已批准：{}（{}），在该会话余下部分同样有效；智能体的权限要求询问的命令除外。";
     approval_denied: "Denied: {} ({}).", "已拒绝：{}（{}）。";
     /// The code.
     approval_unknown:

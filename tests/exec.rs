@@ -180,7 +180,9 @@ async fn endless_output_is_bounded_in_memory_and_on_disk() {
     let got = harness.call(json!({ "command": "yes", "timeout": 1 }), &CancellationToken::new()).await;
     assert!(got.starts_with("Error: Command timed out after 1 seconds\ny\ny\n"), "{got}");
     assert!(got.chars().count() <= 8_000 && got.lines().count() <= 500);
-    let path = got.split("the whole output: ").nth(1).unwrap().split(" ...]").next().unwrap();
+    let note = got.split("lines cut; the first 10000000 of ").nth(1).unwrap().split(" ...]").next().unwrap();
+    let (whole, path) = note.split_once(" bytes: ").unwrap();
+    assert!(whole.parse::<u64>().unwrap() > 10_000_000, "{note}");
     assert_eq!(fs::metadata(harness.workspace().join(path)).unwrap().len(), 10_000_000);
     let peak = peak_bytes(std::process::id());
     assert!(peak < 200_000 * 1_024, "peak of {peak} bytes");

@@ -103,6 +103,20 @@ async fn changes_are_shown_and_committed() {
     assert_eq!(harness.model.refused(), Vec::<String>::new());
 }
 
+/// Git and the file system take any bytes as a name. A result shows the bytes that are no UTF-8 as U+FFFD.
+#[tokio::test(flavor = "multi_thread")]
+async fn files_whose_names_are_not_utf8_are_committed() {
+    let Some(harness) = Harness::start().await else { return };
+    let files = r#"one=$(printf 'caf\351.txt'); two='a\nb\0351'; echo 1 > "$one"; echo 2 > "$two""#;
+    harness.exec(&format!("mkdir odd; cd odd; {INIT} {files}")).await;
+    let commit = |message: &str| in_repository("odd", json!({"message": message, "all_files": true}));
+    let added = ["2 files changed\n", "A caf\u{fffd}.txt", r"A a\nb\0351"];
+    harness.check("git_commit", commit("new"), &added).await;
+    harness.check("git_status", in_repository("odd", json!({})), &["Nothing changed."]).await;
+    harness.exec(r#"cd odd; rm "$(printf 'caf\351.txt')""#).await;
+    harness.check("git_commit", commit("gone"), &["1 file changed\nD caf\u{fffd}.txt"]).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_error_about_a_broken_configuration_does_not_repeat_it() {
     let Some(harness) = Harness::start().await else { return };

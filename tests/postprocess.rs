@@ -44,7 +44,7 @@ async fn a_turn_sees_what_it_asks_for_and_can_read_the_whole() {
     assert!(shown.contains("pub fn retry_limit(&self)") && shown.contains("MAX_RETRIES"), "{shown}");
     assert!(!shown.contains("part_3(") && shown.len() < source().len(), "{shown}");
     let (_, note) = shown.rsplit_once("[filtered for the question: ").unwrap();
-    let path = note.rsplit_once("the whole: ").unwrap().1.trim_end_matches(']').to_owned();
+    let path = note.rsplit_once("the whole output: ").unwrap().1.trim_end_matches(']').to_owned();
     let whole = fs::read_to_string(gateway.workspace().join(&path)).unwrap();
     assert!(whole.contains("1\t/// Returns something.") && whole.contains("part_32("), "{whole}");
     // A second read is not filtered again.
@@ -145,6 +145,24 @@ async fn a_failed_command_keeps_its_failures_and_other_failures_stay() {
     let missing = r#"{"path":"missing.rs"}"#;
     let run = gateway.run(&["tools", "run", "read_file", missing, "--json", "--query", QUESTION]).await;
     assert!(!run.stdout.contains("post_processed"), "{}", run.stdout);
+}
+
+/// The stored file ends before the failure, which only the cut output still has.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_without_the_end_of_an_output_is_not_filtered_in_its_place() {
+    if bubblewrap_is_missing() {
+        return;
+    }
+    let model = Model::start().await;
+    let gateway = Gateway::start(Setup::scripted(&model).set("tools.max_file_size", "300KB")).await;
+    let long = r#"seq 1 60000 | sed 's/.*/test case_& ... ok/'; echo "test net::joins ... FAILED"; exit 1"#;
+    let arguments = json!({ "command": long }).to_string();
+    let run = gateway.run(&["tools", "run", "exec", &arguments, "--json", "--query", "which tests fail?"]).await;
+    let result: Value = serde_json::from_str(&run.stdout).unwrap();
+    let content = result["content"].as_str().unwrap();
+    assert!(content.contains("net::joins") && content.contains("; the first 300000 of "), "{content}");
+    assert!(!content.contains("whole"), "{content}");
+    assert_eq!(result["metadata"]["spill_part"]["start"]["bytes"], 300_000, "{result}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

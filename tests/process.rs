@@ -4,6 +4,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
 
 use crate::support::gateway::Message;
 use crate::support::invariants::{Witness, wait_settled};
@@ -125,6 +126,26 @@ async fn a_gateway_that_starts_beside_a_waiting_agent_command_gets_the_home() {
     assert_eq!(asked.stdout, b"without a gateway\n", "{asked:?}");
     gateway.wait_ready().await;
     gateway.stop().await;
+}
+
+/// A command waits for the end of another that uses the home, and says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_waits_for_another_command_on_its_home() {
+    let gateway = Gateway::new(Setup::new());
+    assert_eq!(gateway.run(&["sessions", "list"]).await.code, Some(0));
+    // As another command holds it.
+    let folder = std::fs::File::open(gateway.home()).unwrap();
+    folder.lock().unwrap();
+    let pid = std::process::id();
+    std::fs::write(gateway.home().join("daoyou.lock"), format!("{pid}\ntemporary")).unwrap();
+    let mut command = gateway.command(&["sessions", "list"]);
+    let mut waiting = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut note = String::new();
+    let mut stderr = BufReader::new(waiting.stderr.take().unwrap());
+    deadline("the note", stderr.read_line(&mut note)).await.unwrap();
+    assert!(note.starts_with(&format!("daoyou: another daoyou command (pid {pid}) uses ")), "{note}");
+    drop(folder);
+    assert_eq!(deadline("the end", waiting.wait()).await.unwrap().code(), Some(0));
 }
 
 /// Below its disk reserve the gateway accepts nothing and says so, but it stays alive.

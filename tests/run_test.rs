@@ -54,7 +54,7 @@ impl Harness {
             failure.map_or((json!(0), json!(0), json!(0)), |(n, f, l)| (json!(n), json!(f), json!(l)));
         let expected = if failure.is_some() { vec![(&name, &file, &line)] } else { Vec::new() };
         assert_eq!(found, expected, "{text}");
-        let spill = self.home.path().join("workspace").join(result.spill.as_deref().unwrap());
+        let spill = self.home.path().join("workspace").join(&result.spill.as_ref().unwrap().path);
         assert!(fs::metadata(spill).unwrap().len() > 0);
         text
     }

@@ -323,3 +323,27 @@ async fn installed_skills_are_reviewed_pinned_accepted_and_removed() {
         assert!(output.code == Some(1) && output.stderr.contains(expected), "{output:?}");
     }
 }
+
+/// The installed skill is used in place of a built-in one of its name. Of two different skills of a package with one
+/// name none is installed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_skill_whose_name_is_taken_is_reported_or_refused() {
+    let gateway = Gateway::new(Setup::new());
+    let folder = gateway.home().parent().unwrap().join("downloads");
+    let source = folder.display().to_string();
+    let github = WEATHER.replace("name: weather", "name: github");
+    let other = format!("{WEATHER}More.\n");
+    for (path, text) in [("github/SKILL.md", github.as_str()), ("a/SKILL.md", WEATHER), ("b/SKILL.md", &other)] {
+        write_file(folder.join(path), text);
+    }
+    let output = gateway.run(&["skills", "install", &source, "weather", "--yes"]).await;
+    let twice = "a: another skill of the package, which differs, is also named weather";
+    assert!(output.code == Some(1) && output.stderr.contains(twice), "{output:?}");
+    let output = gateway.run(&["skills", "install", &source, "github", "github", "--yes"]).await;
+    let replaced = "built-in:github has the same name, and is not used once this one is installed";
+    assert!(output.code == Some(0) && output.stderr.contains(replaced), "{output:?}");
+    assert_eq!(output.stdout, "installed: github\n");
+    let output = gateway.run(&["skills", "install", &source, "--all", "--replace", "--yes"]).await;
+    assert_eq!((output.code, output.stdout.as_str()), (Some(1), "installed: github\n"), "{output:?}");
+    assert!(!output.stderr.contains(replaced), "{output:?}");
+}

@@ -112,6 +112,20 @@ async fn slash_commands_are_answered_in_chinese() {
     answered_without_the_model("zh", CHINESE).await;
 }
 
+/// A command that does not exist is an error of its sender, whose program must notice it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_command_fails() {
+    let model = Model::start().await;
+    let gateway = Gateway::start(setup(&model)).await;
+    let failed = gateway.run(&["agent", "-m", "/modle"]).await;
+    assert!(failed.code == Some(1) && failed.stdout.contains("did you mean `/model`?"), "{failed:?}");
+    let failed = gateway.run(&["agent", "-m", "/modle", "--json"]).await;
+    let answer: Value = serde_json::from_str(&failed.stdout).unwrap();
+    assert_eq!((failed.code, &answer["error"]["code"]), (Some(1), &json!("unknown_command")), "{failed:?}");
+    assert!(answer["reply"].as_str().unwrap().contains("`/model`"), "{answer}");
+    assert_eq!(gateway.run(&["agent", "-m", "/model"]).await.code, Some(0));
+}
+
 /// The model choice of a session is separate, survives a kill, and is reset with `auto`.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_session_chooses_its_model() {

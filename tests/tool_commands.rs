@@ -68,9 +68,10 @@ async fn a_tool_runs_by_hand_with_and_without_a_gateway() {
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_names_and_arguments_are_usage_errors() {
     let gateway = Gateway::new(Setup::new());
-    gateway.run(&["tools", "show", "read_fle"]).await.assert_refused("did you mean read_file");
     for (args, expected) in [
-        (&["tools", "run", "exce", "{}"][..], "did you mean exec"),
+        (&["tools", "show", "read_fle"][..], "did you mean read_file"),
+        (&["tools", "show", ".."], "\"..\" is no tool"),
+        (&["tools", "run", "exce", "{}"], "did you mean exec"),
         (&["tools", "run", "list_dir", "{"], "no JSON object"),
         (&["tools", "run", "list_dir", "[]"], "no JSON object"),
     ] {

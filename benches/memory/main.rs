@@ -100,7 +100,7 @@ impl BenchStore {
     /// Fills the store in one write, bypassing the gateway.
     async fn fill<T: Send + 'static>(
         &self,
-        fill: impl FnOnce(&Connection) -> Result<T, daoyou::store::StoreError> + Send + 'static,
+        fill: impl FnMut(&Connection) -> Result<T, daoyou::store::StoreError> + Send + 'static,
     ) -> Result<T> {
         Ok(self.store.write(daoyou::store::Durability::Logged, fill).await?)
     }

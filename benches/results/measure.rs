@@ -10,7 +10,8 @@ use super::cases::Case;
 use super::workspace::{BenchWorkspace, context};
 
 /// A path as long as the paths of spill files.
-const SPILL: &str = ".daoyou/conversations/0123456789abcdef/spill/0123456789abcdef0123456789abcdef-call_1.txt";
+const SPILL: &str =
+    "the whole output: .daoyou/conversations/0123456789abcdef/spill/0123456789abcdef0123456789abcdef-call_1.txt";
 /// The size of the results for the measurement of speed, in bytes.
 const SPEED_BYTES: usize = 100_000;
 

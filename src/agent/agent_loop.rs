@@ -218,8 +218,8 @@ impl AgentLoop {
             .bus
             .store()
             .write(Durability::Synced, move |connection| {
-                for turn in left {
-                    inbox::undo_start(connection, turn)?;
+                for turn in &left {
+                    inbox::undo_start(connection, *turn)?;
                 }
                 if is_single_session {
                     return Ok(());

@@ -95,7 +95,7 @@ impl Approvals for ApprovalGate {
                 Some(waiting) => ApprovalDecision::Refused(format!(
                     "{tools} needs the owner's approval, and {waiting} wait for one already; try again later"
                 )),
-                None => match self.ask(call, &tools, context) {
+                None => match self.ask(call, &tools, asks_owner, context) {
                     Ok(outcome) => ApprovalDecision::Asked(Box::new(outcome)),
                     Err(error) => refuse_unasked(&tools, &error),
                 },
@@ -210,11 +210,17 @@ impl ApprovalGate {
         }
     }
 
-    fn ask(&self, call: &ToolCall, tools: &str, context: &ToolContext) -> Result<ToolOutcome, StoreError> {
+    fn ask(
+        &self,
+        call: &ToolCall,
+        tools: &str,
+        asks_owner: bool,
+        context: &ToolContext,
+    ) -> Result<ToolOutcome, StoreError> {
         let id = approvals::id_of(context.turn, &call.id);
         let expires_at = now_ms().saturating_add(i64::try_from(self.config.expires.0.as_millis()).unwrap_or(i64::MAX));
         let code = approvals::code_of(id);
-        let notice = self.notice(call, tools, context, expires_at);
+        let notice = self.notice(call, tools, asks_owner, context, expires_at);
         let new = NewApproval {
             turn: context.turn,
             call_id: call.id.clone(),
@@ -236,15 +242,19 @@ impl ApprovalGate {
         Ok(ToolOutcome::asked(id, vec![ToolEffect::Rows(RowEffect(Arc::new(request)))]))
     }
 
-    /// Returns the question for the owner.
-    fn notice(&self, call: &ToolCall, tools: &str, context: &ToolContext, expires_at: i64) -> String {
+    /// Returns the question for the owner. `asks_owner`: the permissions of the agent ask about this command each time.
+    fn notice(&self, call: &ToolCall, tools: &str, asks_owner: bool, context: &ToolContext, expires_at: i64) -> String {
         let code = approvals::code_of(approvals::id_of(context.turn, &call.id));
         let until = Timestamp::from_millisecond(expires_at).unwrap_or(Timestamp::MAX).to_zoned(self.timezone.clone());
         let mut texts = ApprovalTexts { phrases: self.phrases, is_shortened: false };
         let (arguments, session) = (texts.arguments(&call.arguments), texts.name(context.session.as_str()));
         let mut notes = texts.sources(&context.taint);
-        if texts.is_shortened {
-            notes = format!("{notes} {}", self.phrases.approval_is_shortened).trim_start().to_owned();
+        for (applies, note) in
+            [(asks_owner, self.phrases.approval_each_time), (texts.is_shortened, self.phrases.approval_is_shortened)]
+        {
+            if applies {
+                notes = format!("{notes} {note}").trim_start().to_owned();
+            }
         }
         let until = until.strftime("%Y-%m-%d %H:%M").to_string();
         let values = [tools, &code, &arguments, &session, &notes, &code, &code, &code, &until];
@@ -282,7 +292,11 @@ impl fmt::Debug for ApprovalRequest {
 impl WriteRows for ApprovalRequest {
     fn write(&self, connection: &Connection) -> Result<(), StoreError> {
         // A turn that was stopped meanwhile asks for no approval.
-        if inbox::is_cancelled(connection, self.new.turn)? || !approvals::insert(connection, &self.new)? {
+        if inbox::is_cancelled(connection, self.new.turn)? {
+            self.channels.lock().clear();
+            return Ok(());
+        }
+        if !approvals::insert(connection, &self.new)? {
             return Ok(());
         }
         let code = approvals::code_of(approvals::id_of(self.new.turn, &self.new.call_id));
@@ -380,7 +394,7 @@ mod tests {
         let context = ToolContext::of_owner("webhook:in", "c", "a");
         let notice = |command: &str, context: &ToolContext| {
             let arguments = serde_json::json!({ "command": command }).to_string();
-            gate.notice(&exec_call(&arguments), "exec", context, now_ms())
+            gate.notice(&exec_call(&arguments), "exec", false, context, now_ms())
         };
         let shown = notice(&format!("echo safe{}; rm -rf ~\u{202e}\u{200b}", " ".repeat(3_000)), &context);
         assert!(shown.contains("\n{\"command\":\"echo safe[␠×3000]; rm -rf ~\\u{202e}\\u{200b}\"}\n"), "{shown}");
@@ -416,6 +430,8 @@ mod tests {
             let decision = gate.decide(&exec_call("{}"), &restriction, &context).await;
             assert_eq!(matches!(decision, ApprovalDecision::Asked(_)), asks_owner);
             assert_eq!(matches!(decision, ApprovalDecision::Allowed), !asks_owner);
+            let notice = gate.notice(&exec_call("{}"), "exec", asks_owner, &context, now_ms());
+            assert_eq!(notice.contains(gate.phrases.approval_each_time), asks_owner, "{notice}");
         }
         let granted = new_approval(daoyou_channels::new_id(), &context.session.to_string());
         let grant = move |connection: &Connection| {

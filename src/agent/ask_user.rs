@@ -260,6 +260,7 @@ impl WriteRows for AnswerRequest {
     fn write(&self, connection: &Connection) -> Result<(), StoreError> {
         // A turn that was stopped meanwhile asks no question.
         if inbox::is_cancelled(connection, self.new.turn)? {
+            self.is_written.store(false, Ordering::Relaxed);
             return Ok(());
         }
         if questions::insert(connection, &self.new)? {

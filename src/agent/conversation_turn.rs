@@ -16,7 +16,7 @@ use super::turn_tools::TurnTools;
 use super::workflow_script::WorkflowScript;
 use crate::chat::ChatMessage;
 use crate::guard::Taint;
-use crate::llm::{FallbackChain, LlmErrorKind, ModelError};
+use crate::llm::{FallbackChain, LlmErrorKind, ModelError, SerializedText};
 use crate::memory::written;
 use crate::origin::TurnOrigin;
 use crate::postprocess::ModelUse;
@@ -327,7 +327,7 @@ impl<'a> ConversationTurn<'a> {
         (lead, agent): (TurnLead<'_>, &TurnAgent),
         executor: &ToolExecutor,
         conversation: Vec<ChatMessage>,
-        system: Arc<str>,
+        system: SerializedText,
     ) -> Result<LoopOutcome, TurnError> {
         let Conversations { contexts, middleware, images, temperature, .. } = self.conversations;
         let (scope, cancel) = (self.scope, &self.started.cancel);

@@ -274,30 +274,27 @@ fn longest_wait(kind: LlmErrorKind) -> Duration {
 
 impl ParkingCommit {
     /// Parks the turn. The turn must be checked again if it was stopped meanwhile, or if nothing is left to wait for.
-    fn write(self, connection: &Connection) -> Result<ParkingResult, StoreError> {
+    fn write(&self, connection: &Connection) -> Result<ParkingResult, StoreError> {
         let Self { turn, context, first, awaited, notices, bus } = self;
-        if let Some(context) = context {
-            turn_steps::append(connection, turn, "context", &context)?;
-        }
-        let mut notice = None;
-        if let Some((note, draft)) = first {
-            turn_steps::append(connection, turn, "note", &note)?;
-            notice = draft.map(|draft| draft.insert(connection)).transpose()?;
-        }
+        let (turn, (note, draft)) = (*turn, first.as_ref().map(|(note, draft)| (note, draft.as_ref())).unzip());
+        let steps = [("context", context.as_ref()), ("note", note)];
+        let steps = steps.into_iter().filter_map(|(kind, step)| Some((kind, step?.as_str())));
+        turn_steps::append_all(connection, turn, steps)?;
+        let notice = draft.flatten().map(|draft| draft.insert(connection)).transpose()?;
         let (mut channels, mut reported) = (Vec::new(), Vec::new());
         for (provider, content) in notices {
             // Another turn may have reported the same failure since.
-            if bus.services().has_notice(connection, &provider)? {
+            if bus.services().has_notice(connection, provider)? {
                 continue;
             }
             if let Some(channel) = bus.write_owner_notice(
                 connection,
                 daoyou_channels::new_id(),
                 OutboxSlot::notice(NoticeKind::Service),
-                content,
+                content.clone(),
             )? {
                 channels.push(channel);
-                reported.push(provider);
+                reported.push(provider.clone());
             }
         }
         bus.services().write(connection, &reported)?;
@@ -306,7 +303,7 @@ impl ParkingCommit {
             meta::set(connection, meta::ISOLATED_TURN, "")?;
         }
         let (mut must_recheck, mut is_person_asked) = (inbox::is_cancelled(connection, turn)?, false);
-        for id in &awaited {
+        for id in awaited {
             if let Some(row) = approvals::find(connection, *id)? {
                 is_person_asked = true;
                 must_recheck |= row.state != ApprovalState::Pending;

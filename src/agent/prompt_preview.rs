@@ -17,7 +17,8 @@ use super::turn_start::StartedTurn;
 use crate::bus::EventHub;
 use crate::chat::{ChatMessage, ToolSpec};
 use crate::llm::{
-    ChatRequest, ChatResponse, DeltaSink, FallbackChain, LlmError, LlmErrorKind, Provider, estimate_tokens,
+    ChatRequest, ChatResponse, DeltaSink, FallbackChain, LlmError, LlmErrorKind, Provider, SerializedText,
+    estimate_tokens,
 };
 use crate::metrics::Metrics;
 use crate::store::inbox::InboxRow;
@@ -130,7 +131,7 @@ impl TurnRunner {
         (started, agent): (&StartedTurn, &TurnAgent),
         model: &CapturingModel<'_>,
         executor: &crate::tools::ToolExecutor,
-        (system, conversation): (Arc<str>, Vec<ChatMessage>),
+        (system, conversation): (SerializedText, Vec<ChatMessage>),
         found_tools: std::collections::BTreeSet<String>,
     ) {
         let Conversations { contexts, middleware, images, temperature, approvals, .. } = &self.conversations;

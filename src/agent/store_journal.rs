@@ -44,7 +44,7 @@ impl<'a> StoreJournal<'a> {
     /// not.
     async fn write_until<F>(&self, durability: Durability, make: impl FnMut() -> F + Send, what: &str)
     where
-        F: FnOnce(&Connection) -> Result<(), StoreError> + Send + 'static,
+        F: FnMut(&Connection) -> Result<(), StoreError> + Send + 'static,
     {
         let turn = self.turn;
         let failed =
@@ -82,14 +82,13 @@ impl<'a> StoreJournal<'a> {
             // Read for each try: another step may have written the context meanwhile.
             let (body, effects, context) = (body.clone(), effects.clone(), self.context.lock().clone());
             move |connection: &Connection| {
-                if let Some(context) = context {
-                    turn_steps::append(connection, turn, "context", &context)?;
-                }
-                let seq = turn_steps::append(connection, turn, kind, &body)?;
+                let context = context.iter().map(|context| ("context", context.as_str()));
+                let seq = turn_steps::append_all(connection, turn, context.chain([(kind, body.as_str())]))?;
                 if progressed {
                     inbox::reset_stalled(connection, turn)?;
                 }
-                effects.into_iter().enumerate().try_for_each(|(number, effect)| effect.write(connection, seq, number))
+                let mut effects = effects.iter().cloned().enumerate();
+                effects.try_for_each(|(number, effect)| effect.write(connection, seq, number))
             }
         };
         self.write_until(durability, make, kind).await;
@@ -192,7 +191,7 @@ pub async fn commit_effects(
     }
     let all = written.clone();
     let write = move |connection: &Connection| {
-        all.into_iter().enumerate().try_for_each(|(number, effect)| effect.write(connection, 0, number))
+        all.iter().cloned().enumerate().try_for_each(|(number, effect)| effect.write(connection, 0, number))
     };
     bus.store().write(Durability::Synced, write).await?;
     written.into_iter().for_each(|effect| effect.committed(bus));

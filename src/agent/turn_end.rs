@@ -21,6 +21,7 @@ use crate::session::commands::SessionChange;
 use crate::session::retry_scheduler::RetryScheduler;
 use crate::session::session_ownership::SessionMemoryUpdate;
 use crate::store::inbox::{self, InboxRow, InboxState};
+use crate::store::messages::SessionHead;
 use crate::store::outbox::InsertedOutbound;
 use crate::store::usage::{self, TokenCounts};
 use crate::store::{
@@ -67,6 +68,8 @@ pub struct TurnEnd {
     pub learning: Option<TurnLearning>,
     /// The model as `PROVIDER/MODEL`; empty if none was asked.
     pub model: String,
+    /// The turn ran alone, so that [`meta::ISOLATED_TURN`] may name it.
+    pub is_isolated: bool,
     pub phrases: &'static Phrases,
 }
 
@@ -114,6 +117,7 @@ impl TurnEnd {
         let end = Self {
             reply: self.phrases.internal.to_owned(),
             error: Some("internal"),
+            is_isolated: self.is_isolated,
             ..Self::bare(turn, self.rows.clone(), self.phrases)
         };
         let failed = |error: &StoreError| tracing::error!(%turn, %error, "the error of a turn could not be written");
@@ -168,6 +172,7 @@ impl TurnEnd {
             memory_update: None,
             learning: None,
             model: String::new(),
+            is_isolated: false,
             phrases,
         }
     }
@@ -202,8 +207,9 @@ impl TurnEnd {
                     self.append_messages(connection, &last.session, user, context.as_deref(), reason)?;
             }
             SessionAppend::Note(note) => {
-                append_note(connection, &last.session, self.turn, note)?;
-                approvals::add_taint(connection, &last.session, &TurnOrigin::parse(&last.origin).taint)?;
+                let head = append_note(connection, &last.session, self.turn, note)?;
+                let taint = TurnOrigin::parse(&last.origin).taint;
+                approvals::add_taint(connection, &last.session, head.epoch, &taint)?;
             }
         }
         match &self.change {
@@ -232,7 +238,10 @@ impl TurnEnd {
         if is_redacted {
             forgetting::forget_delivered(connection, &self.turn.to_string())?;
         }
-        if meta::get(connection, meta::ISOLATED_TURN)?.is_some_and(|alone| alone == self.turn.to_string()) {
+        // Another turn may run alone since this one has made progress.
+        if self.is_isolated
+            && meta::get(connection, meta::ISOLATED_TURN)?.is_some_and(|alone| alone == self.turn.to_string())
+        {
             meta::set(connection, meta::ISOLATED_TURN, "")?;
         }
         ended.written.more = !inbox::open_of_session(connection, &last.session, 1)?.is_empty();
@@ -300,7 +309,6 @@ impl TurnEnd {
         let context = progress.context.as_ref().or(context);
         let mut taint = progress.taint.clone();
         taint.extend(context.into_iter().flat_map(|context| context.taint.iter().cloned()));
-        approvals::add_taint(connection, session, &taint)?;
         let is_context_full = context.is_some_and(|context| context.is_context_full || context.compactions > 0);
         let count_at_start = context.map(|context| context.forget_count);
         let mut messages = session_messages(user, progress, reason, &self.reply);
@@ -315,9 +323,10 @@ impl TurnEnd {
         }
         let bodies = messages.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
         let roles = messages.iter().map(ChatMessage::role);
-        messages::append(connection, session, self.turn, roles.zip(bodies))?;
+        let head = messages::append(connection, session, self.turn, roles.zip(bodies))?;
+        approvals::add_taint(connection, session, head.epoch, &taint)?;
         if let Some(memory_update) = &self.memory_update {
-            memory_update.write(connection, session, is_context_full)?;
+            memory_update.write(connection, session, &head, is_context_full)?;
         }
         let is_learned = match &self.learning {
             Some(learning) if !is_redacted => learning.write(connection, session, self, &messages)?,
@@ -379,7 +388,12 @@ struct CommittedEnd {
     followed: AppliedFollowUps,
 }
 
-fn append_note(connection: &Connection, session: &str, turn: Uuid, note: &SessionNote) -> Result<(), StoreError> {
+fn append_note(
+    connection: &Connection,
+    session: &str,
+    turn: Uuid,
+    note: &SessionNote,
+) -> Result<SessionHead, StoreError> {
     let messages =
         [ChatMessage::User { content: note.note.clone(), images: Vec::new() }, ChatMessage::assistant(&note.reply)];
     let bodies = messages.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;

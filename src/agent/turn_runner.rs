@@ -29,7 +29,8 @@ use crate::session::lanes::{ConcurrencyLimits, Isolation};
 use crate::session::session_ownership::{SessionMemoryUpdate, is_conversation, is_written};
 use crate::store::Connection;
 use crate::store::inbox::{InboxRow, InboxState};
-use crate::store::ownership::{self, Ownership};
+use crate::store::messages::Ownership;
+use crate::store::ownership;
 use crate::turn::context::conversation_context::AgentMemory;
 use crate::turn::context::{attachments, user_message};
 use crate::turn::error::{ErrorCode, TurnError};
@@ -93,7 +94,8 @@ impl TurnRunner {
         }
         let events = EventEmitter::new(self.bus.events().clone(), session.clone(), turn, &last.channel, &last.chat_id);
         let (flight, meter, mut state) = (self.running.flight.take_slot(turn), turns.meter(), RunState::default());
-        let proven = (isolation == Isolation::Alone).then_some(proven);
+        let is_isolated = isolation == Isolation::Alone;
+        let proven = is_isolated.then_some(proven);
         let run = self.run(&started, proven, (&events, &flight, &meter), &mut state);
         // The one place where a panic of a turn becomes an error.
         let outcome = AssertUnwindSafe(run).catch_unwind().await;
@@ -103,7 +105,7 @@ impl TurnRunner {
             self.running.lock().remove(&turn);
             return must_recheck;
         }
-        let end = self.end_of(&started, outcome, &state);
+        let end = TurnEnd { is_isolated, ..self.end_of(&started, outcome, &state) };
         if state.has_begun {
             emit_end(&events, &end, &state.progress);
         }

@@ -123,7 +123,7 @@ impl TurnStarter {
         let started = self
             .store
             .write(Durability::Synced, move |connection| {
-                let rows = take_rows(connection, &key, collect, &running.retries)?;
+                let (rows, steps) = take_rows(connection, &key, collect, &running.retries)?;
                 let Some((turn, last)) = rows.first().map(|row| row.turn).zip(rows.last().cloned()) else {
                     return Ok(None);
                 };
@@ -141,14 +141,13 @@ impl TurnStarter {
                 if rows.iter().all(|row| command_of(row).is_none()) {
                     session_ownership::begin(connection, &key, &rows, &settings.identities)?;
                 }
-                let steps = turn_steps::of_turn(connection, turn)?;
                 // Registered inside the commit, so that a later `/stop` finds the turn here.
                 let cancel = CancellationToken::new();
                 if rows.iter().any(|row| row.cancel) {
                     cancel.cancel();
                 }
                 running.lock().insert(turn, cancel.clone());
-                Ok(Some(StartedTurn { turn, session, rows, last, steps, cancel }))
+                Ok(Some(StartedTurn { turn, session: session.clone(), rows, last, steps, cancel }))
             })
             .await?;
         if let Some(started) = &started {
@@ -160,29 +159,29 @@ impl TurnStarter {
 }
 
 /// Returns the session's lowest unfinished message, and with `collect` the messages behind it that are alike (see [`is_alike`]). A
-/// turn that was started before takes the same messages again.
+/// turn that was started before takes the same messages again, and has its steps.
 fn take_rows(
     connection: &Connection,
     session: &str,
     collect: bool,
     retries: &RetryScheduler,
-) -> Result<Vec<InboxRow>, StoreError> {
+) -> Result<(Vec<InboxRow>, Vec<TurnStepRow>), StoreError> {
     let limit = if collect { COLLECT_LIMIT } else { 1 };
     let mut rows = inbox::open_of_session(connection, session, limit)?;
-    let Some(first) = rows.first().cloned() else { return Ok(Vec::new()) };
+    let Some(first) = rows.first().cloned() else { return Ok(Default::default()) };
     if first.state == InboxState::Waiting && !first.cancel && retries.must_wait(first.turn) {
-        return Ok(Vec::new());
+        return Ok(Default::default());
     }
     let mut own = inbox::of_turn(connection, first.turn)?;
     own.retain(InboxRow::is_open);
-    let has_begun = first.state != InboxState::Queued || own.len() > 1 || turn_steps::has_any(connection, first.turn)?;
-    if has_begun {
-        return Ok(own);
+    let steps = turn_steps::of_turn(connection, first.turn)?;
+    if first.state != InboxState::Queued || own.len() > 1 || !steps.is_empty() {
+        return Ok((own, steps));
     }
     let joins = |row: &InboxRow| row.state == InboxState::Queued && !needs_own_turn(row) && is_alike(row, &first);
     let count = if needs_own_turn(&first) { 1 } else { 1 + rows.iter().skip(1).take_while(|row| joins(row)).count() };
     rows.truncate(count);
-    Ok(rows)
+    Ok((rows, steps))
 }
 
 /// Returns true if two messages come from the same sender and chat, and ask for the same model, agent, tools and limits. One turn has
@@ -254,7 +253,7 @@ mod tests {
                     inbox::insert(connection, &NewInboxRow { origin, ..NewInboxRow::sample(id, &session) })?;
                     connection.execute("UPDATE inbox SET cancel = ? WHERE id = ?", (is_cancelled, id.to_string()))?;
                 }
-                Ok(take_rows(connection, &session, true, &RetryScheduler::default())?.len())
+                Ok(take_rows(connection, &session, true, &RetryScheduler::default())?.0.len())
             };
             assert_eq!(store.write(Durability::Logged, take).await.unwrap(), expected, "{rows:?}");
         }

@@ -1,11 +1,12 @@
 //! The agent's own folder, and the template that fills it.
 
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::DirBuilder;
 use std::io::{Error, ErrorKind, Result, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use include_dir::{Dir, DirEntry, include_dir};
+use tempfile::NamedTempFile;
 
 static TEMPLATE: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/workspace");
 
@@ -24,7 +25,8 @@ const MARKER_TEXT: &str = "The template was written here once: what you delete s
 /// Existing files stay as they are, even if empty, a link, or of another kind. A file that the user deletes later does
 /// not come back: the marker file `.daoyou-template` records that the folder was filled, and nothing is written until
 /// the marker or the whole folder is gone. The marker is written last, so an interrupted first start is completed by
-/// the next; each file appears whole or not at all. New folders have mode 0700, new files 0600.
+/// the next; each file appears whole or not at all. Several processes may do this at the same time. New folders have mode
+/// 0700, new files 0600.
 ///
 /// # Errors
 /// The first folder or file that cannot be created; the message names it.
@@ -36,7 +38,7 @@ pub fn prepare(dir: &Path) -> Result<Vec<PathBuf>> {
     }
     let mut written = Vec::new();
     fill(dir, &TEMPLATE, &mut written)?;
-    write_whole(&marker, MARKER_TEXT.as_bytes())?;
+    write_new(&marker, MARKER_TEXT.as_bytes())?;
     Ok(written)
 }
 
@@ -59,8 +61,9 @@ fn fill(dir: &Path, template: &Dir<'_>, written: &mut Vec<PathBuf>) -> Result<()
             }
             DirEntry::File(file) if is_there || file.path() == Path::new(FROM_STORE) => {}
             DirEntry::File(file) => {
-                write_whole(&path, file.contents())?;
-                written.push(path);
+                if write_new(&path, file.contents())? {
+                    written.push(path);
+                }
             }
         }
     }
@@ -86,20 +89,18 @@ fn make_dir(path: &Path) -> Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| naming(path, &error))
 }
 
-/// Writes a new file under a temporary name and renames it once it is on disk.
-fn write_whole(path: &Path, contents: &[u8]) -> Result<()> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let draft = path.with_file_name(format!(".{name}.new"));
+/// Writes a file under a temporary name and renames it once it is on disk. Returns false if another process has created a file of
+/// this name meanwhile, which stays.
+fn write_new(path: &Path, contents: &[u8]) -> Result<bool> {
     let write = || {
-        // The draft of an interrupted start, or a planted link.
-        match std::fs::remove_file(&draft) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
+        let mut draft = NamedTempFile::new_in(path.parent().unwrap_or(Path::new(".")))?;
+        draft.write_all(contents)?;
+        draft.as_file().sync_all()?;
+        match draft.persist_noclobber(path) {
+            Ok(_) => Ok(true),
+            Err(failed) if failed.error.kind() == ErrorKind::AlreadyExists => Ok(false),
+            Err(failed) => Err(failed.error),
         }
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-        file.write_all(contents)?;
-        file.sync_all()?;
-        std::fs::rename(&draft, path)
     };
     write().map_err(|error: Error| naming(path, &error))
 }
@@ -150,8 +151,6 @@ mod tests {
         fs::write(dir.join("USER.md"), "").expect("writable");
         fs::write(dir.join("skills"), "a file of mine").expect("writable");
         std::os::unix::fs::symlink("/nowhere/at/all", dir.join("SOUL.md")).expect("linkable");
-        // The draft of an interrupted first start.
-        fs::write(dir.join(".TOOLS.md.new"), "# No").expect("writable");
         fs::set_permissions(dir, fs::Permissions::from_mode(0o750)).expect("ours");
 
         let written = prepare(dir).expect("it can be filled");
@@ -160,7 +159,21 @@ mod tests {
         assert_eq!(fs::read_to_string(dir.join("USER.md")).expect("readable"), "");
         assert_eq!(fs::read_link(dir.join("SOUL.md")).expect("a link"), Path::new("/nowhere/at/all"));
         assert_eq!(fs::metadata(dir).expect("it is there").permissions().mode() & 0o777, 0o750);
-        assert!(!dir.join(".TOOLS.md.new").exists());
+    }
+
+    #[test]
+    fn several_processes_fill_a_new_folder_together() {
+        let home = tempfile::tempdir().expect("a temp folder");
+        let dir = home.path().join("workspace");
+        let mut written: Vec<String> = std::thread::scope(|scope| {
+            let each: Vec<_> = (0..8).map(|_| scope.spawn(|| prepare(&dir).expect("it can be filled"))).collect();
+            each.into_iter().flat_map(|one| names(&dir, &one.join().expect("no panic"))).collect()
+        });
+        written.sort();
+        assert_eq!(written, FILES, "each file is written once");
+        let hidden = fs::read_dir(&dir).expect("readable").flatten().map(|entry| entry.file_name());
+        let hidden: Vec<_> = hidden.filter(|name| name.to_string_lossy().starts_with('.')).collect();
+        assert_eq!(hidden, [MARKER], "no draft is left");
     }
 
     #[test]

@@ -125,12 +125,16 @@ fn copy_database(home: &Home, to: &Path) -> anyhow::Result<Option<DatabaseFacts>
     }
     if !database.exists() {
         if home.is_locked() {
-            bail!("{} is missing, and a gateway runs: no backup was written; see daoyou doctor", database.display());
+            let holder = match home.temporary_holder() {
+                Some(pid) => format!("a daoyou command (pid {pid}) uses the home"),
+                None => "a gateway runs".to_owned(),
+            };
+            bail!("{} is missing, and {holder}: no backup was written; see daoyou doctor", database.display());
         }
         return Ok(None);
     }
     // A running gateway has checked the database at its start.
-    if let Ok(_lock) = home.lock() {
+    if let Ok(_lock) = home.lock_for_command() {
         backup::check_source(&database)?;
     }
     // Created here so that the file is private from the beginning; SQLite accepts an empty file.

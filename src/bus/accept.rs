@@ -219,7 +219,7 @@ impl MessageBus {
             }
             let notified = write_extras(connection, &extras, notices.as_ref())?;
             let mut error = None;
-            let (cancelled, content) = match with {
+            let (cancelled, content) = match &with {
                 ImmediateAnswer::Stop { unread } => {
                     // An untrusted sender can only stop their own turn, and has no sub-agents.
                     let (current, sub_agents, processes) = if draft.message.trust == Trust::Untrusted {
@@ -235,15 +235,15 @@ impl MessageBus {
                     }
                     let reply = commands.stop_reply(&draft.message, current.is_some(), sub_agents.len(), &processes);
                     let current = current.map(|turn| (turn, row.session.clone()));
-                    (current.into_iter().chain(sub_agents).collect(), append_remark(reply, unread))
+                    (current.into_iter().chain(sub_agents).collect(), append_remark(reply, unread.clone()))
                 }
-                ImmediateAnswer::Reply(content) => (Vec::new(), content),
+                ImmediateAnswer::Reply(content) => (Vec::new(), content.clone()),
                 ImmediateAnswer::Command(answer) => {
                     if let Some(model) = &answer.model {
                         messages::set_model(connection, &row.session, model.as_deref())?;
                     }
                     error = answer.error.map(|code| ErrorInfo { code: code.to_owned() });
-                    (Vec::new(), answer.reply)
+                    (Vec::new(), answer.reply.clone())
                 }
             };
             let inserted = draft.reply(content, error).insert(connection)?;

@@ -421,9 +421,10 @@ impl MessageBus {
                     return Ok(None);
                 }
                 let slot = OutboxSlot::notice(NoticeKind::Service);
-                let channel = writer.write_owner_notice(connection, daoyou_channels::new_id(), slot, content)?;
+                let channel =
+                    writer.write_owner_notice(connection, daoyou_channels::new_id(), slot, content.clone())?;
                 if channel.is_some() {
-                    record_refusal(connection, &refused, model)?;
+                    record_refusal(connection, &refused, model.clone())?;
                 }
                 Ok(channel)
             };
@@ -460,7 +461,7 @@ impl MessageBus {
     /// Records the recovery of a model service with `write`, in the background.
     fn write_in_background(
         self: &Arc<Self>,
-        write: impl FnOnce(&Self, &Connection) -> Result<(), StoreError> + Send + 'static,
+        mut write: impl FnMut(&Self, &Connection) -> Result<(), StoreError> + Send + 'static,
     ) {
         let bus = self.clone();
         tokio::spawn(async move {

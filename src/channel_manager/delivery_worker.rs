@@ -268,15 +268,15 @@ pub(super) mod tests {
             }
             let until_noticed = self.until_noticed.lock().unwrap().take().unwrap();
             let store = self.store.clone();
-            let (busy, is_busy) = tokio::sync::oneshot::channel();
+            let (busy, is_busy) = async_channel::bounded(1);
             tokio::spawn(async move {
                 let wait = move |_: &Connection| {
-                    busy.send(()).unwrap();
+                    busy.try_send(()).unwrap();
                     until_noticed.recv().map_err(|error| StoreError::Row(error.to_string()))
                 };
                 store.write(Durability::Logged, wait).await
             });
-            is_busy.await.unwrap();
+            is_busy.recv().await.unwrap();
             self.arrived.add_permits(1);
             Err(SendError::Away)
         }

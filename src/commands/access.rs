@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use serde_json::Value;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::environment::CommandEnvironment;
+use super::output::print_note;
+use super::translation::tr_fill;
 use crate::control::{ControlClient, ToRequest};
 use crate::gateway;
 use crate::home::{Home, HomeLock, LockError};
@@ -19,6 +21,10 @@ use crate::query::{
 /// The number and the interval of probes of a gateway that is starting or stopping.
 const PROBES: u32 = 100;
 const PROBE_INTERVAL: Duration = Duration::from_millis(50);
+/// The time that a command waits for another command, which uses the home and answers nothing meanwhile.
+pub const COMMAND_PATIENCE: Duration = Duration::from_secs(600);
+/// The time after which the user learns what this command waits for.
+const SILENT_WAIT: Duration = Duration::from_secs(1);
 /// The time limit of one probe: a process that is stopped accepts the connection and never answers.
 const PROBE_LIMIT: Duration = Duration::from_secs(30);
 
@@ -31,12 +37,29 @@ pub enum GatewayAccess {
 }
 
 impl GatewayAccess {
-    /// Finds the access to a home. Waits some seconds for a gateway that is starting or stopping.
+    /// Finds the access to a home. Waits some seconds for a gateway that is starting or stopping, and longer for the end of
+    /// another command.
     ///
     /// # Errors
-    /// Another process holds the home and does not answer, or the home cannot be locked.
+    /// [`LockError`]: another process holds the home and does not answer, or the home cannot be locked.
     pub async fn find(home: &Home) -> anyhow::Result<Self> {
-        Self::find_with(home, Home::lock).await
+        Self::find_within(home, COMMAND_PATIENCE).await
+    }
+
+    /// Does the same as [`Self::find`], but waits only for `patience` for the end of another command.
+    ///
+    /// # Errors
+    /// Those of [`Self::find`].
+    pub async fn find_within(home: &Home, patience: Duration) -> anyhow::Result<Self> {
+        Self::find_with(home, Home::lock_for_command, patience).await
+    }
+
+    /// Does the same as [`Self::find`] for a chat, which holds the home until its user leaves: no process waits for that.
+    ///
+    /// # Errors
+    /// Those of [`Self::find`].
+    pub async fn find_for_chat(home: &Home) -> anyhow::Result<Self> {
+        Self::find_with(home, Home::lock, COMMAND_PATIENCE).await
     }
 
     /// Does the same as [`Self::find`] for a command that only reads: the home need not be writable.
@@ -44,20 +67,34 @@ impl GatewayAccess {
     /// # Errors
     /// Those of [`Self::find`].
     pub async fn find_to_read(home: &Home) -> anyhow::Result<Self> {
-        Self::find_with(home, Home::lock_to_read).await
+        Self::find_with(home, Home::lock_to_read, COMMAND_PATIENCE).await
     }
 
-    async fn find_with(home: &Home, lock: fn(&Home) -> Result<HomeLock, LockError>) -> anyhow::Result<Self> {
+    async fn find_with(
+        home: &Home,
+        lock: fn(&Home) -> Result<HomeLock, LockError>,
+        patience: Duration,
+    ) -> anyhow::Result<Self> {
         let client = ControlClient::new(&home.socket())?;
-        let mut probes = 0;
+        let (start, mut probes, mut is_wait_explained) = (Instant::now(), 0, false);
         loop {
-            let held = match lock(home) {
+            let (held, pid, is_temporary) = match lock(home) {
                 Ok(lock) => return Ok(Self::Offline(lock)),
-                Err(held @ LockError::Held { .. }) => held,
+                Err(held @ LockError::Held { pid, is_temporary, .. }) => (held, pid, is_temporary),
                 Err(error) => return Err(error.into()),
             };
             let failure = match timeout(PROBE_LIMIT, client.get("/healthz")).await {
                 Ok(Ok(_)) => return Ok(Self::Running(client)),
+                Ok(Err(_)) if is_temporary && start.elapsed() < patience => {
+                    if let Some(pid) = pid.filter(|_| start.elapsed() >= SILENT_WAIT && !is_wait_explained) {
+                        print_wait(pid, home);
+                        is_wait_explained = true;
+                    }
+                    probes = 0;
+                    None
+                }
+                // No gateway is expected to answer.
+                Ok(Err(_)) if is_temporary => return Err(held.into()),
                 Ok(Err(_)) if probes < PROBES => None,
                 Ok(Err(error)) => Some(format!("{error:#}")),
                 Err(_) => Some(format!("the gateway has not answered on its control socket for {PROBE_LIMIT:?}")),
@@ -68,6 +105,30 @@ impl GatewayAccess {
             probes += 1;
             tokio::time::sleep(PROBE_INTERVAL).await;
         }
+    }
+}
+
+/// Prints that this command waits for another one, the process `pid`, which uses the home.
+pub fn print_wait(pid: u32, home: &Home) {
+    let (en, zh) = (
+        "daoyou: waiting for another daoyou command (pid {}), which uses {}",
+        "daoyou: 正在等待另一个 daoyou 命令（进程 {}）结束，它正在使用 {}",
+    );
+    print_note(tr_fill(en, zh, &[&pid.to_string(), &home.dir().display().to_string()]));
+}
+
+/// Returns the client of the running gateway; `None` if none is running, also while another command uses the home.
+///
+/// # Errors
+/// Those of [`GatewayAccess::find`].
+pub async fn find_gateway(home: &Home) -> anyhow::Result<Option<ControlClient>> {
+    match GatewayAccess::find_within(home, Duration::ZERO).await {
+        Ok(GatewayAccess::Running(client)) => Ok(Some(client)),
+        Ok(GatewayAccess::Offline(_)) => Ok(None),
+        Err(error) => match error.downcast_ref() {
+            Some(LockError::Held { is_temporary: true, .. }) => Ok(None),
+            _ => Err(error),
+        },
     }
 }
 
@@ -226,6 +287,38 @@ pub async fn run_tool(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::CommandExit;
+
+    /// Another command keeps the home for a minute, and then for ever.
+    #[tokio::test(start_paused = true)]
+    async fn a_command_waits_for_the_end_of_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(Some(folder.path().join("home"))).unwrap();
+        let first = home.lock_for_command().unwrap();
+        let release = async {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            drop(first);
+        };
+        let (found, ()) = tokio::join!(GatewayAccess::find(&home), release);
+        assert!(matches!(found, Ok(GatewayAccess::Offline(_))));
+        let error = GatewayAccess::find(&home).await.err().unwrap();
+        assert_eq!(CommandExit::of_error(&error), CommandExit::HomeHeld);
+        let error = format!("{error:#}");
+        assert!(error.starts_with("another daoyou command (pid ") && !error.contains("gateway"), "{error}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_wait_for_another_command_ends_with_the_patience() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(Some(folder.path().join("home"))).unwrap();
+        let _lock = home.lock_for_command().unwrap();
+        let begun = Instant::now();
+        let error = GatewayAccess::find_within(&home, Duration::from_secs(5)).await.err().unwrap();
+        assert_eq!((CommandExit::of_error(&error), begun.elapsed().as_secs()), (CommandExit::HomeHeld, 5));
+        let begun = Instant::now();
+        assert!(find_gateway(&home).await.unwrap().is_none(), "a command is no gateway");
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_gateway_that_never_answers_is_an_error() {

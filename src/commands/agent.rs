@@ -12,7 +12,7 @@ use daoyou_channels::{AcceptExtras, InboundMessage, Inbox, MessageState, Message
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::access::{GatewayAccess, read_store};
+use super::access::{COMMAND_PATIENCE, GatewayAccess, read_store};
 use super::environment::{CommandEnvironment, watch_signals};
 use super::files::read_text;
 use super::output::{CleanJson, tr};
@@ -37,6 +37,9 @@ const RESTART_PATIENCE: Duration = Duration::from_secs(10);
 /// The time for which a command without a gateway waits for the end of its work after its time limit.
 const LATE_END: Duration = Duration::from_secs(1);
 
+/// The time limit of a read after the end of the turn: another process may use the home by then.
+const LATE_READ: Duration = Duration::from_secs(5);
+
 /// The longest message from standard input, in bytes: the default limit of a webhook.
 const MESSAGE_LIMIT: u64 = 2_000_000;
 
@@ -58,19 +61,24 @@ pub async fn run(args: &AgentArgs, environment: &CommandEnvironment) -> anyhow::
     }
     let mut message = one_shot(content.trim_end(), args.session.as_deref());
     message.settings.requested_model.clone_from(&args.model);
-    let mut pending = PendingMessage { id: None, is_wait_explained: false, until: None };
+    let mut pending = PendingMessage { id: None, is_wait_explained: false, until: None, usage: None };
     if !args.timeout.0.is_zero() {
         pending.until = Some(Instant::now() + args.timeout.0);
     }
-    // No gateway follows another `daoyou agent` that held the home.
+    // No gateway follows another command that held the home.
     let (mut tries, mut is_holder_temporary) = (0, false);
     let state = loop {
         tries += 1;
         if pending.id.is_some() && !is_holder_temporary {
             pending.await_gateway(&environment.home).await?;
         }
-        is_holder_temporary = environment.home.is_held_temporarily();
-        match GatewayAccess::find(&environment.home).await? {
+        is_holder_temporary = environment.home.temporary_holder().is_some();
+        let access = match GatewayAccess::find_within(&environment.home, pending.patience()).await {
+            // The message was accepted before.
+            Err(_) if pending.id.is_some() && pending.is_late() => break None,
+            found => found?,
+        };
+        match access {
             GatewayAccess::Running(client) => match pending.send(&client, message.clone()).await {
                 Ok(state) => break state,
                 // The message was accepted before.
@@ -94,7 +102,9 @@ pub async fn run(args: &AgentArgs, environment: &CommandEnvironment) -> anyhow::
                 Err(Refusal::Store { .. }) => {}
                 Err(error) => return Err(error.into()),
             },
-            GatewayAccess::Offline(lock) => break answer_in_process(&mut pending, message, lock, environment).await?,
+            GatewayAccess::Offline(lock) => {
+                break answer_in_process(&mut pending, message, lock, args, environment).await?;
+            }
         }
     };
     let state = match (state, pending.id) {
@@ -114,7 +124,10 @@ pub async fn run(args: &AgentArgs, environment: &CommandEnvironment) -> anyhow::
     let mut out = output::stdout();
     if args.output.json {
         let error = reply.error.as_ref().map(|error| json!({ "code": error.code }));
-        let used = usage_of_turn(state.id, environment).await?;
+        let used = match pending.usage {
+            Some(used) => used,
+            None => usage_of_turn(state.id, environment).await,
+        };
         let answer = json!({
             "id": state.id,
             "session": state.session,
@@ -143,10 +156,21 @@ fn one_shot(content: &str, session: Option<&str>) -> InboundMessage {
     message
 }
 
-/// Returns the tokens and the cost of a turn. A slash command has no turn and no usage.
-async fn usage_of_turn(turn: Uuid, environment: &CommandEnvironment) -> anyhow::Result<Value> {
-    let turns = read_store(StoreQuery::Turn(turn.to_string()), &environment.home).await?;
-    Ok(turns["used"].clone())
+/// Returns the tokens and the cost of a turn; null if they cannot be read soon, because the reply does not wait for them. A slash
+/// command has no turn and no usage.
+async fn usage_of_turn(turn: Uuid, environment: &CommandEnvironment) -> Value {
+    match in_time(read_store(StoreQuery::Turn(turn.to_string()), &environment.home)).await {
+        Ok(turns) => turns["used"].clone(),
+        Err(error) => {
+            tracing::warn!(%error, "the tokens and the cost of the turn cannot be read");
+            Value::Null
+        }
+    }
+}
+
+/// Returns the result of a read that follows the end of the turn.
+async fn in_time<T>(read: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    tokio::time::timeout(LATE_READ, read).await.unwrap_or_else(|_| bail!("not within {LATE_READ:?}"))
 }
 
 /// Prints the agent's question; the next message is the answer.
@@ -182,10 +206,10 @@ fn report_timeout(args: &AgentArgs, id: Uuid) -> anyhow::Result<CommandExit> {
 async fn answer_in_process(
     pending: &mut PendingMessage,
     message: InboundMessage,
-    mut lock: HomeLock,
+    lock: HomeLock,
+    args: &AgentArgs,
     environment: &CommandEnvironment,
 ) -> anyhow::Result<Option<MessageState>> {
-    lock.mark_temporary();
     let shutdown = watch_signals(Interrupt::default())?;
     let options = Options { only_session: Some(message.session_key()), ..Options::default() };
     let gateway = Gateway::build(environment.home.clone(), lock, environment.with_secrets()?, options).await?;
@@ -211,6 +235,10 @@ async fn answer_in_process(
             return Ok(None);
         }
     };
+    // At its end, the gateway releases the home, which another process may take.
+    if let Some(ended) = state.as_ref().filter(|state| args.output.json && has_ended(state)) {
+        pending.usage = Some(usage_of_turn(ended.id, environment).await);
+    }
     shutdown.cancel();
     // The turn of a late message is resumed by the next gateway, so its end is not awaited.
     let limit = if pending.is_late() { LATE_END } else { Duration::MAX };
@@ -219,7 +247,7 @@ async fn answer_in_process(
     match pending.id {
         // The turn may have ended while the gateway drained.
         Some(id) if !state.as_ref().is_some_and(|state| has_ended(state) || state.question.is_some()) => {
-            let stored = stored_state(id, environment).await.unwrap_or_else(|error| {
+            let stored = in_time(stored_state(id, environment)).await.unwrap_or_else(|error| {
                 tracing::debug!(%error, "whether the turn ended in the meantime is not known");
                 None
             });
@@ -255,6 +283,8 @@ struct PendingMessage {
     is_wait_explained: bool,
     /// The end of the wait for the reply; `None` means no limit.
     until: Option<Instant>,
+    /// The tokens and the cost of the turn, if they were read while the gateway of this process ran.
+    usage: Option<Value>,
 }
 
 impl PendingMessage {
@@ -327,6 +357,12 @@ impl PendingMessage {
             Some(MessageState { continues: Some(_), .. }) => self.wait(inbox).await,
             state => Ok(state),
         }
+    }
+
+    /// Returns the longest wait for another command that uses the home.
+    fn patience(&self) -> Duration {
+        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+        left.map_or(COMMAND_PATIENCE, |left| left.min(COMMAND_PATIENCE))
     }
 
     fn is_late(&self) -> bool {

@@ -31,7 +31,7 @@ pub async fn run(args: &ChatArgs, environment: CommandEnvironment) -> anyhow::Re
     }
     let interrupt = Interrupt::default();
     let shutdown = watch_signals(interrupt.clone())?;
-    let access = GatewayAccess::find(&environment.home).await?;
+    let access = GatewayAccess::find_for_chat(&environment.home).await?;
     if matches!(access, GatewayAccess::Offline(_)) {
         environment.with_secrets()?;
     }

@@ -7,8 +7,8 @@ use daoyou_channels::cli::{Interrupt, TerminalConversation};
 use parking_lot::Mutex;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::access::print_wait;
 use super::environment::{CommandEnvironment, exit_for_lock_error, has_terminal, watch_signals};
-use super::translation::translate;
 use super::{CommandExit, output};
 use crate::cli::Cli;
 use crate::config;
@@ -56,10 +56,9 @@ pub async fn run(cli: &Cli) -> anyhow::Result<CommandExit> {
             output::print_note(format_args!("daoyou: read-only until the home can be written: {reason}"));
         }
     };
-    let on_held = |held: &LockError| {
-        tracing::warn!("{held}; this gateway starts after it");
+    let on_held = |pid| {
         if has_terminal {
-            output::print_note(format_args!("daoyou: {}", translate(&held.to_string())));
+            print_wait(pid, &home);
         }
     };
     let on_ready = |served: Option<SocketAddr>| {

@@ -74,7 +74,8 @@ fn running(home: &Home) -> anyhow::Result<Option<u32>> {
         return Ok(None);
     }
     match home.lock_to_read() {
-        Ok(_) => Ok(None),
+        // Another command is no gateway.
+        Ok(_) | Err(LockError::Held { is_temporary: true, .. }) => Ok(None),
         Err(LockError::Held { pid, .. }) => Ok(pid),
         Err(error) => Err(error.into()),
     }

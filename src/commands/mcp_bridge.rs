@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::CommandExit;
-use super::access::GatewayAccess;
+use super::access::find_gateway;
 use super::environment::CommandEnvironment;
 use super::output;
 use crate::control::ControlClient;
@@ -34,11 +34,8 @@ const SERVER_ERROR: i32 = -32_000;
 /// # Errors
 /// No gateway is running at the start, or standard output is closed.
 pub async fn run(session: Option<&str>, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
-    let client = match GatewayAccess::find(&environment.home).await? {
-        GatewayAccess::Running(client) => client,
-        GatewayAccess::Offline(_) => {
-            bail!("no gateway runs here: start one with `daoyou gateway`, or `daoyou service install`")
-        }
+    let Some(client) = find_gateway(&environment.home).await? else {
+        bail!("no gateway runs here: start one with `daoyou gateway`, or `daoyou service install`");
     };
     let connection = connection_name(session)?;
     let stream = client.open_mcp_stream(&connection).await?;

@@ -62,7 +62,7 @@ pub fn main() -> ExitCode {
     }
     let exit = dispatch::run(&cli).unwrap_or_else(|error| {
         output::print_note(format_args!("{}daoyou: {error:#}", logging::error_prefix()));
-        CommandExit::Failed
+        CommandExit::of_error(&error)
     });
     exit.into()
 }

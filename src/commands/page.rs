@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::bail;
 use serde_json::Value;
 
-use super::access::{GatewayAccess, change_tokens, list_tokens};
+use super::access::{change_tokens, find_gateway, list_tokens};
 use super::environment::CommandEnvironment;
 use super::output::{print, print_note, tr};
 use super::{CommandExit, render};
@@ -25,7 +25,7 @@ const TOKENS: render::TableColumns =
 /// # Errors
 /// No gateway is running.
 pub async fn open(args: OpenArgs, environment: &CommandEnvironment) -> anyhow::Result<CommandExit> {
-    let GatewayAccess::Running(client) = GatewayAccess::find(&environment.home).await? else {
+    let Some(client) = find_gateway(&environment.home).await? else {
         bail!("no gateway runs, which would serve the page: start it with `daoyou gateway`");
     };
     let link = client.send(ControlRequest::post("/api/page/code")).await?;

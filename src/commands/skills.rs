@@ -1,5 +1,6 @@
 //! `daoyou skills` and `daoyou agents`.
 
+use std::collections::BTreeSet;
 use std::io::{self, BufRead, IsTerminal, Read, Write};
 
 use anyhow::{Context, anyhow, bail};
@@ -120,7 +121,8 @@ async fn install(args: &SkillInstallArgs, environment: &CommandEnvironment) -> a
         done => writeln!(out, "{}: {done}", tr("installed", "已安装")),
     })?;
     if left.is_empty() {
-        return Ok(printed);
+        // The faults are printed.
+        return Ok(if *all && !found.faults.is_empty() { CommandExit::Failed } else { printed });
     }
     Ok(not_done(&format!(
         "{}: {left}",
@@ -147,7 +149,8 @@ fn choose<'a>(found: &'a FoundSkills, names: &[String], all: bool) -> anyhow::Re
         };
         skill.ok_or_else(|| anyhow!("{}", words()))
     };
-    names.iter().map(find).collect()
+    // A name that is given twice counts once.
+    names.iter().collect::<BTreeSet<_>>().into_iter().map(find).collect()
 }
 
 /// Prints the contents of a skill, and what the owner must know about it.

@@ -39,7 +39,7 @@ pub async fn run(
             Some(tool) => print(tool, *output, |out| show(tool, out)),
             None => {
                 print_unknown(&list, name);
-                Ok(CommandExit::Failed)
+                Ok(CommandExit::Usage)
             }
         },
         ToolsCommand::Run(args) => match find(&list, &args.name) {

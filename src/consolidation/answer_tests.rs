@@ -2,7 +2,7 @@ use super::*;
 use crate::chat::ToolCall;
 use crate::consolidation::part::{ConsolidationTask, PartFingerprint};
 use crate::memory::testing::entry;
-use crate::store::ownership::Ownership;
+use crate::store::messages::Ownership;
 use crate::store::session_memory::SessionMemory;
 
 fn person(owner: Option<&str>, recalled: &str) -> LineAuthor {

@@ -62,7 +62,7 @@ impl ConsolidationCommit {
     ///
     /// # Errors
     /// The store cannot be written.
-    pub fn write(self, connection: &Connection) -> Result<CommitResult, StoreError> {
+    pub fn write(&self, connection: &Connection) -> Result<CommitResult, StoreError> {
         if let Some(used) = &self.used {
             count(connection, &self.part.task.session, used, &self.zone)?;
         }
@@ -72,8 +72,8 @@ impl ConsolidationCommit {
         if (now.cursor, now.summary) != (read.cursor, read.summary) || !self.part.is_unchanged(connection)? {
             return Ok(CommitResult::Changed);
         }
-        match self.result {
-            SummaryOutcome::Written(ref answer) => {
+        match &self.result {
+            SummaryOutcome::Written(answer) => {
                 let noticed = self.remember(connection, answer)?;
                 self.write_summary(connection, &answer.summary, now)?;
                 Ok(CommitResult::Summarised { noticed })

@@ -5,8 +5,8 @@ use sha2::{Digest, Sha256};
 use super::transcript::{LineAuthor, TranscriptLine, lines};
 use crate::llm::estimate_tokens;
 use crate::memory::{Identities, MemoryEntry, Owner};
-use crate::store::messages::{self, MessageRow, SessionHead};
-use crate::store::ownership::{self, Ownership};
+use crate::store::messages::{self, MessageRow, Ownership, SessionHead};
+use crate::store::ownership;
 use crate::store::session_memory::SessionMemory;
 use crate::store::{Connection, StoreError, forgetting, memories};
 

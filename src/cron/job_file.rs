@@ -135,7 +135,7 @@ struct FileState {
 /// Reads a file and adds its jobs one by one: a job that is refused is reported, and does not affect the others.
 ///
 /// # Errors
-/// The file is malformed; the error gives line and column. Or the store cannot be written.
+/// The file is no JSON that can be read; the error gives line and column. Or the store cannot be written.
 pub fn import(
     connection: &Connection,
     text: &str,
@@ -197,7 +197,7 @@ struct AcceptedRow {
 
 fn rows(text: &str) -> Result<Vec<Value>, JobError> {
     let file = daoyou_channels::json::from_str(text.trim_start_matches('\u{feff}'));
-    let mut file = match file.map_err(|error| JobError::Invalid(format!("the file is no JSON: {error}")))? {
+    let mut file = match file.map_err(|error| unreadable(&error))? {
         Value::Array(rows) => return Ok(rows),
         Value::Object(file) => file,
         _ => return invalid("the file holds no jobs: {\"version\": 1, \"jobs\": […]} is expected"),
@@ -209,6 +209,10 @@ fn rows(text: &str) -> Result<Vec<Value>, JobError> {
         Some(Value::Array(rows)) => Ok(rows),
         _ => invalid("the file holds no list \"jobs\": {\"version\": 1, \"jobs\": […]} is expected"),
     }
+}
+
+fn unreadable(error: &serde_json::Error) -> JobError {
+    JobError::Invalid(format!("the file cannot be read as JSON, so no job is imported: {error}"))
 }
 
 fn import_row(

@@ -223,7 +223,11 @@ async fn importing_an_export_of_a_more_precise_anchor_changes_nothing() {
 #[tokio::test]
 async fn importing_another_file_fails_with_one_clear_error() {
     for (text, expected) in [
-        ("", "no JSON: EOF while parsing a value at line 1 column 0"),
+        ("", "no job is imported: EOF while parsing a value at line 1 column 0"),
+        (
+            "{\"jobs\": [\n{},\n{\"createdAtMs\": 1e999}]}",
+            "no job is imported: number out of range at line 3 column 21",
+        ),
         ("{\n  \"jobs\": [,]\n}", "at line 2 column 12"),
         ("7", "holds no jobs"),
         ("{\"version\": 1}", "no list \"jobs\""),

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::text::BoundedTemplate;
+use crate::text::{BoundedTemplate, TemplatePurpose};
 
 /// The names that a template may use.
 const NAMES: [&str; 4] = ["time", "last_run", "last_result", "name"];
@@ -35,7 +35,7 @@ pub fn render(source: &str, names: &PromptNames) -> Result<String, String> {
 }
 
 fn compile(source: &str) -> Result<BoundedTemplate, String> {
-    BoundedTemplate::new(source, "a job", &NAMES)
+    BoundedTemplate::new(source, TemplatePurpose::Prompt, &NAMES)
 }
 
 #[cfg(test)]

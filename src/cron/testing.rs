@@ -14,7 +14,8 @@ use crate::text::Language;
 pub(super) async fn on_store<T: Send + 'static>(work: impl FnOnce(&Connection) -> T + Send + 'static) -> T {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
-    store.write(Durability::Synced, move |connection| Ok(work(connection))).await.unwrap()
+    let mut work = Some(work);
+    store.write(Durability::Synced, move |connection| Ok(work.take().unwrap()(connection))).await.unwrap()
 }
 
 /// Returns a context with the zone of Shanghai and these running channels.

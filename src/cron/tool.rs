@@ -413,6 +413,7 @@ impl PendingEdit {
 
 impl WriteRows for PendingEdit {
     fn write(&self, connection: &Connection) -> Result<(), StoreError> {
+        *self.fired.lock() = None;
         // The job was already found in the caller's scope, so its id is enough here.
         let (all, now) = (JobScope::All, self.now);
         let max_jobs = self.service.context.settings.config.max_jobs;

@@ -28,6 +28,9 @@ use crate::store::StoreError;
 /// The interval at which a write to the home is tried.
 const TRIAL_INTERVAL: Duration = Duration::from_secs(1);
 
+/// The number of trials after which the log names the command again that a start waits for: those of five minutes.
+const TRIALS_PER_LOG: u32 = 300;
+
 /// The longest wait after a start that failed although the trial write succeeded. The waits grow, because repairing a large database
 /// on a full disk takes minutes each time.
 const MAX_WAIT: Duration = Duration::from_secs(30);
@@ -48,8 +51,8 @@ pub struct GatewayStart<'a> {
     pub options: &'a (dyn Fn() -> anyhow::Result<Options> + Sync),
     /// Called with the reason when the gateway becomes read-only.
     pub on_read_only: &'a (dyn Fn(&str) + Sync),
-    /// Called when the start waits for a process that holds the home temporarily.
-    pub on_held: &'a (dyn Fn(&LockError) + Sync),
+    /// Called with the pid of a process that holds the home temporarily when the start begins to wait for it.
+    pub on_held: &'a (dyn Fn(u32) + Sync),
 }
 
 /// Builds a gateway and runs it until `shutdown`. Calls `on_ready` with the served address when it accepts messages.
@@ -81,11 +84,10 @@ pub async fn serve(
             }
             Err(error) => error,
         };
-        if let Some(held @ LockError::Held { is_temporary: true, .. }) = failed.downcast_ref() {
-            (start.on_held)(held);
-            tokio::select! {
-                () = wait_for_release(start.home) => continue,
-                () = shutdown.cancelled() => return Ok(()),
+        if let Some(LockError::Held { is_temporary: true, .. }) = failed.downcast_ref() {
+            match start.wait_for_command(&shutdown).await {
+                true => continue,
+                false => return Ok(()),
             }
         }
         let Some(kind) = unwritable(start.home, &failed) else { return Err(failed) };
@@ -94,7 +96,10 @@ pub async fn serve(
             None => {
                 // The disk may be full for this process but not for a gateway that holds the home.
                 match start.home.lock() {
-                    Err(LockError::Held { is_temporary: true, .. }) => continue,
+                    Err(LockError::Held { is_temporary: true, .. }) => match start.wait_for_command(&shutdown).await {
+                        true => continue,
+                        false => return Ok(()),
+                    },
                     Err(held @ LockError::Held { .. }) => return Err(held.into()),
                     _ => {}
                 }
@@ -106,15 +111,6 @@ pub async fn serve(
             read_only.stop().await;
             return Ok(());
         }
-    }
-}
-
-/// Waits until no process holds the home temporarily.
-async fn wait_for_release(home: &Home) {
-    while home.is_held_temporarily() {
-        service_manager::status("waiting for `daoyou agent`, which holds the home");
-        service_manager::alive();
-        tokio::time::sleep(TRIAL_INTERVAL).await;
     }
 }
 
@@ -131,6 +127,27 @@ impl GatewayStart<'_> {
         let lock = home.lock_within(LOCK_PATIENCE)?;
         let options = Options { socket, ..(self.options)()? };
         Gateway::build(home, lock, self.loaded, options).await
+    }
+
+    /// Waits until no process holds the home temporarily; returns false at `shutdown`.
+    async fn wait_for_command(&self, shutdown: &CancellationToken) -> bool {
+        let mut trials = 0_u32;
+        while let Some(pid) = self.home.temporary_holder() {
+            if trials == 0 {
+                (self.on_held)(pid);
+            }
+            if trials.is_multiple_of(TRIALS_PER_LOG) {
+                tracing::warn!("a daoyou command (pid {pid}) uses the home; this gateway starts after it");
+            }
+            trials += 1;
+            service_manager::status(&format!("waiting for a daoyou command (pid {pid}), which uses the home"));
+            service_manager::alive();
+            tokio::select! {
+                () = shutdown.cancelled() => return false,
+                () = sleep(TRIAL_INTERVAL) => {}
+            }
+        }
+        true
     }
 }
 

@@ -2,6 +2,7 @@
 //! turn.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use daoyou_channels::new_id;
@@ -14,7 +15,8 @@ use crate::config::Config;
 use crate::guard::{Jail, mask_url, protected_paths};
 use crate::home::Home;
 use crate::skills::{
-    INSTALL_FOLDER, InstalledSkills, SkillCandidate, SkillHost, SkillList, SkillLocation, SkillPackage, SkillReview,
+    INSTALL_FOLDER, InstalledSkills, Skill, SkillCandidate, SkillHost, SkillList, SkillLocation, SkillPackage,
+    SkillReview,
 };
 use crate::tools::{Trash, TrashRecord};
 
@@ -36,6 +38,8 @@ pub struct FoundSkills {
     pub skills: Vec<SkillCandidate>,
     /// The reasons why other skills of the package cannot be installed.
     pub faults: Vec<String>,
+    /// The skills of the agent before anything is installed.
+    existing: Arc<SkillList>,
 }
 
 impl SkillInstaller {
@@ -73,7 +77,8 @@ impl SkillInstaller {
             bail!("{source} has no skill that can be installed: {reasons}");
         }
         let source = path.canonicalize().map_or_else(|_| mask_url(source), |path| path.display().to_string());
-        Ok(FoundSkills { source, revision: package.revision, skills, faults })
+        let existing = skill_catalog(&self.config, &self.workspace, &self.home).scan();
+        Ok(FoundSkills { source, revision: package.revision, skills, faults, existing })
     }
 
     /// Returns what the owner must know before `skill` is installed.
@@ -83,7 +88,14 @@ impl SkillInstaller {
     pub fn review(&self, found: &FoundSkills, skill: &SkillCandidate) -> anyhow::Result<SkillReview> {
         let pins = self.installed.pins().map_err(anyhow::Error::msg)?;
         let before = pins.get(skill.name()).map(|pin| &pin.files);
-        Ok(skill.review(&found.source, found.revision.as_deref(), &SkillHost::of_process(), before))
+        let mut review = skill.review(&found.source, found.revision.as_deref(), &SkillHost::of_process(), before);
+        let mut others = found.existing.skills.iter();
+        if let Some(other) = others.find(|other| other.name() == skill.name() && !is_installed(other)) {
+            // An installed skill has precedence over every other one of its name.
+            let path = other.path();
+            review.warnings.push(format!("{path} has the same name, and is not used once this one is installed"));
+        }
+        Ok(review)
     }
 
     /// Returns true if the workspace has a file or folder at the place of this skill.
@@ -168,10 +180,18 @@ impl SkillInstaller {
     }
 }
 
+/// Returns true for a skill at the place of an installed one.
+fn is_installed(skill: &Skill) -> bool {
+    match &skill.location {
+        SkillLocation::File { source, folder, .. } => source.installed_name(folder) == Some(skill.name()),
+        SkillLocation::BuiltIn { .. } => false,
+    }
+}
+
 /// Returns the folder of a skill below the workspace's folder of skills.
 fn removable_folder(list: &SkillList, name: &str) -> Result<String, String> {
     let Some(skill) = list.find(name) else {
-        let names: Vec<&str> = list.skills.iter().map(crate::skills::Skill::name).collect();
+        let names: Vec<&str> = list.skills.iter().map(Skill::name).collect();
         return Err(format!("there is no skill {name:?}; there are: {}", names.join(", ")));
     };
     match &skill.location {

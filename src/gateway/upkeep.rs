@@ -108,7 +108,7 @@ impl Upkeep {
         let bus = self.bus.clone();
         let write = move |connection: &Connection| {
             let slot = OutboxSlot::notice(NoticeKind::Loss);
-            bus.write_owner_notice(connection, daoyou_channels::new_id(), slot, content)
+            bus.write_owner_notice(connection, daoyou_channels::new_id(), slot, content.clone())
         };
         if let Some(channel) = self.store().write(Durability::Synced, write).await? {
             self.bus.outbound_written(&channel, 1);

@@ -120,13 +120,7 @@ impl AccessRules {
 
     /// Returns true if the owner is asked before this command of `exec`, which [`Self::check_command`] lets pass.
     pub fn asks_about(&self, command: &str) -> bool {
-        self.check_command(command).is_ok() && self.command_permission(command) == Some(AccessPermission::Ask)
-    }
-
-    /// Returns the permission for a single command: the strictest one for the ways to write it. `None` for a command whose words are
-    /// not known before the shell runs it.
-    fn command_permission(&self, command: &str) -> Option<AccessPermission> {
-        written_forms(command)?.iter().map(|form| self.execute.permission(Path::new(form))).max()
+        self.command_permission(command) == Ok(AccessPermission::Ask)
     }
 
     /// Checks a command of `exec`.
@@ -134,25 +128,32 @@ impl AccessRules {
     /// # Errors
     /// The command is not allowed; the text is for the model. If the agent has command rules, only a single command passes: a
     /// pattern cannot check a second command that follows the first.
-    pub fn check_command(&self, command: &str) -> Result<(), String> {
+    pub fn check_command(&self, command: &str) -> Result<(), &'static str> {
+        match self.command_permission(command)? {
+            AccessPermission::Deny => {
+                Err("this agent's permissions do not allow this command; do it another way, or say that you cannot")
+            }
+            AccessPermission::Allow | AccessPermission::Ask => Ok(()),
+        }
+    }
+
+    /// Returns the permission for a command: the strictest one for the ways to write it. An error if it is not a single command whose
+    /// words are known before the shell runs it.
+    fn command_permission(&self, command: &str) -> Result<AccessPermission, &'static str> {
         if !self.execute.is_limit() {
-            return Ok(());
+            return Ok(AccessPermission::Allow);
         }
         let command = command.trim();
         if command.contains(SHELL_OPERATORS) {
+            return Err("this agent runs single commands only, without ; & | < > $ ` ( ) { } and line breaks");
+        }
+        let Some(forms) = written_forms(command) else {
             return Err(
-                "this agent runs single commands only, without ; & | < > $ ` ( ) { } and line breaks".to_owned()
+                "this agent runs commands only with closed quotes, and without * ? [ ~ and spaces in the program's name",
             );
-        }
-        match self.command_permission(command) {
-            None => Err("this agent runs commands only with closed quotes, and without * ? [ ~ and spaces in the program's name"
-                .to_owned()),
-            Some(AccessPermission::Deny) => {
-                Err("this agent's permissions do not allow this command; do it another way, or say that you cannot"
-                    .to_owned())
-            }
-            Some(_) => Ok(()),
-        }
+        };
+        let permissions = forms.iter().map(|form| self.execute.permission(Path::new(form)));
+        Ok(permissions.max().unwrap_or(AccessPermission::Deny))
     }
 }
 

@@ -61,7 +61,11 @@ impl Jail {
     pub fn entry(&self, path: &str) -> Result<JailEntry, JailError> {
         check_written(path)?;
         let (above, name) = split(path)?;
-        let OpenFolder { dir, real, shown } = self.open_folder(&above)?;
+        let OpenFolder { dir, real, shown } = self.open_folder(&above).map_err(|error| match error {
+            // The error names the path as written, not the folder above it.
+            JailError::Outside(_) => JailError::Outside(quote_controls(path)),
+            error => error,
+        })?;
         let shown = Path::new(&shown).join(&name);
         let shown = quote_controls(&shown.strip_prefix(".").unwrap_or(&shown).display().to_string());
         let real = real.join(&name);

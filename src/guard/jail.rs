@@ -8,25 +8,22 @@
 //! link nor another mount leads into them. For the gateway's own reads and writes, no link is followed and no mount is crossed
 //! ([`Jail::open_strict`]).
 
-use std::ffi::OsStr;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use cap_std::ambient_authority;
-use cap_std::fs::{Dir, File, MetadataExt, OpenOptions, OpenOptionsExt, PermissionsExt};
+use cap_std::fs::{Dir, File, MetadataExt, OpenOptions, OpenOptionsExt};
 use parking_lot::Mutex;
-use rustix::fs::{OFlags, RenameFlags, renameat_with};
-use rustix::io::Errno;
-use uuid::Uuid;
+use rustix::fs::OFlags;
 
 use super::access_rules::{AccessKind, AccessRules};
-use super::beneath::{create_dir_beneath, normalize, open_beneath, sync_folder};
+use super::beneath::open_beneath;
 use super::closed_folders::ClosedFolders;
 use super::jail_error::JailError;
-use super::path_rules::resolve_links;
+use super::path_rules::{absolute_link_target, resolve_links};
 
 /// The longest accepted path, in bytes.
 const PATH_BYTES: usize = 4_096;
@@ -209,7 +206,7 @@ impl Jail {
     }
 
     pub(super) fn metadata(&self, resolved: &JailPath) -> Result<cap_std::fs::Metadata, JailError> {
-        let failed = |error| JailError::from_io(&resolved.shown, error);
+        let failed = |error| self.refusal(resolved, error);
         if self.follows_links {
             return self.base_of(resolved).metadata(&resolved.relative).map_err(failed);
         }
@@ -226,7 +223,23 @@ impl Jail {
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(flags.bits().cast_signed());
         let opened = self.base_of(resolved).open_with(&resolved.relative, &options);
-        opened.map_err(|error| JailError::from_io(&resolved.shown, error))
+        opened.map_err(|error| self.refusal(resolved, error))
+    }
+
+    /// Converts an I/O error of a jail that follows links. cap-std refuses an absolute link as if it led outside; the error says
+    /// so if the link leads into the workspace.
+    pub(super) fn refusal(&self, resolved: &JailPath, error: io::Error) -> JailError {
+        match JailError::from_io(&resolved.shown, error) {
+            JailError::Outside(path) if resolved.base.is_none() => {
+                match absolute_link_target(&self.roots, &resolved.relative) {
+                    Some(target) => {
+                        JailError::AbsoluteLink { path, target: quote_controls(&target.display().to_string()) }
+                    }
+                    None => JailError::Outside(path),
+                }
+            }
+            error => error,
+        }
     }
 
     /// Returns the folder to which the path is relative.
@@ -306,7 +319,7 @@ impl Jail {
     pub(super) fn open_resolved_folder(&self, resolved: &JailPath) -> Result<(Dir, PathBuf), JailError> {
         let folder = if self.follows_links {
             let folder = self.base_of(resolved).open_dir(&resolved.relative);
-            folder.map_err(|error| JailError::from_io(&resolved.shown, error))?
+            folder.map_err(|error| self.refusal(resolved, error))?
         } else {
             Dir::from_std_file(self.open_strictly(resolved, OFlags::RDONLY | OFlags::DIRECTORY)?.into())
         };
@@ -330,103 +343,10 @@ impl Jail {
             return Err(JailError::Outside(resolved.shown));
         }
         let real = self.dir.canonicalize(&resolved.relative);
-        let real = self.root().join(real.map_err(|error| JailError::from_io(&resolved.shown, error))?);
+        let real = self.root().join(real.map_err(|error| self.refusal(&resolved, error))?);
         self.check_protected(&real, &resolved.shown)?;
         self.check_closed(&real, &resolved.shown)?;
         Ok(real)
-    }
-
-    /// Replaces a file. With `is_unchanged`, the file is replaced only if that returns true and no file appears where there was
-    /// none. With `mode` the file gets this mode; otherwise it keeps its own.
-    pub(super) fn replace(
-        &self,
-        path: &str,
-        bytes: &[u8],
-        mode: Option<u32>,
-        is_unchanged: Option<&mut dyn FnMut() -> bool>,
-    ) -> Result<WrittenFile, JailError> {
-        let resolved = self.resolve(path)?;
-        let failed = |error| JailError::from_io(&resolved.shown, error);
-        self.check_size(&resolved.shown, bytes.len() as u64)?;
-        let target = self.target(&resolved)?;
-        let (Some(name), Some(parent)) = (target.file_name(), target.parent()) else {
-            return Err(JailError::Folder(resolved.shown));
-        };
-        if path.ends_with('/') {
-            return Err(JailError::Folder(resolved.shown));
-        }
-        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-        let folder = self.make_folder(&resolved, parent, Some(name))?;
-        let real = self.check_real_path(&resolved, &folder)?;
-        // A file in the place of a closed folder would keep the gateway from creating that folder.
-        self.check_usable(&real.join(name), &resolved.shown)?;
-        let own_mode = match folder.symlink_metadata(name) {
-            Ok(metadata) => {
-                check_metadata(&resolved.shown, &metadata, true)?;
-                self.check_size(&resolved.shown, metadata.len())?;
-                Some(metadata.permissions().mode() & 0o777)
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(failed(error)),
-        };
-        let temp = format!(".daoyou-{}.tmp", Uuid::new_v4().simple());
-        let done = write_new(&folder, &temp, bytes, mode.or(own_mode)).and_then(|modified| {
-            let is_new = is_unchanged.is_some() && own_mode.is_none();
-            let is_changed = is_unchanged.is_some_and(|is_unchanged| !is_unchanged());
-            if is_changed || is_new && !rename_to_new(&folder, &temp, name)? {
-                return Ok(None);
-            }
-            if !is_new {
-                folder.rename(&temp, &folder, name)?;
-            }
-            Ok(Some(modified))
-        });
-        if !matches!(done, Ok(Some(_))) {
-            // The error of the write is the one to report.
-            drop(folder.remove_file(&temp));
-        }
-        let modified = done.map_err(failed)?;
-        sync_folder(&folder);
-        Ok(WrittenFile { shown: resolved.shown, modified, is_new: own_mode.is_none() })
-    }
-
-    /// Returns the path to write to, relative to the open folder.
-    fn target(&self, resolved: &JailPath) -> Result<PathBuf, JailError> {
-        if !self.follows_links {
-            return Ok(resolved.relative.clone());
-        }
-        let base = self.base_of(resolved);
-        // If a link stays inside, the write goes to its target; the link itself stays.
-        match base.canonicalize(&resolved.relative) {
-            Ok(real) => Ok(real),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                if base.symlink_metadata(&resolved.relative).is_ok() {
-                    return Err(JailError::Outside(resolved.shown.clone()));
-                }
-                Ok(resolved.relative.clone())
-            }
-            Err(error) => Err(JailError::from_io(&resolved.shown, error)),
-        }
-    }
-
-    /// Creates and opens a folder, for the file `name` in it if there is one. A path that is refused leaves no folders behind.
-    pub(super) fn make_folder(&self, resolved: &JailPath, path: &Path, name: Option<&OsStr>) -> Result<Dir, JailError> {
-        let failed = |error| JailError::from_io(&resolved.shown, error);
-        let strict = |error| JailError::from_strict_io(&resolved.shown, error);
-        let mut real = if self.follows_links {
-            let base = if resolved.base.is_none() { self.root() } else { Path::new("/") };
-            resolve_links(&base.join(path)).map_err(failed)?
-        } else {
-            self.root().join(normalize(path).map_err(strict)?)
-        };
-        real.extend(name);
-        self.check_usable(&real.components().collect::<PathBuf>(), &resolved.shown)?;
-        if !self.follows_links {
-            return create_dir_beneath(&*self.dir, path).map_err(strict);
-        }
-        let base = self.base_of(resolved);
-        base.create_dir_all(path).map_err(failed)?;
-        base.open_dir(path).map_err(failed)
     }
 
     /// Checks a path that a model wrote. Nothing is opened in the workspace yet.
@@ -484,7 +404,7 @@ impl Jail {
         self.check_closed(real, shown)
     }
 
-    fn check_size(&self, shown: &str, size: u64) -> Result<(), JailError> {
+    pub(super) fn check_size(&self, shown: &str, size: u64) -> Result<(), JailError> {
         if size > self.max_bytes {
             return Err(JailError::TooLarge { path: shown.to_owned(), size, limit: self.max_bytes });
         }
@@ -576,24 +496,11 @@ pub(crate) fn quote_controls(path: &str) -> String {
     if path.chars().any(char::is_control) { format!("{path:?}") } else { path.to_owned() }
 }
 
-/// Renames a file unless the new name is taken. Returns true if the file was renamed.
-fn rename_to_new(folder: &Dir, from: &str, to: &OsStr) -> io::Result<bool> {
-    match renameat_with(folder, from, folder, to, RenameFlags::NOREPLACE) {
-        Ok(()) => Ok(true),
-        Err(Errno::EXIST) => Ok(false),
-        // Some file systems cannot rename without replacing.
-        Err(Errno::INVAL | Errno::NOSYS) => folder.rename(from, folder, to).map(|()| true),
-        Err(error) => Err(error.into()),
+/// Formats a path or name of a listing like [`quote_controls`]. One that is not UTF-8 is marked, and its other bytes have the form
+/// `\xNN`: the arguments of a call are UTF-8, so no call can name it.
+pub(crate) fn show_listed(path: &Path) -> String {
+    match path.to_str() {
+        Some(path) => quote_controls(path),
+        None => format!("{path:?} (not UTF-8: no file tool can name it)"),
     }
-}
-
-/// Writes a new file. Returns its modification time.
-fn write_new(folder: &Dir, name: &str, bytes: &[u8], mode: Option<u32>) -> io::Result<SystemTime> {
-    let mut file: File = folder.open_with(name, OpenOptions::new().write(true).create_new(true))?;
-    if let Some(mode) = mode {
-        file.set_permissions(cap_std::fs::Permissions::from_mode(mode))?;
-    }
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    Ok(file.metadata()?.modified()?.into_std())
 }

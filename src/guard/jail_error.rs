@@ -29,6 +29,12 @@ pub enum JailError {
     HardLink(String),
     #[error("{0}: is a link, or lies behind one, and daoyou follows none here; put the file itself there")]
     Link(String),
+    #[error(
+        "{0}: is a link whose target does not exist, or lies behind one; use the path of the target, or delete the link"
+    )]
+    DanglingLink(String),
+    #[error("{path}: is an absolute link, or lies behind one, and daoyou follows only relative ones; use {target}")]
+    AbsoluteLink { path: String, target: String },
     #[error("{0}: lies on another mount than the workspace, and daoyou reads none here; put the file itself there")]
     Mount(String),
     #[error("{path}: has {size} bytes, more than the limit of {limit}")]

@@ -1,14 +1,20 @@
-//! Several reads and changes of files as one unit: no other call of the same workspace runs in between.
+//! Writes of the jail, and several reads and changes of files as one unit: no other call of the same workspace runs in between.
 
+use std::ffi::OsStr;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use cap_std::fs::{Dir, File, OpenOptions, PermissionsExt};
 use parking_lot::MutexGuard;
-use std::io;
-use std::path::Path;
+use rustix::fs::{RenameFlags, renameat_with};
+use rustix::io::Errno;
+use uuid::Uuid;
 
-use cap_std::fs::PermissionsExt;
-
-use super::beneath::sync_folder;
+use super::beneath::{create_dir_beneath, normalize, sync_folder};
 use super::jail::{FileContent, Jail, JailPath, WrittenFile, check_metadata};
 use super::jail_error::JailError;
+use super::path_rules::resolve_links;
 
 /// The exclusive writer of a workspace: while it exists, no other call changes files.
 pub struct JailWriter<'a> {
@@ -21,6 +27,128 @@ impl Jail {
     pub fn writer(&self) -> JailWriter<'_> {
         JailWriter { jail: self, _writing: self.writing.lock() }
     }
+
+    /// Replaces a file. With `is_unchanged`, the file is replaced only if that returns true and no file appears where there was
+    /// none. With `mode` the file gets this mode; otherwise it keeps its own.
+    pub(super) fn replace(
+        &self,
+        path: &str,
+        bytes: &[u8],
+        mode: Option<u32>,
+        is_unchanged: Option<&mut dyn FnMut() -> bool>,
+    ) -> Result<WrittenFile, JailError> {
+        if path.ends_with('/') || path.ends_with("/.") {
+            return Err(JailError::Invalid("it names a folder; give the path of a file"));
+        }
+        let resolved = self.resolve(path).map_err(|error| match error {
+            // In a jail without the restriction, a path whose links cannot be resolved.
+            JailError::Missing(path) => JailError::DanglingLink(path),
+            error => error,
+        })?;
+        let failed = |error| self.refusal(&resolved, error);
+        self.check_size(&resolved.shown, bytes.len() as u64)?;
+        let target = self.target(&resolved)?;
+        let (Some(name), Some(parent)) = (target.file_name(), target.parent()) else {
+            return Err(JailError::Folder(resolved.shown));
+        };
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        let folder = self.make_folder(&resolved, parent, Some(name))?;
+        let real = self.check_real_path(&resolved, &folder)?;
+        // A file in the place of a closed folder would keep the gateway from creating that folder.
+        self.check_usable(&real.join(name), &resolved.shown)?;
+        let own_mode = match folder.symlink_metadata(name) {
+            Ok(metadata) => {
+                check_metadata(&resolved.shown, &metadata, true)?;
+                self.check_size(&resolved.shown, metadata.len())?;
+                Some(metadata.permissions().mode() & 0o777)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(failed(error)),
+        };
+        let temp = format!(".daoyou-{}.tmp", Uuid::new_v4().simple());
+        let done = write_new(&folder, &temp, bytes, mode.or(own_mode)).and_then(|modified| {
+            let is_new = is_unchanged.is_some() && own_mode.is_none();
+            let is_changed = is_unchanged.is_some_and(|is_unchanged| !is_unchanged());
+            if is_changed || is_new && !rename_to_new(&folder, &temp, name)? {
+                return Ok(None);
+            }
+            if !is_new {
+                folder.rename(&temp, &folder, name)?;
+            }
+            Ok(Some(modified))
+        });
+        if !matches!(done, Ok(Some(_))) {
+            // The error of the write is the one to report.
+            drop(folder.remove_file(&temp));
+        }
+        let modified = done.map_err(failed)?;
+        sync_folder(&folder);
+        Ok(WrittenFile { shown: resolved.shown, modified, is_new: own_mode.is_none() })
+    }
+
+    /// Returns the path to write to, relative to the open folder.
+    fn target(&self, resolved: &JailPath) -> Result<PathBuf, JailError> {
+        if !self.follows_links {
+            return Ok(resolved.relative.clone());
+        }
+        let base = self.base_of(resolved);
+        // If a link stays inside, the write goes to its target; the link itself stays.
+        match base.canonicalize(&resolved.relative) {
+            Ok(real) => Ok(real),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if base.symlink_metadata(&resolved.relative).is_ok() {
+                    return Err(JailError::DanglingLink(resolved.shown.clone()));
+                }
+                Ok(resolved.relative.clone())
+            }
+            Err(error) => Err(self.refusal(resolved, error)),
+        }
+    }
+
+    /// Creates and opens a folder, for the file `name` in it if there is one. A path that is refused leaves no folders behind.
+    pub(super) fn make_folder(&self, resolved: &JailPath, path: &Path, name: Option<&OsStr>) -> Result<Dir, JailError> {
+        let failed = |error| self.refusal(resolved, error);
+        let strict = |error| JailError::from_strict_io(&resolved.shown, error);
+        let mut real = if self.follows_links {
+            let base = if resolved.base.is_none() { self.root() } else { Path::new("/") };
+            resolve_links(&base.join(path)).map_err(|error| match failed(error) {
+                JailError::Missing(path) => JailError::DanglingLink(path),
+                error => error,
+            })?
+        } else {
+            self.root().join(normalize(path).map_err(strict)?)
+        };
+        real.extend(name);
+        self.check_usable(&real.components().collect::<PathBuf>(), &resolved.shown)?;
+        if !self.follows_links {
+            return create_dir_beneath(&*self.dir, path).map_err(strict);
+        }
+        let base = self.base_of(resolved);
+        base.create_dir_all(path).map_err(failed)?;
+        base.open_dir(path).map_err(failed)
+    }
+}
+
+/// Renames a file unless the new name is taken. Returns true if the file was renamed.
+fn rename_to_new(folder: &Dir, from: &str, to: &OsStr) -> io::Result<bool> {
+    match renameat_with(folder, from, folder, to, RenameFlags::NOREPLACE) {
+        Ok(()) => Ok(true),
+        Err(Errno::EXIST) => Ok(false),
+        // Some file systems cannot rename without replacing.
+        Err(Errno::INVAL | Errno::NOSYS) => folder.rename(from, folder, to).map(|()| true),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Writes a new file. Returns its modification time.
+fn write_new(folder: &Dir, name: &str, bytes: &[u8], mode: Option<u32>) -> io::Result<SystemTime> {
+    let mut file: File = folder.open_with(name, OpenOptions::new().write(true).create_new(true))?;
+    if let Some(mode) = mode {
+        file.set_permissions(cap_std::fs::Permissions::from_mode(mode))?;
+    }
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    Ok(file.metadata()?.modified()?.into_std())
 }
 
 impl JailWriter<'_> {

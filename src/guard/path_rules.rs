@@ -109,6 +109,16 @@ pub fn resolve_links(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
+/// Returns where `path` leads inside a folder, if a link in it is absolute and names a file or folder there, which may not exist.
+/// `path` is relative to the folder, and `roots` are names of the folder; the last one has no links.
+pub(super) fn absolute_link_target(roots: &[PathBuf; 2], path: &Path) -> Option<PathBuf> {
+    path.ancestors().find_map(|link| {
+        let target = fs::read_link(roots[1].join(link)).ok()?;
+        let inside = roots.iter().find_map(|root| target.strip_prefix(root).ok())?;
+        Some(Path::new(".").join(inside).join(path.strip_prefix(link).ok()?).components().collect())
+    })
+}
+
 /// Returns the folders and files that commands may read in addition to workspace and temp folder: the system's folders and
 /// `extra` (`~/` is the user's home), without `protected`. Landlock can only allow, so the entries of a folder replace the folder
 /// if it contains a protected path.

@@ -40,7 +40,7 @@ mod tests {
     fn every_part_of_a_request_counts_except_what_is_new_each_time() {
         let request = || ChatRequest {
             model: "m".to_owned(),
-            system: Arc::from("s"),
+            system: "s".into(),
             messages: vec![ChatMessage::user("hi at 10:00")],
             temperature: Some(0.0),
             ..ChatRequest::default()
@@ -56,7 +56,7 @@ mod tests {
         let tool = ToolSpec { name: "t".to_owned(), description: String::new(), parameters: json!({}) };
         for other in [
             ChatRequest { model: "n".to_owned(), ..request() },
-            ChatRequest { system: Arc::from("t"), ..request() },
+            ChatRequest { system: "t".into(), ..request() },
             ChatRequest { messages: vec![ChatMessage::assistant("hi at 10:00")], ..request() },
             ChatRequest { tools: Arc::from([tool]), ..request() },
             ChatRequest { temperature: None, ..request() },

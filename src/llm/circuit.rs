@@ -5,8 +5,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::breaker::{Breaker, BreakerPermit, CallOutcome, CallRefusal, CircuitState, RequestFingerprint};
+use super::breaker::{Breaker, BreakerPermit, CallOutcome, CallRefusal, CircuitState};
 use super::error::{FailureScope, LlmError, LlmErrorKind};
+use super::provider::ChatRequest;
 
 /// The breaker in front of one provider.
 #[derive(Debug, Default)]
@@ -26,7 +27,7 @@ struct CircuitBreakerState {
 pub struct CallPassage<'a> {
     circuit: &'a CircuitBreaker,
     permit: BreakerPermit,
-    request: Option<RequestFingerprint>,
+    request: Option<&'a ChatRequest>,
     settled: CallOutcome,
 }
 
@@ -35,9 +36,12 @@ impl CircuitBreaker {
     ///
     /// # Errors
     /// The breaker refuses the call. The error is an outage, with the time after which a call may go through.
-    pub fn enter(&self, provider: &str, request: Option<RequestFingerprint>) -> Result<CallPassage<'_>, LlmError> {
+    pub fn enter<'a>(&'a self, provider: &str, request: Option<&'a ChatRequest>) -> Result<CallPassage<'a>, LlmError> {
+        // A closed breaker lets every request through, so that the fingerprint of a long conversation is not needed.
+        let is_closed = self.state().0 == CircuitState::Closed;
+        let fingerprint = request.filter(|_| !is_closed).and_then(ChatRequest::fingerprint);
         let mut inner = self.0.lock();
-        match inner.breaker.ask(request, Instant::now()) {
+        match inner.breaker.ask(fingerprint, Instant::now()) {
             Ok(permit) => Ok(CallPassage { circuit: self, permit, request, settled: CallOutcome::Left }),
             Err(held) => Err(inner.refusal_error(provider, held)),
         }
@@ -105,8 +109,11 @@ impl CallPassage<'_> {
 
 impl Drop for CallPassage<'_> {
     fn drop(&mut self) {
+        // Only a failure depends on whether the same request has failed before.
+        let is_failure = !matches!(self.settled, CallOutcome::Answered | CallOutcome::Left);
+        let request = self.request.filter(|_| is_failure).and_then(ChatRequest::fingerprint);
         let mut inner = self.circuit.0.lock();
-        if inner.breaker.settle(self.permit, self.request, self.settled, Instant::now()) {
+        if inner.breaker.settle(self.permit, request, self.settled, Instant::now()) {
             inner.opened += 1;
         }
     }

@@ -22,6 +22,7 @@ mod prices;
 mod provider;
 mod remote;
 mod retry;
+mod serialized_text;
 mod services;
 mod tokens;
 mod valid;
@@ -51,6 +52,7 @@ pub use provider::{ChatRequest, ChatResponse, Delta, DeltaSink, NoDeltas, Provid
 pub(crate) use remote::display_address;
 pub use remote::{EmbeddingDeadline, HttpClients, ProviderProbe, RemoteProvider, install_crypto, is_loopback};
 pub use retry::{backoff, random_fraction};
+pub use serialized_text::SerializedText;
 pub use services::{KnownService, OLLAMA, SERVICES};
 pub use tokens::{TokenFactor, estimate_tokens};
 pub use valid::{MessageFlaw, check as check_messages, repair as repair_messages};

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::breaker::RequestFingerprint;
-use super::{Cost, Images, LlmError};
+use super::{Cost, Images, LlmError, SerializedText};
 use crate::chat::{ChatMessage, Reasoning, ToolCall, ToolSpec, Usage};
 
 /// One request to a model.
@@ -18,7 +18,7 @@ pub struct ChatRequest {
     /// The model's name at its service.
     pub model: String,
     /// The system prompt. It has the same bytes in each turn, so that the service's prompt cache hits.
-    pub system: Arc<str>,
+    pub system: SerializedText,
     pub messages: Vec<ChatMessage>,
     /// The images that the messages name and that are sent.
     pub images: Images,

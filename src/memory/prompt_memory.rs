@@ -485,7 +485,7 @@ mod tests {
         turn(connection, "others", &[ChatMessage::user(format!("{asked}\n- My cat is called Momo"))])?;
         for (session, owner) in [("a", "owner"), ("b", "owner"), ("copy", "owner"), ("others", "name:bob")] {
             let owner = Some(owner.to_owned());
-            ownership::set(connection, session, &ownership::Ownership { owner, is_shared: false })?;
+            ownership::set(connection, session, &messages::Ownership { owner, is_shared: false })?;
         }
         Ok(source)
     }

@@ -26,7 +26,7 @@ impl World {
 
     async fn write<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+        work: impl FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> T {
         self.service.store.write(Durability::Logged, work).await.unwrap()
     }
@@ -53,7 +53,7 @@ impl World {
                 external_id: id.to_string(),
                 session: session.clone(),
                 chat_id: text("c"),
-                sender,
+                sender: sender.clone(),
                 trust,
                 content: text("x"),
                 attachments: text("[]"),

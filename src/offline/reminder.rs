@@ -103,6 +103,7 @@ impl Reminder {
             }
         };
         let stamp = |at: DateTime| now.map_or_else(|| at.to_string(), |now| now.stamp(at));
+        let zone = || now.filter(|now| now.has_zone()).map(|now| ("tz", now.zone.clone()));
         let times = match when.due(now.map(|now| now.at)) {
             Some(DueTime::At(at)) if now.is_some_and(|now| at <= now.at) => return Err(reply::past_time(language)),
             Some(DueTime::At(at)) => vec![("at", stamp(at))],
@@ -110,12 +111,12 @@ impl Reminder {
             Some(DueTime::In(seconds)) => vec![("at", format!("in {}", Span::from_secs(seconds)))],
             Some(DueTime::Every { seconds, first }) => {
                 let every = ("every", Span::from_secs(seconds).to_string());
-                first.map(|first| ("at", stamp(first))).into_iter().chain([every]).collect()
+                // The time by the clock: an offset would fix the end of a gap as the time of all days, if the clock skips the first.
+                let first = first.map(|first| ("at", first.to_string()));
+                let zone = first.is_some().then(zone).flatten();
+                zone.into_iter().chain(first).chain([every]).collect()
             }
-            Some(DueTime::Cron(expression)) => {
-                let zone = now.filter(|now| now.has_zone()).map(|now| ("tz", now.zone.clone()));
-                zone.into_iter().chain([("cron_expr", expression)]).collect()
-            }
+            Some(DueTime::Cron(expression)) => zone().into_iter().chain([("cron_expr", expression)]).collect(),
             None if now.is_none() => return Err(reply::no_clock(language)),
             None => {
                 let wrong = match language {
@@ -251,4 +252,28 @@ pub(super) fn unquoted(text: &str) -> Option<&str> {
         let inner = text.strip_prefix(*open)?.strip_suffix(*close)?;
         (!inner.contains(*open) && !inner.contains(*close)).then_some(inner)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::civil::date;
+
+    use super::*;
+
+    #[test]
+    fn an_interval_of_days_keeps_a_time_that_the_clock_skips_on_the_first_day() {
+        let reminder = Reminder::read("every other day at 2:30 to water", Language::En);
+        let now = |zone: &str| MessageTime { at: date(2027, 3, 27).at(20, 0, 0, 0), zone: zone.to_owned() };
+        for (now, at, tz) in [
+            (now("Europe/Berlin"), "2027-03-28T02:30:00", json!("Europe/Berlin")),
+            (now("+08:00"), "2027-03-28T02:30:00", json!("+08:00")),
+            (now("CST"), "2027-03-28T02:30:00", Value::Null),
+        ] {
+            let arguments = reminder.to_arguments(Language::En, Some(&now)).unwrap();
+            assert_eq!((&arguments["at"], &arguments["every"], &arguments["tz"]), (&json!(at), &json!("2d"), &tz));
+        }
+        let once = Reminder::read("tomorrow at 2:30 to water", Language::En);
+        let arguments = once.to_arguments(Language::En, Some(&now("Europe/Berlin"))).unwrap();
+        assert_eq!(arguments["at"], "2027-03-28T03:00:00+02:00", "the end of the gap");
+    }
 }

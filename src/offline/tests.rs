@@ -337,7 +337,10 @@ fn english() {
                 "remind me every Monday and Thursday at 9 to water the plants",
                 r#""cron_expr":"0 9 * * 1,4","kind":"message","message":"Reminder: water the plants""#,
             ),
-            ("remind me every other day at 9 to water", r#""at":"2026-11-22T09:00:00+08:00","every":"2d""#),
+            (
+                "remind me every other day at 9 to water",
+                r#""at":"2026-11-22T09:00:00","every":"2d","kind":"message","message":"Reminder: water","tz":"Asia/Shanghai""#,
+            ),
             ("remind me tonight at 12 to sleep", r#""at":"2026-11-22T00:00:00+08:00""#),
             (
                 "remind me in 10 minutes and in 20 minutes to stretch",
@@ -403,7 +406,7 @@ fn chinese() {
             ("每天8点提醒我吃药", r#""cron_expr":"0 8 * * *""#),
             ("每天9点提醒我写计划", r#""cron_expr":"0 9 * * *","kind":"message","message":"提醒：写计划""#),
             ("提醒我每周一和周四9点浇花", r#""cron_expr":"0 9 * * 1,4","kind":"message","message":"提醒：浇花""#),
-            ("每隔一天早上8点提醒我浇花", r#""at":"2026-11-22T08:00:00+08:00","every":"2d""#),
+            ("每隔一天早上8点提醒我浇花", r#""at":"2026-11-22T08:00:00","every":"2d""#),
             ("今晚12点提醒我睡觉", r#""at":"2026-11-22T00:00:00+08:00""#),
             ("10分钟后和20分钟后提醒我喝水", "听懂了“10分钟后和20分钟后”：说了两个时间"),
             ("提醒我明天9点到10点开会", "听懂了“明天9点到10点”，没有听懂“开会”"),

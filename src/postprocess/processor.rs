@@ -75,8 +75,9 @@ pub struct FilteredResult {
 }
 
 impl FilteredResult {
-    /// Returns the text for the model, with a last line that says what was left out. `whole` is the path of the whole result.
-    pub fn render(&self, whole: Option<&str>) -> String {
+    /// Returns the text for the model, with a last line that says what was left out. `stored` says where the model can read the
+    /// whole result.
+    pub fn render(&self, stored: Option<&str>) -> String {
         let FilterOutput { text, unit, original, kept, remark } = &self.output;
         let what = if self.mode == PostprocessMode::Llm {
             format!("a summary of {original} {unit}")
@@ -84,8 +85,8 @@ impl FilteredResult {
             format!("{kept} of {original} {unit}")
         };
         let remark = remark.as_ref().map(|remark| format!("; {remark}")).unwrap_or_default();
-        let whole = whole.map(|path| format!("; the whole: {path}")).unwrap_or_default();
-        format!("{}\n{NOTE}{what}{remark}{whole}]", text.trim_end_matches('\n'))
+        let stored = stored.map(|stored| format!("; {stored}")).unwrap_or_default();
+        format!("{}\n{NOTE}{what}{remark}{stored}]", text.trim_end_matches('\n'))
     }
 
     /// Returns the metadata of the result.

@@ -84,7 +84,7 @@ fn every_failing_test_is_named_whatever_the_question_is_about() {
 fn a_file_keeps_what_the_question_asks_for_with_true_line_numbers() {
     let (path, source) = (json!({"path": "src/a.rs"}), source());
     let done = process("read_file", &path, &source, "Where is retry_limit computed?").unwrap();
-    let shown = done.render(Some(".daoyou/x.txt"));
+    let shown = done.render(Some("the whole output: .daoyou/x.txt"));
     assert!(shown.contains("pub fn retry_limit(&self)") && shown.contains("MAX_RETRIES"), "{shown}");
     assert!(
         shown.lines().filter(|line| line.contains('\t')).all(|line| source.lines().any(|whole| whole == line)),
@@ -94,7 +94,7 @@ fn a_file_keeps_what_the_question_asks_for_with_true_line_numbers() {
     assert_eq!((done.intent, done.mode, done.output.unit), (Intent::General, PostprocessMode::Basic, "lines"));
     assert_eq!(done.keywords, ["retry_limit", "computed"]);
     assert!(shown.ends_with(&format!(
-        "[filtered for the question: {} of {} lines; the whole: .daoyou/x.txt]",
+        "[filtered for the question: {} of {} lines; the whole output: .daoyou/x.txt]",
         done.output.kept, done.output.original
     )));
     let outline = process("read_file", &path, &source, "Show me the structure").unwrap().render(None);
@@ -522,7 +522,7 @@ proptest! {
         let text = if is_numbered { numbered(&text) } else { text };
         let arguments = json!({ "path": format!("a.{ending}") });
         if let Some(done) = process(tool, &arguments, &text, &question) {
-            let shown = done.render(Some(".daoyou/conversations/0123456789abcdef/spill/0123456789abcdef-call_1.txt"));
+            let shown = done.render(Some("the whole output: .daoyou/conversations/0123456789abcdef/spill/0123456789abcdef-call_1.txt"));
             prop_assert!(shown.chars().count() <= text.chars().count());
             prop_assert!(done.output.kept <= done.output.original && done.output.kept > 0);
             prop_assert_eq!(process(tool, &arguments, &shown, &question), None);

@@ -512,6 +512,7 @@ mod tests {
                 "l": {"orchestrator": "conditional", "branches": [{"when": "x in user_input", "agent": "coder"}]},
                 "m": {"orchestrator": "conditional", "branches": [{"agent": "coder"}], "tools": []},
                 "n": {"agents": ["coder"]},
+                "o": {"orchestrator": "conditional", "branches": [{"when": "user_input ==", "agent": "coder"}]},
             }),
             &json!([{"agent": "nobody"}, {"channel": "a[", "agent": "coder"}]),
         );
@@ -526,9 +527,10 @@ mod tests {
             "agents.h.permissions.read: \"a[\" is no pattern",
             "agents.\"i j\": the name of an agent",
             "agents.k.agents: Agent 'nobody' not found",
-            "agents.l.branches: when = \"x in user_input\": the prompt has no name \"x\"",
+            "agents.l.branches: when = \"x in user_input\": the condition has no name \"x\"",
             "agents.m.orchestrator: is conditional, which only chooses",
             "agents.n.agents: is for orchestrator",
+            "agents.o.branches: when = \"user_input ==\": the condition is wrong: syntax error: ",
             "routes[0].agent: Agent 'nobody' not found",
             "routes[1].channel: \"a[\" is no pattern",
         ];

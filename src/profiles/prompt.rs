@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::text::BoundedTemplate;
+use crate::text::{BoundedTemplate, TemplatePurpose};
 
 /// The variables that a template may use.
 const NAMES: [&str; 5] = ["user_input", "conversation_history", "user_preferences", "recent_tasks", "files"];
@@ -61,7 +61,7 @@ impl AgentPrompt {
         if source.is_empty() {
             return Err("the prompt is empty".to_owned());
         }
-        let template = BoundedTemplate::new(source, "an agent", &NAMES)?;
+        let template = BoundedTemplate::new(source, TemplatePurpose::Prompt, &NAMES)?;
         let example = template.render(PromptValues::example())?;
         if template.used().is_empty() {
             return Ok(Self::Fixed(example.trim().into()));

@@ -157,9 +157,8 @@ fn set_up_chooser(
         if about.chars().count() > MAX_ABOUT {
             return wrong(format!("about of {} is longer than {MAX_ABOUT} characters", branch.agent));
         }
-        let source = format!("{{% if {when} %}}1{{% endif %}}");
         let compile = || {
-            let template = BoundedTemplate::new(&source, "an agent", &NAMES)?;
+            let template = BoundedTemplate::condition(when, &NAMES)?;
             template.render(BranchValues::default()).map(|_| template)
         };
         match (!when.is_empty()).then(compile).transpose() {

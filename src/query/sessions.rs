@@ -15,8 +15,8 @@ use crate::llm::costs_in_words;
 use crate::memory::{self, MemoryError, MemorySettings, Owner, session_file};
 use crate::store::checkpoints::CheckpointError;
 use crate::store::inbox::{self, InboxRow};
-use crate::store::messages::{self, MessageRow, SessionHead, SessionSummary};
-use crate::store::ownership::{self, Ownership};
+use crate::store::messages::{self, MessageRow, Ownership, SessionHead, SessionSummary};
+use crate::store::ownership;
 use crate::store::usage::{self, UsageScope};
 use crate::store::{Connection, StoreError, memories, now_ms, outbox, session_import, session_memory};
 

@@ -199,8 +199,8 @@ mod tests {
                 for letter in order.chars() {
                     let message = [("user", "{}".to_owned())].into_iter();
                     match letter {
-                        's' => messages::append(connection, &session, Uuid::now_v7(), message)?,
-                        't' => messages::append_note(connection, &session, Uuid::now_v7(), message)?,
+                        's' => drop(messages::append(connection, &session, Uuid::now_v7(), message)?),
+                        't' => drop(messages::append_note(connection, &session, Uuid::now_v7(), message)?),
                         _ => messages::new_epoch(connection, &session)?,
                     }
                     let back = |table: &str, columns: &[&str]| {

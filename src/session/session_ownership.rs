@@ -3,8 +3,8 @@
 use crate::memory::{Identities, Owner};
 use crate::origin::{TurnCause, TurnOrigin};
 use crate::store::inbox::InboxRow;
-use crate::store::ownership::{self, Ownership};
-use crate::store::{Connection, StoreError, messages, session_memory};
+use crate::store::messages::{Ownership, SessionHead};
+use crate::store::{Connection, StoreError, ownership, session_memory};
 
 /// The most turns of a log that are searched for their writers.
 const MAX_SEARCHED: u32 = 20_000;
@@ -96,17 +96,24 @@ impl SessionMemoryUpdate {
         Self { consolidate_at: None, ..self }
     }
 
-    /// Writes the update after the turn's messages. `is_context_full` means that the history filled its window, or nearly, or
-    /// had to be compacted.
-    pub fn write(&self, connection: &Connection, session: &str, is_context_full: bool) -> Result<(), StoreError> {
-        let Ownership { owner, .. } = ownership::of_session(connection, session)?;
-        if owner.is_none() {
+    /// Writes the update after the turn's messages, given the session's `head`. `is_context_full` means that the history filled its
+    /// window, or nearly, or had to be compacted.
+    pub fn write(
+        &self,
+        connection: &Connection,
+        session: &str,
+        head: &SessionHead,
+        is_context_full: bool,
+    ) -> Result<(), StoreError> {
+        if head.ownership.owner.is_none() {
             ownership::record_writer(connection, session, self.writer.as_str())?;
         }
         let Some(most) = self.consolidate_at else { return Ok(()) };
-        let head = messages::session(connection, session)?;
-        let cursor = session_memory::get(connection, session, head.epoch)?.cursor.max(head.first_seq);
-        if head.next_seq - cursor >= i64::from(most) {
+        let most = i64::from(most);
+        // A short epoch needs no look at the messages that a summary covers.
+        let is_full = head.next_seq - head.first_seq >= most
+            && head.next_seq - session_memory::get(connection, session, head.epoch)?.cursor >= most;
+        if is_full {
             session_memory::set_due(connection, session, head.epoch, "full")?;
         } else if is_context_full {
             session_memory::set_due(connection, session, head.epoch, "context_full")?;
@@ -122,7 +129,7 @@ mod tests {
 
     use super::*;
     use crate::store::inbox::{self, NewInboxRow};
-    use crate::store::{Durability, Store};
+    use crate::store::{Durability, Store, messages};
 
     /// Begins a turn of `sender`; the sender `?` is untrusted.
     fn turn(connection: &Connection, session: &str, sender: &str, identities: &Identities) -> Result<(), StoreError> {
@@ -138,9 +145,9 @@ mod tests {
         inbox::insert(connection, &row)?;
         let rows = inbox::of_turn(connection, id)?;
         begin(connection, session, &rows, identities)?;
-        messages::append(connection, session, id, [("user", "{}".to_owned())].into_iter())?;
+        let head = messages::append(connection, session, id, [("user", "{}".to_owned())].into_iter())?;
         let memory_update = SessionMemoryUpdate { writer: identities.writer_of(&rows[0]), consolidate_at: Some(3) };
-        memory_update.write(connection, session, sender == "full")
+        memory_update.write(connection, session, &head, sender == "full")
     }
 
     #[tokio::test]

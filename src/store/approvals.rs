@@ -226,13 +226,17 @@ pub fn taint_of_message(
     select(connection, sql, params![session, seq], |row| row.get(0))
 }
 
-/// Adds sources to the current conversation of a session. Beyond [`MAX_SOURCES`], further sources are ignored: the conversation
+/// Adds sources to a conversation of a session. Beyond [`MAX_SOURCES`], further sources are ignored: the conversation
 /// stays tainted.
-pub fn add_taint(connection: &Connection, session: &str, sources: &BTreeSet<String>) -> Result<(), StoreError> {
+pub fn add_taint(
+    connection: &Connection,
+    session: &str,
+    epoch: i64,
+    sources: &BTreeSet<String>,
+) -> Result<(), StoreError> {
     if sources.is_empty() {
         return Ok(());
     }
-    let epoch = messages::session(connection, session)?.epoch;
     let known = taint_of_epoch(connection, session, epoch)?;
     let room = MAX_SOURCES.saturating_sub(known.len());
     for source in sources.difference(&known).take(room) {
@@ -316,7 +320,7 @@ mod tests {
             let row = find(connection, id_of(Uuid::from_u128(7), "a"))?.unwrap();
             answer(connection, row.id, ApprovalState::Approved, "")?;
             grant(connection, &row)?;
-            add_taint(connection, "cli:direct", &row.taint)?;
+            add_taint(connection, "cli:direct", 0, &row.taint)?;
             assert!(is_granted(connection, "cli:direct", "exec")? && !is_granted(connection, "cli:direct", "cron")?);
             insert(connection, &NewApproval { tool: "web_fetch, message".to_owned(), ..new("plan", 1) })?;
             let plan = find(connection, id_of(Uuid::from_u128(7), "plan"))?.unwrap();
@@ -327,7 +331,7 @@ mod tests {
             assert_eq!(granted.map(Result::unwrap), [true, true, false, true], "each tool of a plan");
             assert_eq!(taint_of_session(connection, "cli:direct")?, row.taint);
             let many = (0..60).map(|number| format!("web:{number:02}")).collect();
-            add_taint(connection, "cli:direct", &many)?;
+            add_taint(connection, "cli:direct", 0, &many)?;
             assert_eq!(taint_of_session(connection, "cli:direct")?.len(), MAX_SOURCES);
             messages::new_epoch(connection, "cli:direct")?;
             assert!(!is_granted(connection, "cli:direct", "exec")?);

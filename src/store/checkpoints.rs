@@ -308,7 +308,8 @@ fn copy(connection: &Connection, point: &Checkpoint, session: &str) -> Result<us
     let of = CopiedMessages { session: source, epoch: *epoch, from: *from, to: *to };
     session_memory::carry_over(connection, of, (session, head.epoch, head.next_seq))?;
     // The copied messages may contain foreign content.
-    approvals::add_taint(connection, session, &approvals::taint_of_epoch(connection, source, *epoch)?)?;
+    let taint = approvals::taint_of_epoch(connection, source, *epoch)?;
+    approvals::add_taint(connection, session, head.epoch, &taint)?;
     Ok(copied)
 }
 

@@ -36,7 +36,7 @@ fn view(connection: &Connection, session: &str) -> Result<String, StoreError> {
     Ok(words.collect::<Vec<_>>().join(" "))
 }
 
-async fn with_store<T: Send + 'static>(work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static) -> T {
+async fn with_store<T: Send + 'static>(work: impl FnMut(&Connection) -> Result<T, StoreError> + Send + 'static) -> T {
     let (_folder, store) = Store::temporary();
     store.write(Durability::Logged, work).await.unwrap()
 }
@@ -241,7 +241,7 @@ async fn a_restored_or_forked_conversation_keeps_its_taint() {
     with_store(|connection| {
         let one = complete_turn(connection, 1, "a")?;
         let sources = std::collections::BTreeSet::from(["web:https://example.org/".to_owned()]);
-        approvals::add_taint(connection, SESSION, &sources)?;
+        approvals::add_taint(connection, SESSION, 0, &sources)?;
         let point = of_turn(connection, one).unwrap();
         messages::new_epoch(connection, SESSION)?;
         assert!(approvals::taint_of_session(connection, SESSION)?.is_empty(), "a new conversation has none");

@@ -106,14 +106,15 @@ impl Store {
         &self.inner.path
     }
 
-    /// Runs `work` in the next group of writes; returns when the group is committed with the requested `durability`.
+    /// Runs `work` in the next group of writes; returns when the group is committed with the requested `durability`. `work` runs again
+    /// after a transaction that was rolled back. The last run counts: what an earlier run left in memory, the next one must replace.
     ///
     /// # Errors
     /// The error of `work`, or the failure of the commit. No change of `work` is stored then.
     pub async fn write<T, F>(&self, durability: Durability, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+        F: FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
         self.inner.writer.write(durability, work).await
     }
@@ -131,7 +132,7 @@ impl Store {
     ) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+        F: FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
         let mut backoff = Backoff::new(FIRST_RETRY, LONGEST_RETRY);
         loop {

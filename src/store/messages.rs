@@ -19,6 +19,23 @@ pub struct SessionHead {
     pub model: Option<String>,
     /// The agent chosen by `/agent`.
     pub agent: Option<String>,
+    pub ownership: Ownership,
+}
+
+/// The owner of a session.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ownership {
+    /// The first writer; absent until a person writes in the session.
+    pub owner: Option<String>,
+    /// Others have written in the session as well. This stays true unless `[identities]` say that all writers are one person.
+    pub is_shared: bool,
+}
+
+impl Ownership {
+    /// Returns the owner of memories from this session: none if others write in it or the owner is an untrusted sender.
+    pub fn private_owner(&self) -> Option<&str> {
+        self.owner.as_deref().filter(|owner| !self.is_shared && !owner.starts_with("stranger:"))
+    }
 }
 
 /// A message of a session.
@@ -66,10 +83,11 @@ pub fn digest(role: &str, body: &str) -> [u8; 16] {
 
 /// Returns the head of a session; an unknown session is new.
 pub fn session(connection: &Connection, session: &str) -> Result<SessionHead, StoreError> {
-    let sql = "SELECT epoch, first_seq, next_seq, model, agent FROM sessions WHERE session = ?";
+    let sql = "SELECT epoch, first_seq, next_seq, model, agent, owner, is_shared FROM sessions WHERE session = ?";
     let head = select_optional(connection, sql, [session], |row| {
         let (epoch, first_seq, next_seq) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        Ok(SessionHead { epoch, first_seq, next_seq, model: row.get(3)?, agent: row.get(4)? })
+        let ownership = Ownership { owner: row.get(5)?, is_shared: row.get(6)? };
+        Ok(SessionHead { epoch, first_seq, next_seq, model: row.get(3)?, agent: row.get(4)?, ownership })
     })?;
     Ok(head.unwrap_or_default())
 }
@@ -122,18 +140,19 @@ pub fn end_of(connection: &Connection, session: &str, epoch: i64) -> Result<i64,
     Ok(select_optional(connection, sql, params![session, epoch], |row| row.get(0))?.unwrap_or_default())
 }
 
-/// Appends the `(role, body)` messages of one turn to the session.
+/// Appends the `(role, body)` messages of one turn to the session; returns its new head.
 pub fn append<'a>(
     connection: &Connection,
     session: &str,
     turn: Uuid,
     messages: impl Iterator<Item = (&'a str, String)>,
-) -> Result<(), StoreError> {
-    let (at, next_seq) = insert(connection, session, turn, messages)?;
+) -> Result<SessionHead, StoreError> {
+    let (at, head) = insert(connection, session, turn, messages)?;
     let sql = "INSERT INTO sessions (session, created_at, updated_at, next_seq) VALUES (?1, ?2, ?2, ?3)
              ON CONFLICT (session) DO UPDATE SET updated_at = excluded.updated_at, used_at = NULL,
                 next_seq = excluded.next_seq";
-    execute(connection, sql, params![session, at, next_seq]).map(drop)
+    execute(connection, sql, params![session, at, head.next_seq])?;
+    Ok(head)
 }
 
 /// Does the same as [`append`] for a note. A note does not count as a use, since no person in the session asked for it.
@@ -142,32 +161,32 @@ pub fn append_note<'a>(
     session: &str,
     turn: Uuid,
     messages: impl Iterator<Item = (&'a str, String)>,
-) -> Result<(), StoreError> {
-    let (at, next_seq) = insert(connection, session, turn, messages)?;
+) -> Result<SessionHead, StoreError> {
+    let (at, head) = insert(connection, session, turn, messages)?;
     let sql = "INSERT INTO sessions (session, created_at, updated_at, used_at, next_seq) VALUES (?1, ?2, ?2, 0, ?3)
              ON CONFLICT (session) DO UPDATE SET updated_at = excluded.updated_at,
                 used_at = ifnull(used_at, updated_at), next_seq = excluded.next_seq";
-    execute(connection, sql, params![session, at, next_seq]).map(drop)
+    execute(connection, sql, params![session, at, head.next_seq])?;
+    Ok(head)
 }
 
-/// Inserts the rows; returns their time and the seq after them.
+/// Inserts the rows; returns their time and the new head of the session.
 fn insert<'a>(
     connection: &Connection,
     session: &str,
     turn: Uuid,
     messages: impl Iterator<Item = (&'a str, String)>,
-) -> Result<(i64, i64), StoreError> {
-    let head = self::session(connection, session)?;
+) -> Result<(i64, SessionHead), StoreError> {
+    let mut head = self::session(connection, session)?;
     let (turn, at) = (turn.to_string(), now_ms());
-    let mut seq = head.next_seq;
     let mut insert = connection.prepare_cached(
         "INSERT INTO messages (session, epoch, seq, role, body, turn, at, digest) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
     )?;
     for (role, body) in messages {
-        insert.execute(params![session, head.epoch, seq, role, body, turn, at, digest(role, &body)])?;
-        seq += 1;
+        insert.execute(params![session, head.epoch, head.next_seq, role, body, turn, at, digest(role, &body)])?;
+        head.next_seq += 1;
     }
-    Ok((at, seq))
+    Ok((at, head))
 }
 
 /// Begins a new epoch: the former messages stay in the log, leave the window, and become due for consolidation.

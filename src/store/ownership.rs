@@ -3,6 +3,7 @@
 use rusqlite::{Connection, params};
 
 use super::inbox::{self, InboxRow};
+use super::messages::{self, Ownership};
 use super::sql::{execute, select, select_optional};
 use super::{StoreError, session_memory};
 
@@ -12,29 +13,9 @@ const LOOK_BACK: u32 = 2_000;
 /// The most recently used sessions that are searched.
 const MAX_SEARCHED: u32 = 20;
 
-/// The owner of a session.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ownership {
-    /// The first writer; absent until a person writes in the session.
-    pub owner: Option<String>,
-    /// Others have written in the session as well. This stays true unless `[identities]` say that all writers are one person.
-    pub is_shared: bool,
-}
-
-impl Ownership {
-    /// Returns the owner of memories from this session: none if others write in it or the owner is an untrusted sender.
-    pub fn private_owner(&self) -> Option<&str> {
-        self.owner.as_deref().filter(|owner| !self.is_shared && !owner.starts_with("stranger:"))
-    }
-}
-
 /// Returns the owner of a session; an unknown session has none.
 pub fn of_session(connection: &Connection, session: &str) -> Result<Ownership, StoreError> {
-    let sql = "SELECT owner, is_shared FROM sessions WHERE session = ?";
-    let found = select_optional(connection, sql, [session], |row| {
-        Ok(Ownership { owner: row.get(0)?, is_shared: row.get(1)? })
-    })?;
-    Ok(found.unwrap_or_default())
+    Ok(messages::session(connection, session)?.ownership)
 }
 
 /// Records that `owner` writes in the session, and makes `owner` the owner of a stored session that has none.
@@ -47,7 +28,7 @@ pub fn record_writer(connection: &Connection, session: &str, owner: &str) -> Res
         Some(first) if first != owner && !is_shared => {
             let sql = "UPDATE sessions SET is_shared = 1 WHERE session = ?";
             execute(connection, sql, [session])?;
-            let epoch = super::messages::session(connection, session)?.epoch;
+            let epoch = messages::session(connection, session)?.epoch;
             session_memory::release_snapshot(connection, session, epoch)?;
         }
         Some(_) => {}
@@ -59,7 +40,7 @@ pub fn record_writer(connection: &Connection, session: &str, owner: &str) -> Res
 pub fn set(connection: &Connection, session: &str, ownership: &Ownership) -> Result<(), StoreError> {
     let sql = "UPDATE sessions SET owner = ?, is_shared = ? WHERE session = ?";
     execute(connection, sql, params![ownership.owner, ownership.is_shared, session])?;
-    let epoch = super::messages::session(connection, session)?.epoch;
+    let epoch = messages::session(connection, session)?.epoch;
     session_memory::release_snapshot(connection, session, epoch)
 }
 

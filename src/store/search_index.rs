@@ -190,10 +190,13 @@ pub fn index_messages(
     (from, to): (i64, i64),
     messages: &[NewIndexedMessage],
 ) -> Result<bool, StoreError> {
-    let sql = "INSERT INTO index_progress (session, seq)
-             SELECT ?1, ?3 WHERE ?2 = 0 OR EXISTS (SELECT 1 FROM index_progress WHERE session = ?1)
-             ON CONFLICT (session) DO UPDATE SET seq = excluded.seq WHERE seq = ?2";
-    let moved = execute(connection, sql, params![session, from, to])?;
+    // Not one statement with a SELECT: SQLite would put it behind a savepoint, for which FTS5 writes its pending terms each time.
+    let sql = "UPDATE index_progress SET seq = ?3 WHERE session = ?1 AND seq = ?2";
+    let mut moved = execute(connection, sql, params![session, from, to])?;
+    if moved == 0 && from == 0 {
+        let sql = "INSERT OR IGNORE INTO index_progress (session, seq) VALUES (?, ?)";
+        moved = execute(connection, sql, params![session, to])?;
+    }
     if moved == 0 {
         return Ok(false);
     }
@@ -203,10 +206,13 @@ pub fn index_messages(
     )?;
     let mut words = connection.prepare_cached("INSERT INTO message_words (rowid, words) VALUES (?, ?)")?;
     let mut owner = connection.prepare_cached("INSERT OR IGNORE INTO message_owners VALUES (?)")?;
+    let mut last_owner = None;
     for message in messages {
         if place.execute(params![session, message.seq, message.body, message.owner, message.speaker])? > 0 {
             words.execute(params![connection.last_insert_rowid(), message.words])?;
-            owner.execute([&message.owner])?;
+            if last_owner.replace(&message.owner) != Some(&message.owner) {
+                owner.execute([&message.owner])?;
+            }
         }
     }
     Ok(true)

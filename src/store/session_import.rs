@@ -3,8 +3,7 @@
 use rusqlite::{Connection, params};
 
 use super::checkpoints::{CheckpointError, check_new};
-use super::messages::digest;
-use super::ownership::Ownership;
+use super::messages::{Ownership, digest};
 use super::sql::execute;
 use super::{StoreError, now_ms};
 

@@ -28,12 +28,24 @@ pub struct TurnStepRow {
 
 /// Appends a step; returns its seq.
 pub fn append(connection: &Connection, turn: Uuid, kind: &str, body: &str) -> Result<i64, StoreError> {
+    append_all(connection, turn, [(kind, body)])
+}
+
+/// Appends steps as `(kind, body)`; returns the seq of the last one.
+pub fn append_all<'a>(
+    connection: &Connection,
+    turn: Uuid,
+    steps: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Result<i64, StoreError> {
     let turn = turn.to_string();
     let sql = "SELECT seq, hash FROM turn_steps WHERE turn = ? ORDER BY seq DESC LIMIT 1";
     let last: Option<(i64, String)> = select_optional(connection, sql, [&turn], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let (seq, before) = last.map_or((0, String::new()), |(seq, hash)| (seq + 1, hash));
-    let sql = "INSERT INTO turn_steps (turn, seq, kind, v, body, hash, at) VALUES (?, ?, ?, ?, ?, ?, ?)";
-    execute(connection, sql, params![turn, seq, kind, VERSION, body, chain_hash(&before, body), now_ms()])?;
+    let (mut seq, mut hash) = last.unwrap_or((-1, String::new()));
+    for (kind, body) in steps {
+        (seq, hash) = (seq + 1, chain_hash(&hash, body));
+        let sql = "INSERT INTO turn_steps (turn, seq, kind, v, body, hash, at) VALUES (?, ?, ?, ?, ?, ?, ?)";
+        execute(connection, sql, params![turn, seq, kind, VERSION, body, hash, now_ms()])?;
+    }
     Ok(seq)
 }
 
@@ -68,12 +80,6 @@ pub fn of_turn(connection: &Connection, turn: Uuid) -> Result<Vec<TurnStepRow>, 
 pub fn last_of_kind(connection: &Connection, turn: &str, kind: &str) -> Result<Option<String>, StoreError> {
     let sql = "SELECT body FROM turn_steps WHERE turn = ? AND kind = ? ORDER BY seq DESC LIMIT 1";
     select_optional(connection, sql, [turn, kind], |row| row.get(0))
-}
-
-/// Returns true if the turn has any step.
-pub fn has_any(connection: &Connection, turn: Uuid) -> Result<bool, StoreError> {
-    let mut statement = connection.prepare_cached("SELECT 1 FROM turn_steps WHERE turn = ? LIMIT 1")?;
-    Ok(statement.exists([turn.to_string()])?)
 }
 
 /// Returns true if every hash matches its body and the previous hash.

@@ -1,5 +1,5 @@
 //! The writer thread. Callers that wait at the same moment share one commit and one fsync. If the work of a caller fails, only that
-//! work is undone: for the first of a group by restarting the transaction, for the others by a SAVEPOINT.
+//! work is undone: the transaction is rolled back, and the other work runs again, each behind a SAVEPOINT.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -54,26 +54,55 @@ pub struct GroupCommit {
     pub took: Option<Duration>,
 }
 
+/// What the callers are told whose transaction is gone.
+const ROLLED_BACK: &str = "the transaction was rolled back";
+
 /// Called for every group on the writer's thread, so it must not block.
 pub type OnCommit = Box<dyn Fn(GroupCommit) + Send>;
 
-/// The work of one caller. It runs in the group's transaction, or receives the reason why there is none.
-type GroupWork = Box<dyn FnOnce(Result<(&Connection, GroupPosition), String>) -> FinishedWrite + Send>;
-type ReportOutcome = Box<dyn FnOnce(Result<(), String>) + Send>;
+/// The work of one caller.
+trait CallerWork: Send {
+    /// Runs the work in the open transaction; returns true if it succeeded. The last run counts: work runs again after a transaction
+    /// that was rolled back.
+    fn run(&mut self, connection: &Connection) -> bool;
 
-struct FinishedWrite {
-    /// An error is the reason why the transaction must not be committed: part of a failed write may still be in it.
-    undone: Result<(), String>,
-    /// The function that receives the outcome of the commit.
-    report: ReportOutcome,
+    /// Sends the caller the outcome of the work, or the reason why it was not committed.
+    fn report(self: Box<Self>, committed: Result<(), String>);
 }
 
-/// The position of a write in its transaction, which decides how the write is undone.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum GroupPosition {
-    /// The transaction contains no earlier write.
-    First,
-    Later,
+struct WaitingCaller<T, F> {
+    work: F,
+    /// The outcome of the last run.
+    outcome: Option<Result<T, StoreError>>,
+    answer: oneshot::Sender<Result<T, StoreError>>,
+    health: Arc<DatabaseHealth>,
+}
+
+impl<T, F> CallerWork for WaitingCaller<T, F>
+where
+    T: Send,
+    F: FnMut(&Connection) -> Result<T, StoreError> + Send,
+{
+    fn run(&mut self, connection: &Connection) -> bool {
+        let outcome = catch_unwind(AssertUnwindSafe(|| (self.work)(connection)));
+        let mut outcome = outcome.unwrap_or_else(|_| Err(StoreError::Panicked));
+        if outcome.is_ok() && connection.is_autocommit() {
+            outcome = Err(StoreError::Group(ROLLED_BACK.to_owned()));
+        }
+        let outcome = self.outcome.insert(outcome.inspect_err(|error| self.health.observe(error)));
+        outcome.is_ok()
+    }
+
+    fn report(self: Box<Self>, committed: Result<(), String>) {
+        let outcome = match (self.outcome, committed) {
+            (Some(Err(error)), _) => Err(error),
+            (_, Err(reason)) => Err(StoreError::Group(reason)),
+            (Some(Ok(value)), Ok(())) => Ok(value),
+            (None, Ok(())) => Err(StoreError::Group("it did not run".to_owned())),
+        };
+        // The caller may have dropped its receiver; its write happens nevertheless.
+        let _ = self.answer.send(outcome);
+    }
 }
 
 enum WriteJob {
@@ -84,7 +113,7 @@ enum WriteJob {
 
 struct GroupedWrite {
     durability: Durability,
-    run: GroupWork,
+    work: Box<dyn CallerWork>,
 }
 
 /// The state of the thread.
@@ -121,32 +150,19 @@ impl Writer {
         Ok(Self { jobs, health, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Runs `work` in a group, and returns when it is committed with `durability`.
+    /// Runs `work` in a group, and returns when it is committed with `durability`. `work` may run several times.
     ///
     /// # Errors
     /// The error of `work` (its changes are undone, others' are not), or the failure of the whole commit.
     pub async fn write<T, F>(&self, durability: Durability, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+        F: FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
         self.health.check()?;
         let (answer, answered) = oneshot::channel();
-        let health = self.health.clone();
-        let run: GroupWork = Box::new(move |transaction| {
-            let (outcome, undone) = match transaction {
-                Ok((connection, position)) => run_undoable(connection, position, work),
-                Err(reason) => (Err(StoreError::Group(reason)), Ok(())),
-            };
-            let outcome = outcome.inspect_err(|error| health.observe(error));
-            let report = Box::new(move |committed: Result<(), String>| {
-                let outcome = outcome.and_then(|value| committed.map(|()| value).map_err(StoreError::Group));
-                // The caller may have dropped its receiver; its write happens nevertheless.
-                let _ = answer.send(outcome);
-            });
-            FinishedWrite { undone, report }
-        });
-        self.enqueue(WriteJob::Grouped(GroupedWrite { durability, run }), answered).await
+        let work = Box::new(WaitingCaller { work, outcome: None, answer, health: self.health.clone() });
+        self.enqueue(WriteJob::Grouped(GroupedWrite { durability, work }), answered).await
     }
 
     /// Runs `work` between two groups, outside of any transaction; all other writes wait meanwhile.
@@ -276,28 +292,25 @@ impl WriterThread {
         self.write_group(group, *synchronous, is_synced);
     }
 
-    /// Commits the writes in `group`. If one write undoes the whole transaction, only the part up to it is processed; the writes
-    /// after it have not run yet and stay for the next transaction.
+    /// Commits the writes in `group`. If one write cannot be undone alone, only the part up to it is processed; the writes after it stay
+    /// for the next transaction.
     fn write_group(&mut self, group: &mut VecDeque<GroupedWrite>, durability: Durability, is_synced: bool) {
         if let Err(reason) = self.execute("BEGIN IMMEDIATE") {
             tracing::error!(%reason, "the store cannot begin a transaction; rejecting this group of writes");
             (self.on_commit)(GroupCommit { durability, writes: group.len(), took: None });
             return Self::refuse(group, &reason);
         }
-        let mut reports: Vec<ReportOutcome> = Vec::with_capacity(group.len());
-        let mut outcome = Ok(());
-        while outcome.is_ok()
-            && let Some(job) = group.pop_front()
-        {
-            let position = if reports.is_empty() { GroupPosition::First } else { GroupPosition::Later };
-            let finished = (job.run)(Ok((&self.connection, position)));
-            reports.push(finished.report);
-            outcome = finished.undone;
-            // Some errors (a full disk) undo the whole transaction, including other writes of the group.
-            if outcome.is_ok() && self.connection.is_autocommit() {
-                outcome = Err("the transaction was rolled back".to_owned());
+        let mut done = Vec::with_capacity(group.len());
+        let outcome = match group.iter_mut().position(|write| !write.work.run(&self.connection)) {
+            None => {
+                done.extend(group.drain(..));
+                Ok(())
             }
-        }
+            Some(failed) => {
+                done.extend(group.remove(failed));
+                self.run_each(group, &mut done)
+            }
+        };
         let begun = Instant::now();
         let outcome = outcome.and_then(|()| self.commit(is_synced));
         let took = outcome.is_ok().then(|| begun.elapsed());
@@ -308,10 +321,39 @@ impl WriterThread {
             tracing::error!(%reason, "a transaction that failed could not be rolled back");
         }
         // Called before the callers get their results, so that a caller that then reads the count is included.
-        (self.on_commit)(GroupCommit { durability, writes: reports.len(), took });
-        for report in reports {
-            report(outcome.clone());
+        (self.on_commit)(GroupCommit { durability, writes: done.len(), took });
+        for write in done {
+            write.work.report(outcome.clone());
         }
+    }
+
+    /// Runs the rest of a group after one of its writes has failed: each can be undone alone now. Moves the writes to `done`; an error
+    /// is the reason why their transaction must not be committed.
+    fn run_each(&self, group: &mut VecDeque<GroupedWrite>, done: &mut Vec<GroupedWrite>) -> Result<(), String> {
+        let undone = if self.connection.is_autocommit() { Ok(()) } else { self.execute("ROLLBACK") };
+        if let Err(reason) = undone.and_then(|()| self.execute("BEGIN IMMEDIATE")) {
+            done.extend(group.drain(..));
+            return Err(reason);
+        }
+        while let Some(mut write) = group.pop_front() {
+            let outcome = self.run_behind_savepoint(&mut write);
+            done.push(write);
+            outcome?;
+        }
+        Ok(())
+    }
+
+    /// Runs the work of a write, and undoes it if it fails. An error is the reason why it could not be undone.
+    fn run_behind_savepoint(&self, write: &mut GroupedWrite) -> Result<(), String> {
+        self.execute("SAVEPOINT caller")?;
+        if !write.work.run(&self.connection) {
+            // Some errors (a full disk) undo the whole transaction.
+            if self.connection.is_autocommit() {
+                return Err(ROLLED_BACK.to_owned());
+            }
+            self.execute("ROLLBACK TO caller")?;
+        }
+        self.execute("RELEASE caller")
     }
 
     /// Commits, and raises the mark if the commit is synced. A power failure may undo other commits, and the mark must never be
@@ -330,10 +372,10 @@ impl WriterThread {
         Ok(())
     }
 
-    /// Rejects `group` without running any of its work; each caller receives `reason`.
+    /// Rejects `group`, none of which is committed; each caller receives `reason`.
     fn refuse(group: &mut VecDeque<GroupedWrite>, reason: &str) {
         for job in group.drain(..) {
-            ((job.run)(Err(reason.to_owned())).report)(Err(reason.to_owned()));
+            job.work.report(Err(reason.to_owned()));
         }
     }
 
@@ -344,36 +386,6 @@ impl WriterThread {
             error.to_string()
         })
     }
-}
-
-/// Runs `work` in the open transaction, and undoes it if it fails. The second result says whether the undo succeeded, so that the
-/// transaction may be committed. A SAVEPOINT copies each page that changes after it. The first write of a transaction, which is
-/// often the only one, therefore does not use one.
-fn run_undoable<T, F>(
-    connection: &Connection,
-    position: GroupPosition,
-    work: F,
-) -> (Result<T, StoreError>, Result<(), String>)
-where
-    F: FnOnce(&Connection) -> Result<T, StoreError>,
-{
-    let execute = |sql| connection.prepare_cached(sql)?.execute([]);
-    if position == GroupPosition::Later
-        && let Err(error) = execute("SAVEPOINT caller")
-    {
-        return (Err(error.into()), Ok(()));
-    }
-    let outcome = catch_unwind(AssertUnwindSafe(|| work(connection))).unwrap_or_else(|_| Err(StoreError::Panicked));
-    let undo_or_keep: &[&str] = match (position, outcome.is_ok()) {
-        // Some errors (a full disk) have already undone the whole transaction.
-        _ if connection.is_autocommit() => &[],
-        (GroupPosition::First, true) => &[],
-        (GroupPosition::First, false) => &["ROLLBACK", "BEGIN IMMEDIATE"],
-        (GroupPosition::Later, true) => &["RELEASE caller"],
-        (GroupPosition::Later, false) => &["ROLLBACK TO caller", "RELEASE caller"],
-    };
-    let undone = undo_or_keep.iter().try_for_each(|sql| execute(sql).map(drop));
-    (outcome, undone.map_err(|error| error.to_string()))
 }
 
 #[cfg(test)]

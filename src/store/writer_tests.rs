@@ -46,14 +46,15 @@ impl World {
         let count = jobs.len();
         let (running, is_running) = oneshot::channel();
         let (release, held) = mpsc::channel::<()>();
+        let mut running = Some(running);
         let busy = self.writer.write(Durability::Synced, move |_| {
-            running.send(()).unwrap();
+            running.take().unwrap().send(()).unwrap();
             held.recv().map_err(|error| StoreError::Row(error.to_string()))
         });
         let waiting = async {
             is_running.await.unwrap();
             let jobs = jobs.into_iter();
-            join_all(jobs.map(|job| self.writer.write(Durability::Synced, move |connection| job(connection)))).await
+            join_all(jobs.map(|job| self.writer.write(Durability::Synced, job))).await
         };
         let let_go = async {
             while self.writer.jobs.len() < count {
@@ -68,7 +69,7 @@ impl World {
     }
 }
 
-type Work = Box<dyn FnOnce(&Connection) -> Result<(), StoreError> + Send>;
+type Work = Box<dyn FnMut(&Connection) -> Result<(), StoreError> + Send>;
 
 fn say(word: impl Into<String>) -> Work {
     let word = word.into();
@@ -79,10 +80,22 @@ fn say(word: impl Into<String>) -> Work {
 }
 
 /// Inserts a word, then fails.
-fn say_then(word: &'static str, wrong: fn(&Connection) -> Result<(), StoreError>) -> Work {
+fn say_then(word: &'static str, mut wrong: impl FnMut(&Connection) -> Result<(), StoreError> + Send + 'static) -> Work {
     Box::new(move |connection| {
         say(word)(connection)?;
         wrong(connection)
+    })
+}
+
+/// Inserts a word, and fails from the second run on.
+fn fail_later(
+    word: &'static str,
+    mut wrong: impl FnMut(&Connection) -> Result<(), StoreError> + Send + 'static,
+) -> Work {
+    let mut is_again = false;
+    Box::new(move |connection| {
+        say(word)(connection)?;
+        if std::mem::replace(&mut is_again, true) { wrong(connection) } else { Ok(()) }
     })
 }
 
@@ -112,7 +125,6 @@ async fn an_error_and_a_panic_affect_only_their_caller() {
     assert_eq!((is_ok, world.words()), (vec![true, false, false, false, true], vec!["a".into(), "e".to_owned()]));
 }
 
-/// The first write has no savepoint to return to.
 #[tokio::test]
 async fn a_failure_of_the_first_write_affects_only_its_caller() {
     let firsts: [fn() -> Work; 3] = [
@@ -129,25 +141,52 @@ async fn a_failure_of_the_first_write_affects_only_its_caller() {
 }
 
 #[tokio::test]
-async fn a_write_that_undoes_a_transaction_undoes_the_writes_before_it_and_not_those_after() {
-    let world = World::new();
-    let jobs =
-        vec![say("a"), say_then("b", |connection| Ok(connection.execute_batch("ROLLBACK")?)), say("c"), say("d")];
-    let outcomes = world.together(jobs, || {}).await;
-    assert!(matches!(outcomes[..], [Err(StoreError::Group(_)), Err(_), Ok(()), Ok(())]), "{outcomes:?}");
-    assert_eq!(world.words(), ["c", "d"]);
+async fn a_failure_in_the_second_run_affects_only_its_caller() {
+    let wrongs: [fn(&Connection) -> Result<(), StoreError>; 3] = [
+        |_| Err(StoreError::Row("no".to_owned())),
+        |_| panic!("as a bug would"),
+        |connection| Ok(connection.execute_batch("INSERT INTO nowhere VALUES (1)")?),
+    ];
+    for wrong in wrongs {
+        let world = World::new();
+        let jobs = vec![say("a"), fail_later("b", wrong), say("c"), say_then("d", wrong), say("e")];
+        let outcomes = world.together(jobs, || {}).await;
+        let is_ok: Vec<_> = outcomes.iter().map(Result::is_ok).collect();
+        assert_eq!((is_ok, world.words().concat()), (vec![true, false, true, false, true], "ace".to_owned()));
+    }
 }
 
 #[tokio::test]
-async fn a_write_that_cannot_be_undone_alone_undoes_its_transaction() {
+async fn a_write_that_undoes_its_transaction_affects_only_its_caller() {
     let world = World::new();
-    let release = |connection: &Connection| {
-        connection.execute_batch("RELEASE caller")?;
-        Err(StoreError::Row("no".to_owned()))
-    };
-    let outcomes = world.together(vec![say("a"), say_then("b", release), say("c")], || {}).await;
-    assert!(matches!(outcomes[..], [Err(StoreError::Group(_)), Err(StoreError::Row(_)), Ok(())]), "{outcomes:?}");
-    assert_eq!(world.words(), ["c"]);
+    let roll_back = |connection: &Connection| Ok(connection.execute_batch("ROLLBACK")?);
+    let outcomes = world.together(vec![say("a"), say_then("b", roll_back), say("c")], || {}).await;
+    assert!(matches!(outcomes[..], [Ok(()), Err(StoreError::Group(_)), Ok(())]), "{outcomes:?}");
+    assert_eq!(world.words(), ["a", "c"]);
+}
+
+/// What a full disk does to a write that runs behind a savepoint, and a savepoint that is gone.
+#[tokio::test]
+async fn a_write_that_cannot_be_undone_alone_undoes_the_writes_before_it_and_not_those_after() {
+    let no = || Err(StoreError::Row("no".to_owned()));
+    let wrongs: [fn(&Connection) -> Result<(), StoreError>; 2] = [
+        |connection| Ok(connection.execute_batch("ROLLBACK")?),
+        |connection| {
+            connection.execute_batch("RELEASE caller")?;
+            Err(StoreError::Row("no".to_owned()))
+        },
+    ];
+    for wrong in wrongs {
+        let world = World::new();
+        let jobs = vec![say("a"), fail_later("b", wrong), say("c"), say_then("d", move |_| no())];
+        let outcomes = world.together(jobs, || {}).await;
+        let is_expected = matches!(
+            &outcomes[..],
+            [Err(StoreError::Group(why)), Err(_), Ok(()), Err(StoreError::Row(_))] if !why.is_empty()
+        );
+        assert!(is_expected, "{outcomes:?}");
+        assert_eq!(world.words(), ["c"]);
+    }
 }
 
 #[tokio::test]
@@ -160,12 +199,11 @@ async fn every_caller_learns_why_a_transaction_could_not_begin() {
         .unwrap();
     let other = rusqlite::Connection::open(world.folder.path().join("daoyou.db")).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let outcomes =
-        join_all((0..3).map(|_| world.writer.write(Durability::Synced, |connection| say("a")(connection)))).await;
+    let outcomes = join_all((0..3).map(|_| world.writer.write(Durability::Synced, say("a")))).await;
     let is_locked = |outcome: &_| matches!(outcome, Err(StoreError::Group(why)) if why.contains("locked"));
     assert!(outcomes.iter().all(is_locked), "{outcomes:?}");
     other.execute_batch("ROLLBACK").unwrap();
-    world.writer.write(Durability::Synced, |connection| say("b")(connection)).await.unwrap();
+    world.writer.write(Durability::Synced, say("b")).await.unwrap();
     assert_eq!(world.words(), ["b"]);
 }
 
@@ -217,6 +255,6 @@ async fn closing_finishes_enqueued_writes() {
     let outcomes = world.together((0..10).map(|n| say(n.to_string())).collect(), meanwhile).await;
     assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
     assert_eq!(world.words().len(), 10);
-    let late = world.writer.write(Durability::Synced, |connection| say("late")(connection)).await;
+    let late = world.writer.write(Durability::Synced, say("late")).await;
     assert!(matches!(late, Err(StoreError::Closed)), "{late:?}");
 }

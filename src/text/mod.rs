@@ -14,7 +14,7 @@ pub mod think;
 pub mod time_expression;
 pub mod visible;
 
-pub use bounded_template::BoundedTemplate;
+pub use bounded_template::{BoundedTemplate, TemplatePurpose};
 pub use daoyou_channels::text::{Language, format_size, is_invisible, one_line, panic_message, truncate};
 pub use line::{is_hidden, is_sentence_mark, plain_line, sentences, shell_quote, shell_word, without_line_numbers};
 pub use normalize::{comparison_key, narrow};

@@ -56,6 +56,11 @@ impl TextEncoding {
         self.encoding.decode_without_bom_handling_and_without_replacement(&bytes[self.mark..])
     }
 
+    /// Decodes a text that starts with its byte order mark. Bytes that encode no character become replacement characters.
+    pub fn decode_lossy(self, bytes: &[u8]) -> Cow<'_, str> {
+        self.encoding.decode_without_bom_handling(&bytes[self.mark..]).0
+    }
+
     /// Encodes a text, with the same byte order mark as `original`.
     ///
     /// # Errors

@@ -21,7 +21,7 @@ use super::registry::{ToolRegistry, ToolRegistryError};
 use super::result_cache::{CacheableCall, ToolResultCache};
 use super::spill::SpillStore;
 use super::tool::{CallRunner, OutputLimit, ReplayPolicy, Tool, ToolAccess, ToolContext, ToolEffect, ToolOutcome};
-use super::tool_result::ToolResult;
+use super::tool_result::{StoredOutput, StoredPart, ToolResult};
 use super::truncation::TextExtent;
 use crate::chat::{ERROR_ADVICE, ToolCall, ToolSpec};
 use crate::guard::KnownSecrets;
@@ -331,7 +331,7 @@ impl ToolExecutor {
         texts.into_iter().filter_map(|text| self.secrets.redact(text).then_some(())).count() > 0
     }
 
-    /// Shortens the result so that its rendered form is within the limit of `rule`, and stores the whole output in a spill file.
+    /// Shortens the result so that its rendered form is within the limit of `rule`, and stores the output in a spill file.
     async fn shorten(&self, result: &mut ToolResult, rule: OutputRule, context: &ToolContext) {
         let (rendered, limit) = (result.render(), rule.limit);
         let extent = TextExtent::of(&rendered);
@@ -342,7 +342,8 @@ impl ToolExecutor {
         if result.spill.is_none() && !result.is_private {
             result.spill = self.spill(rendered.clone(), !result.taint.is_empty(), context).await;
         }
-        let whole = result.spill.as_deref();
+        let stored = result.spill.as_ref().map(ToString::to_string);
+        let stored = stored.as_deref();
         // The error matters most: it gets up to half of the limit, and the output gets the rest.
         if let Some(error) = &mut result.error {
             let half = OutputLimit { chars: limit.chars / 2, lines: limit.lines / 2 };
@@ -353,19 +354,19 @@ impl ToolExecutor {
             chars: limit.chars.saturating_sub(around.chars.saturating_sub(1)),
             lines: limit.lines.saturating_sub(around.lines.saturating_sub(1)),
         };
-        result.content = rule.cut(&result.content, left, whole);
+        result.content = rule.cut(&result.content, left, stored);
         let mut bounded = result.render();
         if !TextExtent::of(&bounded).fits(limit) {
             // The limit is too small for an error and its output.
             result.error = None;
-            result.content = rule.cut(&rendered, limit, whole);
+            result.content = rule.cut(&rendered, limit, stored);
             bounded.clone_from(&result.content);
         }
         note_cut(&mut result.metadata, extent.chars);
         note_left(&mut result.metadata, bounded.chars().count());
     }
 
-    /// Leaves out what is irrelevant to the question of the turn. The whole output is stored in a spill file, unless the result
+    /// Leaves out what is irrelevant to the question of the turn. The output is stored in a spill file, unless the result
     /// is private.
     async fn filter(
         &self,
@@ -405,13 +406,15 @@ impl ToolExecutor {
                 return;
             }
         }
-        result.content = filtered.render(result.spill.as_deref());
+        result.content = filtered.render(result.spill.as_ref().map(ToString::to_string).as_deref());
         result.metadata.extend(filtered.metadata());
     }
 
-    /// Returns the output of a command that was too long for memory, read from its spill file.
+    /// Returns the output of a command that was too long for memory, read from its spill file. Returns `None` if the file lacks
+    /// the end of the output, which the result has.
     async fn kept_whole(&self, result: &ToolResult) -> Option<String> {
-        let path = result.spill.clone().filter(|_| result.metadata.contains_key(ORIGINAL_KEY))?;
+        let spill = result.spill.as_ref().filter(|_| result.metadata.contains_key(ORIGINAL_KEY))?;
+        let path = (spill.part == StoredPart::Whole).then(|| spill.path.clone())?;
         let spill = Arc::clone(&self.spill);
         let read = tokio::task::spawn_blocking(move || spill.read(&path, LONGEST_FILTERED)).await;
         let mut text = read.map_err(std::io::Error::other).flatten().inspect_err(|error| {
@@ -422,13 +425,13 @@ impl ToolExecutor {
         text.ok()
     }
 
-    /// Stores a text in a spill file and returns its path; `None` if the disk refuses it.
-    async fn spill(&self, text: String, is_foreign: bool, context: &ToolContext) -> Option<String> {
+    /// Stores a text in a spill file; `None` if the disk refuses it.
+    async fn spill(&self, text: String, is_foreign: bool, context: &ToolContext) -> Option<StoredOutput> {
         let (spill, turn, call) = (Arc::clone(&self.spill), context.turn, context.call_id.clone());
         let folder = ConversationFolder::of(context);
         let saved = tokio::task::spawn_blocking(move || spill.save(&folder, turn, &call, &text, is_foreign)).await;
         match saved {
-            Ok(Ok(path)) => Some(path),
+            Ok(Ok(stored)) => Some(stored),
             Ok(Err(error)) => {
                 tracing::warn!(%error, "a long output could not be kept whole");
                 None
@@ -480,7 +483,7 @@ impl CallRunner for ToolExecutor {
         self.run(call, context).await
     }
 
-    async fn spill(&self, text: String, context: &ToolContext) -> Option<String> {
+    async fn spill(&self, text: String, context: &ToolContext) -> Option<StoredOutput> {
         self.spill(text, !context.taint.is_empty(), context).await
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use daoyou_channels::settings::Secret;
+use daoyou_channels::settings::{ByteSize, Secret};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -421,6 +421,25 @@ async fn long_output_is_shortened_and_kept_whole_for_read_file() {
     let got = fixture.rendered("wrong", json!({})).await;
     assert!(got.starts_with("Error: eee") && got.ends_with("out\n"), "{got}");
     assert!(TextExtent::of(&got).fits(OutputLimit { chars: 400, lines: 20 }), "{got}");
+}
+
+#[tokio::test]
+async fn an_output_that_is_too_long_to_store_is_not_called_whole() {
+    let mut fixture = ToolFixture::new(&ToolsConfig { max_file_size: ByteSize(1_000), ..ToolsConfig::default() });
+    let long = || ToolResult::ok("line 1\n".repeat(2_000));
+    fixture.executor.register(Arc::new(FakeTool::new("long", long))).unwrap();
+    for (tool, arguments) in [
+        ("long", json!({})),
+        ("parallel", json!({"calls": [{"tool": "long", "arguments": {}}, {"tool": "long", "arguments": {}}]})),
+    ] {
+        let result = fixture.run(tool, &arguments, &context()).await.result;
+        let got = &result.content;
+        let note = "lines cut; the first 1000 of 14000 bytes: .daoyou/conversations/";
+        assert!(got.contains(note) && !got.contains("whole"), "{tool}: {got}");
+        if tool == "long" {
+            assert_eq!(result.shown_metadata()["spill_part"], json!({"start": {"bytes": 1000, "of": 14000}}));
+        }
+    }
 }
 
 /// A call within a plan passes its result on, and a long result goes to a spill file. Neither may contain the secret.

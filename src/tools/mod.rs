@@ -66,7 +66,7 @@ pub use tool::{
     CallRunner, OutputLimit, ReplayPolicy, RowEffect, Tool, ToolAccess, ToolContext, ToolDefinition, ToolEffect,
     ToolOutcome, TruncationStrategy, WriteRows,
 };
-pub use tool_result::{PlannedCallReport, PlannedCallState, ToolResult};
+pub use tool_result::{PlannedCallReport, PlannedCallState, StoredOutput, StoredPart, ToolResult};
 pub use trash::{Trash, TrashRecord};
 pub use truncation::truncate_middle;
 pub use web::{WebConfig, is_known_address};

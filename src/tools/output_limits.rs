@@ -82,16 +82,16 @@ pub struct OutputRule {
 
 impl OutputRule {
     /// Returns `text`, cut to the limit of the rule.
-    pub fn cut_to_limit(self, text: &str, whole: Option<&str>) -> String {
-        self.cut(text, self.limit, whole)
+    pub fn cut_to_limit(self, text: &str, stored: Option<&str>) -> String {
+        self.cut(text, self.limit, stored)
     }
 
-    /// Returns `text`, cut to `limit`, which is at most that of the rule. The result is never longer than `text`. `whole` is the
-    /// path of the file with the whole text.
-    pub fn cut(self, text: &str, limit: OutputLimit, whole: Option<&str>) -> String {
+    /// Returns `text`, cut to `limit`, which is at most that of the rule. The result is never longer than `text`. `stored`
+    /// says where the model can read the rest.
+    pub fn cut(self, text: &str, limit: OutputLimit, stored: Option<&str>) -> String {
         match self.strategy {
-            TruncationStrategy::HeadOnly => truncate_end(text, limit, whole),
-            TruncationStrategy::HeadTail | TruncationStrategy::None => truncate_middle(text, limit, whole),
+            TruncationStrategy::HeadOnly => truncate_end(text, limit, stored),
+            TruncationStrategy::HeadTail | TruncationStrategy::None => truncate_middle(text, limit, stored),
         }
     }
 }

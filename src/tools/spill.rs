@@ -1,4 +1,4 @@
-//! Spill files: outputs that are too long for a model, stored whole in the workspace, where `read_file` pages through them. Also
+//! Spill files: outputs that are too long for a model, stored in the workspace, where `read_file` pages through them. Also
 //! stores the images of results.
 
 use std::collections::HashSet;
@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use super::private_folders::{ConversationFolder, RetentionLimits, open_plain_file, remove_files};
 use super::tool::ToolContext;
+use super::tool_result::{StoredOutput, StoredPart};
 
 /// The subfolder of a conversation's folder.
 const SUBFOLDER: &str = "spill";
@@ -43,6 +44,9 @@ pub struct SpillFile {
     file: File,
     path: String,
     room: u64,
+    /// The number of bytes in the file, and of those that it had no room for.
+    written: u64,
+    missing: u64,
 }
 
 impl SpillStore {
@@ -92,7 +96,7 @@ impl SpillStore {
         let name = format!("{}-{call}{}.txt", turn.simple(), foreign_mark(is_foreign));
         let limits = RetentionLimits { files: MAX_FILES, bytes: MAX_TOTAL_BYTES, spared: &HashSet::new() };
         let file = folder.create(&self.workspace, SUBFOLDER, &name, &limits)?;
-        Ok(SpillFile { file, path: folder.file(SUBFOLDER, &name), room: self.max_bytes })
+        Ok(SpillFile { file, path: folder.file(SUBFOLDER, &name), room: self.max_bytes, written: 0, missing: 0 })
     }
 
     /// Reads a spill file. If it has more than `most` bytes, returns its start and its end, with a note between them about the
@@ -126,7 +130,7 @@ impl SpillStore {
         Ok(format!("{start}\n[... {middle} bytes, {lines} lines are not searched ...]\n{end}"))
     }
 
-    /// Writes `text` to a spill file and returns its path relative to the workspace.
+    /// Writes `text` to a spill file.
     ///
     /// # Errors
     /// As [`SpillStore::create`].
@@ -137,20 +141,24 @@ impl SpillStore {
         call_id: &str,
         text: &str,
         is_foreign: bool,
-    ) -> io::Result<String> {
+    ) -> io::Result<StoredOutput> {
         let mut file = self.create(folder, turn, call_id, is_foreign)?;
         file.write(text.as_bytes())?;
-        Ok(file.path)
+        Ok(file.stored())
     }
 }
 
 impl SpillFile {
-    /// Returns the path relative to the workspace.
-    pub fn path(&self) -> &str {
-        &self.path
+    /// Returns where the file is, and which part of the bytes so far it holds.
+    pub fn stored(&self) -> StoredOutput {
+        let part = match self.missing {
+            0 => StoredPart::Whole,
+            missing => StoredPart::Start { bytes: self.written, of: self.written + missing },
+        };
+        StoredOutput { path: self.path.clone(), part }
     }
 
-    /// Appends as many bytes as the file may still take.
+    /// Appends as many bytes as the file may still take, and counts the others.
     ///
     /// # Errors
     /// The disk refuses the write.
@@ -158,6 +166,8 @@ impl SpillFile {
         let fitting = usize::try_from(self.room).unwrap_or(usize::MAX).min(bytes.len());
         self.file.write_all(&bytes[..fitting])?;
         self.room -= fitting as u64;
+        self.written += fitting as u64;
+        self.missing += (bytes.len() - fitting) as u64;
         Ok(())
     }
 }
@@ -224,7 +234,7 @@ mod tests {
         let workspace = tempfile::tempdir().unwrap();
         let spill = SpillStore::open(workspace.path(), 10).unwrap();
         let keep = |session: &str, trust, turn, call: &str, text: &str| {
-            spill.save(&folder(session, trust), turn, call, text, false).unwrap()
+            spill.save(&folder(session, trust), turn, call, text, false).unwrap().path
         };
         let own = keep("a", Trust::Owner, Uuid::nil(), "call", "mine");
         for n in 0..MAX_FILES + 5 {
@@ -260,7 +270,7 @@ mod tests {
             ),
             (&one_line, 8, "xxxx\n[... 4992 bytes, 0 lines are not searched ...]\nxxxx".to_owned()),
         ] {
-            let path = spill.save(&folder("a", Trust::Known), Uuid::nil(), "call", text, false).unwrap();
+            let path = spill.save(&folder("a", Trust::Known), Uuid::nil(), "call", text, false).unwrap().path;
             assert_eq!(spill.read(&path, most).unwrap(), expected);
         }
     }
@@ -269,7 +279,7 @@ mod tests {
     fn a_link_or_a_pipe_in_the_place_of_a_file_is_not_read() {
         let workspace = tempfile::tempdir().unwrap();
         let spill = SpillStore::open(workspace.path(), 100).unwrap();
-        let path = spill.save(&folder("a", Trust::Known), Uuid::nil(), "call", "text", false).unwrap();
+        let path = spill.save(&folder("a", Trust::Known), Uuid::nil(), "call", "text", false).unwrap().path;
         assert_eq!(spill.read(&path, 50).unwrap(), "text");
         let (file, memory) = (workspace.path().join(&path), workspace.path().join("memory"));
         fs::write(&memory, "of the owner").unwrap();
@@ -290,7 +300,7 @@ mod tests {
         let workspace = tempfile::tempdir().unwrap();
         let spill = SpillStore::open(workspace.path(), 10).unwrap();
         let keep = |session: &str, trust, turn| {
-            spill.save(&folder(session, trust), Uuid::from_u128(turn), "1", "x", false).unwrap()
+            spill.save(&folder(session, trust), Uuid::from_u128(turn), "1", "x", false).unwrap().path
         };
         let kept = keep("a", Trust::Known, 1);
         let image = |turn| {

@@ -17,7 +17,7 @@ use super::agent_scope::AgentScope;
 use super::allow_list::ToolAllowList;
 use super::names::{RARELY_NEEDED, aliases_of};
 use super::schema::tool_spec;
-use super::tool_result::ToolResult;
+use super::tool_result::{StoredOutput, ToolResult};
 use crate::chat::{ToolCall, ToolSpec};
 use crate::guard::Taint;
 use crate::origin::TurnOrigin;
@@ -388,6 +388,6 @@ pub trait CallRunner: Send + Sync {
     /// Runs one call.
     async fn run(&self, call: &ToolCall, context: &ToolContext) -> ToolOutcome;
 
-    /// Stores a text in a spill file and returns its path; `None` if the disk refuses it.
-    async fn spill(&self, text: String, context: &ToolContext) -> Option<String>;
+    /// Stores a text in a spill file; `None` if the disk refuses it.
+    async fn spill(&self, text: String, context: &ToolContext) -> Option<StoredOutput>;
 }

@@ -1,6 +1,7 @@
 //! The result of a call. Typed fields hold what other code reads; the journal and people see them among the metadata.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -17,6 +18,7 @@ const FOUND_KEY: &str = "found";
 const ALLOW_KEY: &str = "allowed_tools";
 const PRIVATE_KEY: &str = "private";
 const SPILL_KEY: &str = "spill";
+const SPILL_PART_KEY: &str = "spill_part";
 const PLANNED_CALLS_KEY: &str = "calls";
 
 /// The result of a call; a failure is a result as well. The model reads `content` on success, and `error` on failure.
@@ -42,9 +44,9 @@ pub struct ToolResult {
     /// True if the result is for this turn alone, so that no spill file holds it.
     #[serde(skip)]
     pub is_private: bool,
-    /// The path of the file that holds the whole output.
+    /// The file that holds the output.
     #[serde(skip)]
-    pub spill: Option<String>,
+    pub spill: Option<StoredOutput>,
     /// The reports of a plan's calls.
     #[serde(skip)]
     pub planned_calls: Vec<PlannedCallReport>,
@@ -72,6 +74,37 @@ pub struct ToolResult {
     /// The minimum wait before the next attempt, if the failed service named one.
     #[serde(skip)]
     pub retry_after: Option<Duration>,
+}
+
+/// A file with the output of a call, which the model can read with `read_file`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredOutput {
+    /// The path relative to the workspace.
+    pub path: String,
+    pub part: StoredPart,
+}
+
+/// The part of an output that a file holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StoredPart {
+    #[default]
+    Whole,
+    /// The first `bytes` of an output of `of` bytes.
+    Start { bytes: u64, of: u64 },
+    /// The start and the end, without the middle.
+    Ends,
+}
+
+/// Says what the file holds, and where it is.
+impl fmt::Display for StoredOutput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.part {
+            StoredPart::Whole => write!(f, "the whole output: {}", self.path),
+            StoredPart::Start { bytes, of } => write!(f, "the first {bytes} of {of} bytes: {}", self.path),
+            StoredPart::Ends => write!(f, "the start and the end of the output: {}", self.path),
+        }
+    }
 }
 
 /// How a call of a plan ended.
@@ -136,12 +169,14 @@ impl ToolResult {
     /// Returns the metadata with the typed fields, as the journal and people see them.
     pub fn shown_metadata(&self) -> Map<String, Value> {
         let mut shown = self.metadata.clone();
+        let part = self.spill.as_ref().map_or(StoredPart::Whole, |spill| spill.part);
         for (key, is_set, value) in [
             (TAINT_KEY, !self.taint.is_empty(), json!(self.taint)),
             (FOUND_KEY, !self.found_tools.is_empty(), json!(self.found_tools)),
             (ALLOW_KEY, !self.allow_lists.is_empty(), json!(self.allow_lists)),
             (PRIVATE_KEY, self.is_private, json!(true)),
-            (SPILL_KEY, self.spill.is_some(), json!(self.spill)),
+            (SPILL_KEY, self.spill.is_some(), json!(self.spill.as_ref().map(|spill| &spill.path))),
+            (SPILL_PART_KEY, part != StoredPart::Whole, json!(part)),
             (PLANNED_CALLS_KEY, !self.planned_calls.is_empty(), json!(self.planned_calls)),
         ] {
             shown.remove(key);
@@ -174,7 +209,8 @@ impl<'de> Deserialize<'de> for ToolResult {
             lists => serde_json::from_value(lists).unwrap_or_else(|_| vec![ToolAllowList::default()]),
         };
         result.is_private = take(PRIVATE_KEY) == true;
-        result.spill = take(SPILL_KEY).as_str().map(str::to_owned);
+        let part = serde_json::from_value(take(SPILL_PART_KEY)).unwrap_or_default();
+        result.spill = take(SPILL_KEY).as_str().map(|path| StoredOutput { path: path.to_owned(), part });
         result.planned_calls = serde_json::from_value(take(PLANNED_CALLS_KEY)).unwrap_or_default();
         Ok(result)
     }
@@ -199,13 +235,37 @@ mod tests {
             taint: ["web:https://example.org/".to_owned()].into(),
             found_tools: ["cron".to_owned()].into(),
             is_private: true,
-            spill: Some("tool-results/1.txt".to_owned()),
+            spill: Some(StoredOutput { path: "tool-results/1.txt".to_owned(), part: StoredPart::Whole }),
             planned_calls: vec![call("a", PlannedCallState::Done, Some(7)), call("b", PlannedCallState::NotRun, None)],
             duration_ms: 5,
             ..ToolResult::ok("x")
         };
         assert_eq!(read, expected);
         assert_eq!(serde_json::to_string(&read).unwrap(), row);
+    }
+
+    #[test]
+    fn a_stored_output_says_which_part_it_is() {
+        for (part, shown, metadata) in [
+            (StoredPart::Whole, "the whole output: a/b.txt", json!({"spill": "a/b.txt"})),
+            (
+                StoredPart::Start { bytes: 10, of: 25 },
+                "the first 10 of 25 bytes: a/b.txt",
+                json!({"spill": "a/b.txt", "spill_part": {"start": {"bytes": 10, "of": 25}}}),
+            ),
+            (
+                StoredPart::Ends,
+                "the start and the end of the output: a/b.txt",
+                json!({"spill": "a/b.txt", "spill_part": "ends"}),
+            ),
+        ] {
+            let stored = StoredOutput { path: "a/b.txt".to_owned(), part };
+            assert_eq!(stored.to_string(), shown);
+            let result = ToolResult { spill: Some(stored), ..ToolResult::ok("x") };
+            assert_eq!(Value::from(result.shown_metadata()), metadata);
+            let row = serde_json::to_string(&result).unwrap();
+            assert_eq!(serde_json::from_str::<ToolResult>(&row).unwrap(), result, "{row}");
+        }
     }
 
     #[test]

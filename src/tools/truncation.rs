@@ -24,9 +24,9 @@ impl TextExtent {
 }
 
 /// Returns `text` if it fits `limit`. Otherwise returns its head and tail around a marker, within the limit and never longer than
-/// `text`. `whole` is the path where the model can read the whole text.
-pub fn truncate_middle(text: &str, limit: OutputLimit, whole: Option<&str>) -> String {
-    truncate_middle_of(text, text, TextExtent::of(text), limit, whole)
+/// `text`. `stored` says where the model can read the rest, as [`StoredOutput`](super::StoredOutput) does.
+pub fn truncate_middle(text: &str, limit: OutputLimit, stored: Option<&str>) -> String {
+    truncate_middle_of(text, text, TextExtent::of(text), limit, stored)
 }
 
 /// Truncates a text like [`truncate_middle`] if only its start and its end were kept. `front` and `back` may overlap or leave a
@@ -36,14 +36,14 @@ pub fn truncate_middle_of(
     back: &str,
     total: TextExtent,
     limit: OutputLimit,
-    whole: Option<&str>,
+    stored: Option<&str>,
 ) -> String {
     if total.fits(limit) {
         return front.to_owned();
     }
     // The marker shrinks before the text does, since small limits and short texts have no room for a long marker.
-    let path_note = whole.map(|path| format!("; the whole output: {path}")).unwrap_or_default();
-    let marker = |chars: usize, lines: usize| format!("[... {chars} characters, {lines} lines cut{path_note} ...]");
+    let stored = stored.map(|stored| format!("; {stored}")).unwrap_or_default();
+    let marker = |chars: usize, lines: usize| format!("[... {chars} characters, {lines} lines cut{stored} ...]");
     let room = marker(total.chars, total.lines).chars().count();
     if let Some((head, tail)) = head_and_tail(front, back, total, limit, room) {
         let kept = TextExtent::of(head).lines + TextExtent::of(tail).lines;
@@ -59,14 +59,14 @@ pub fn truncate_middle_of(
 }
 
 /// Returns `text` if it fits `limit`. Otherwise returns its head and a marker, within the limit and never longer than `text`.
-/// `whole` is the path where the model can read the whole text.
-pub fn truncate_end(text: &str, limit: OutputLimit, whole: Option<&str>) -> String {
+/// `stored` says where the model can read the rest, as in [`truncate_middle`].
+pub fn truncate_end(text: &str, limit: OutputLimit, stored: Option<&str>) -> String {
     let total = TextExtent::of(text);
     if total.fits(limit) {
         return text.to_owned();
     }
-    let path_note = whole.map(|path| format!("; the whole output: {path}")).unwrap_or_default();
-    let marker = |chars: usize, lines: usize| format!("[... {chars} characters, {lines} lines cut{path_note}]");
+    let stored = stored.map(|stored| format!("; {stored}")).unwrap_or_default();
+    let marker = |chars: usize, lines: usize| format!("[... {chars} characters, {lines} lines cut{stored}]");
     let room = marker(total.chars, total.lines).chars().count();
     let head = |marker: usize| {
         let chars = limit.chars.min(total.chars).checked_sub(marker + 1)?;
@@ -158,7 +158,8 @@ mod tests {
     #[test]
     fn the_marker_states_how_much_of_the_middle_is_missing() {
         let numbered: String = (1..=100).map(|n| format!("line {n}\n")).collect();
-        let got = truncate_middle(&numbered, OutputLimit { chars: 8_000, lines: 11 }, Some("spill/x.txt"));
+        let got =
+            truncate_middle(&numbered, OutputLimit { chars: 8_000, lines: 11 }, Some("the whole output: spill/x.txt"));
         assert!(got.starts_with("line 1\nline 2\nline 3\nline 4\nline 5\n[... "), "{got}");
         assert!(got.contains(" lines cut; the whole output: spill/x.txt ...]\n"), "{got}");
         assert!(got.ends_with("line 99\nline 100\n"), "{got}");

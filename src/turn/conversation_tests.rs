@@ -272,7 +272,8 @@ async fn run_session(store: &Store, session: &str, plans: Vec<Plan>) {
                 let head = messages::session(connection, &key)?;
                 let HistorySlice { from, rows, .. } = choose(connection, &key, &head, window)?;
                 let (to, system, model) = (head.next_seq, String::new(), String::new());
-                let context = ContextStep { system, from, to, user: question, model, ..ContextStep::default() };
+                let user = question.clone();
+                let context = ContextStep { system, from, to, user, model, ..ContextStep::default() };
                 assert_eq!(rows, choose_again(connection, &key, &context)?, "a restart gives the same");
                 assert!(rows.len() <= window.messages as usize, "{} of {window:?}", rows.len());
                 Ok((read_messages(&rows)?, context))

@@ -1,7 +1,6 @@
 //! The turn loop: a function of its inputs that goes from the message to the answer. [`TurnLead`], [`Tools`], [`Journal`] and
 //! [`EventEmitter`] hide transport, tables and user interfaces.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use uuid::Uuid;
@@ -13,7 +12,7 @@ use super::flight_recorder::FlightSlot;
 use super::progress::{StepBody, TurnProgress};
 use super::traits::{Approvals, Journal, Tools, TurnLead, TurnScope};
 use crate::chat::ChatMessage;
-use crate::llm::{ChatResponse, Cost};
+use crate::llm::{ChatResponse, Cost, SerializedText};
 use crate::origin::TurnOrigin;
 use crate::phrases::fill;
 use crate::store::inbox::InboxRow;
@@ -57,7 +56,7 @@ impl TurnLimits {
 pub struct Turn<'a> {
     pub scope: TurnScope<'a>,
     /// The system prompt.
-    pub system: Arc<str>,
+    pub system: SerializedText,
     /// The conversation so far, with this turn's message last.
     pub conversation: Vec<ChatMessage>,
     pub lead: TurnLead<'a>,

@@ -140,6 +140,7 @@ impl WriteRows for NewSubAgent {
     fn write(&self, connection: &Connection) -> Result<(), StoreError> {
         // A turn that was stopped meanwhile starts no sub-agent.
         if inbox::is_cancelled(connection, self.spawn.turn)? {
+            self.is_written.store(false, Ordering::Relaxed);
             return Ok(());
         }
         if spawns::insert(connection, &self.spawn)? && self.draft.insert(connection)? {

@@ -84,7 +84,7 @@ impl Repair {
                 Ok(format!("removed {}", paths.len()))
             }
             Self::RemoveSocket => {
-                let _lock = home.lock()?;
+                let _lock = home.lock_for_command()?;
                 fs::remove_file(home.socket())?;
                 Ok(format!("removed {}", home.socket().display()))
             }
@@ -101,13 +101,13 @@ impl Repair {
                 Ok(format!("created {}", home.token_file().display()))
             }
             Self::RebuildIndex(identities) => {
-                let _lock = home.lock()?;
+                let _lock = home.lock_for_command()?;
                 let rebuild = |connection: &Connection| rebuild_index(connection, identities);
                 write_alone(&home.database(), rebuild)?;
                 Ok("the index was rebuilt from the messages and memories".to_owned())
             }
             Self::SalvageDatabase(reason) => {
-                let _lock = home.lock()?;
+                let _lock = home.lock_for_command()?;
                 repair(&home.database(), reason)?;
                 Ok("the damaged file is kept aside, what could be read was taken over; daoyou status says what is lost"
                     .to_owned())

@@ -143,6 +143,9 @@ async fn gateway_checks(
             Err(_) => unchecked(format!(" within {GATEWAY_CHECKS_LIMIT:?}"), "look at the gateway's log"),
         },
         (HomeHolder::Silent { .. }, _) => unchecked(": the gateway does not answer".to_owned(), "restart the gateway"),
+        (HomeHolder::Command { pid }, _) => {
+            unchecked(format!(": a daoyou command (pid {pid}) uses this home"), "run doctor after its end")
+        }
         (HomeHolder::Nobody, Ok(loaded)) => match Inspector::offline(home.clone(), loaded) {
             Ok(inspector) => Box::pin(inspector.checks()).await,
             Err(faults) => faults.0.iter().map(|fault| fault_check("config", fault)).collect(),

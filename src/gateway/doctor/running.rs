@@ -24,6 +24,10 @@ pub enum HomeHolder {
         client: ControlClient,
         status: Value,
     },
+    /// A command that works without a gateway and ends without being asked.
+    Command {
+        pid: u32,
+    },
     /// A process that does not respond on the control socket, or a lock that cannot be examined.
     Silent {
         pid: Option<u32>,
@@ -38,24 +42,28 @@ impl HomeHolder {
         if !home.lock_file().exists() && !home.is_locked() {
             return Self::Nobody;
         }
-        let pid = match home.lock_to_read() {
+        let (pid, is_temporary) = match home.lock_to_read() {
             Ok(_) => return Self::Nobody,
-            Err(LockError::Held { pid, .. }) => pid,
+            Err(LockError::Held { pid, is_temporary, .. }) => (pid, is_temporary),
             Err(LockError::Home(error)) => return Self::Silent { pid: None, reason: error.to_string() },
         };
         let client = match ControlClient::new(&home.socket()) {
             Ok(client) => client,
             Err(error) => return Self::Silent { pid, reason: format!("{error:#}") },
         };
-        match timeout(STATUS_LIMIT, client.send(GatewayQuery::Status.request())).await {
-            Ok(Ok(status)) => Self::Answers { client, status },
-            Ok(Err(error)) => Self::Silent { pid, reason: format!("{error:#}") },
-            Err(_) => Self::Silent { pid, reason: format!("no answer within {STATUS_LIMIT:?}") },
+        let reason = match timeout(STATUS_LIMIT, client.send(GatewayQuery::Status.request())).await {
+            Ok(Ok(status)) => return Self::Answers { client, status },
+            Ok(Err(error)) => format!("{error:#}"),
+            Err(_) => format!("no answer within {STATUS_LIMIT:?}"),
+        };
+        match pid {
+            Some(pid) if is_temporary => Self::Command { pid },
+            pid => Self::Silent { pid, reason },
         }
     }
 
     pub fn is_gateway(&self) -> bool {
-        !matches!(self, Self::Nobody)
+        matches!(self, Self::Answers { .. } | Self::Silent { .. })
     }
 
     pub fn checks(&self, home: &Home) -> Vec<DoctorCheck> {
@@ -76,6 +84,10 @@ impl HomeHolder {
                     .chain(services.map(service_finding))
                     .map(DoctorCheck::from)
                     .collect()
+            }
+            Self::Command { pid } => {
+                let message = format!("a daoyou command (pid {pid}) uses this home");
+                vec![Finding::warn(NAME, message, "run doctor after its end").into()]
             }
             Self::Silent { pid, reason } => {
                 let (who, mend) = match pid {

@@ -3,6 +3,7 @@
 
 mod address;
 mod client;
+mod content_encoding;
 mod rules;
 
 pub use client::EgressClient;

@@ -13,10 +13,10 @@ use super::address::{canonical, is_public};
 /// The reason why a guarded request has no response; the text is for the model.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EgressError {
-    /// The rules forbid the request, or the host does not exist. A retry fails as well.
+    /// The rules forbid the request, the host does not exist, or its response cannot be read. A retry fails as well.
     #[error("{0}")]
     Refused(String),
-    /// The host cannot be reached, or the connection breaks. A retry may succeed.
+    /// The host cannot be reached, or the response does not arrive whole. A retry may succeed.
     #[error("{0}")]
     Failed(String),
 }

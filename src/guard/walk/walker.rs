@@ -21,7 +21,7 @@ use super::ignore_rules::IgnoreRules;
 use super::queue::JobQueue;
 use crate::guard::beneath::{FileIdentity, identity_at, identity_of, open_beneath};
 use crate::guard::entries::modified_at;
-use crate::guard::jail::{Jail, OpenFolder, quote_controls};
+use crate::guard::jail::{Jail, OpenFolder, show_listed};
 use crate::guard::jail_error::JailError;
 
 /// The maximum number of threads. More threads would only wait for the same disk.
@@ -196,7 +196,7 @@ impl WalkedEntry<'_> {
     pub fn shown(&self) -> String {
         let shown = Path::new(&self.walk.first.shown).join(self.path());
         let shown = shown.strip_prefix(".").unwrap_or(&shown);
-        quote_controls(&shown.display().to_string())
+        show_listed(shown)
     }
 
     /// Returns the path relative to the workspace, if the entry lies there.
@@ -465,15 +465,12 @@ impl<V: WalkVisitor> Worker<'_, V> {
             }
             known => known,
         };
-        let kind = match kind {
-            FileType::Directory => EntryKind::Folder,
-            FileType::RegularFile => EntryKind::File,
+        let (kind, is_special) = match kind {
+            FileType::Directory => (EntryKind::Folder, false),
+            FileType::RegularFile => (EntryKind::File, false),
             // Links are not followed, as in ripgrep.
             FileType::Symlink => return None,
-            _ => {
-                SkipCounts::add(&walk.skipped.special);
-                return None;
-            }
+            _ => (EntryKind::File, true),
         };
         let path = folder.path.join(name);
         match (self.select)(&path, kind) {
@@ -487,7 +484,14 @@ impl<V: WalkVisitor> Worker<'_, V> {
                 }
             }
         }
-        (!walk.is_closed(&path)).then_some(kind)
+        if walk.is_closed(&path) {
+            return None;
+        }
+        if is_special {
+            SkipCounts::add(&walk.skipped.special);
+            return None;
+        }
+        Some(kind)
     }
 }
 

@@ -221,7 +221,7 @@ impl Authenticator {
     /// Stores the time of a use in the background.
     fn note_use<F>(&self, write: F)
     where
-        F: FnOnce(&Connection) -> Result<(), crate::store::StoreError> + Send + 'static,
+        F: FnMut(&Connection) -> Result<(), crate::store::StoreError> + Send + 'static,
     {
         let store = self.store.clone();
         tokio::spawn(async move {

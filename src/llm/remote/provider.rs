@@ -385,7 +385,7 @@ impl Provider for RemoteProvider {
     }
 
     async fn chat(&self, request: &ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, LlmError> {
-        let passage = self.circuit.enter(&self.name, request.fingerprint())?;
+        let passage = self.circuit.enter(&self.name, Some(request))?;
         let result = self.try_chat(request, sink, self.retry).await;
         let failure = result.as_ref().err().filter(|error| error.may_fall_back()).map(LlmError::owner_message);
         *self.last_failure.lock() = failure;

@@ -22,7 +22,7 @@ const STATED_CONFIDENCE: f64 = 0.8;
 const MAX_TAGS: usize = 10;
 const TAG_CHARS: usize = 40;
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Clone, Deserialize, JsonSchema)]
 pub struct RememberArgs {
     /// One clear sentence; of a case: problem, line break, solution.
     content: String,
@@ -69,7 +69,7 @@ pub async fn remember(
     let (of_write, source) = (service.clone(), turn_source(context));
     // This is a write, since it reserves an id; the memory itself is committed with the result.
     let prepared = service.store.write(Durability::Logged, move |connection| {
-        match prepare(connection, &of_write, args, owner, source) {
+        match prepare(connection, &of_write, args.clone(), owner.clone(), source.clone()) {
             Err(MemoryCallError::Store(error)) => Err(error),
             other => Ok(other),
         }

@@ -14,8 +14,8 @@ use crate::memory::{
     Owner, list, rebuild_index, remember, tools,
 };
 use crate::store::Store;
-use crate::store::ownership::{self, Ownership};
-use crate::store::{Connection, Durability, approvals, memories, messages};
+use crate::store::messages::Ownership;
+use crate::store::{Connection, Durability, approvals, memories, messages, ownership};
 use crate::tools::testing::context;
 use crate::tools::{AgentScope, ToolContext, ToolDeps, ToolEffect, ToolExecutor, ToolsConfig, build};
 
@@ -239,7 +239,7 @@ async fn what_a_tainted_conversation_said_taints() {
             let new = NewMemoryEntry { name, source: Some(source), ..new };
             remember(connection, &new, &MemoryConfig::default())?;
         }
-        approvals::add_taint(connection, "cli:read", &["web:https://a.example/".to_owned()].into())?;
+        approvals::add_taint(connection, "cli:read", 0, &["web:https://a.example/".to_owned()].into())?;
         rebuild_index(connection, &Identities::default())
     };
     world.service.store.write(Durability::Logged, write).await.unwrap();

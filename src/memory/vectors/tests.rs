@@ -52,7 +52,7 @@ impl World {
 
     async fn write<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+        work: impl FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> T {
         self.service.store.write(Durability::Logged, work).await.unwrap()
     }

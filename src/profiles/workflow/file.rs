@@ -9,7 +9,7 @@ use serde_saphyr::Spanned;
 use sha2::{Digest, Sha256};
 
 use crate::profiles::manifest::parse_yaml;
-use crate::text::{BoundedTemplate, one_line, truncate};
+use crate::text::{BoundedTemplate, TemplatePurpose, one_line, truncate};
 use crate::tools::{canonical_name, nearest_tool};
 
 /// The file in the profile's folder that contains the workflow, if the profile names no other.
@@ -315,7 +315,7 @@ impl StepReader {
             }
             _ => return Err("has one of agent and tool".to_owned()),
         };
-        let condition = |when: String| template(&format!("{{% if {} %}}1{{% endif %}}", when.trim()), &self.known);
+        let condition = |when: String| check(BoundedTemplate::condition(&when, &NAMES)?, &self.known);
         let when = when.map(condition).transpose().map_err(|wrong| format!("when: {wrong}"))?;
         let retries = retries.unwrap_or_default();
         if retries > MAX_RETRIES {
@@ -383,9 +383,13 @@ impl ArgumentTemplate {
     }
 }
 
-/// Compiles a template, and renders it with examples of the values that are known at its place.
+/// Compiles a template that uses the values that are known at its place.
 fn template(source: &str, known: &WorkflowValues) -> Result<BoundedTemplate, String> {
-    let template = BoundedTemplate::new(source, "a workflow", &NAMES)?;
+    check(BoundedTemplate::new(source, TemplatePurpose::Text, &NAMES)?, known)
+}
+
+/// Checks a template by rendering it with examples of the values that are known at its place.
+fn check(template: BoundedTemplate, known: &WorkflowValues) -> Result<BoundedTemplate, String> {
     // This also covers branches of the template that the examples do not take.
     for path in template.paths() {
         let mut parts = path.split('.');

@@ -29,6 +29,8 @@ use crate::turn::error::ErrorCode;
 
 /// The most characters of an unknown command that the reply repeats.
 const MAX_NAME: usize = 40;
+/// The error code of a command that does not exist.
+const UNKNOWN_COMMAND: &str = "unknown_command";
 
 /// The channel of the terminal, which has more commands.
 const TERMINAL: &str = "cli";
@@ -63,7 +65,7 @@ impl CommandHandler {
             let reply = match command.name.as_str() {
                 "help" => self.context.phrases.help_strangers.to_owned(),
                 name if COMMANDS.contains(&name) => self.context.phrases.trusted_command.to_owned(),
-                name => self.unknown(name, row.channel == TERMINAL),
+                name => return Ok(self.unknown(name, row.channel == TERMINAL)),
             };
             return Ok(reply.into());
         }
@@ -98,20 +100,19 @@ impl CommandHandler {
             "skills" => self.skills().await,
             "mcp" => return Ok(mcp::answer(&self.mcp, &command.argument, self.context.phrases).await),
             "history" if in_terminal => self.history(session, &command.argument).await?,
-            other => self.unknown(other, in_terminal),
+            other => return Ok(self.unknown(other, in_terminal)),
         };
         Ok(reply.into())
     }
 
-    fn unknown(&self, name: &str, in_terminal: bool) -> String {
+    fn unknown(&self, name: &str, in_terminal: bool) -> CommandReply {
         let written = format!("`/{}`", history::shorten(name, MAX_NAME));
-        if TERMINAL_COMMANDS.contains(&name) {
-            return fill(self.context.phrases.terminal_command, &[&written]);
-        }
-        match nearest_command(name, in_terminal) {
+        let reply = match nearest_command(name, in_terminal) {
+            _ if TERMINAL_COMMANDS.contains(&name) => fill(self.context.phrases.terminal_command, &[&written]),
             Some(near) => fill(self.context.phrases.unknown_command_near, &[&written, &format!("`/{near}`")]),
             None => fill(self.context.phrases.unknown_command, &[&written]),
-        }
+        };
+        CommandReply::failed(reply, UNKNOWN_COMMAND)
     }
 
     /// Converts a message that is not in the store to a row.

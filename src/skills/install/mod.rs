@@ -6,7 +6,7 @@ mod pins;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -111,7 +111,7 @@ impl PackageFile {
 
 impl SkillCandidate {
     /// Finds the skills of a package: each folder with a `SKILL.md` that is not inside another skill. An unusable skill becomes
-    /// an error in the result.
+    /// an error in the result, and so does each of several different skills with one name.
     pub fn find(package: &SkillPackage, fallback_name: &str) -> Vec<Result<Self, String>> {
         let mut folders: Vec<&str> = package.files.keys().filter_map(|path| skill_folder(path)).collect();
         folders.sort_unstable();
@@ -119,15 +119,30 @@ impl SkillCandidate {
         let is_within = |folder: &str, outer: &str| folder != outer && below(folder, outer).is_some();
         let outermost: Vec<&str> =
             folders.iter().filter(|folder| !folders.iter().any(|outer| is_within(folder, outer))).copied().collect();
-        let mut names = HashSet::new();
-        let found = outermost.into_iter().map(|folder| Self::of_folder(package, folder, fallback_name));
-        let once = found.map(|found| match found {
-            Ok(skill) if !names.insert(skill.name().to_owned()) => {
-                Err(format!("{}: another skill of the package has the name {} already", skill.folder, skill.name()))
+        let mut found: Vec<Result<Self, String>> = Vec::new();
+        for candidate in outermost.into_iter().map(|folder| Self::of_folder(package, folder, fallback_name)) {
+            // Many repositories have one skill several times, for different programs.
+            let is_copy = |other: &Self| {
+                candidate.as_ref().is_ok_and(|skill| skill.name() == other.name() && skill.files == other.files)
+            };
+            if !found.iter().flatten().any(is_copy) {
+                found.push(candidate);
             }
+        }
+        let mut counts: HashMap<String, usize> = HashMap::new();
+        for skill in found.iter().flatten() {
+            *counts.entry(skill.name().to_owned()).or_default() += 1;
+        }
+        let unique = found.into_iter().map(|found| match found {
+            Ok(skill) if counts.get(skill.name()).is_some_and(|count| *count > 1) => Err(format!(
+                "{}: another skill of the package, which differs, is also named {}; clone the repository or unpack the archive, \
+                 and install the right folder",
+                skill.folder,
+                skill.name()
+            )),
             found => found,
         });
-        once.collect()
+        unique.collect()
     }
 
     /// Reads the skill in a folder of a package.

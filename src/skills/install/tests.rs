@@ -119,6 +119,20 @@ async fn skills_are_found_at_any_depth_and_not_within_others() {
     let faults: Vec<_> = skills.into_iter().filter_map(Result::err).collect();
     assert!(faults.len() == 1 && faults[0].starts_with("skills/broken/SKILL.md:2: "), "{faults:?}");
     assert_eq!(found(&folder.path().join(".claude/skills/tea")).await, [Ok("tea".to_owned())]);
+    // Equal files are one skill.
+    fs::remove_file(folder.path().join(".claude/skills/tea/examples/SKILL.md")).unwrap();
+    write("mirror/tea/SKILL.md", TEA);
+    let names = found(folder.path()).await.into_iter().filter_map(Result::ok).collect::<Vec<_>>();
+    assert_eq!(names, ["tea", "some-coffee"]);
+    // The package does not say which of two different skills with one name is the right one.
+    write("other/SKILL.md", &format!("{TEA}More.\n"));
+    let skills = found(folder.path()).await;
+    assert_eq!(skills.iter().filter_map(|one| one.clone().ok()).collect::<Vec<_>>(), ["some-coffee"]);
+    let is_refused = |folder: &str| {
+        let reason = format!("{folder}: another skill of the package, which differs, is also named tea");
+        skills.iter().any(|one| one.as_ref().is_err_and(|error| error.starts_with(&reason)))
+    };
+    assert!(is_refused(".claude/skills/tea") && is_refused("other"), "{skills:?}");
 }
 
 #[tokio::test]

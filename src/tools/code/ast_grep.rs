@@ -108,6 +108,15 @@ pub(super) struct CodeEdit {
     pub text: String,
 }
 
+/// The edits that replace the matches in a text.
+#[derive(Default)]
+pub(super) struct MatchEdits {
+    /// In the order of their positions; they do not overlap.
+    pub edits: Vec<CodeEdit>,
+    /// The number of matches inside the replaced ones, which have no edit of their own.
+    pub nested: usize,
+}
+
 impl CodePattern {
     /// Parses a pattern.
     ///
@@ -219,7 +228,7 @@ impl CodePattern {
     }
 
     /// Returns the edits that replace the matches in a text, at most one more than [`MAX_MATCHES`]. A match inside another match
-    /// is not replaced.
+    /// is counted, and not replaced.
     ///
     /// # Errors
     /// The text cannot be searched.
@@ -229,17 +238,23 @@ impl CodePattern {
         text: &str,
         rewrite: &TemplateFix,
         stop: &StopSignal,
-    ) -> Result<Vec<CodeEdit>, ParseFailure> {
-        let mut edits: Vec<CodeEdit> = Vec::new();
+    ) -> Result<MatchEdits, ParseFailure> {
+        let mut found = MatchEdits::default();
+        let mut last_match = None;
         self.each_match(parser, text, stop, |node| {
             let edit = node.make_edit(&self.pattern, rewrite);
             let range = edit.position..edit.position + edit.deleted_length;
-            if edits.last().is_none_or(|last| last.range.end <= range.start) {
-                edits.push(CodeEdit { range, text: String::from_utf8_lossy(&edit.inserted_text).into_owned() });
+            if found.edits.last().is_none_or(|last| last.range.end <= range.start) {
+                let text = String::from_utf8_lossy(&edit.inserted_text).into_owned();
+                found.edits.push(CodeEdit { range, text });
+            } else if last_match != Some(node.range()) {
+                found.nested += 1;
             }
-            edits.len() <= MAX_MATCHES
+            // A statement that consists of one expression has the same range as the expression.
+            last_match = Some(node.range());
+            found.edits.len() <= MAX_MATCHES
         })?;
-        Ok(edits)
+        Ok(found)
     }
 }
 
@@ -332,13 +347,26 @@ mod tests {
             ("cpp", "auto f() { return std::move(x); }", "std::move($A)", "$A", "auto f() { return x; }"),
             ("python", "f(1, 2)", "f($$$A)", "g(0,\r\n$$$A)", "g(0,\n1, 2)"),
             ("python", "f(1)", "f($A)", "g($$A, \"$5\", $a)", "g(1, \"$5\", $a)"),
-            // Only the outer match is replaced; the inner one is gone with it.
-            ("rust", "fn f() { g(g(1)) }", "g($A)", "$A", "fn f() { g(1) }"),
         ] {
             let pattern = CodePattern::new(pattern, language).unwrap();
             let fix = pattern.rewrite(rewrite).unwrap();
-            let edits = pattern.edits(&mut SourceParser::new(), text, &fix, &stop()).unwrap();
-            assert_eq!(apply(text, &edits), expected, "{language} {text}");
+            let found = pattern.edits(&mut SourceParser::new(), text, &fix, &stop()).unwrap();
+            assert_eq!((apply(text, &found.edits).as_str(), found.nested), (expected, 0), "{language} {text}");
+        }
+    }
+
+    #[test]
+    fn matches_inside_a_replaced_match_are_counted() {
+        for (language, text, expected, nested) in [
+            ("rust", "fn f() { g(g(1)) }", "fn f() { h(g(1)) }", 1),
+            ("python", "g(1)\ng(2)\n", "h(1)\nh(2)\n", 0),
+            ("python", "g(lambda: g(g(1)))\ng(g(2))\n", "h(lambda: g(g(1)))\nh(g(2))\n", 3),
+            ("js", "g(() => { g(1); g(2) }); g(3)", "h(() => { g(1); g(2) }); h(3)", 2),
+        ] {
+            let pattern = CodePattern::new("g($A)", language).unwrap();
+            let fix = pattern.rewrite("h($A)").unwrap();
+            let found = pattern.edits(&mut SourceParser::new(), text, &fix, &stop()).unwrap();
+            assert_eq!((apply(text, &found.edits).as_str(), found.nested), (expected, nested), "{language} {text}");
         }
     }
 

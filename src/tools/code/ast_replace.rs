@@ -1,5 +1,6 @@
 //! The tool `ast_grep_replace`, which replaces code by a pattern in all files below a folder. It changes all files or none.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,10 +10,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::ast_grep::{CodePattern, MAX_MATCHES, apply};
-use super::parser::{MAX_SOURCE, SourceParser};
+use super::ast_grep::{CodePattern, MAX_MATCHES, MatchEdits, apply};
+use super::parser::{MAX_SOURCE, ParseFailure, SourceParser};
 use super::scan::{ScanResult, SkipReason, SourceScope};
 use crate::guard::{FileContent, Jail, JailWriter, StopSignal, WalkStop};
+use crate::tools::encoding::TextEncoding;
 use crate::tools::files::{
     DiffLimits, FileDiff, ForeignFiles, PatchPlan, PlannedFile, ReadContext, ReadScope, TextFile, WriteScope,
     files_word, render_diffs, run_on_jail, search_limit, skip_note, write_plan,
@@ -94,15 +96,18 @@ struct ChangedFile {
     shown: String,
     /// The path to pass to the jail.
     real: PathBuf,
+    encoding: TextEncoding,
     old: Vec<u8>,
     new: Vec<u8>,
     places: usize,
+    /// The number of matches inside the replaced ones that `new` still has.
+    nested: usize,
 }
 
 impl ChangedFile {
     fn change(&self) -> FileDiff<'_> {
-        let Self { shown, old, new, .. } = self;
-        FileDiff { shown: Some(shown), old: String::from_utf8_lossy(old), new: String::from_utf8_lossy(new) }
+        let text = |bytes| -> Cow<'_, str> { self.encoding.decode_lossy(bytes) };
+        FileDiff { shown: Some(&self.shown), old: text(&self.old), new: text(&self.new) }
     }
 }
 
@@ -112,16 +117,28 @@ struct Rewrite {
     fix: TemplateFix,
 }
 
+/// A file after the change.
+struct RewrittenFile {
+    encoding: TextEncoding,
+    /// An error if the file's encoding lacks a character of the new text.
+    new: Result<Vec<u8>, String>,
+    places: usize,
+    nested: usize,
+}
+
 impl Rewrite {
-    /// Returns a file after the change, and the number of replacements; `None` if nothing changes.
+    /// Returns a file after the change; `None` if nothing changes.
     fn apply(
         &self,
         parser: &mut SourceParser,
         opened: &FileContent,
         stop: &StopSignal,
-    ) -> Result<Option<(Vec<u8>, usize)>, SkipReason> {
-        let Ok(file) = TextFile::decode(opened) else { return Err(SkipReason::Binary) };
-        let edits = self.pattern.edits(parser, &file.text, &self.fix, stop)?;
+    ) -> Result<Option<RewrittenFile>, SkipReason> {
+        let file = TextFile::decode(opened).map_err(|_| match TextEncoding::detect(&opened.bytes, true) {
+            Some(_) => SkipReason::InvalidBytes,
+            None => SkipReason::Binary,
+        })?;
+        let MatchEdits { edits, nested } = self.pattern.edits(parser, &file.text, &self.fix, stop)?;
         if edits.len() > MAX_MATCHES {
             stop.stop(WalkStop::Enough);
             return Err(SkipReason::Stopped);
@@ -130,8 +147,18 @@ impl Rewrite {
         if changed == file.text {
             return Ok(None);
         }
-        let bytes = file.encode(&changed).map_err(|_| SkipReason::Binary)?;
-        Ok(Some((bytes, edits.len())))
+        // The rewrite may leave out the code with the inner matches.
+        let nested = match nested {
+            0 => 0,
+            _ => match self.pattern.find(parser, &changed, stop) {
+                Ok(left) => nested.min(left.len()),
+                Err(ParseFailure::Stopped) => return Err(SkipReason::Stopped),
+                // The new text can be slow to search, and the change is still the right one.
+                Err(ParseFailure::TooSlow | ParseFailure::TooDeep) => nested,
+            },
+        };
+        let (encoding, new) = (file.encoding, file.encode(&changed));
+        Ok(Some(RewrittenFile { encoding, new, places: edits.len(), nested }))
     }
 }
 
@@ -169,6 +196,13 @@ fn replace(jail: &Jail, args: &AstGrepReplaceArgs, context: &ReadContext) -> Res
         ));
         lines.extend(render_diffs(scan.items.iter().map(ChangedFile::change), DiffLimits::FILES));
     }
+    let nested: usize = scan.items.iter().map(|file| file.nested).sum();
+    if nested > 0 {
+        let matches = if nested == 1 { "match" } else { "matches" };
+        lines.push(format!(
+            "[not replaced: {nested} {matches} inside replaced ones; a second call replaces them, and also new code that matches]"
+        ));
+    }
     lines.extend(context.stop_note());
     lines.push(format!("[searched {read} {} {}{skipped}]", rewrite.pattern.language().name(), files_word(read)));
     if is_dry && !scan.items.is_empty() {
@@ -187,10 +221,20 @@ fn find_changes(
     stop: &StopSignal,
 ) -> Result<ScanResult<ChangedFile>, String> {
     let count = parking_lot::Mutex::new((0, 0));
+    let fault = parking_lot::Mutex::new(None);
     let wants = |of, path: &std::path::Path| rewrite.pattern.language().searches(of, path);
     let mut scan = SourceScope::open(jail, path, stop)?.scan(stop, &wants, &|parser, file| {
         let opened = FileContent { bytes: file.read()?, shown: file.shown.clone() };
-        let Some((new, places)) = rewrite.apply(parser, &opened, stop)? else { return Ok(None) };
+        let Some(rewritten) = rewrite.apply(parser, &opened, stop)? else { return Ok(None) };
+        let RewrittenFile { encoding, new, places, nested } = rewritten;
+        let new = match new {
+            Ok(new) => new,
+            Err(error) => {
+                *fault.lock() = Some(error);
+                stop.stop(WalkStop::Enough);
+                return Ok(None);
+            }
+        };
         let mut sum = count.lock();
         *sum = (sum.0 + 1, sum.1 + opened.bytes.len() + new.len());
         if sum.0 > MAX_FILES || sum.1 > MAX_BYTES {
@@ -198,8 +242,11 @@ fn find_changes(
             return Ok(None);
         }
         let (path, shown, real) = (file.path.clone(), file.shown.clone(), file.real.clone());
-        Ok(Some(ChangedFile { path, shown, real, old: opened.bytes, new, places }))
+        Ok(Some(ChangedFile { path, shown, real, encoding, old: opened.bytes, new, places, nested }))
     })?;
+    if let Some(error) = fault.into_inner() {
+        return Err(error);
+    }
     scan.items.sort_unstable_by(|one, other| one.shown.cmp(&other.shown));
     Ok(scan)
 }
@@ -218,8 +265,8 @@ fn write(files: &[ChangedFile], rewrite: &Rewrite, writer: &JailWriter<'_>, stop
             return Err(format!("{shown}: was changed meanwhile; nothing was changed here. Try again"));
         } else {
             match rewrite.apply(&mut parser, &opened, stop) {
-                Ok(Some((new, _))) => new,
-                Ok(None) | Err(_) => {
+                Ok(Some(RewrittenFile { new: Ok(new), .. })) => new,
+                Ok(_) | Err(_) => {
                     return Err(format!("{shown}: was changed meanwhile; nothing was changed here. Try again"));
                 }
             }

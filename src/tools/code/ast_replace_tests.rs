@@ -138,6 +138,97 @@ async fn too_many_places_of_one_file_change_no_file() {
 }
 
 #[tokio::test]
+async fn files_keep_their_encoding() {
+    let fixture = fixture(&[("utf.py", "log('道')\n"), ("faulty.py", "")]);
+    let code = "def make_tea():\r\n    log('今天的天气很好，我们去山上喝茶')\r\n";
+    let wide = |text: &str| format!("\u{feff}{text}").encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
+    let faulty = ["log('道道道道道道道道道道')  # ".as_bytes(), b"\xff\n"].concat();
+    let latin = |text: &str| encoding_rs::WINDOWS_1252.encode(text).0.into_owned();
+    for (path, bytes) in [
+        ("gbk.py", encoding_rs::GBK.encode(code).0.into_owned()),
+        ("wide.py", wide(code)),
+        ("faulty.py", faulty.clone()),
+        ("latin.py", latin("log('le café était fermé')\n")),
+    ] {
+        std::fs::write(fixture.path(path), bytes).unwrap();
+    }
+    for (name, arguments, expected) in [
+        ("symbols", json!({"path": "gbk.py"}), "function make_tea (1-2)"),
+        ("symbols", json!({"path": "wide.py"}), "function make_tea (1-2)"),
+        ("repo_map", json!({"path": "wide.py"}), "function make_tea (line 1)"),
+        (
+            "ast_grep_search",
+            json!({"pattern": "log($A)", "lang": "py"}),
+            "gbk.py:2:     log('今天的天气很好，我们去山上喝茶')",
+        ),
+        (
+            "ast_grep_search",
+            json!({"pattern": "log($A)", "lang": "py"}),
+            "wide.py:2:     log('今天的天气很好，我们去山上喝茶')",
+        ),
+        ("ast_grep_search", json!({"pattern": "log($A)", "lang": "py"}), "latin.py:1: log('le café était fermé')"),
+    ] {
+        let rendered = fixture.rendered(name, arguments).await;
+        assert!(rendered.contains(expected), "{name}: {rendered}");
+    }
+    let replace = |rewrite: &str| json!({"pattern": "log($A)", "rewrite": rewrite, "lang": "py", "dry_run": false});
+    let rendered = fixture.rendered("ast_grep_replace", replace("茶($A)")).await;
+    let lacking = "Error: latin.py: its encoding windows-1252 has no '茶'; nothing was changed";
+    assert!(rendered.starts_with(lacking), "{rendered}");
+    assert_eq!(std::fs::read(fixture.path("utf.py")).unwrap(), "log('道')\n".as_bytes());
+    let rendered = fixture.rendered("ast_grep_replace", replace("out($A)")).await;
+    for part in [
+        "Changed 4 places in 4 files",
+        "+    out('今天的天气很好，我们去山上喝茶')",
+        "+out('le café était fermé')",
+        "[searched 4 python files; skipped: 1 with bytes that are invalid in their encoding]",
+    ] {
+        assert!(rendered.contains(part), "{part}: {rendered}");
+    }
+    let changed = code.replace("log", "out");
+    for (path, bytes) in [
+        ("gbk.py", encoding_rs::GBK.encode(&changed).0.into_owned()),
+        ("wide.py", wide(&changed)),
+        ("faulty.py", faulty),
+        ("latin.py", latin("out('le café était fermé')\n")),
+    ] {
+        assert_eq!(std::fs::read(fixture.path(path)).unwrap(), bytes, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn matches_inside_replaced_ones_are_named_until_a_further_call_replaces_them() {
+    let fixture = fixture(&[("a.py", "log(log(1))\nlog(log(log(2)))\n")]);
+    for (rewrite, dry_run, text, nested) in [
+        ("out($A)", true, "log(log(1))\nlog(log(log(2)))\n", Some("3 matches")),
+        ("out($A)", false, "out(log(1))\nout(log(log(2)))\n", Some("3 matches")),
+        ("out($A)", false, "out(out(1))\nout(out(log(2)))\n", Some("1 match")),
+        ("none()", false, "out(out(1))\nout(out(none()))\n", None),
+    ] {
+        let arguments = json!({"pattern": "log($A)", "rewrite": rewrite, "lang": "python", "dry_run": dry_run});
+        let rendered = fixture.rendered("ast_grep_replace", arguments).await;
+        assert_eq!(std::fs::read_to_string(fixture.path("a.py")).unwrap(), text, "{rendered}");
+        match nested {
+            Some(count) => {
+                assert!(rendered.contains(&format!("[not replaced: {count} inside replaced ones; ")), "{rendered}")
+            }
+            None => assert!(!rendered.contains("inside replaced ones"), "{rendered}"),
+        }
+    }
+    // The rewrite leaves out the code with the inner match.
+    fixture.write(&[("a.py", "log(log(1))\n")]);
+    let arguments = json!({"pattern": "log($A)", "rewrite": "none()", "lang": "python", "dry_run": false});
+    let rendered = fixture.rendered("ast_grep_replace", arguments).await;
+    assert!(rendered.starts_with("Changed 1 place in 1 file") && !rendered.contains("inside"), "{rendered}");
+    // The new text is nested too deeply to be searched.
+    fixture.write(&[("a.py", "log(log(1))\n")]);
+    let rewrite = format!("{}$A{}", "(".repeat(600), ")".repeat(600));
+    let arguments = json!({"pattern": "log($A)", "rewrite": rewrite, "lang": "python", "dry_run": false});
+    let rendered = fixture.rendered("ast_grep_replace", arguments).await;
+    assert!(rendered.starts_with("Changed 1 place in 1 file") && rendered.contains("1 match inside"), "{rendered}");
+}
+
+#[tokio::test]
 async fn a_turn_that_read_from_others_writes_to_scratch_alone() {
     let fixture = fixture(&[("a.py", "log('a')\n"), ("scratch/b.py", "log('b')\n")]);
     let restricts = |path: Option<&str>, dry_run: Option<bool>| {

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::ast_grep::CodePattern;
-use super::scan::SourceScope;
+use super::scan::{SourceScope, source_text};
 use crate::guard::{Jail, WalkStop};
 use crate::text::truncate;
 use crate::tools::files::{ReadContext, ReadScope, ReadTool, files_word, skip_note};
@@ -56,7 +56,7 @@ fn search(jail: &Jail, args: &AstGrepSearchArgs, context: &ReadContext) -> Resul
     let scope = SourceScope::open(jail, args.path.as_deref().unwrap_or("."), stop)?;
     let mut scan = scope.scan(stop, &|of, path| pattern.language().searches(of, path), &|parser, file| {
         let source = file.read()?;
-        let text = String::from_utf8_lossy(&source);
+        let text = source_text(&source)?;
         let places = pattern.find(parser, &text, stop)?;
         if places.is_empty() {
             return Ok(None);

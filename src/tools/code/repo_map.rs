@@ -13,7 +13,7 @@ use super::cache::{CacheUpdate, CodeCache, ContentKey, KnownFile, SourceStamp};
 use super::graph::{GraphFile, RankedDefinition, rank_definitions};
 use super::language::CodeLanguage;
 use super::parser::{ParseFailure, SourceParser};
-use super::scan::{ScanResult, SkipReason, SourceFile, SourceScope};
+use super::scan::{ScanResult, SkipReason, SourceFile, SourceScope, source_text};
 use super::tags::{FileTags, extract_tags};
 use crate::guard::{Jail, StopSignal, quote_controls};
 use crate::llm::estimate_tokens;
@@ -141,7 +141,7 @@ fn read_file(
     if let Some(tags) = cache.tags(&content) {
         return Ok(mapped(file, tags, Some((stamp, content)), false));
     }
-    let tags = match extract_tags(parser, file.language, &source, stop) {
+    let tags = match extract_tags(parser, file.language, source_text(&source)?.as_bytes(), stop) {
         Ok(tags) => tags,
         // The next parse would fail in the same way, so the cache may hold this result.
         Err(ParseFailure::TooDeep) => FileTags { is_too_deep: true, ..FileTags::default() },

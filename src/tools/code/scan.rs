@@ -1,5 +1,6 @@
 //! Reads the source files below a folder with several threads, through the walk of the path jail, as `grep` does.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
@@ -13,6 +14,7 @@ use super::parser::{MAX_SOURCE, ParseFailure, SourceParser};
 use crate::guard::{
     EntryKind, Jail, JailError, OpenFile, StopSignal, Walk, WalkSelection, WalkStop, WalkVisitor, WalkedEntry,
 };
+use crate::tools::encoding::TextEncoding;
 
 /// The maximum number of source files of one call.
 const MAX_FILES: usize = 25_000;
@@ -47,11 +49,16 @@ impl SourceFile {
         if read.is_err() {
             return Err(SkipReason::Unreadable);
         }
-        if bytes.len() as u64 > MAX_SOURCE {
-            return Err(SkipReason::TooLarge);
-        }
-        if bytes.contains(&0) { Err(SkipReason::Binary) } else { Ok(bytes) }
+        if bytes.len() as u64 > MAX_SOURCE { Err(SkipReason::TooLarge) } else { Ok(bytes) }
     }
+}
+
+/// Decodes a source file, in any encoding that `read_file` reads. Invalid bytes become replacement characters.
+///
+/// # Errors
+/// The file is not a text.
+pub(super) fn source_text(source: &[u8]) -> Result<Cow<'_, str>, SkipReason> {
+    TextEncoding::detect(source, true).map(|encoding| encoding.decode_lossy(source)).ok_or(SkipReason::Binary)
 }
 
 /// The reason why a source file is left out.
@@ -62,12 +69,21 @@ pub(super) enum SkipReason {
     Unreadable,
     TooSlow,
     TooDeep,
+    /// A change would lose bytes that are invalid in the file's encoding.
+    InvalidBytes,
     /// The call as a whole was stopped.
     Stopped,
 }
 
 /// The texts for the reasons that are counted, each in its slot.
-const SKIP_WORDS: [&str; 5] = ["too large to parse", "binary", "unreadable", "too slow to parse", "nested too deeply"];
+const SKIP_WORDS: [&str; 6] = [
+    "too large to parse",
+    "binary",
+    "unreadable",
+    "too slow to parse",
+    "nested too deeply",
+    "with bytes that are invalid in their encoding",
+];
 
 impl SkipReason {
     /// Returns the place of the reason in [`SKIP_WORDS`]; `None` if it is not counted.
@@ -78,6 +94,7 @@ impl SkipReason {
             Self::Unreadable => Some(2),
             Self::TooSlow => Some(3),
             Self::TooDeep => Some(4),
+            Self::InvalidBytes => Some(5),
             Self::Stopped => None,
         }
     }

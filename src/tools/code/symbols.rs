@@ -7,7 +7,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::scan::SourceScope;
+use super::scan::{SourceScope, source_text};
 use super::tags::{Definition, extract_tags};
 use crate::guard::{Jail, WalkStop};
 use crate::text::truncate;
@@ -55,8 +55,9 @@ fn list(jail: &Jail, args: &SymbolsArgs, context: &ReadContext) -> Result<ToolRe
     let total = std::sync::atomic::AtomicUsize::new(0);
     let mut scan = SourceScope::open(jail, &args.path, stop)?.scan(stop, &|_, _| true, &|parser, file| {
         let source = file.read()?;
-        let tags = extract_tags(parser, file.language, &source, stop)?;
-        let (lines, found) = outline(&tags.definitions, &source, query.as_deref());
+        let text = source_text(&source)?;
+        let tags = extract_tags(parser, file.language, text.as_bytes(), stop)?;
+        let (lines, found) = outline(&tags.definitions, text.as_bytes(), query.as_deref());
         if total.fetch_add(found, std::sync::atomic::Ordering::Relaxed) > MAX_READ {
             stop.stop(WalkStop::Enough);
         }

@@ -1,5 +1,5 @@
-//! Captures the output of a command in bounded memory. The start and the end are kept; once the output is longer, the whole
-//! output goes to a spill file.
+//! Captures the output of a command in bounded memory. The start and the end are kept; once the output is longer, it
+//! goes to a spill file.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::tools::private_folders::ConversationFolder;
 use crate::tools::spill::{SpillFile, SpillStore};
 use crate::tools::truncation::{TextExtent, truncate_middle_of};
-use crate::tools::{OutputLimit, ToolContext, truncate_middle};
+use crate::tools::{OutputLimit, StoredOutput, ToolContext, truncate_middle};
 
 /// The size of the start, and of the end, that memory keeps, in bytes.
 const KEPT_BYTES: usize = 64 * 1_024;
@@ -107,16 +107,16 @@ impl OutputCapture {
         (self.total > (self.front.len() + self.back.len()) as u64).then_some(self.extent.chars)
     }
 
-    /// Returns the output and, if it exceeds the memory, the path of the whole output. An output that fits into memory is
-    /// returned whole: the executor shortens it.
-    pub(super) fn finish(mut self, limit: OutputLimit) -> (String, Option<String>) {
+    /// Returns the output and, if it exceeds the memory, the file that holds it. An output that fits into memory is returned
+    /// whole: the executor shortens it.
+    pub(super) fn finish(mut self, limit: OutputLimit) -> (String, Option<StoredOutput>) {
         if self.total <= (self.front.len() + self.back.len()) as u64 {
             self.front.extend(self.back);
             return (String::from_utf8_lossy(&self.front).into_owned(), None);
         }
         self.extent.lines += usize::from(self.last != b'\n');
-        let path = match &self.file {
-            SpillState::Open(file) => Some(file.path().to_owned()),
+        let stored = match &self.file {
+            SpillState::Open(file) => Some(file.stored()),
             _ => None,
         };
         // The gap may split a character.
@@ -124,9 +124,10 @@ impl OutputCapture {
         let front = String::from_utf8_lossy(&self.front[..whole]);
         let back: Vec<u8> = self.back.into_iter().skip_while(|byte| (byte & 0xc0) == 0x80).collect();
         let back = String::from_utf8_lossy(&back);
-        let content = truncate_middle_of(&front, &back, self.extent, limit, path.as_deref());
+        let note = stored.as_ref().map(ToString::to_string);
+        let content = truncate_middle_of(&front, &back, self.extent, limit, note.as_deref());
         // Invalid UTF-8 is counted differently from how it is shown, so the exact cut happens here.
-        (truncate_middle(&content, limit, path.as_deref()), path)
+        (truncate_middle(&content, limit, note.as_deref()), stored)
     }
 }
 
@@ -137,7 +138,7 @@ mod tests {
 
     const LIMIT: OutputLimit = OutputLimit { chars: 2_000, lines: 50 };
 
-    fn capture(chunks: impl IntoIterator<Item = Vec<u8>>) -> (String, Option<String>, tempfile::TempDir) {
+    fn capture(chunks: impl IntoIterator<Item = Vec<u8>>) -> (String, Option<StoredOutput>, tempfile::TempDir) {
         let workspace = tempfile::tempdir().unwrap();
         let spill = Arc::new(SpillStore::open(workspace.path(), 1_000_000).unwrap());
         let mut capture = OutputCapture::new(spill, &crate::tools::testing::context(), true);
@@ -145,8 +146,8 @@ mod tests {
             capture.push(&chunk);
             assert!(capture.front.len() <= KEPT_BYTES && capture.back.len() <= KEPT_BYTES);
         }
-        let (content, path) = capture.finish(LIMIT);
-        (content, path, workspace)
+        let (content, stored) = capture.finish(LIMIT);
+        (content, stored, workspace)
     }
 
     #[test]
@@ -160,10 +161,10 @@ mod tests {
     fn longer_output_is_shortened_and_kept_whole_in_a_file() {
         let text: String = (0..60_000).map(|n| format!("界 {n}\n")).collect();
         for size in [5, 70_000, 400_000] {
-            let (content, path, workspace) = capture(text.as_bytes().chunks(size).map(<[u8]>::to_vec));
+            let (content, stored, workspace) = capture(text.as_bytes().chunks(size).map(<[u8]>::to_vec));
             assert!(TextExtent::of(&content).fits(LIMIT), "{content}");
             assert!(content.starts_with("界 0\n") && content.ends_with("界 59999\n"), "{content}");
-            let path = path.unwrap();
+            let path = stored.unwrap().path;
             assert!(is_foreign(path.as_ref()), "{path}");
             assert!(content.contains(&format!("lines cut; the whole output: {path}")), "{content}");
             assert_eq!(std::fs::read_to_string(workspace.path().join(path)).unwrap(), text, "{size}");
@@ -172,8 +173,11 @@ mod tests {
 
     #[test]
     fn endless_and_binary_output_stays_bounded() {
-        let (content, path, workspace) = capture((0..400).map(|_| vec![0xff; 10_000]));
+        let (content, stored, workspace) = capture((0..400).map(|_| vec![0xff; 10_000]));
         assert!(TextExtent::of(&content).fits(LIMIT));
-        assert_eq!(std::fs::metadata(workspace.path().join(path.unwrap())).unwrap().len(), 1_000_000);
+        let stored = stored.unwrap();
+        assert_eq!(std::fs::metadata(workspace.path().join(&stored.path)).unwrap().len(), 1_000_000);
+        let note = format!("lines cut; the first 1000000 of 4000000 bytes: {} ...]", stored.path);
+        assert!(content.contains(&note) && !content.contains("whole"), "{content}");
     }
 }

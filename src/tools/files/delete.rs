@@ -153,8 +153,8 @@ mod tests {
             (".daoyou/conversations", "Error: .daoyou: off limits"),
             (".", "Error: the path is not valid: it names no entry"),
             ("memory/..", "Error: the path is not valid: it names no entry"),
-            ("../workspace", "Error: ..: outside the workspace"),
-            ("/etc/passwd", "Error: /etc: outside the workspace"),
+            ("../workspace", "Error: ../workspace: outside the workspace"),
+            ("/etc/passwd", "Error: /etc/passwd: outside the workspace"),
             ("", "Error: the path is empty"),
         ]
         .into_iter()

@@ -261,6 +261,8 @@ mod tests {
             ("a\nb\na\n", "a\n", "c\n", true, Ok("c\nb\nc\n")),
             ("a\r\nb\r\nc\r\n", "a\nb", "x\ny", false, Ok("x\r\ny\r\nc\r\n")),
             ("a\r\nb\r\n", "a\r\nb", "x\r\ny", false, Ok("x\r\ny\r\n")),
+            ("a\rb\rc\r", "b\n", "x\ny\n", false, Ok("a\rx\ry\rc\r")),
+            ("a\rb\rc", "a\rb", "x\r\ny", false, Ok("x\ry\rc")),
             ("k = 1", "k = 1", "", false, Ok("")),
             (
                 "  if x:\n      y()  \nz\n",

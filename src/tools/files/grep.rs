@@ -1,6 +1,7 @@
 //! The tool `grep`.
 
 use std::io::Read;
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +37,7 @@ struct GrepArgs {
     path: Option<String>,
     glob: Option<String>,
     ignore_case: Option<bool>,
-    max_results: Option<u32>,
+    max_results: Option<NonZeroU32>,
 }
 
 /// The tool `grep`, which searches the lines of files.
@@ -139,8 +140,7 @@ impl FileLines for JailLines {
 
 fn grep(jail: &Jail, args: &GrepArgs, secrets: &KnownSecrets, context: &ReadContext) -> Result<ToolResult, String> {
     let ReadContext { limit, stop, foreign } = context;
-    let wanted = args.max_results.filter(|wanted| *wanted > 0).map_or(DEFAULT_MATCHES, |wanted| wanted as usize);
-    let wanted = wanted.min(MAX_MATCHES);
+    let wanted = args.max_results.map_or(DEFAULT_MATCHES, |wanted| wanted.get() as usize).min(MAX_MATCHES);
     let search = Search::new(&args.pattern, args.ignore_case.unwrap_or(false), wanted, stop)?.without(secrets);
     let globs = args.glob.as_deref().map(overrides).transpose()?;
     let path = args.path.as_deref().unwrap_or(".");

@@ -98,7 +98,8 @@ async fn text_search_searches_a_text_without_regard_to_case() {
     assert!(rendered.contains("a.c:3: a.b\n[searched"), "{rendered}");
     for (tool, arguments, expected) in [
         ("regex_search", json!({"pattern": "a", "flags": "x"}), "unknown: flags (known: "),
-        ("grep", json!({"pattern": "a", "max_results": -3}), "max_results: must be at least 0"),
+        ("grep", json!({"pattern": "a", "max_results": -3}), "max_results: must be at least 1"),
+        ("grep", json!({"pattern": "a", "max_results": 0}), "max_results: must be at least 1"),
         ("grep", json!({"pattern": "foo("}), "the pattern is no regex"),
     ] {
         let rendered = fixture.rendered(tool, arguments).await;
@@ -165,6 +166,10 @@ async fn what_is_not_searched_is_named() {
     let expected = "\"odd\\nname/f\":1: needle\nlatin:1: needle Müller\ntext:1: needle\nutf16:1: a needle\n\
         [searched 4 files; skipped: 1 binary, 1 with too long lines, 1 special, 1 with several hard links, 1 too large]";
     assert_eq!(rendered, expected);
+    for (glob, counts_pipe) in [("text", false), ("{text,pipe}", true), ("!pipe", false)] {
+        let rendered = fixture.rendered("grep", json!({"pattern": "^no$", "glob": glob})).await;
+        assert_eq!(rendered.contains("1 special"), counts_pipe, "{glob}: {rendered}");
+    }
     for (path, expected) in [
         ("pipe", "not a regular file"),
         ("hard", "hard link"),

@@ -164,8 +164,9 @@ mod tests {
             ("socket", "socket: socket, modified"),
             ("none", "Error: none: no such file or folder"),
             ("file/x", "Error: file: is not a folder"),
-            ("../token", "Error: ..: outside the workspace"),
-            ("link/x", "Error: link: outside the workspace"),
+            ("../token", "Error: ../token: outside the workspace; only paths inside it can be used"),
+            ("link/x", "Error: link/x: outside the workspace"),
+            ("/etc/passwd", "Error: /etc/passwd: outside the workspace"),
             (".daoyou", "Error: .daoyou: off limits"),
             ("a\0b", "Error: the path is not valid: it holds a NUL"),
         ] {

@@ -1,5 +1,6 @@
 //! The tool `list_dir`.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use serde::Deserialize;
 use super::file_tool::ReadTool;
 use super::glob::compile;
 use super::scope::{ForeignFiles, ReadScope, real_workspace_path};
-use crate::guard::{Jail, quote_controls};
+use crate::guard::{Jail, show_listed};
 use crate::tools::{OutputLimit, Tool, ToolDefinition, ToolResult};
 
 /// The maximum number of entries that are shown, and of those that are read for sorting.
@@ -20,7 +21,6 @@ const MAX_SORTED: usize = 50_000;
 
 #[derive(Deserialize, JsonSchema)]
 struct ListDirArgs {
-    /// Default: the workspace.
     path: Option<String>,
     /// A glob for names; tools of other systems have it.
     #[schemars(skip)]
@@ -29,7 +29,7 @@ struct ListDirArgs {
 
 /// Returns the tool `list_dir`, which lists one folder, sorted by name.
 pub fn list_dir(scope: ReadScope, timeout: Duration) -> Arc<dyn Tool> {
-    let description = "List a folder: folders end with /, files show their size.";
+    let description = "List a folder; folders end with /.";
     let definition = ToolDefinition {
         output_limit: OutputLimit { chars: 16_000, lines: MAX_SHOWN + 2 },
         ..ToolDefinition::reading::<ListDirArgs>("list_dir", description)
@@ -72,8 +72,7 @@ fn list(jail: &Jail, path: &str, pattern: Option<&GlobMatcher>, foreign: &Foreig
     }
     entries.sort_by(|one, other| one.0.cmp(&other.0));
     hidden += entries.len().saturating_sub(MAX_SHOWN);
-    let mut lines: Vec<String> =
-        entries.iter().take(MAX_SHOWN).map(|(name, entry)| format_entry(name, entry)).collect();
+    let mut lines: Vec<String> = entries.iter().take(MAX_SHOWN).map(|(_, entry)| format_entry(entry)).collect();
     if hidden > 0 {
         lines.push(format!("[{hidden} more entries, not shown]"));
     }
@@ -85,8 +84,8 @@ fn list(jail: &Jail, path: &str, pattern: Option<&GlobMatcher>, foreign: &Foreig
     Ok(result)
 }
 
-fn format_entry(name: &str, entry: &DirEntry) -> String {
-    let name = quote_controls(name);
+fn format_entry(entry: &DirEntry) -> String {
+    let name = show_listed(Path::new(&entry.file_name()));
     let kind = entry.file_type().ok();
     let is = |wanted: fn(&FileType) -> bool| kind.as_ref().is_some_and(wanted);
     if is(FileType::is_dir) {
@@ -138,6 +137,33 @@ mod tests {
             let rendered = fixture.rendered("list_files", arguments.clone()).await;
             assert!(rendered.starts_with(expected), "{arguments}: {rendered}");
             assert!(expected.starts_with("Error") || rendered == expected, "{arguments}: {rendered}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_that_no_call_can_give_is_marked() {
+        use std::ffi::OsStr;
+        use std::os::unix::ffi::OsStrExt;
+        let fixture = ToolFixture::new(&ToolsConfig::default());
+        fixture.write(&[("sub/ok.txt", "needle\n")]);
+        std::fs::write(fixture.path("sub").join(OsStr::from_bytes(b"b\xff.txt")), "needle\n").unwrap();
+        std::fs::create_dir(fixture.path("sub").join(OsStr::from_bytes(b"d\xff"))).unwrap();
+        let mark = "(not UTF-8: no file tool can name it)";
+        for (tool, arguments, expected) in [
+            (
+                "list_dir",
+                json!({"path": "sub"}),
+                format!("\"b\\xFF.txt\" {mark} (7 B)\n\"d\\xFF\" {mark}/\nok.txt (7 B)"),
+            ),
+            ("glob", json!({"pattern": "sub/b*"}), format!("\"sub/b\\xFF.txt\" {mark}")),
+            ("glob", json!({"pattern": "sub/d*"}), format!("\"sub/d\\xFF\" {mark}/")),
+            (
+                "grep",
+                json!({"pattern": "needle"}),
+                format!("\"sub/b\\xFF.txt\" {mark}:1: needle\nsub/ok.txt:1: needle\n[searched 2 files]"),
+            ),
+        ] {
+            assert_eq!(fixture.rendered(tool, arguments.clone()).await, expected, "{tool} {arguments}");
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::time::Duration;
 
@@ -39,11 +40,11 @@ const MAX_TIME: Duration = Duration::from_secs(30);
 #[derive(Clone, Deserialize, JsonSchema)]
 struct ReadFileArgs {
     path: String,
-    /// First line, from 1.
-    offset: Option<u32>,
+    /// First line.
+    offset: Option<NonZeroU32>,
     /// Lines, at most 1000.
-    limit: Option<u32>,
-    column: Option<u32>,
+    limit: Option<NonZeroU32>,
+    column: Option<NonZeroU32>,
 }
 
 /// The tool `read_file`, which reads a file in pages of numbered lines.
@@ -205,9 +206,9 @@ fn binary_kind(start: &[u8], size: u64, shown: &str) -> String {
 fn page_request(args: &ReadFileArgs, counts_lines: bool) -> PageRequest {
     let limit = match args.limit {
         None => DEFAULT_PAGE,
-        Some(lines) => PageLimit { lines: (lines as usize).clamp(1, LARGE_PAGE.lines), ..LARGE_PAGE },
+        Some(lines) => PageLimit { lines: (lines.get() as usize).min(LARGE_PAGE.lines), ..LARGE_PAGE },
     };
-    let number = |asked: Option<u32>| asked.unwrap_or(1).max(1) as usize;
+    let number = |asked: Option<NonZeroU32>| asked.map_or(1, NonZeroU32::get) as usize;
     PageRequest { line: number(args.offset), column: number(args.column), limit, counts_lines }
 }
 
@@ -272,6 +273,24 @@ mod tests {
             );
             assert_eq!(Value::Object(result.metadata), expected, "{arguments}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_line_or_a_number_of_lines_that_does_not_exist_is_refused() {
+        let fixture = ToolFixture::new(&ToolsConfig::default());
+        fixture.write(&[("a.txt", "a\nb\n")]);
+        for (arguments, expected) in [
+            (json!({"path": "a.txt", "limit": 0}), "limit: must be at least 1"),
+            (json!({"path": "a.txt", "offset": 0}), "offset: must be at least 1"),
+            (json!({"path": "a.txt", "column": 0}), "column: must be at least 1"),
+            (json!({"path": "a.txt", "offset": -1}), "offset: must be at least 1"),
+        ] {
+            let rendered = fixture.rendered("read_file", arguments.clone()).await;
+            let expected = format!("Error: Invalid params for tool \"read_file\": {expected}");
+            assert!(rendered.starts_with(&expected), "{arguments}: {rendered}");
+        }
+        let parameters = &fixture.executor.registry().get("read_file").unwrap().spec().parameters["properties"];
+        assert!(["limit", "offset", "column"].iter().all(|name| parameters[name]["minimum"] == 1), "{parameters}");
     }
 
     #[test]

@@ -52,7 +52,9 @@ impl WorkspaceJail {
     /// Returns the jail for the turn of `context`, with the rules for this kind of access.
     fn for_turn_to(&self, context: &ToolContext, kind: AccessKind) -> Arc<Jail> {
         let visibility = self.private.visibility_for(context);
-        let jail = self.jail.with_closed(&visibility.hidden).with_reopened(&visibility.shown);
+        let jail = self.jail.with_closed(&visibility.hidden);
+        // The folders that a turn sees hold results that the gateway stored; only the gateway changes them.
+        let jail = if kind == AccessKind::Write { jail } else { jail.with_reopened(&visibility.shown) };
         let rules = &context.agent.rules;
         Arc::new(if rules.is_empty() { jail } else { jail.with_rules(rules.clone(), kind) })
     }
@@ -278,7 +280,7 @@ mod tests {
 
     use super::*;
     use crate::tools::ToolsConfig;
-    use crate::tools::testing::ToolFixture;
+    use crate::tools::testing::{ToolFixture, context};
 
     #[tokio::test]
     async fn private_folders_are_open_to_the_owner_alone() {
@@ -305,6 +307,39 @@ mod tests {
             }
         }
         assert_eq!(std::fs::read_to_string(absolute).unwrap(), "the PIN is 4712");
+    }
+
+    #[tokio::test]
+    async fn stored_results_are_read_and_never_changed() {
+        let fixture = ToolFixture::new(&ToolsConfig::default());
+        let long = format!("line {}\n", "x".repeat(80)).repeat(500);
+        fixture.write(&[("a.txt", &long)]);
+        let listed = fixture.run("grep", &json!({"pattern": "line", "max_results": 500}), &context()).await.result;
+        let stored = listed.spill.unwrap().path;
+        std::os::unix::fs::symlink(&stored, fixture.path("link")).unwrap();
+        let new = std::path::Path::new(&stored).with_file_name("new.txt").display().to_string();
+        let patch = format!("*** Begin Patch\n*** Delete File: {stored}\n*** End Patch\n");
+        let read = fixture.run_as(Trust::Owner, "read_file", &json!({ "path": stored })).await;
+        assert!(read.success, "{}", read.render());
+        for (name, arguments) in [
+            ("write_file", json!({"path": stored, "content": "x"})),
+            ("write_file", json!({"path": "link", "content": "x"})),
+            ("write_file", json!({"path": new, "content": "x"})),
+            ("create_dir", json!({"path": format!("{new}/x")})),
+            ("edit_file", json!({"path": stored, "old_text": "line", "new_text": "x", "replace_all": true})),
+            ("delete_file", json!({"path": stored})),
+            ("apply_patch", json!({"patch": patch})),
+        ] {
+            for trust in [Trust::Owner, Trust::Known] {
+                let result = fixture.run_as(trust, name, &arguments).await;
+                assert!(
+                    result.render().contains("off limits, it holds keys or daoyou's own data"),
+                    "{}",
+                    result.render()
+                );
+            }
+        }
+        assert!(std::fs::read_to_string(fixture.path(&stored)).unwrap().contains("line"));
     }
 
     #[tokio::test]

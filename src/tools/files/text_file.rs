@@ -7,9 +7,9 @@ use crate::tools::encoding::TextEncoding;
 #[derive(Debug)]
 pub(in crate::tools) struct TextFile<'a> {
     opened: &'a FileContent,
-    encoding: TextEncoding,
-    /// True if every line of the file ends with CR LF. In `text`, lines end with LF.
-    pub is_crlf: bool,
+    pub encoding: TextEncoding,
+    /// The line end of the file if it has only one kind. In `text`, such lines end with LF.
+    line_end: &'static str,
     pub text: String,
 }
 
@@ -29,15 +29,17 @@ impl<'a> TextFile<'a> {
         if encoding.encode(&text, bytes).as_ref() != Ok(bytes) {
             return Err(lossy());
         }
-        let breaks = text.matches('\n').count();
-        let is_crlf = breaks > 0 && text.matches("\r\n").count() == breaks;
-        let text = if is_crlf { text.replace("\r\n", "\n") } else { text.into_owned() };
-        Ok(Self { opened, encoding, is_crlf, text })
+        let line_end = line_end(&text);
+        let text = if line_end == "\n" { text.into_owned() } else { text.replace(line_end, "\n") };
+        Ok(Self { opened, encoding, line_end, text })
     }
 
     /// Converts the line ends of a text from the model to those of `text`.
     pub(in crate::tools) fn normalize(&self, text: &str) -> String {
-        if self.is_crlf { text.replace("\r\n", "\n") } else { text.to_owned() }
+        match self.line_end {
+            "\n" => text.to_owned(),
+            line_end => text.replace("\r\n", "\n").replace(line_end, "\n"),
+        }
     }
 
     /// Encodes the new text of the file.
@@ -45,11 +47,22 @@ impl<'a> TextFile<'a> {
     /// # Errors
     /// The file's encoding lacks a character.
     pub(in crate::tools) fn encode(&self, text: &str) -> Result<Vec<u8>, String> {
-        let ended = self.is_crlf.then(|| text.replace('\n', "\r\n"));
+        let ended = (self.line_end != "\n").then(|| text.replace('\n', self.line_end));
         self.encoding.encode(ended.as_deref().unwrap_or(text), &self.opened.bytes).map_err(|lacking| {
             let (shown, name) = (&self.opened.shown, self.encoding.encoding.name());
             format!("{shown}: its encoding {name} has no {lacking:?}; nothing was changed")
         })
+    }
+}
+
+/// Returns the line end that a text has throughout: CR LF, or CR alone as in files of old Macs. A text with several kinds, or with
+/// none, counts as one with LF.
+fn line_end(text: &str) -> &'static str {
+    match text.matches('\n').count() {
+        0 if text.contains('\r') => "\r",
+        0 => "\n",
+        breaks if text.matches("\r\n").count() == breaks => "\r\n",
+        _ => "\n",
     }
 }
 
@@ -67,6 +80,8 @@ mod tests {
             (b"\xef\xbb\xbfa\r\nb\r\n".to_vec(), "a\nb\n", "a\nc\n", Ok(b"\xef\xbb\xbfa\r\nc\r\n".to_vec())),
             (b"a\r\r\nb\r\n".to_vec(), "a\r\nb\n", "a\r\nb\n", Ok(b"a\r\r\nb\r\n".to_vec())),
             (b"a\r\nb\nc".to_vec(), "a\r\nb\nc", "a\r\nb\nd", Ok(b"a\r\nb\nd".to_vec())),
+            (b"a\rb\r".to_vec(), "a\nb\n", "a\nc\nd\n", Ok(b"a\rc\rd\r".to_vec())),
+            (b"a\rb\nc".to_vec(), "a\rb\nc", "a\rb\nd", Ok(b"a\rb\nd".to_vec())),
             (wide("\u{feff}a\r\n"), "a\n", "道\n", Ok(wide("\u{feff}道\r\n"))),
             (
                 GBK.encode("今天的天气很好，去喝茶").0.into_owned(),

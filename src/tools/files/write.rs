@@ -55,6 +55,7 @@ pub fn create_dir(scope: WriteScope) -> Arc<dyn Tool> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::symlink;
 
     use serde_json::json;
 
@@ -99,6 +100,49 @@ mod tests {
             let rendered = fixture.rendered("create_directory", arguments.clone()).await;
             assert!(rendered.starts_with(expected), "{arguments}: {rendered}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_refused_path_gets_its_true_reason() {
+        let fixture = ToolFixture::new(&ToolsConfig::default());
+        fixture.write(&[("sub/a.txt", "kept")]);
+        let slash = "the path is not valid: it names a folder; give the path of a file";
+        let dangling = "is a link whose target does not exist, or lies behind one; use the path of the target";
+        let absolute = "is an absolute link, or lies behind one, and daoyou follows only relative ones; use ./sub";
+        let outside = "outside the workspace";
+        for (name, target) in [
+            ("dangling", "nowhere".into()),
+            ("abs_file", fixture.path("sub/a.txt")),
+            ("abs_folder", fixture.path("sub")),
+            ("abs_new", fixture.path("sub/new.txt")),
+            ("abs_out", fixture.home.path().join("x")),
+        ] {
+            symlink(target, fixture.path(name)).unwrap();
+        }
+        for (path, name, reason) in [
+            ("w4/", "", slash),
+            ("sub/", "", slash),
+            ("w4/.", "", slash),
+            ("dangling", "dangling: ", dangling),
+            ("dangling/x", "dangling/x: ", dangling),
+            ("abs_file", "abs_file: ", &format!("{absolute}/a.txt")),
+            ("abs_folder/x", "abs_folder/x: ", &format!("{absolute}/x")),
+            ("abs_new", "abs_new: ", &format!("{absolute}/new.txt")),
+            ("abs_out", "abs_out: ", outside),
+            ("sub", "sub: ", "is a folder"),
+            ("sub/a.txt/b", "sub/a.txt/b: ", "is not a folder"),
+        ] {
+            let rendered = fixture.rendered("write_file", json!({ "path": path, "content": "x" })).await;
+            assert!(rendered.starts_with(&format!("Error: {name}{reason}")), "{path}: {rendered}");
+        }
+        let rendered = fixture.rendered("read_file", json!({ "path": "abs_file" })).await;
+        assert!(rendered.starts_with(&format!("Error: abs_file: {absolute}/a.txt")), "{rendered}");
+        assert_eq!(fs::read_to_string(fixture.path("sub/a.txt")).unwrap(), "kept");
+        assert_eq!(fs::read_dir(fixture.path("sub")).unwrap().count(), 1);
+        let free = ToolFixture::new(&ToolsConfig { restrict_to_workspace: false, ..ToolsConfig::default() });
+        symlink("nowhere", free.path("dangling")).unwrap();
+        let rendered = free.rendered("write_file", json!({ "path": "dangling", "content": "x" })).await;
+        assert!(rendered.starts_with(&format!("Error: dangling: {dangling}")), "{rendered}");
     }
 
     #[tokio::test]

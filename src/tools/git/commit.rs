@@ -54,12 +54,12 @@ struct CommitRequest {
     foreign: Vec<String>,
 }
 
-/// The files of a commit, as paths relative to the work tree.
+/// The files of a commit, as git's paths relative to the work tree.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct CommitFiles {
-    all: Vec<String>,
+    all: Vec<Vec<u8>>,
     /// The files that differ from the index.
-    unstaged: Vec<String>,
+    unstaged: Vec<Vec<u8>>,
 }
 
 impl GitCommit {
@@ -146,7 +146,7 @@ async fn read_status(session: &GitSession<'_>, request: &CommitRequest) -> Resul
     if !output.is_whole {
         return Err("too many changed files for one commit: name some in files".to_owned());
     }
-    Ok(WorkTreeStatus::parse(&output.text))
+    Ok(WorkTreeStatus::parse(&output.bytes))
 }
 
 /// Returns the content of the commit.
@@ -196,9 +196,9 @@ impl CommitFiles {
     fn of<'a>(entries: impl Iterator<Item = &'a StatusEntry>) -> Self {
         let mut files = Self::default();
         for entry in entries.filter(|entry| !entry.path.ends_with('/')) {
-            files.all.push(entry.path.clone());
+            files.all.push(entry.raw_path.clone());
             if !entry.code.ends_with(' ') {
-                files.unstaged.push(entry.path.clone());
+                files.unstaged.push(entry.raw_path.clone());
             }
         }
         files
@@ -207,7 +207,7 @@ impl CommitFiles {
 
 /// Refuses files that a filter would change, such as those of Git LFS. Filters do not run here, so the commit would contain the
 /// wrong bytes.
-async fn refuse_filtered(session: &GitSession<'_>, paths: &[String]) -> Result<(), String> {
+async fn refuse_filtered(session: &GitSession<'_>, paths: &[Vec<u8>]) -> Result<(), String> {
     let script = format!("{} | git check-attr -z --stdin filter", print_paths(paths));
     let output = session.run(&script, GitAccess::Reads).await?.success()?;
     let words: Vec<&str> = output.text.split('\0').collect();
@@ -222,10 +222,17 @@ async fn refuse_filtered(session: &GitSession<'_>, paths: &[String]) -> Result<(
     }
 }
 
-/// Returns a command that prints paths, each followed by a NUL.
-fn print_paths(paths: &[String]) -> String {
-    let quoted: Vec<String> = paths.iter().map(|path| shell_quote(path)).collect();
-    format!("printf '%s\\0' {}", quoted.join(" "))
+/// Returns a command that prints paths, each followed by a NUL. A command is text, so bytes that are no UTF-8 are written as the
+/// octal numbers that `%b` reads (POSIX, printf).
+fn print_paths(paths: &[Vec<u8>]) -> String {
+    let quoted = paths.iter().map(|path| {
+        let parts = path.utf8_chunks().map(|chunk| {
+            let bytes: String = chunk.invalid().iter().map(|byte| format!("\\0{byte:03o}")).collect();
+            chunk.valid().replace('\\', "\\\\") + &bytes
+        });
+        shell_quote(&parts.collect::<String>())
+    });
+    format!("printf '%b\\0' {}", quoted.collect::<Vec<_>>().join(" "))
 }
 
 fn commit_script(content: &CommitContent, message: &str) -> String {
@@ -297,17 +304,13 @@ mod tests {
     use super::*;
 
     fn status(entries: &[(&str, &str)]) -> WorkTreeStatus {
-        let entry = |(code, path): &(&str, &str)| StatusEntry {
-            code: (*code).to_owned(),
-            path: (*path).to_owned(),
-            origin: None,
-        };
+        let entry = |(code, path): &(&str, &str)| StatusEntry::new((*code).to_owned(), path.as_bytes(), None);
         WorkTreeStatus { entries: entries.iter().map(entry).collect(), ..WorkTreeStatus::default() }
     }
 
     #[test]
     fn the_content_of_a_commit_is_what_was_asked_for() {
-        let paths = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>();
+        let paths = |paths: &[&str]| paths.iter().map(|path| path.as_bytes().to_owned()).collect::<Vec<_>>();
         let files = |names: &[&str]| CommitContent::Files(CommitFiles { all: paths(names), unstaged: paths(names) });
         let (tracked, new): (&[_], &[_]) = (&[(" M", "b"), (" D", "a"), ("??", "c")], &[("??", "c"), ("??", "sub/")]);
         for (entries, asked, all, expected) in [
@@ -354,6 +357,7 @@ mod tests {
             let mut entries = status(entries);
             entries.entries.retain(|entry| asked.is_none_or(|file| is_below(&entry.path, file)));
             let Ok(CommitContent::Files(files)) = content_of(&entries, &request) else { panic!("{asked:?}") };
+            let expected: Vec<_> = expected.iter().map(|path| path.as_bytes().to_owned()).collect();
             assert_eq!(files.all, expected, "{asked:?} {all}");
             let got = request.left_out_note(&entries).unwrap_or_default();
             assert!(got.contains(note), "{asked:?} {all}: {got}");

@@ -81,7 +81,7 @@ impl GitReader {
         let session = self.git.open(args.repo_path.as_deref(), None, context).await?;
         let script = "git status --porcelain=v2 --branch -z --ignore-submodules=all --untracked-files=normal";
         let output = session.run(script, GitAccess::Reads).await?.success()?;
-        let status = WorkTreeStatus::parse(&output.text);
+        let status = WorkTreeStatus::parse(&output.bytes);
         let mut lines = vec![status.branch_line()];
         if status.entries.is_empty() {
             lines.push("Nothing changed.".to_owned());

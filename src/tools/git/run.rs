@@ -61,6 +61,8 @@ pub(super) enum GitAccess {
 pub(super) struct GitOutput {
     pub code: i32,
     /// Standard output, plus errors if the code is not 0.
+    pub bytes: Vec<u8>,
+    /// The output as it is shown: bytes that are no UTF-8 are replaced.
     pub text: String,
     /// True if no part of the output is missing.
     pub is_whole: bool,
@@ -212,7 +214,7 @@ impl GitSession<'_> {
             quote_path(&config)
         );
         let listed = self.collect(command, self.environment()).await?.success()?;
-        Ok(compose(listed.text.as_bytes()))
+        Ok(compose(&listed.bytes))
     }
 
     /// Returns the environment of commands, with [`ENVIRONMENT`] in place of all variables of git.
@@ -240,7 +242,7 @@ impl GitSession<'_> {
                     .to_owned(),
             );
         }
-        Ok(GitOutput { code, text, is_whole: ended.is_whole })
+        Ok(GitOutput { code, text, bytes: ended.bytes, is_whole: ended.is_whole })
     }
 }
 

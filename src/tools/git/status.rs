@@ -18,12 +18,20 @@ pub(super) struct WorkTreeStatus {
 pub(super) struct StatusEntry {
     /// Two letters as in `git status --short`: for the index, and for the work tree.
     pub code: String,
+    /// The path as it is shown: bytes that are no UTF-8 are replaced.
     pub path: String,
+    /// The path as git knows it.
+    pub raw_path: Vec<u8>,
     /// The former path of a renamed file.
     pub origin: Option<String>,
 }
 
 impl StatusEntry {
+    pub(super) fn new(code: String, path: &[u8], origin: Option<&[u8]>) -> Self {
+        let shown = |path| String::from_utf8_lossy(path).into_owned();
+        Self { code, path: shown(path), raw_path: path.to_owned(), origin: origin.map(shown) }
+    }
+
     pub(super) fn is_untracked(&self) -> bool {
         self.code == "??"
     }
@@ -38,21 +46,18 @@ impl StatusEntry {
 }
 
 impl WorkTreeStatus {
-    pub(super) fn parse(text: &str) -> Self {
+    pub(super) fn parse(output: &[u8]) -> Self {
         let mut status = Self::default();
-        let mut records = text.split('\0');
+        let mut records = output.split(|byte| *byte == 0);
         while let Some(record) = records.next() {
-            let mut words = record.splitn(2, ' ');
-            let (kind, rest) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+            let (kind, rest) = (record.first(), record.get(2..).unwrap_or_default());
             match kind {
-                "#" => status.read_header(rest),
+                Some(b'#') => status.read_header(&String::from_utf8_lossy(rest)),
                 // The number of fields before the path: see git-status(1).
-                "1" => status.add(rest, 7, None),
-                "2" => status.add(rest, 8, records.next()),
-                "u" => status.add(rest, 9, None),
-                "?" => {
-                    status.entries.push(StatusEntry { code: "??".to_owned(), path: rest.to_owned(), origin: None });
-                }
+                Some(b'1') => status.add(rest, 7, None),
+                Some(b'2') => status.add(rest, 8, records.next()),
+                Some(b'u') => status.add(rest, 9, None),
+                Some(b'?') => status.entries.push(StatusEntry::new("??".to_owned(), rest, None)),
                 _ => {}
             }
         }
@@ -75,11 +80,11 @@ impl WorkTreeStatus {
         }
     }
 
-    fn add(&mut self, rest: &str, fields: usize, origin: Option<&str>) {
-        let mut parts = rest.splitn(fields + 1, ' ');
+    fn add(&mut self, rest: &[u8], fields: usize, origin: Option<&[u8]>) {
+        let mut parts = rest.splitn(fields + 1, |byte| *byte == b' ');
         let (Some(code), Some(path)) = (parts.next(), parts.nth(fields - 1)) else { return };
-        let (code, path) = (code.replace('.', " "), path.to_owned());
-        self.entries.push(StatusEntry { code, path, origin: origin.map(str::to_owned) });
+        let code = String::from_utf8_lossy(code).replace('.', " ");
+        self.entries.push(StatusEntry::new(code, path, origin));
     }
 
     /// Describes the branch in one line.
@@ -113,7 +118,7 @@ mod tests {
                     1 .M N... 100644 100644 100644 a a with space.txt\0\
                     2 R. N... 100644 100644 100644 a a R100 new name\0old name\0\
                     u UU N... 100644 100644 100644 100644 a b c both\n lines\0? new/\0";
-        let status = WorkTreeStatus::parse(text);
+        let status = WorkTreeStatus::parse(text.as_bytes());
         assert_eq!(status.branch_line(), "On branch main, ahead 1, behind 2 of origin/main");
         let entries: Vec<_> = status.entries.iter().map(|e| (e.code.as_str(), e.path.as_str())).collect();
         assert_eq!(entries, [(" M", "with space.txt"), ("R ", "new name"), ("UU", "both\n lines"), ("??", "new/")]);
@@ -135,7 +140,7 @@ mod tests {
             ),
             ("garbage\0\0# x", "No branch"),
         ] {
-            assert_eq!(WorkTreeStatus::parse(text).branch_line(), expected);
+            assert_eq!(WorkTreeStatus::parse(text.as_bytes()).branch_line(), expected);
         }
     }
 }

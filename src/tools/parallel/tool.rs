@@ -116,8 +116,8 @@ impl ParallelTool {
             if TextExtent::of(&section.text).fits(text_limit) {
                 continue;
             }
-            let whole = match ends[node].result() {
-                Some(ToolResult { spill: Some(path), .. }) => Some(path.clone()),
+            let stored = match ends[node].result() {
+                Some(ToolResult { spill: Some(stored), .. }) => Some(stored.clone()),
                 Some(ToolResult { is_private: true, .. }) => None,
                 result => {
                     let mut context = plan_runner.context_of(node, &plan_runner.context.cancel);
@@ -126,7 +126,8 @@ impl ParallelTool {
                     plan_runner.runner.spill(section.text.clone(), &context).await
                 }
             };
-            section.text = truncate_middle(&section.text, text_limit, whole.as_deref());
+            section.text =
+                truncate_middle(&section.text, text_limit, stored.map(|stored| stored.to_string()).as_deref());
         }
         let without: Vec<&str> = (0..)
             .zip(&ends)

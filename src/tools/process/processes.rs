@@ -286,7 +286,7 @@ impl Processes {
         let announcer = self.announcer.get().filter(|_| end.is_news()).cloned();
         let make = |announcer: &Option<Arc<dyn ProcessEndAnnouncer>>| {
             let (id, end, printed, announcer) = (id.to_owned(), end.clone(), printed.clone(), announcer.clone());
-            move |connection: &Connection| match (processes::record_end(connection, &id, &end.to_string())?, announcer)
+            move |connection: &Connection| match (processes::record_end(connection, &id, &end.to_string())?, &announcer)
             {
                 (Some(row), Some(announcer)) => announcer.write(connection, &row, &end, &printed).map(Some),
                 _ => Ok(None),

@@ -17,7 +17,8 @@ use crate::tools::exec::{CollectedOutput, CommandRunner, END_MARGIN, ShellComman
 use crate::tools::files::WorkspaceJail;
 use crate::tools::private_folders::ConversationFolder;
 use crate::tools::{
-    OutputLimit, ReplayPolicy, SpillStore, Tool, ToolContext, ToolDefinition, ToolOutcome, ToolResult, with_arguments,
+    OutputLimit, ReplayPolicy, SpillStore, StoredOutput, StoredPart, Tool, ToolContext, ToolDefinition, ToolOutcome,
+    ToolResult, with_arguments,
 };
 
 /// The exit code of the script if the runner is missing, and the exit code of pytest if it finds no tests.
@@ -85,15 +86,20 @@ impl RunTest {
             *file = shown_file(self.runner.workspace(), &project.root, file);
         }
         let run = TestRun { project, report, text, limit, took: begun.elapsed() };
-        let spill = self.save(&run.text, !sources.is_empty(), context).await;
+        let mut spill = self.save(&run.text, !sources.is_empty(), context).await;
+        if let Some(StoredOutput { part: part @ StoredPart::Whole, .. }) = &mut spill
+            && !output.is_whole
+        {
+            *part = StoredPart::Ends;
+        }
         let mut result = run.result(&output);
         result.spill = spill;
         result.add_sources(sources);
         Ok(result)
     }
 
-    /// Stores the whole output in a spill file. Returns `None` if the output is empty, or the disk refuses it.
-    async fn save(&self, text: &str, is_foreign: bool, context: &ToolContext) -> Option<String> {
+    /// Stores the output in a spill file. Returns `None` if the output is empty, or the disk refuses it.
+    async fn save(&self, text: &str, is_foreign: bool, context: &ToolContext) -> Option<StoredOutput> {
         if text.trim().is_empty() {
             return None;
         }
@@ -115,7 +121,7 @@ impl RunTest {
 struct TestRun {
     project: TestProject,
     report: TestReport,
-    /// The whole output.
+    /// The collected output.
     text: String,
     limit: Duration,
     took: Duration,

@@ -180,7 +180,11 @@ impl Tool for WebFetch {
                     let age = (fetched.at < begun).then(|| fetched.at.elapsed());
                     show(&fetched, args.offset.unwrap_or(0) as usize, age)
                 }
-                Err(failed) => failed,
+                Err(failed) if args.url.contains("://") => failed,
+                Err(failed) => {
+                    let note = |error| format!("{error} (https:// was added, because the address names no scheme)");
+                    ToolResult { error: failed.error.map(note), ..failed }
+                }
             };
             result.add_sources(source);
             Ok::<_, String>(result)
@@ -189,8 +193,16 @@ impl Tool for WebFetch {
     }
 }
 
+/// Parses an address. One without a scheme gets `https://`.
+///
+/// # Errors
+/// The text is no address, or one of another scheme.
 pub(super) fn parse_url(text: &str) -> Result<Url, String> {
     let text = text.trim();
+    // `Url` leaves out some of these characters, and encodes others.
+    if let Some(control) = text.chars().find(|c| c.is_control()) {
+        return Err(format!("the address holds the control character U+{:04X}; write it without", u32::from(control)));
+    }
     let named = match text.split_once(':') {
         _ if text.contains("://") => text.to_owned(),
         Some((scheme, rest)) if is_scheme(scheme) && !begins_with_port(rest) => {
@@ -240,7 +252,8 @@ fn show(fetched: &FetchedText, offset: usize, age: Option<Duration>) -> ToolResu
     content.push_str(if shown.trim().is_empty() { "(the page has no text)" } else { &shown });
     if offset > 0 || end < total {
         let on = if end < total { format!("; continue with offset={end}") } else { String::new() };
-        content.push_str(&format!("\n[characters {offset}-{end} of {total}{on}]"));
+        let of = if fetched.is_cut { format!(" in the first {MAX_BODY} bytes of the page") } else { String::new() };
+        content.push_str(&format!("\n[characters {offset}-{end} of {total}{of}{on}]"));
     }
     if fetched.is_cut && end == total {
         content.push_str(&format!("\n[the page is longer than {MAX_BODY} bytes; the rest was not read]"));
@@ -302,6 +315,8 @@ mod tests {
             ("mailto:ann@example.org", Err("only http:// and https:// can be fetched, not mailto:")),
             ("file:/etc/passwd", Err("only http:// and https:// can be fetched, not file:")),
             ("example.org:x", Err("\"example.org:x\" is no address of a page: invalid port number")),
+            ("https://a.example/x\0y", Err("the address holds the control character U+0000; write it without")),
+            ("https://a.exam\nple/", Err("the address holds the control character U+000A; write it without")),
         ] {
             let url = parse_url(text).map(String::from);
             assert_eq!(url.as_deref().map_err(String::as_str), expected, "{text}");
@@ -324,11 +339,17 @@ mod tests {
         assert_eq!(weights, [0, 2].map(|text| ENTRY_BYTES + 2 * url.as_str().len() + 1 + text));
         let first = show(&long, 0, None).content;
         assert!(
-            first.contains("# T\n") && first.ends_with("[characters 0-10000 of 20005; continue with offset=10000]"),
+            first.contains("# T\n")
+                && first.ends_with(
+                    "[characters 0-10000 of 20005 in the first 5000000 bytes of the page; continue with offset=10000]"
+                ),
             "{first}"
         );
+        let whole = show(&FetchedText { is_cut: false, ..fetched("x".repeat(PAGE_CHARS + 1)) }, 0, None).content;
+        assert!(whole.ends_with("\n[characters 0-10000 of 10001; continue with offset=10000]"), "{whole:.100}");
         let last = show(&long, 20_000, None).content;
-        assert!(last.contains("\n界界界界界\n[characters 20000-20005 of 20005]\n[the page is longer"), "{last}");
+        let read = "[characters 20000-20005 of 20005 in the first 5000000 bytes of the page]";
+        assert!(last.contains(&format!("\n界界界界界\n{read}\n[the page is longer")), "{last}");
         assert!(show(&long, 20_005, None).error.unwrap().contains("past the end"));
         let old = show(&fetched(String::new()), 0, Some(Duration::from_secs(70)));
         assert!(old.content.contains("no text") && old.content.contains("; read 70 s ago]"), "{}", old.content);

@@ -6,7 +6,7 @@
 use dom_query::Document;
 use reqwest::{Client, RequestBuilder};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use url::Url;
 
 use super::config::SearchService;
@@ -79,23 +79,32 @@ struct BraveAnswer {
 #[derive(Deserialize)]
 struct JsonHits {
     #[serde(default)]
-    results: Vec<JsonHit>,
+    results: Vec<Value>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct JsonHit {
-    #[serde(default)]
-    title: String,
+    title: Option<String>,
     url: String,
-    /// Tavily and SearXNG call this field `content`.
-    #[serde(default, alias = "content")]
     description: Option<String>,
+    /// The name of `description` in Tavily and SearXNG.
+    content: Option<String>,
 }
 
-/// Parses the hits in a response.
+impl JsonHit {
+    /// Reads one of the results. A faulty one gets no address, and does not lose the others.
+    fn read(result: Value) -> SearchHit {
+        let Self { title, url, description, content } = serde_json::from_value(result).unwrap_or_default();
+        let [title, snippet] = [title, description.or(content)].map(|text| without_tags(&text.unwrap_or_default()));
+        SearchHit { title, url, snippet }
+    }
+}
+
+/// Parses the hits in a response. Leaves out those without the address of a page.
 ///
 /// # Errors
-/// The response does not have the service's format.
+/// The response does not have the service's format, or none of its hits has the address of a page.
 pub fn hits(service: SearchService, body: &[u8]) -> Result<Vec<SearchHit>, String> {
     let unreadable = |error: serde_json::Error| match service {
         SearchService::Searxng => {
@@ -103,22 +112,29 @@ pub fn hits(service: SearchService, body: &[u8]) -> Result<Vec<SearchHit>, Strin
         }
         _ => format!("the answer is not of the documented form: {error}"),
     };
-    let found = match service {
-        SearchService::Auto | SearchService::Duckduckgo => return duckduckgo(&String::from_utf8_lossy(body)),
-        SearchService::Brave => serde_json::from_slice::<BraveAnswer>(body)
-            .map_err(unreadable)?
-            .web
-            .map_or_else(Vec::new, |web| web.results),
-        SearchService::Tavily | SearchService::Searxng => {
-            serde_json::from_slice::<JsonHits>(body).map_err(unreadable)?.results
+    let read_all = |hits: JsonHits| hits.results.into_iter().map(JsonHit::read).collect::<Vec<_>>();
+    let results = match service {
+        SearchService::Auto | SearchService::Duckduckgo => duckduckgo(&String::from_utf8_lossy(body))?,
+        SearchService::Brave => {
+            serde_json::from_slice::<BraveAnswer>(body).map_err(unreadable)?.web.map_or_else(Vec::new, read_all)
         }
+        SearchService::Tavily | SearchService::Searxng => read_all(serde_json::from_slice(body).map_err(unreadable)?),
     };
-    let plain = |hit: JsonHit| SearchHit {
-        title: without_tags(&hit.title),
-        url: hit.url,
-        snippet: without_tags(&hit.description.unwrap_or_default()),
-    };
-    Ok(found.into_iter().map(plain).collect())
+    let is_none = results.is_empty();
+    let found: Vec<_> = results.into_iter().filter_map(with_page).collect();
+    if found.is_empty() && !is_none {
+        return Err("no result has an http:// or https:// address".to_owned());
+    }
+    Ok(found)
+}
+
+/// Returns a hit that leads to a page of the web. A hit without a title gets its address as the title.
+fn with_page(mut hit: SearchHit) -> Option<SearchHit> {
+    let url = Url::parse(&hit.url).ok().filter(|_| !hit.url.contains(char::is_control))?;
+    if hit.title.trim().is_empty() {
+        hit.title.clone_from(&hit.url);
+    }
+    matches!(url.scheme(), "http" | "https").then_some(hit)
 }
 
 /// Removes the tags with which services highlight the query's words.
@@ -202,6 +218,34 @@ mod tests {
         ] {
             let error = hits(service, b"<html>no</html>").unwrap_err();
             assert!(error.contains(part), "{service:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_faulty_hit_does_not_lose_the_others() {
+        let results = r#"[{"title":null,"url":"https://a.example/","description":"d","content":"c"},
+            {"url":"https://b.example/"}, {"title":7,"url":"https://c.example/"}, {"title":"D"}, "E", null,
+            {"title":"F","url":"javascript:alert(1)"}, {"title":"G","url":"data:text/html,x"}, {"title":"H","url":"/h"},
+            {"title":"I","url":"https://i.example/\n   https://j.example/"}, {"title":"K","url":"https://k.example/","content":""}]"#;
+        let kept = || {
+            vec![
+                hit("https://a.example/", "https://a.example/", "d"),
+                hit("https://b.example/", "https://b.example/", ""),
+                hit("K", "https://k.example/", ""),
+            ]
+        };
+        let page = "<div class='result'><a class='result__a' href='javascript:x'>A</a></div>\
+            <div class='result'><a class='result__a' href='https://b.example/'></a></div>";
+        for (service, body, expected) in [
+            (SearchService::Brave, format!(r#"{{"web":{{"results":{results}}}}}"#), Ok(kept())),
+            (SearchService::Searxng, format!(r#"{{"results":{results}}}"#), Ok(kept())),
+            (SearchService::Tavily, r#"{"results":[{"link":"https://a.example/"}]}"#.to_owned(), Err("no result has")),
+            (SearchService::Duckduckgo, page.to_owned(), Ok(vec![hit("https://b.example/", "https://b.example/", "")])),
+        ] {
+            match (hits(service, body.as_bytes()), expected) {
+                (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
+                (found, expected) => assert_eq!(found, expected.map_err(str::to_owned), "{service:?}"),
+            }
         }
     }
 }

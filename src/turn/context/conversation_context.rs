@@ -19,8 +19,8 @@ use crate::memory::{self, MemoryService, MemorySettings, Owner};
 use crate::origin::TurnOrigin;
 use crate::store::approvals;
 use crate::store::inbox::InboxRow;
-use crate::store::messages::{self, SessionHead};
-use crate::store::ownership::{self, Ownership};
+use crate::store::messages::{self, Ownership, SessionHead};
+use crate::store::ownership;
 use crate::store::session_memory::{self, SessionMemory};
 use crate::store::{Connection, Durability, Store, StoreError, forgetting, memories, session_tools};
 use crate::turn::progress::ContextStep;
@@ -195,8 +195,7 @@ impl ContextBuilder {
         let is_fresh = TurnOrigin::parse(&last.origin).settings.fresh;
         let (mut conversation, rows, is_shared) = self.store.read_here(|connection| {
             let head = messages::session(connection, &key)?;
-            let is_shared =
-                ownership::of_session(connection, &key)?.is_shared || others_read(connection, last, person.as_ref())?;
+            let is_shared = head.ownership.is_shared || others_read(connection, last, person.as_ref())?;
             let state = session_memory::get(connection, &key, head.epoch)?;
             let query =
                 PromptMemoryQuery { connection, key: &key, settings: &settings, owner: owner.as_ref(), is_shared };

@@ -138,7 +138,7 @@ mod tests {
                 let new = NewMemoryEntry { name: session.to_owned(), source, ..new };
                 entries.push((remember(connection, &new, &MemoryConfig::default())?.id(), String::new()));
             }
-            approvals::add_taint(connection, "read", &["web:https://a.example/".to_owned()].into())?;
+            approvals::add_taint(connection, "read", 0, &["web:https://a.example/".to_owned()].into())?;
             let tainted = tainted_of(connection, &entries)?;
             Ok(entries.iter().map(|(id, _)| tainted.contains(id)).collect::<Vec<_>>())
         };

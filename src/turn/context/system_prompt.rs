@@ -9,7 +9,7 @@ use daoyou_channels::text::hex;
 use parking_lot::Mutex;
 
 use crate::guard::{FileVersion, Jail, JailError};
-use crate::llm::estimate_tokens;
+use crate::llm::{SerializedText, estimate_tokens};
 use crate::skills::{
     FIND_SKILLS, LOAD_SKILL, SkillCatalog, SkillList, always_section, is_section_complete, skill_section,
 };
@@ -74,7 +74,7 @@ pub struct PromptSkills {
 /// The system prompt of a turn.
 #[derive(Clone)]
 pub struct SystemText {
-    pub text: Arc<str>,
+    pub text: SerializedText,
     /// SHA-256 of the text, in hexadecimal digits.
     pub hash: Arc<str>,
     /// Estimated tokens of the text.

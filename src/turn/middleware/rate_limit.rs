@@ -92,7 +92,7 @@ mod tests {
     fn request() -> ModelRequest {
         let chat = ChatRequest {
             model: String::new(),
-            system: Arc::from(""),
+            system: "".into(),
             messages: Vec::new(),
             images: Images::default(),
             tools: Arc::default(),

@@ -8,9 +8,9 @@ use serde_json::{Map, Value, json};
 use super::conversation::{AnthropicConversation, AnthropicMessage, CacheControl};
 use super::limits::limits;
 use crate::chat::ToolSpec;
-use crate::llm::ChatRequest;
 use crate::llm::anthropic::parameters::{ModelParameters, ThinkingForm};
 use crate::llm::remote::{SerializedTools, ToolNames};
+use crate::llm::{ChatRequest, SerializedText};
 
 /// The request of one answer.
 #[derive(Serialize)]
@@ -65,7 +65,7 @@ enum ToolChoice {
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 enum System<'a> {
-    Text { text: &'a str, cache_control: CacheControl },
+    Text { text: &'a SerializedText, cache_control: CacheControl },
 }
 
 #[derive(Serialize)]
@@ -140,7 +140,7 @@ fn marked(mut tools: Vec<AnthropicTool<'_>>) -> Vec<AnthropicTool<'_>> {
     tools
 }
 
-fn system(text: &str) -> Option<[System<'_>; 1]> {
+fn system(text: &SerializedText) -> Option<[System<'_>; 1]> {
     let is_empty = text.trim().is_empty();
     (!is_empty).then_some([System::Text { text, cache_control: CacheControl::Ephemeral }])
 }

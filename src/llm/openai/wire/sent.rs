@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use crate::chat::{ChatMessage, ImageRef, Reasoning, ToolCall};
 use crate::llm::openai::quirks::{Quirks, ReasoningEcho, ReasoningField, ToolForm};
 use crate::llm::remote::{ToolNames, is_json_object};
-use crate::llm::{ChatRequest, Image, Images};
+use crate::llm::{ChatRequest, Image, Images, SerializedText};
 
 /// The longest id of a call that OpenAI accepts.
 const ID_LIMIT: usize = 40;
@@ -29,7 +29,7 @@ const EXTRA_CONTENT: &str = "extra_content";
 #[derive(Serialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
 pub(super) enum OpenaiMessage<'a> {
-    System { content: &'a str },
+    System { content: &'a SerializedText },
     User { content: UserContent<'a> },
     Assistant(SentAnswer<'a>),
     Tool { tool_call_id: Cow<'a, str>, content: &'a str },
