@@ -446,6 +446,12 @@ async fn doctor_reports_problems_of_the_machine() {
     let pid = std::process::id().to_string();
     assert!(check["message"].as_str().unwrap().contains(&pid) && check["mend"].as_str().unwrap().contains(&pid));
     found.check("parts", "warn");
+
+    writeln!(lock, "temporary").unwrap();
+    let found = run_doctor(&gateway, &[]).await;
+    let check = found.check("gateway", "warn");
+    assert!(check["message"].as_str().unwrap().contains(&pid), "{check}");
+    assert_eq!(check["mend"], "run doctor after its end");
 }
 
 /// A stopped home whose database was deleted or emptied has lost what `daoyou.mark` counts. No backup hides that.

@@ -120,7 +120,8 @@ async fn a_gateway_that_starts_beside_a_waiting_agent_command_gets_the_home() {
     let alone = ask(&gateway, "alone");
     later.wait_arrived(1).await;
     gateway.spawn();
-    until("the wait", async || gateway.logs().contains("this gateway starts after it").then_some(())).await;
+    let wait = format!("a daoyou command (pid {}) uses the home; this gateway starts after it", alone.id().unwrap());
+    until("the wait", async || gateway.logs().contains(&wait).then_some(())).await;
     later.open();
     let asked = deadline("the reply", alone.wait_with_output()).await.unwrap();
     assert_eq!(asked.stdout, b"without a gateway\n", "{asked:?}");
@@ -128,7 +129,30 @@ async fn a_gateway_that_starts_beside_a_waiting_agent_command_gets_the_home() {
     gateway.stop().await;
 }
 
-/// A command waits for the end of another that uses the home, and says so.
+/// Another command takes the home of `agent -m` as soon as that releases it: the reply and the tokens are shown nevertheless.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_command_whose_home_is_taken_at_its_end_shows_its_reply() {
+    let (model, gate) = (Model::start().await, Gate::new());
+    model.on("alone", [Reply::text("here it is").held_by(&gate)]);
+    let gateway = Gateway::new(Setup::new().model(&model));
+    gateway.write_config();
+    let mut command = gateway.command(&["agent", "-m", "alone", "--json"]);
+    let asked = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    gate.wait_arrived(1).await;
+    // This lock fails each later attempt of the command to lock its home.
+    let lock = gateway.home().join("daoyou.lock");
+    std::fs::remove_file(&lock).unwrap();
+    std::fs::write(&lock, format!("{}\ntemporary", std::process::id())).unwrap();
+    let next = std::fs::File::open(&lock).unwrap();
+    next.lock().unwrap();
+    gate.open();
+    let asked = deadline("the reply", asked.wait_with_output()).await.unwrap();
+    let answer: Value = serde_json::from_slice(&asked.stdout).unwrap_or_else(|error| panic!("{error}: {asked:?}"));
+    assert_eq!((asked.status.code(), &answer["reply"]), (Some(0), &json!("here it is")), "{asked:?}");
+    assert!(answer["tokens"]["input"].is_u64(), "{answer}");
+}
+
+/// A command waits for the end of another that uses the home, and says so. Commands that need a gateway do not wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_waits_for_another_command_on_its_home() {
     let gateway = Gateway::new(Setup::new());
@@ -143,7 +167,16 @@ async fn a_command_waits_for_another_command_on_its_home() {
     let mut note = String::new();
     let mut stderr = BufReader::new(waiting.stderr.take().unwrap());
     deadline("the note", stderr.read_line(&mut note)).await.unwrap();
-    assert!(note.starts_with(&format!("daoyou: another daoyou command (pid {pid}) uses ")), "{note}");
+    assert!(
+        note.starts_with(&format!("daoyou: waiting for another daoyou command (pid {pid}), which uses ")),
+        "{note}"
+    );
+    let late = gateway.run(&["agent", "-m", "hello", "--timeout", "1ms"]).await;
+    assert!(late.code == Some(75) && late.stderr.contains(&format!("(pid {pid})")), "{late:?}");
+    for needing in [&["open"][..], &["mcp", "serve"]] {
+        gateway.run(needing).await.assert_refused("no gateway runs");
+    }
+    gateway.run(&["backup", "b.tar"]).await.assert_refused(&format!("a daoyou command (pid {pid}) uses the home"));
     drop(folder);
     assert_eq!(deadline("the end", waiting.wait()).await.unwrap().code(), Some(0));
 }

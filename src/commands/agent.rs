@@ -118,13 +118,23 @@ pub async fn run(args: &AgentArgs, environment: &CommandEnvironment) -> anyhow::
             "回复到达之前已停止；消息已保存，网关下次启动时会回答",
         )),
     };
+    print_reply(args, state, pending.usage, environment).await
+}
+
+/// Prints the reply of a message that has ended, with `usage` or else what is read now.
+async fn print_reply(
+    args: &AgentArgs,
+    state: MessageState,
+    usage: Option<Value>,
+    environment: &CommandEnvironment,
+) -> anyhow::Result<CommandExit> {
     let Some(reply) = state.reply else {
         bail!(tr("the message ended without a reply", "处理已结束，没有回复"))
     };
     let mut out = output::stdout();
     if args.output.json {
         let error = reply.error.as_ref().map(|error| json!({ "code": error.code }));
-        let used = match pending.usage {
+        let used = match usage {
             Some(used) => used,
             None => usage_of_turn(state.id, environment).await,
         };

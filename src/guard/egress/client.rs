@@ -370,7 +370,7 @@ mod tests {
         for (location, expected) in [
             (&b"/caf\xe9?q=\xe9 \xff"[..], "http://a.example/caf%E9?q=%E9%20%FF"),
             ("/caf%C3%A9/茶".as_bytes(), "http://a.example/caf%C3%A9/%E8%8C%B6"),
-            ("//茶.example/".as_bytes(), "http://xn--t7t.example/"),
+            ("//茶.example/".as_bytes(), "http://xn--cl1a.example/"),
         ] {
             let headers = HeaderMap::from_iter([(LOCATION, location.try_into().unwrap())]);
             let target = redirect_target(&url, StatusCode::FOUND, &headers).unwrap().unwrap();
