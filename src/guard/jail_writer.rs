@@ -37,14 +37,14 @@ impl Jail {
         mode: Option<u32>,
         is_unchanged: Option<&mut dyn FnMut() -> bool>,
     ) -> Result<WrittenFile, JailError> {
-        if path.ends_with('/') || path.ends_with("/.") {
-            return Err(JailError::Invalid("it names a folder; give the path of a file"));
-        }
         let resolved = self.resolve(path).map_err(|error| match error {
             // In a jail without the restriction, a path whose links cannot be resolved.
             JailError::Missing(path) => JailError::DanglingLink(path),
             error => error,
         })?;
+        if path.ends_with('/') || path.ends_with("/.") {
+            return Err(JailError::Invalid("it names a folder; give the path of a file"));
+        }
         let failed = |error| self.refusal(&resolved, error);
         self.check_size(&resolved.shown, bytes.len() as u64)?;
         let target = self.target(&resolved)?;

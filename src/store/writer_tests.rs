@@ -69,6 +69,9 @@ impl World {
     }
 }
 
+/// The end of work that fails.
+type WrongEnd = fn(&Connection) -> Result<(), StoreError>;
+
 type Work = Box<dyn FnMut(&Connection) -> Result<(), StoreError> + Send>;
 
 fn say(word: impl Into<String>) -> Work {
@@ -142,7 +145,7 @@ async fn a_failure_of_the_first_write_affects_only_its_caller() {
 
 #[tokio::test]
 async fn a_failure_in_the_second_run_affects_only_its_caller() {
-    let wrongs: [fn(&Connection) -> Result<(), StoreError>; 3] = [
+    let wrongs: [WrongEnd; 3] = [
         |_| Err(StoreError::Row("no".to_owned())),
         |_| panic!("as a bug would"),
         |connection| Ok(connection.execute_batch("INSERT INTO nowhere VALUES (1)")?),
@@ -169,7 +172,7 @@ async fn a_write_that_undoes_its_transaction_affects_only_its_caller() {
 #[tokio::test]
 async fn a_write_that_cannot_be_undone_alone_undoes_the_writes_before_it_and_not_those_after() {
     let no = || Err(StoreError::Row("no".to_owned()));
-    let wrongs: [fn(&Connection) -> Result<(), StoreError>; 2] = [
+    let wrongs: [WrongEnd; 2] = [
         |connection| Ok(connection.execute_batch("ROLLBACK")?),
         |connection| {
             connection.execute_batch("RELEASE caller")?;

@@ -210,7 +210,7 @@ async fn matches_inside_replaced_ones_are_named_until_a_further_call_replaces_th
         assert_eq!(std::fs::read_to_string(fixture.path("a.py")).unwrap(), text, "{rendered}");
         match nested {
             Some(count) => {
-                assert!(rendered.contains(&format!("[not replaced: {count} inside replaced ones; ")), "{rendered}")
+                assert!(rendered.contains(&format!("[not replaced: {count} inside replaced ones; ")), "{rendered}");
             }
             None => assert!(!rendered.contains("inside replaced ones"), "{rendered}"),
         }
