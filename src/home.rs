@@ -246,7 +246,8 @@ impl Home {
 
     /// Returns the pid of the process that holds the home and will release it without being asked (see [`Home::lock_for_command`]).
     pub fn temporary_holder(&self) -> Option<u32> {
-        match self.lock() {
+        // Held for a moment if the home is free, which must not look like a gateway.
+        match self.lock_to_read() {
             Err(LockError::Held { pid, is_temporary: true, .. }) => pid,
             _ => None,
         }

@@ -21,7 +21,7 @@ use crate::query::{
 /// The number and the interval of probes of a gateway that is starting or stopping.
 const PROBES: u32 = 100;
 const PROBE_INTERVAL: Duration = Duration::from_millis(50);
-/// The time that a command waits for another command, which uses the home and answers nothing meanwhile.
+/// The longest wait for another command that uses the home and does not answer on the control socket.
 pub const COMMAND_PATIENCE: Duration = Duration::from_secs(600);
 /// The time after which the user learns what this command waits for.
 const SILENT_WAIT: Duration = Duration::from_secs(1);
@@ -117,7 +117,8 @@ pub fn print_wait(pid: u32, home: &Home) {
     print_note(tr_fill(en, zh, &[&pid.to_string(), &home.dir().display().to_string()]));
 }
 
-/// Returns the client of the running gateway; `None` if none is running, also while another command uses the home.
+/// Returns the client of the running gateway; `None` if nothing answers on the control socket, and the home is free or used by a
+/// command.
 ///
 /// # Errors
 /// Those of [`GatewayAccess::find`].

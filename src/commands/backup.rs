@@ -7,7 +7,6 @@ use anyhow::{anyhow, bail};
 use serde_json::json;
 
 use super::CommandExit;
-use super::environment::exit_for_lock_error;
 use super::output::{print, tr};
 use super::translation::{fill_template, translate};
 use crate::backup;
@@ -70,10 +69,7 @@ pub fn restore(args: &RestoreArgs, globals: &Globals) -> anyhow::Result<CommandE
     start_log(globals)?;
     let home = Home::open(globals.home.clone())?;
     super::config::set_locale(globals, &home);
-    let lock = match home.lock() {
-        Ok(lock) => lock,
-        Err(error) => return exit_for_lock_error(error),
-    };
+    let lock = home.lock_for_command()?;
     let restored = backup::restore(&home, &lock, &args.file)?;
     let answer = json!({
         "home": home.dir(),

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use daoyou_channels::cli::Interrupt;
 use tokio_util::sync::CancellationToken;
 
-use super::translation::translate;
 use super::{CommandExit, output};
 use crate::cli::{
     ApprovalsCommand, ChannelsCommand, Cli, Command, CronCommand, McpCommand, MemoryCommand, QueueCommand,
@@ -14,7 +13,7 @@ use crate::cli::{
 };
 use crate::config::{self, ConfigFault, ConfigFaults, LoadedConfig};
 use crate::gateway;
-use crate::home::{Home, LockError, is_unwritable};
+use crate::home::{Home, is_unwritable};
 use crate::logging::{self, LogLevel};
 
 /// The default log level of one-shot commands, whose output is for people.
@@ -176,15 +175,4 @@ pub fn watch_signals(interrupt: Interrupt) -> std::io::Result<CancellationToken>
         }
     });
     Ok(token)
-}
-
-/// Prints that another process holds the home, and returns the exit code.
-pub fn exit_for_lock_error(error: LockError) -> anyhow::Result<CommandExit> {
-    match error {
-        LockError::Held { .. } => {
-            output::print_note(format_args!("daoyou: {}", translate(&error.to_string())));
-            Ok(CommandExit::HomeHeld)
-        }
-        LockError::Home(error) => Err(error.into()),
-    }
 }

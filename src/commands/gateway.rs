@@ -8,12 +8,11 @@ use parking_lot::Mutex;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::access::print_wait;
-use super::environment::{CommandEnvironment, exit_for_lock_error, has_terminal, watch_signals};
+use super::environment::{CommandEnvironment, has_terminal, watch_signals};
 use super::{CommandExit, output};
 use crate::cli::Cli;
 use crate::config;
 use crate::gateway::{GatewayStart, Options, ReloadSource, serve};
-use crate::home::LockError;
 
 /// Runs the daemon in the foreground until a signal stops it, or until the user leaves its terminal.
 ///
@@ -72,8 +71,6 @@ pub async fn run(cli: &Cli) -> anyhow::Result<CommandExit> {
         on_read_only: &on_read_only,
         on_held: &on_held,
     };
-    match serve(start, shutdown, on_ready).await {
-        Err(error) => exit_for_lock_error(error.downcast::<LockError>()?),
-        Ok(()) => Ok(CommandExit::Ok),
-    }
+    serve(start, shutdown, on_ready).await?;
+    Ok(CommandExit::Ok)
 }

@@ -61,8 +61,11 @@ pub fn main() -> ExitCode {
         return CommandExit::Usage.into();
     }
     let exit = dispatch::run(&cli).unwrap_or_else(|error| {
-        output::print_note(format_args!("{}daoyou: {error:#}", logging::error_prefix()));
-        CommandExit::of_error(&error)
+        let exit = CommandExit::of_error(&error);
+        let shown = format!("{error:#}");
+        let shown = if exit == CommandExit::HomeHeld { translation::translate(&shown) } else { shown };
+        output::print_note(format_args!("{}daoyou: {shown}", logging::error_prefix()));
+        exit
     });
     exit.into()
 }

@@ -28,7 +28,7 @@ use crate::store::StoreError;
 /// The interval at which a write to the home is tried.
 const TRIAL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The number of trials after which the log names the command again that a start waits for: those of five minutes.
+/// While a start waits for a command, the log repeats its warning after this many trials (five minutes).
 const TRIALS_PER_LOG: u32 = 300;
 
 /// The longest wait after a start that failed although the trial write succeeded. The waits grow, because repairing a large database
@@ -85,10 +85,10 @@ pub async fn serve(
             Err(error) => error,
         };
         if let Some(LockError::Held { is_temporary: true, .. }) = failed.downcast_ref() {
-            match start.wait_for_command(&shutdown).await {
-                true => continue,
-                false => return Ok(()),
+            if start.wait_for_command(&shutdown).await {
+                continue;
             }
+            return Ok(());
         }
         let Some(kind) = unwritable(start.home, &failed) else { return Err(failed) };
         let read_only = match &mut read_only {
@@ -96,10 +96,10 @@ pub async fn serve(
             None => {
                 // The disk may be full for this process but not for a gateway that holds the home.
                 match start.home.lock() {
-                    Err(LockError::Held { is_temporary: true, .. }) => match start.wait_for_command(&shutdown).await {
-                        true => continue,
-                        false => return Ok(()),
-                    },
+                    Err(LockError::Held { is_temporary: true, .. }) if start.wait_for_command(&shutdown).await => {
+                        continue;
+                    }
+                    Err(LockError::Held { is_temporary: true, .. }) => return Ok(()),
                     Err(held @ LockError::Held { .. }) => return Err(held.into()),
                     _ => {}
                 }

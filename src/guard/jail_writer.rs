@@ -37,11 +37,8 @@ impl Jail {
         mode: Option<u32>,
         is_unchanged: Option<&mut dyn FnMut() -> bool>,
     ) -> Result<WrittenFile, JailError> {
-        let resolved = self.resolve(path).map_err(|error| match error {
-            // In a jail without the restriction, a path whose links cannot be resolved.
-            JailError::Missing(path) => JailError::DanglingLink(path),
-            error => error,
-        })?;
+        // In a jail without the restriction, the links of a path may not be resolved.
+        let resolved = self.resolve(path).map_err(|error| dangling(error, &self.root().join(path)))?;
         if path.ends_with('/') || path.ends_with("/.") {
             return Err(JailError::Invalid("it names a folder; give the path of a file"));
         }
@@ -111,10 +108,8 @@ impl Jail {
         let strict = |error| JailError::from_strict_io(&resolved.shown, error);
         let mut real = if self.follows_links {
             let base = if resolved.base.is_none() { self.root() } else { Path::new("/") };
-            resolve_links(&base.join(path)).map_err(|error| match failed(error) {
-                JailError::Missing(path) => JailError::DanglingLink(path),
-                error => error,
-            })?
+            let path = base.join(path);
+            resolve_links(&path).map_err(|error| dangling(failed(error), &path))?
         } else {
             self.root().join(normalize(path).map_err(strict)?)
         };
@@ -204,6 +199,16 @@ impl JailWriter<'_> {
         folder.remove_file(name).map_err(failed)?;
         sync_folder(&folder);
         Ok(shown)
+    }
+}
+
+/// Returns the error of a path that cannot be found: a link in it that leads nowhere is named as such.
+fn dangling(error: JailError, path: &Path) -> JailError {
+    match error {
+        JailError::Missing(shown) if path.ancestors().any(|part| part.is_symlink() && !part.exists()) => {
+            JailError::DanglingLink(shown)
+        }
+        error => error,
     }
 }
 

@@ -1,6 +1,6 @@
 //! The folders that commands may read, and the folders that no tool may touch.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::{fs, io};
 
 /// The files of a Linux system that programs need to run. `/etc` is limited to files without secrets, and `/proc` to files about
@@ -109,14 +109,17 @@ pub fn resolve_links(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Returns where `path` leads inside a folder, if a link in it is absolute and names a file or folder there, which may not exist.
-/// `path` is relative to the folder, and `roots` are names of the folder; the last one has no links.
+/// Returns where `path` leads inside a folder, if the first link in it is absolute and names a file or folder there, which may not
+/// exist. `path` is relative to the folder, and `roots` are names of the folder; the last one has no links.
 pub(super) fn absolute_link_target(roots: &[PathBuf; 2], path: &Path) -> Option<PathBuf> {
-    path.ancestors().find_map(|link| {
-        let target = fs::read_link(roots[1].join(link)).ok()?;
-        let inside = roots.iter().find_map(|root| target.strip_prefix(root).ok())?;
-        Some(Path::new(".").join(inside).join(path.strip_prefix(link).ok()?).components().collect())
-    })
+    let mut parts: Vec<&Path> = path.ancestors().collect();
+    parts.reverse();
+    let read = |part: &Path| Some((part.to_owned(), fs::read_link(roots[1].join(part)).ok()?));
+    let (link, target) = parts.into_iter().find_map(read)?;
+    let inside = roots.iter().find_map(|root| target.strip_prefix(root).ok())?;
+    let is_inside = !inside.components().any(|part| part == Component::ParentDir);
+    let target = || Some(Path::new(".").join(inside).join(path.strip_prefix(&link).ok()?).components().collect());
+    is_inside.then(target).flatten()
 }
 
 /// Returns the folders and files that commands may read in addition to workspace and temp folder: the system's folders and

@@ -54,7 +54,7 @@ pub struct GroupCommit {
     pub took: Option<Duration>,
 }
 
-/// What the callers are told whose transaction is gone.
+/// The error of callers whose transaction was rolled back.
 const ROLLED_BACK: &str = "the transaction was rolled back";
 
 /// Called for every group on the writer's thread, so it must not block.

@@ -116,6 +116,7 @@ mod tests {
             ("abs_folder", fixture.path("sub")),
             ("abs_new", fixture.path("sub/new.txt")),
             ("abs_out", fixture.home.path().join("x")),
+            ("abs_up", fixture.path("../x")),
         ] {
             symlink(target, fixture.path(name)).unwrap();
         }
@@ -129,6 +130,7 @@ mod tests {
             ("abs_folder/x", "abs_folder/x: ", &format!("{absolute}/x")),
             ("abs_new", "abs_new: ", &format!("{absolute}/new.txt")),
             ("abs_out", "abs_out: ", outside),
+            ("abs_up", "abs_up: ", outside),
             ("sub", "sub: ", "is a folder"),
             ("sub/a.txt/b", "sub/a.txt/b: ", "is not a folder"),
         ] {
@@ -143,6 +145,8 @@ mod tests {
         symlink("nowhere", free.path("dangling")).unwrap();
         let rendered = free.rendered("write_file", json!({ "path": "dangling", "content": "x" })).await;
         assert!(rendered.starts_with(&format!("Error: dangling: {dangling}")), "{rendered}");
+        let rendered = free.rendered("write_file", json!({ "path": "missing/../a.txt", "content": "x" })).await;
+        assert!(!rendered.contains("link"), "{rendered}");
     }
 
     #[tokio::test]

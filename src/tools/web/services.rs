@@ -120,9 +120,9 @@ pub fn hits(service: SearchService, body: &[u8]) -> Result<Vec<SearchHit>, Strin
         }
         SearchService::Tavily | SearchService::Searxng => read_all(serde_json::from_slice(body).map_err(unreadable)?),
     };
-    let is_none = results.is_empty();
+    let count = results.len();
     let found: Vec<_> = results.into_iter().filter_map(with_page).collect();
-    if found.is_empty() && !is_none {
+    if found.is_empty() && count > 0 {
         return Err("no result has an http:// or https:// address".to_owned());
     }
     Ok(found)
@@ -131,10 +131,13 @@ pub fn hits(service: SearchService, body: &[u8]) -> Result<Vec<SearchHit>, Strin
 /// Returns a hit that leads to a page of the web. A hit without a title gets its address as the title.
 fn with_page(mut hit: SearchHit) -> Option<SearchHit> {
     let url = Url::parse(&hit.url).ok().filter(|_| !hit.url.contains(char::is_control))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return None;
+    }
     if hit.title.trim().is_empty() {
         hit.title.clone_from(&hit.url);
     }
-    matches!(url.scheme(), "http" | "https").then_some(hit)
+    Some(hit)
 }
 
 /// Removes the tags with which services highlight the query's words.
