@@ -57,7 +57,7 @@ const upload = async ({ page }) => {
   await page.unroute("**/api/chat");
   await page.locator(".send").click();
   await waitText(page, "echo: first part");
-  assert.equal(await page.locator(".turn").last().locator(".user img.thumbnail").count(), 1);
+  await page.locator(".turn").last().locator(".user img.thumbnail").waitFor();
 
   // A reload keeps the files of an unsent message beside its draft.
   await page.route("**/api/chat", (route) => route.abort());
@@ -73,7 +73,7 @@ const upload = async ({ page }) => {
   await page.unroute("**/api/chat");
   await page.locator(".send").click();
   await waitText(page, "echo: with a picture");
-  assert.equal(await page.locator(".turn").last().locator(".user img.thumbnail").count(), 1);
+  await page.locator(".turn").last().locator(".user img.thumbnail").waitFor();
   assert.equal(await page.locator(".composer .file-chip").count(), 0);
 
   // Files beyond the limit of a message are named, not dropped in silence.
